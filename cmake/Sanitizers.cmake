@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-2-Clause
+if(VERBENA_SANITIZE)
+  add_compile_options(-fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${VERBENA_SANITIZE})
+  if(VERBENA_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()

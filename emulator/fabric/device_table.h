@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the node's devices are: names, GUIDs, GIDs, link layer. Written once when the node is made, read by
+// everybody afterwards: it lies in the node directory (node_directory.h) and is the source of the sysfs tree
+// that programs read, so that both always say the same.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace verbena {
+
+inline constexpr uint32_t kMaxDevices = 16;
+inline constexpr uint32_t kMaxGids = 32;      // per port
+inline constexpr uint32_t kMaxNameLength = 64;  // IBV_SYSFS_NAME_MAX, the terminating zero included
+
+enum class LinkLayer : uint32_t { kEthernet = 0, kInfiniband = 1 };
+enum class GidType : uint32_t { kIb = 0, kRoceV2 = 1 };
+
+struct GidEntry {
+  std::array<uint8_t, 16> raw;  // network byte order; all zero: empty
+  GidType type;
+  uint32_t interface_index;            // if_nametoindex(3) when the node was made
+  std::array<char, 16> interface_name;  // IFNAMSIZ, zero-terminated
+};
+static_assert(sizeof(GidEntry) == 40);
+
+// One device with one port (number 1).
+struct DeviceDescription {
+  std::array<char, kMaxNameLength> name;  // "verbena0", zero-terminated
+  uint64_t node_guid;                     // host byte order
+  LinkLayer link_layer;
+  uint32_t lid;         // 0 on Ethernet
+  uint32_t active_mtu;  // enum ibv_mtu
+  uint32_t gid_count;   // gids[0 .. gid_count) are in use, densely
+  std::array<GidEntry, kMaxGids> gids;
+};
+
+struct DeviceTable {
+  uint32_t count;
+  uint32_t reserved;
+  std::array<DeviceDescription, kMaxDevices> devices;
+};
+
+struct DeviceTableOptions {
+  uint32_t count = 1;
+  LinkLayer link_layer = LinkLayer::kEthernet;
+};
+
+// Describes `options.count` devices with the addresses the machine has now. Every device has its own GUID and
+// its own link-local GID (fe80::/64 + the GUID's EUI-64) at index 0. On Ethernet ::ffff:a.b.c.d of every IPv4
+// address follows (the loopback's last), then the IPv6 addresses of global scope; all RoCE v2. On InfiniBand
+// index 0 stands alone (type IB) and LIDs count from 1.
+DeviceTable describe_devices(const DeviceTableOptions& options);
+
+}  // namespace verbena

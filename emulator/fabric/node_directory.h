@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The node directory: one file, <node>/directory, that every process of the node maps. It says which adapters
+// live on the node (slots), which queue pair has which number (QPN table), and what the devices are.
+//
+// Who writes what:
+//  * header and devices: the process that makes the node, before the file gets its name.
+//  * a slot: the process that holds its `life` mutex. A process takes a slot by locking the mutex and holds it
+//    until it closes the device or dies. The mutex is robust: the kernel marks it when the holder's thread
+//    ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). Whoever then locks
+//    it with EOWNERDEAD cleans up and frees the slot.
+//  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
+//    reclaims the owner's slot.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/device_table.h"
+
+namespace verbena {
+
+inline constexpr uint32_t kDirectoryMagic = 0x42'52'45'56;  // "VERB"
+inline constexpr uint32_t kLayoutVersion = 1;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kMaxSlots = 1024;
+inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at once
+
+enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
+
+struct alignas(64) Slot {
+  pthread_mutex_t life;              // robust, process-shared; held by the adapter's service thread
+  std::atomic<uint32_t> generation;  // counts up each time the slot is taken; never 0 for a taken slot
+  std::atomic<SlotState> state;
+  std::atomic<int32_t> pid;  // for people only (status, log lines): never used to reach the process
+  char program[20];          // /proc/self/comm, for people
+  uint8_t padding[56];
+};
+static_assert(sizeof(Slot) == 128);
+
+// One 64-bit word per QPN: number (24 bits), slot (16 bits), index of the QP in its adapter (24 bits). 0: free.
+struct QpnEntry {
+  uint32_t qpn;
+  uint32_t slot;
+  uint32_t qp_index;
+  static QpnEntry unpack(uint64_t word) {
+    return {static_cast<uint32_t>(word >> 40), static_cast<uint32_t>(word >> 24) & 0xffff,
+            static_cast<uint32_t>(word) & 0xffffff};
+  }
+  uint64_t pack() const { return uint64_t{qpn} << 40 | uint64_t{slot} << 24 | qp_index; }
+};
+
+struct DirectoryHeader {
+  uint32_t magic;
+  uint32_t layout_version;
+  uint64_t size;          // of the file
+  uint64_t node_id;       // random; tells one making of the node from the next
+  std::atomic<uint32_t> next_qpn;  // rotates through the 24-bit space
+  std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
+  DeviceTable devices;
+};
+
+// The mapped directory. Closed by its destructor. Movable, not copyable.
+class NodeDirectory {
+ public:
+  NodeDirectory() = default;
+  NodeDirectory(NodeDirectory&& other) noexcept;
+  NodeDirectory& operator=(NodeDirectory&& other) noexcept;
+  ~NodeDirectory();
+
+  // Writes a new directory file at `path` (which must not exist). errno values; ENOMEM/ENOSPC when the file
+  // system cannot hold it: memory is reserved now so that nobody gets SIGBUS later.
+  static int create(const char* path, const DeviceTable& devices);
+
+  // Maps the directory at `path`. ENOENT; EPROTO: not a directory of this layout version, or damaged.
+  int open(const char* path);
+
+  bool is_open() const { return base_ != nullptr; }
+  DirectoryHeader& header() const { return *reinterpret_cast<DirectoryHeader*>(base_); }
+  const DeviceTable& devices() const { return header().devices; }
+  Slot& slot(uint32_t index) const;  // index < kMaxSlots
+
+  // True when the process that took `slot` as `generation` is still there. One load from shared memory.
+  bool alive(uint32_t slot, uint32_t generation) const;
+
+  // Gives `qp_index` of `slot` a QP number that no QP on the node has now and that was given out longest ago.
+  // 0: the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never given.
+  uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;
+  void release_qpn(uint32_t qpn, uint32_t slot) const;
+  void release_all_qpns(uint32_t slot) const;
+
+  // Who has this number? False: nobody.
+  bool find_qpn(uint32_t qpn, QpnEntry* out) const;
+
+ private:
+  std::atomic<uint64_t>* qpn_table() const;
+
+  std::byte* base_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace verbena

@@ -19,12 +19,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "adapter/layout.h"
 #include "fabric/device_table.h"
 
 namespace verbena {
 
 inline constexpr uint32_t kDirectoryMagic = 0x42'52'45'56;  // "VERB"
-inline constexpr uint32_t kLayoutVersion = 1;  // of everything in shared memory; counts up with every change
 inline constexpr uint32_t kMaxSlots = 1024;
 inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at once
 

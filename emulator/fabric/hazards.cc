@@ -9,8 +9,9 @@ namespace {
 
 // Threads begin their search for an idle record at different places, so that each usually finds its own.
 std::atomic<uint32_t> next_hint{0};
-thread_local uint32_t hint = next_hint.fetch_add(1, std::memory_order_relaxed) % kHazardsPerSlot;
-thread_local uint64_t visits = 0;
+constexpr uint32_t kNoHint = UINT32_MAX;
+__attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t hint = kNoHint;
+__attribute__((tls_model("initial-exec"))) constinit thread_local uint64_t visits = 0;
 
 int64_t now_ms() {
   timespec t;
@@ -27,6 +28,7 @@ void note_use(Slot& slot, uint32_t index) {
 }  // namespace
 
 Visit::Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+  if (hint == kNoHint) hint = next_hint.fetch_add(1, std::memory_order_relaxed) % kHazardsPerSlot;
   const uint64_t word = (uint64_t{target_slot} + 1) << 48 | (++visits & 0xffff'ffff'ffff);
   for (uint32_t tries = 0;; ++tries) {
     Hazard& hazard = directory.hazard(own_slot, hint);

@@ -30,8 +30,17 @@ inline constexpr uint32_t kLandingSize = 256;
 
 // ---- completion queue ------------------------------------------------------------------------------------
 
+// Who works on something: a slot of the node and the low bits of its generation, in 24 bits.
+struct Worker {
+  uint32_t slot;        // 10 bits
+  uint32_t generation;  // 14 bits
+  static constexpr uint32_t kGenerationMask = 0x3fff;
+  static constexpr Worker unpack(uint32_t w) { return {w & 0x3ff, w >> 10 & kGenerationMask}; }
+  constexpr uint32_t pack() const { return (generation & kGenerationMask) << 10 | (slot & 0x3ff); }
+};
+
 // An entry's life: free -> claimed -> published -> free (of the next lap). `state` packs
-//   lap (40 bits) | slot of the process that works on the entry (16 bits) | CqeKind (8 bits).
+//   lap (32 bits) | Worker (24 bits) | CqeKind (8 bits).
 // All zero is "free in lap 0", so that fresh memory is an empty ring.
 enum class CqeKind : uint8_t {
   kFree = 0,
@@ -43,14 +52,15 @@ enum class CqeKind : uint8_t {
 };
 
 struct CqeState {
-  uint64_t lap;
-  uint32_t slot;
+  uint32_t lap;  // low bits of (position >> ring order)
+  uint32_t worker;
   CqeKind kind;
   static constexpr CqeState unpack(uint64_t w) {
-    return {w >> 24, static_cast<uint32_t>(w >> 8) & 0xffff, static_cast<CqeKind>(w & 0xff)};
+    return {static_cast<uint32_t>(w >> 32), static_cast<uint32_t>(w >> 8) & 0xffffff,
+            static_cast<CqeKind>(w & 0xff)};
   }
   constexpr uint64_t pack() const {
-    return lap << 24 | uint64_t{slot & 0xffff} << 8 | static_cast<uint64_t>(kind);
+    return uint64_t{lap} << 32 | uint64_t{worker & 0xffffff} << 8 | static_cast<uint64_t>(kind);
   }
 };
 
@@ -245,6 +255,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> qp_high_water;  // table entries ever used, for status
   std::atomic<uint32_t> cq_high_water;
   std::atomic<uint32_t> mr_high_water;
+  std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
   // Line 2, written by initiators: serialises atomics on this adapter's memory. 0, or slot + 1 of the holder
   // in the high half and the low half of its slot generation: a dead holder's lock may be taken over.
   alignas(kCacheLine) std::atomic<uint64_t> atomics_lock;

@@ -20,7 +20,8 @@ constexpr uint32_t kLastQpn = kQpnSpace - 2;  // 0xffffff is the multicast QPN
 
 constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
-constexpr size_t kQpnTableOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
+constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
+constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
 constexpr size_t kDirectorySize = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
 
 struct Descriptor {
@@ -114,6 +115,11 @@ int NodeDirectory::open(const char* path) {
 
 Slot& NodeDirectory::slot(uint32_t index) const {
   return *std::launder(reinterpret_cast<Slot*>(base_ + kSlotsOffset + index % kMaxSlots * sizeof(Slot)));
+}
+
+Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
+  const size_t number = slot_index % kMaxSlots * kHazardsPerSlot + index % kHazardsPerSlot;
+  return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
 }
 
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {

@@ -29,8 +29,8 @@ int find_installation_from(const std::string& folder, Installation* out, std::st
   const fs::path built = (fs::path(folder) / "../lib/verbena").lexically_normal();
   const fs::path& found = holds_preload(installed) ? installed : built;
   if (!holds_preload(found)) {
-    *problem =
-        std::string(kPreloadFile) + " is neither in " + installed.string() + " nor in " + built.string();
+    *problem = std::string("no ") + kPreloadFile + " in " + installed.string();
+    if (built != installed) *problem += " nor in " + built.string();
     return ENOENT;
   }
   out->library_folder = found.string();

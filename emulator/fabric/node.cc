@@ -170,6 +170,7 @@ int build(const std::string& folder, const DeviceTable& devices, std::string* pr
   if (error == 0) error = make_private(folder + "/slots");
   if (error == 0) error = write_device_tree(folder, devices);
   if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
+  if (error == 0 && chmod(directory_path(folder).c_str(), 0600) != 0) error = errno;
   return error == 0 ? 0 : fail_errno(error, problem, "cannot build the node in " + folder);
 }
 
@@ -281,6 +282,7 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
   const std::string lock_path = path + ".lock";
   const Descriptor lock_file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_file.valid()) return fail_errno(errno, problem, "cannot open " + lock_path);
+  if (fchmod(lock_file.get(), 0600) != 0) return fail_errno(errno, problem, lock_path);
   if (const int error = lock(lock_file.get()); error != 0)
     return fail_errno(error, problem, "cannot lock " + lock_path);
   return make_under_lock(path, wanted, problem);

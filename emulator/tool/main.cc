@@ -14,7 +14,9 @@ namespace {
 
 using verbena::tool::CommandLine;
 
-int usage(const std::string& message) {
+int usage(std::string message) {
+  for (char& c : message)  // one line, whatever the user wrote
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
   std::fprintf(stderr, "verbena: %s (see verbena --help)\n", message.c_str());
   return verbena::tool::kUsage;
 }

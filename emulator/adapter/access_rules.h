@@ -17,8 +17,9 @@ namespace verbena {
 
 // Is `access` something ibv_reg_mr(3) takes, and something the emulator builds?
 //   0           yes. Flags of IBV_ACCESS_OPTIONAL_RANGE are hints: any of them passes and asks for nothing.
-//   EINVAL      REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE; HUGETLB without ON_DEMAND; bits that are
-//   no flag EOPNOTSUPP  ON_DEMAND: the device offers no on-demand paging
+//               HUGETLB without ON_DEMAND passes too, as in the kernel.
+//   EINVAL      REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE; bits that are no flag
+//   EOPNOTSUPP  ON_DEMAND: the device offers no on-demand paging (older kernels: EINVAL)
 // *why (if `why` is not null) names the rule in one line, a constant string, and is null after success.
 int check_mr_access(int access, const char** why) noexcept;
 
@@ -49,7 +50,7 @@ constexpr bool covers(uint64_t iova, uint64_t length, uint64_t at, uint64_t size
 }
 
 // Right first, then range. The caller has found the MR by its key and PD, and has not asked for ranges of
-// size 0 at all: the specification checks no key for them (10.6.3, zero-length transfers).
+// size 0 at all: the specification checks no key for a zero-length RDMA operation (9.4.3, 9.4.4).
 constexpr AccessCheck check_use(unsigned mr_access, uint64_t iova, uint64_t length, MemoryUse use,
                                 uint64_t at, uint64_t size) noexcept {
   const unsigned need = required_access(use);

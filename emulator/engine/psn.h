@@ -35,7 +35,7 @@ constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept {
 }
 
 // PSNs that a message of `length` bytes takes: at least 1. A READ takes as many as its response has packets
-// (9.7.4), an atomic takes 1: pass length 8. `mtu` in bytes, not 0.
+// (9.7.2), an atomic takes 1: pass length 8. `mtu` in bytes, not 0.
 constexpr uint64_t packets_of(uint64_t length, uint32_t mtu) noexcept {
   return length == 0 ? 1 : (length - 1) / mtu + 1;
 }

@@ -256,6 +256,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> cq_high_water;
   std::atomic<uint32_t> mr_high_water;
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
+  std::atomic<uint32_t> attention;    // some sticky flag or overrun is set; set by peers before they kick
   // Line 2, written by initiators: serialises atomics on this adapter's memory. 0, or slot + 1 of the holder
   // in the high half and the low half of its slot generation: a dead holder's lock may be taken over.
   alignas(kCacheLine) std::atomic<uint64_t> atomics_lock;

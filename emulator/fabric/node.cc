@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,6 +17,7 @@
 #include <utility>
 
 #include "fabric/device_tree.h"
+#include "fabric/hand_over.h"
 #include "fabric/node_directory.h"
 
 namespace verbena {
@@ -28,7 +27,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockPatience = 10s;
-static_assert(sizeof(sockaddr_un::sun_path) == 108);
 
 class Descriptor {
  public:
@@ -111,19 +109,13 @@ bool read_version(const std::string& node, uint32_t* version) {
   return true;
 }
 
-// Whether somebody listens on the socket at `path`. A stopped process counts, as its backlog still accepts.
-bool somebody_listens(const std::string& path) {
-  sockaddr_un address{};
-  if (path.size() >= sizeof address.sun_path) return true;  // cannot tell
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM}) {
-    const Descriptor probe(socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!probe.valid()) return true;
-    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
-    if (errno != EPROTOTYPE) return errno != ECONNREFUSED && errno != ENOENT && errno != ENOTSOCK;
-  }
-  return true;
+// Whether somebody answers, or could, at the slot in `folder`. A stopped process counts.
+bool somebody_listens(const std::string& folder) {
+  HandedOver handed;
+  const int error = ask_for_segment(folder, 1, &handed);
+  const Descriptor segment(handed.segment_fd);
+  const Descriptor memory(handed.memory_fd);
+  return error != ENOENT && error != ENOTDIR && error != ECONNREFUSED;
 }
 
 // Lives anybody on the node? Read from the slots where their layout is known, else from the sockets, which
@@ -137,7 +129,7 @@ bool inhabited(const std::string& node) {
   }
   std::error_code error;
   for (fs::directory_iterator i(node + "/slots", error), end; !error && i != end; i.increment(error))
-    if (somebody_listens(i->path().string() + "/hand-over")) return true;
+    if (somebody_listens(i->path().string())) return true;
   return false;
 }
 

@@ -33,8 +33,8 @@ std::string node_path(const std::string& name, const DeviceTableOptions& options
 // True for names that node_path takes: 1 to 24 letters, digits, '.', '_' or '-', not beginning with '.'.
 bool valid_node_name(const std::string& name);
 
-// The longest node path under which the sockets of a slot still fit into sockaddr_un (unix(7)).
-inline constexpr size_t kMaxNodePath = 108 - sizeof("/slots/1023.4294967295/hand-over");
+// The longest node path: what lies below it has to fit into PATH_MAX, with room for those who build paths.
+inline constexpr size_t kMaxNodePath = 1024;
 
 // Makes the node at `path` if it is not there yet: everything is built beside it and renamed into place, so
 // that nobody ever sees half of it and the device folder's mtime (libibverbs' idea of a device's identity)

@@ -29,6 +29,8 @@ struct UsageError {
 
 void add_run(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
+void add_status(CLI::App& app, CommandLine& line);
+void add_doctor(CLI::App& app, CommandLine& line);
 
 // --devices, --link-layer, --node.
 struct NodeOptions {

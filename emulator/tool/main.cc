@@ -51,6 +51,7 @@ int dispatch(int argc, char** argv) {
   CommandLine line;
   verbena::tool::add_run(app, line);
   verbena::tool::add_env(app, line);
+  verbena::tool::add_status(app, line);
   try {
     app.parse(take_words(argc, argv, line));
   } catch (const CLI::ParseError& error) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tool/command.h"
+#include "tool/file_size_signal.h"
 #include "tool/finding.h"
 
 namespace verbena::tool {
@@ -18,6 +19,7 @@ const char* verdict_word(Verdict verdict) {
 }
 
 int doctor(const std::vector<std::string>& program) {
+  const FileSizeSignalIgnored no_signal;
   Findings findings;
   if (!program.empty()) examine_program(program[0], &findings);
   for (const auto examine : {examine_installation, examine_rdma_libraries, examine_device_file,

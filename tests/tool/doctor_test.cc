@@ -165,10 +165,10 @@ TEST_F(DoctorCommand, TellsALimitOfTheFileSize) {
 
 TEST_F(DoctorCommand, GivesARemedyForEverythingBad) {
   finding("x", VERBENA_STATIC_PROGRAM);
-  for (size_t at = outcome_.out.find("BAD "); at != std::string::npos;
-       at = outcome_.out.find("BAD ", at + 1)) {
-    const size_t next = outcome_.out.find('\n', at) + 1;
-    EXPECT_EQ(outcome_.out.compare(next, 14, "      remedy: "), 0) << outcome_.out.substr(at, next - at);
+  const std::string report = "\n" + outcome_.out;
+  for (size_t at = report.find("\nBAD "); at != std::string::npos; at = report.find("\nBAD ", at + 1)) {
+    const size_t next = report.find('\n', at + 1) + 1;
+    EXPECT_EQ(report.compare(next, 14, "      remedy: "), 0) << report.substr(at, next - at);
   }
 }
 

@@ -3,8 +3,8 @@
 // What a send work request may be, what each operation needs on either side, what completes at the end, and
 // the vendor_err numbers by which a failed completion tells its reason. Tables and pure functions.
 //
-// The order in which a request is judged (seen on mlx5 through google/rdma-unit-test, cases/loopback_test.cc,
-// and rxe_resp.c): posting; then its length; SEND and WRITE: the local keys; then the responder:
+// The order in which a request is judged (as google/rdma-unit-test, cases/loopback_test.cc, expects of
+// adapters, and rxe_resp.c): posting; then its length; SEND and WRITE: the local keys; then the responder:
 // check_request(), a receive WQE if one is taken (else RNR), that WQE's length, the rkey; READ and atomics:
 // the local keys last, when the answer arrives. So a READ with both keys wrong ends in IBV_WC_REM_ACCESS_ERR,
 // a WRITE in IBV_WC_LOC_PROT_ERR, and an atomic with a wrong lkey has changed the remote word when it fails.

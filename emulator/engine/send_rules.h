@@ -43,8 +43,9 @@ struct SendOperation {
   unsigned received_flags = 0;           // IBV_WC_WITH_IMM or IBV_WC_WITH_INV, if consumes_receive
 };
 
-// The row of `opcode`, which may be any number a program wrote; null if there is no such operation.
-const SendOperation* find_send_operation(ibv_wr_opcode opcode) noexcept;
+// The row of `opcode`, which may hold any number a program wrote (program_enum.h); null if there is no such
+// operation.
+const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept;
 
 // ---- posting ------------------------------------------------------------------------------------------
 

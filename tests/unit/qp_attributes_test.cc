@@ -98,7 +98,7 @@ TEST(QpAttributes, NumbersAreCheckedAtTheirEdges) {
           {"path_mtu active", IBV_QP_PATH_MTU, [](ibv_qp_attr& a) { a.path_mtu = IBV_MTU_1024; }, 0},
           {"path_mtu above active", IBV_QP_PATH_MTU, [](ibv_qp_attr& a) { a.path_mtu = IBV_MTU_2048; },
            EINVAL},
-          {"path_mtu 6", IBV_QP_PATH_MTU, [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(6); },
+          {"path_mtu 200", IBV_QP_PATH_MTU, [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(200); },
            EINVAL},
           {"max_rd_atomic 0", IBV_QP_MAX_QP_RD_ATOMIC, [](ibv_qp_attr& a) { a.max_rd_atomic = 0; }, 0},
           {"max_rd_atomic most", IBV_QP_MAX_QP_RD_ATOMIC, [](ibv_qp_attr& a) { a.max_rd_atomic = 16; }, 0},
@@ -154,8 +154,8 @@ TEST(QpAttributes, CurrentStateMustBeTrue) {
       {
           {"as it is", IBV_QP_CUR_STATE, [](ibv_qp_attr& a) { a.cur_qp_state = IBV_QPS_INIT; }, 0},
           {"another", IBV_QP_CUR_STATE, [](ibv_qp_attr& a) { a.cur_qp_state = IBV_QPS_RTS; }, EINVAL},
-          {"none there is", IBV_QP_CUR_STATE, [](ibv_qp_attr& a) { a.cur_qp_state = IBV_QPS_UNKNOWN; },
-           EINVAL},
+          {"none there is", IBV_QP_CUR_STATE,
+           [](ibv_qp_attr& a) { a.cur_qp_state = static_cast<ibv_qp_state>(200); }, EINVAL},
       });
 }
 
@@ -208,6 +208,8 @@ TEST(QpAttributes, MigrationNeedsTheCapability) {
       infiniband(),
       {
           {"rearm", IBV_QP_PATH_MIG_STATE, [](ibv_qp_attr& a) { a.path_mig_state = IBV_MIG_REARM; }, 0},
+          {"no such state", IBV_QP_PATH_MIG_STATE,
+           [](ibv_qp_attr& a) { a.path_mig_state = static_cast<ibv_mig_state>(77); }, EINVAL},
           {"armed", IBV_QP_PATH_MIG_STATE, [](ibv_qp_attr& a) { a.path_mig_state = IBV_MIG_ARMED; }, EINVAL},
           {"alternate path", IBV_QP_ALT_PATH, [](ibv_qp_attr&) {}, 0},
           {"alt port 0", IBV_QP_ALT_PATH, [](ibv_qp_attr& a) { a.alt_port_num = 0; }, EINVAL},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <iterator>
 #include <ostream>
 #include <vector>
 
@@ -186,27 +187,71 @@ TEST(QpStateTable, RequiresWhatTheManualPageSays) {
         << testing::PrintToString(Case{row.type, row.cur, row.next});
 }
 
-// Kernel verbs.c, qp_state_table[][].opt_param[IB_QPT_RC].
-TEST(QpStateTable, AllowsOfRcWhatTheKernelSays) {
-  const int running =
-      IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE;
+// Kernel verbs.c, qp_state_table[][].req_param[IB_QPT_XRC_INI] and [IB_QPT_XRC_TGT].
+TEST(QpStateTable, RequiresOfXrcWhatTheKernelSays) {
+  const int init = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  const int rtr = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   const Expected kernel[] = {
-      {IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT, 0},
-      {IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-      {IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-      {IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS, running},
-      {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, running},
-      {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-      {IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS, running},
-      {IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_SQD,
-       IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-           IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
-           IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
-      {IBV_QPT_RC, IBV_QPS_SQE, IBV_QPS_RTS, 0},
+      {IBV_QPT_XRC_SEND, IBV_QPS_RESET, IBV_QPS_INIT, init},
+      {IBV_QPT_XRC_SEND, IBV_QPS_INIT, IBV_QPS_RTR, rtr},
+      {IBV_QPT_XRC_SEND, IBV_QPS_RTR, IBV_QPS_RTS,
+       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC},
+      {IBV_QPT_XRC_RECV, IBV_QPS_RESET, IBV_QPS_INIT, init},
+      {IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR, rtr | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER},
+      {IBV_QPT_XRC_RECV, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN},
   };
   for (const Expected& row : kernel)
-    EXPECT_EQ(find_transition(row.type, row.cur, row.next).optional, row.bits)
+    EXPECT_EQ(find_transition(row.type, row.cur, row.next).required, row.bits)
         << testing::PrintToString(Case{row.type, row.cur, row.next});
+}
+
+TEST(QpStateTable, RequiresNothingOffTheWayUp) {
+  for (const Case& c : transitions('x')) {
+    const bool up = (c.cur == IBV_QPS_RESET && c.next == IBV_QPS_INIT) ||
+                    (c.cur == IBV_QPS_INIT && c.next == IBV_QPS_RTR) ||
+                    (c.cur == IBV_QPS_RTR && c.next == IBV_QPS_RTS);
+    if (up) continue;
+    EXPECT_EQ(find_transition(c.type, c.cur, c.next).required, 0) << testing::PrintToString(c);
+  }
+}
+
+// Kernel verbs.c, qp_state_table[][].opt_param[]: one row per transition that has any.
+TEST(QpStateTable, AllowsWhatTheKernelSays) {
+  const int cur = IBV_QP_CUR_STATE, alt = IBV_QP_ALT_PATH, access = IBV_QP_ACCESS_FLAGS,
+            mig = IBV_QP_PATH_MIG_STATE, rnr = IBV_QP_MIN_RNR_TIMER, pkey = IBV_QP_PKEY_INDEX,
+            port = IBV_QP_PORT, qkey = IBV_QP_QKEY, av = IBV_QP_AV, rate = IBV_QP_RATE_LIMIT,
+            notify = IBV_QP_EN_SQD_ASYNC_NOTIFY, timeout = IBV_QP_TIMEOUT, retry = IBV_QP_RETRY_CNT,
+            rnr_retry = IBV_QP_RNR_RETRY, reads = IBV_QP_MAX_QP_RD_ATOMIC,
+            dest_reads = IBV_QP_MAX_DEST_RD_ATOMIC;
+  const struct {
+    ibv_qp_state cur, next;
+    int rc, uc, ud, raw, xrc_send, xrc_recv;
+  } kernel[] = {
+      {IBV_QPS_RESET, IBV_QPS_INIT, 0, 0, 0, 0, 0, 0},
+      {IBV_QPS_INIT, IBV_QPS_INIT, pkey | port | access, pkey | port | access, pkey | port | qkey, 0,
+       pkey | port | access, pkey | port | access},
+      {IBV_QPS_INIT, IBV_QPS_RTR, alt | access | pkey, alt | access | pkey, pkey | qkey, 0,
+       alt | access | pkey, alt | access | pkey},
+      {IBV_QPS_RTR, IBV_QPS_RTS, cur | alt | access | rnr | mig, cur | alt | access | mig, cur | qkey, rate,
+       cur | alt | access | mig, cur | alt | access | rnr | mig},
+      {IBV_QPS_RTS, IBV_QPS_RTS, cur | alt | access | rnr | mig, cur | alt | access | mig, cur | qkey, rate,
+       cur | alt | access | mig, cur | alt | access | rnr | mig},
+      {IBV_QPS_RTS, IBV_QPS_SQD, notify, notify, notify, 0, notify, notify},
+      {IBV_QPS_SQD, IBV_QPS_RTS, cur | alt | access | rnr | mig, cur | alt | access | mig, cur | qkey, 0,
+       cur | alt | access | mig, cur | alt | access | rnr | mig},
+      {IBV_QPS_SQD, IBV_QPS_SQD,
+       port | av | timeout | retry | rnr_retry | reads | dest_reads | alt | access | pkey | rnr | mig,
+       av | alt | access | pkey | mig, pkey | qkey, 0,
+       port | av | timeout | retry | rnr_retry | reads | alt | access | pkey | mig,
+       port | av | timeout | dest_reads | alt | access | pkey | rnr | mig},
+      {IBV_QPS_SQE, IBV_QPS_RTS, 0, cur | access, cur | qkey, 0, 0, 0},
+  };
+  for (const auto& row : kernel) {
+    const int expected[] = {row.rc, row.uc, row.ud, row.raw, row.xrc_send, row.xrc_recv};
+    for (size_t i = 0; i < std::size(kTypes); ++i)
+      EXPECT_EQ(find_transition(kTypes[i], row.cur, row.next).optional, expected[i])
+          << testing::PrintToString(Case{kTypes[i], row.cur, row.next});
+  }
 }
 
 TEST(QpStateTable, NothingButTheStateComesWithResetAndErr) {
@@ -242,6 +287,9 @@ TEST(QpStateTable, UnknownTypesAndStatesHaveNoTransition) {
   EXPECT_FALSE(find_transition(IBV_QPT_DRIVER, IBV_QPS_RESET, IBV_QPS_INIT).legal);
   EXPECT_FALSE(find_transition(IBV_QPT_RC, IBV_QPS_UNKNOWN, IBV_QPS_RESET).legal);
   EXPECT_FALSE(find_transition(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_UNKNOWN).legal);
+  EXPECT_EQ(
+      check_transition(IBV_QPT_RC, IBV_QPS_RESET, static_cast<ibv_qp_state>(200), IBV_QP_STATE, nullptr),
+      EINVAL);
 }
 
 TEST(QpStateTable, OffendingBitsNeedNotBeAsked) {

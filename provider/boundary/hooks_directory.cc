@@ -29,6 +29,15 @@ void borrow_functions(glob64_t* out) {
   out->gl_lstat = lstat64;
 }
 
+// The node has device files by name only; a program that trusts d_type gets the type that stat would tell.
+template <typename Entry>
+Entry* typed(DIR* folder, Entry* entry) {
+  if (entry != nullptr && entry->d_name[0] == 'u' && has_node() && is_uverbs_name(entry->d_name) &&
+      is_device_folder(dirfd(folder)))
+    entry->d_type = DT_CHR;
+  return entry;
+}
+
 template <typename Function, typename Paths>
 int glob_anywhere(Real<Function>& real, const char* pattern, int flags, GlobError* on_error, Paths* out) {
   if ((flags & GLOB_ALTDIRFUNC) != 0 || !may_be_redirected(pattern))
@@ -52,6 +61,10 @@ int glob_anywhere(Real<Function>& real, const char* pattern, int flags, GlobErro
 VERBENA_HOOK DIR* opendir(const char* path) {
   return redirected(AT_FDCWD, path, [&](const char* p) { return real_opendir(p); });
 }
+
+VERBENA_HOOK dirent* readdir(DIR* folder) { return typed(folder, real_readdir(folder)); }
+
+VERBENA_HOOK dirent64* readdir64(DIR* folder) { return typed(folder, real_readdir64(folder)); }
 
 VERBENA_HOOK int chdir(const char* path) noexcept {
   return redirected(AT_FDCWD, path, [&](const char* p) { return real_chdir(p); });

@@ -109,6 +109,8 @@ using GlobError = int(const char*, int);
   X(listxattr, ssize_t(const char*, char*, size_t))                       \
   X(llistxattr, ssize_t(const char*, char*, size_t))                      \
   X(opendir, DIR*(const char*))                                           \
+  X(readdir, dirent*(DIR*))                                               \
+  X(readdir64, dirent64*(DIR*))                                           \
   X(chdir, int(const char*))                                              \
   X(scandir, int(const char*, dirent***, Filter*, Order*))                \
   X(scandir64, int(const char*, dirent64***, Filter64*, Order64*))        \

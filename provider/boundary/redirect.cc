@@ -34,19 +34,6 @@ size_t folder_path(int folder, char* out, size_t capacity) {
   return static_cast<size_t>(size);
 }
 
-// Is `folder` the node's own dev/infiniband, reached through a redirected opendir or chdir?
-bool is_device_folder(int folder) {
-  char path[PATH_MAX + 32];
-  const NodeRoot node = node_root();
-  size_t length = copy(node.path, path, sizeof path);
-  copy("/dev/infiniband", path + length, sizeof path - length);
-  struct stat wanted;
-  struct stat found;
-  if (kernel::status(path, &wanted) != 0) return false;
-  if ((folder == AT_FDCWD ? kernel::status(".", &found) : kernel::status(folder, &found)) != 0) return false;
-  return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
-}
-
 // An absolute path that means the same as `path` seen from `folder`. False: it cannot be one of the
 // boundary's.
 bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
@@ -62,6 +49,18 @@ bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
 }
 
 }  // namespace
+
+bool is_device_folder(int folder) {
+  char path[PATH_MAX + 32];
+  const NodeRoot node = node_root();
+  size_t length = copy(node.path, path, sizeof path);
+  copy("/dev/infiniband", path + length, sizeof path - length);
+  struct stat wanted;
+  struct stat found;
+  if (kernel::status(path, &wanted) != 0) return false;
+  if ((folder == AT_FDCWD ? kernel::status(".", &found) : kernel::status(folder, &found)) != 0) return false;
+  return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
+}
 
 bool find_redirect(int folder, const char* path, Redirect* out) {
   const NodeRoot node = node_root();

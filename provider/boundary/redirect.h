@@ -23,7 +23,7 @@ namespace verbena {
 struct Redirect {
   Place place;
   int error;  // != 0: the hook fails with this errno
-  char path[2 * PATH_MAX];
+  char path[PATH_MAX];
 
   const char* for_the_kernel() const { return place == Place::kDevice ? kStandIn : path; }
 };
@@ -31,6 +31,9 @@ struct Redirect {
 // May be called from a signal handler and between vfork and exec; leaves errno alone. False: the caller's own
 // path stands, and nothing was written.
 bool find_redirect(int folder, const char* path, Redirect* out);
+
+// Is this open folder (or AT_FDCWD) the node's own dev/infiniband, as a redirected opendir gives it?
+bool is_device_folder(int folder);
 
 // The node's root at the head of `text` is taken away, so that what the kernel says about the node's tree
 // reads as if it stood in the machine's /sys and /dev. Text from elsewhere stays. Returns the new length.

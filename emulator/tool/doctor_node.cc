@@ -244,7 +244,7 @@ void examine_way(const std::string& node, Findings* findings) {
   std::string problem;
   if (find_installation(&installation, &problem) != 0) return;  // said by examine_installation
   const std::vector<Variable> environment =
-      program_environment(installation, node, sanitizer_runtimes(), current_environment);
+      program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
   Child program([&](int answer, int) { return become_probe(environment, answer); });
   std::string said = program.receive_text();
   while (!said.empty() && said.back() == '\n') said.pop_back();

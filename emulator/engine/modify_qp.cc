@@ -177,6 +177,7 @@ void to_error(Qp& qp) {
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   Process& process = *qp->process;
   if (process.dead()) return EIO;
+  act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
   const char* why = nullptr;

@@ -18,18 +18,6 @@ namespace {
 constexpr int kIdleTicks = 25;
 constexpr int64_t kTick = 200'000;
 
-void act_on_sticky(Qp& qp) {
-  const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
-  if (sticky == 0) return;
-  if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
-  if ((sticky & ~kStickyCommEst) == 0) return;
-  qp.send_lock.lock();
-  enter_error(qp);
-  qp.send_lock.unlock();
-  if ((sticky & kStickyAccessError) != 0) raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
-  if ((sticky & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
-}
-
 }  // namespace
 
 void Process::add_pending(Qp* qp) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "fabric/node.h"
+#include "tool/file_size_signal.h"
 
 namespace verbena::tool {
 namespace {
@@ -75,6 +76,7 @@ std::string current_environment(const std::string& name) {
 }
 
 int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string* problem) {
+  const FileSizeSignalIgnored no_signal;
   Installation installation;
   if (find_installation(&installation, problem) != 0) return kFailed;
   const std::string node = node_path(options.name, options.devices);

@@ -136,6 +136,13 @@ TEST_F(RunCommand, SaysWhyThereIsNoNode) {
   EXPECT_NE(outcome.err.find("mode 0755"), std::string::npos) << outcome.err;
 }
 
+TEST_F(RunCommand, SaysThatAFileMayNotBeSoLarge) {
+  const Outcome outcome =
+      run({"/bin/sh", "-c", "ulimit -f 100; exec " VERBENA_COMMAND " run -- true"}, environment_);
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("File too large"), std::string::npos) << outcome.err;
+}
+
 TEST_F(RunCommand, SaysWhereItLookedForTheLibraries) {
   const std::string alone = folder_ + "/verbena";
   fs::copy_file(VERBENA_COMMAND, alone);

@@ -19,13 +19,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "adapter/layout.h"
 #include "fabric/device_table.h"
 
 namespace verbena {
 
 inline constexpr uint32_t kDirectoryMagic = 0x42'52'45'56;  // "VERB"
-inline constexpr uint32_t kLayoutVersion = 1;  // of everything in shared memory; counts up with every change
 inline constexpr uint32_t kMaxSlots = 1024;
+inline constexpr uint32_t kHazardsPerSlot = 32;  // threads of one process inside the data path at once
 inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at once
 
 enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
@@ -36,9 +37,16 @@ struct alignas(64) Slot {
   std::atomic<SlotState> state;
   std::atomic<int32_t> pid;  // for people only (status, log lines): never used to reach the process
   char program[20];          // /proc/self/comm, for people
-  uint8_t padding[56];
+  std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
+  uint8_t padding[52];
 };
 static_assert(sizeof(Slot) == 128);
+
+// "A thread of this slot is at work in that adapter" (hazards.h). Written by the thread, read by teardown.
+struct alignas(64) Hazard {
+  std::atomic<uint64_t> target;  // target slot + 1 (16 bits) | running number (48 bits); 0: idle
+};
+static_assert(sizeof(Hazard) == 64);
 
 // One 64-bit word per QPN: number (24 bits), slot (16 bits), index of the QP in its adapter (24 bits). 0: free.
 struct QpnEntry {
@@ -81,6 +89,8 @@ class NodeDirectory {
   DirectoryHeader& header() const { return *reinterpret_cast<DirectoryHeader*>(base_); }
   const DeviceTable& devices() const { return header().devices; }
   Slot& slot(uint32_t index) const;  // index < kMaxSlots
+
+  Hazard& hazard(uint32_t slot, uint32_t index) const;  // index < kHazardsPerSlot
 
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What lies in shared memory: the segment of one adapter, that is, of one process that has opened a device.
+// The owner maps it, and so does every process that has a QP connected to one of the owner's. Everything is
+// addressed by offset or index; a reader checks both before use, since a segment is a stranger's memory.
+//
+// "owner" is the process the segment belongs to; "feeder" is the process whose QP is connected to the QP in
+// question (an RC or UC receive queue has exactly one); "producer" is anybody who may append to a CQ: the owner
+// and the feeders of the QPs that use it. Each cache line below says who writes it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena {
+
+inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
+inline constexpr uint32_t kLayoutVersion = 1;  // of everything in shared memory; counts up with every change
+inline constexpr size_t kCacheLine = 64;
+
+inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
+inline constexpr uint32_t kMaxCqsPerProcess = 1u << 15;
+inline constexpr uint32_t kMaxMrsPerProcess = 1u << 20;
+
+// A message of up to this many bytes travels in the completion entry itself, a longer one of up to
+// kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
+inline constexpr uint32_t kCqeInlineSize = 32;
+inline constexpr uint32_t kLandingSize = 256;
+
+// ---- completion queue ------------------------------------------------------------------------------------
+
+// Who works on something: a slot of the node and the low bits of its generation, in 24 bits.
+struct Worker {
+  uint32_t slot;        // 10 bits
+  uint32_t generation;  // 14 bits
+  static constexpr uint32_t kGenerationMask = 0x3fff;
+  static constexpr Worker unpack(uint32_t w) { return {w & 0x3ff, w >> 10 & kGenerationMask}; }
+  constexpr uint32_t pack() const { return (generation & kGenerationMask) << 10 | (slot & 0x3ff); }
+};
+
+// An entry's life: free -> claimed -> published -> free (of the next lap). `state` packs
+//   lap (32 bits) | Worker (24 bits) | CqeKind (8 bits).
+// All zero is "free in lap 0", so that fresh memory is an empty ring.
+enum class CqeKind : uint8_t {
+  kFree = 0,
+  kClaimed = 1,    // a producer fills it; if that producer dies, the consumer steps over it
+  kPublished = 2,  // complete
+  kLanded = 3,     // complete, but the message's bytes still have to be scattered to the receive buffers
+  kPlacing = 4,    // somebody other than the owner scatters the bytes; becomes kPublished
+  kTaken = 5,      // consumed or purged out of turn; freed when the head reaches it
+};
+
+struct CqeState {
+  uint32_t lap;  // low bits of (position >> ring order)
+  uint32_t worker;
+  CqeKind kind;
+  static constexpr CqeState unpack(uint64_t w) {
+    return {static_cast<uint32_t>(w >> 32), static_cast<uint32_t>(w >> 8) & 0xffffff,
+            static_cast<CqeKind>(w & 0xff)};
+  }
+  constexpr uint64_t pack() const {
+    return uint64_t{lap} << 32 | uint64_t{worker & 0xffffff} << 8 | static_cast<uint64_t>(kind);
+  }
+};
+
+enum CqeFlags : uint8_t {
+  kCqeReceive = 1,      // belongs to the receive queue: `index` counts receive WQEs, else send WQEs
+  kCqeWithImmediate = 2,
+  kCqeInline = 4,       // landed in `payload`, else (with kLanded) in the receive slot's landing buffer
+  kCqeSolicited = 8,
+};
+
+struct alignas(kCacheLine) Cqe {
+  std::atomic<uint64_t> state;
+  uint32_t qp_index;  // in the CQ owner's QP table
+  uint32_t qp_birth;  // SharedQp::birth, so that an entry outliving its QP is recognised
+  uint32_t index;     // low 32 bits of the WQE's running number
+  uint32_t byte_len;
+  uint32_t immediate;  // network byte order
+  uint8_t status;      // enum ibv_wc_status
+  uint8_t opcode;      // enum ibv_wc_opcode, IBV_WC_RECV_* told by kCqeReceive
+  uint8_t flags;       // CqeFlags
+  uint8_t vendor_err;
+  union {
+    uint64_t wr_id;                   // of a send completion; the owner knows a receive's
+    uint8_t payload[kCqeInlineSize];  // with kCqeInline
+  };
+};
+static_assert(sizeof(Cqe) == kCacheLine);
+
+enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2 };
+
+struct SharedCq {
+  // Line 0, written by the owner at creation and destruction.
+  alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
+  uint32_t ring_order;   // log2 of the number of entries
+  uint64_t ring_offset;  // Cqe[1 << ring_order]
+  uint64_t user_handle;  // what the completion channel reports
+  uint32_t channel;      // number of the completion channel's FIFO; 0: none
+  uint32_t pad0;
+  // Line 1, written by producers: where to look for the next free entry. Every entry before it is claimed.
+  alignas(kCacheLine) std::atomic<uint64_t> tail;
+  // Line 2, written by the owner: for status and for those who look for landed entries.
+  alignas(kCacheLine) std::atomic<uint64_t> head;
+  // Line 3, written by the owner (arming) and by the producer that finds it armed.
+  alignas(kCacheLine) std::atomic<Armed> armed;
+  std::atomic<uint32_t> overrun;     // sticky, set by producers
+  std::atomic<uint64_t> raised;      // events owed to the channel in the CQ's life
+  std::atomic<uint64_t> lost;        // events that did not fit into the FIFO: the owner writes them later
+};
+static_assert(sizeof(SharedCq) == 4 * kCacheLine);
+
+// ---- receive queue ------------------------------------------------------------------------------------------
+
+struct WqeSge {
+  uint64_t address;
+  uint32_t length;
+  uint32_t lkey;
+};
+static_assert(sizeof(WqeSge) == 16);
+
+struct ReceiveWqe {
+  uint32_t sge_count;
+  uint32_t reserved[3];
+  WqeSge sge[];  // room for SharedQp::rq_max_sge
+};
+
+// One word per receive slot: is there a WQE of this lap, how many bytes does it take, and did its keys hold
+// when it was posted (then `epoch` is SegmentHeader::mr_epoch of that moment, else kNeverValid).
+struct ReadyWord {
+  static constexpr uint32_t kNeverValid = 0xffffff;
+  uint8_t lap;      // low byte of (running number >> ring order) + 1: never 0 in lap 0, as fresh memory is
+  uint32_t epoch;   // 24 bits
+  uint32_t length;  // saturated
+  static constexpr ReadyWord unpack(uint64_t w) {
+    return {static_cast<uint8_t>(w >> 56), static_cast<uint32_t>(w >> 32) & 0xffffff, static_cast<uint32_t>(w)};
+  }
+  constexpr uint64_t pack() const {
+    return uint64_t{lap} << 56 | uint64_t{epoch & 0xffffff} << 32 | length;
+  }
+};
+
+// ---- queue pair ---------------------------------------------------------------------------------------------
+
+// Whether the responder takes requests, as one word that a feeder compares with every request:
+//   generation (56 bits) | state (8 bits, enum ibv_qp_state).
+// The generation grows whenever the QP begins to take requests (on the way to RTR) and when it ceases (ERR,
+// RESET, destruction). Within a generation nothing in line 0 changes.
+struct Gate {
+  uint64_t generation;
+  uint8_t state;
+  static constexpr Gate unpack(uint64_t w) { return {w >> 8, static_cast<uint8_t>(w)}; }
+  constexpr uint64_t pack() const { return generation << 8 | state; }
+};
+
+// Reasons a feeder sets in SharedQp::sticky; the owner's service thread acts on them.
+enum Sticky : uint32_t {
+  kStickyCommEst = 1u << 0,       // first message arrived in RTR
+  kStickyAccessError = 1u << 1,   // responder: IBV_EVENT_QP_ACCESS_ERR
+  kStickyRequestError = 1u << 2,  // responder: IBV_EVENT_QP_REQ_ERR
+  kStickyFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
+};
+
+struct SharedQp {
+  // Line 0, written by the owner, read by the feeder with every request.
+  alignas(kCacheLine) std::atomic<uint64_t> gate;
+  uint32_t qpn;
+  uint32_t dest_qpn;
+  uint32_t dest_slot;
+  uint32_t dest_slot_generation;
+  uint32_t dest_index;
+  uint32_t dest_birth;
+  uint32_t birth;  // counts the QPs that had this table entry; 0: never used
+  uint32_t access;  // qp_access_flags
+  uint32_t pd;
+  uint8_t type;  // enum ibv_qp_type
+  uint8_t min_rnr_timer;
+  uint8_t path_mtu;
+  uint8_t max_dest_rd_atomic;
+  uint32_t rq_psn;  // the first PSN expected in this generation
+  uint32_t reserved0;
+  // Line 1, written by the owner at creation.
+  alignas(kCacheLine) uint64_t rq_ready_offset;  // uint64_t[1 << rq_order], ReadyWord
+  uint64_t rq_wqe_offset;      // ReceiveWqe, rq_stride bytes each
+  uint64_t rq_landing_offset;  // kLandingSize bytes each
+  uint32_t rq_order;
+  uint32_t rq_stride;
+  uint32_t rq_max_sge;
+  uint32_t recv_cq;
+  uint32_t send_cq;
+  uint32_t device;
+  std::atomic<uint32_t> in_use;
+  // Line 2, written by the feeder.
+  alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
+  std::atomic<uint32_t> msn;
+  std::atomic<uint64_t> rq_taken;  // receive WQEs consumed
+  std::atomic<uint64_t> requests_in;
+  std::atomic<uint64_t> bytes_in;
+  std::atomic<uint64_t> feeding_generation;  // the generation the values above belong to
+  // Line 3, written by the feeder when something is the matter; read by the owner all the time.
+  alignas(kCacheLine) std::atomic<uint32_t> sticky;
+  std::atomic<uint32_t> feeder_waits;  // a request found no receive WQE: posting one wakes the feeder
+  // Line 4, written by the owner's requester; for status.
+  alignas(kCacheLine) std::atomic<uint64_t> requests_out;
+  std::atomic<uint64_t> bytes_out;
+  std::atomic<uint64_t> rq_posted;
+  std::atomic<uint64_t> sq_posted;
+  std::atomic<uint64_t> sq_completed;
+  std::atomic<uint32_t> send_psn;
+  std::atomic<uint32_t> rnr_naks;
+  std::atomic<uint32_t> retries;
+};
+static_assert(sizeof(SharedQp) == 5 * kCacheLine);
+
+// ---- memory regions -----------------------------------------------------------------------------------------
+
+// lkey = index << 9 | tag, rkey = lkey | 0x100: never equal, and the low 8 bits are the tag, as the interface
+// for memory windows wants it (ibv_inc_rkey(3)). Index 0 is never given, so neither key is ever 0.
+struct MemoryKey {
+  uint32_t index;
+  bool remote;
+  uint8_t tag;
+  static constexpr MemoryKey unpack(uint32_t key) {
+    return {key >> 9, (key & 0x100) != 0, static_cast<uint8_t>(key)};
+  }
+  constexpr uint32_t pack() const { return index << 9 | (remote ? 0x100u : 0u) | tag; }
+};
+
+struct alignas(kCacheLine) SharedMr {
+  std::atomic<uint32_t> valid;  // 0, or 0x100 | tag
+  uint32_t pd;
+  uint32_t access;  // IBV_ACCESS_*
+  uint32_t reserved;
+  uint64_t iova;     // what initiators call the first byte
+  uint64_t length;   // bytes
+  uint64_t address;  // where it lies in the owner's address space
+};
+static_assert(sizeof(SharedMr) == kCacheLine);
+
+// ---- the segment ----------------------------------------------------------------------------------------------
+
+struct SegmentHeader {
+  // Line 0, written by the owner before anybody else sees the segment.
+  alignas(kCacheLine) uint32_t magic;
+  uint32_t layout_version;
+  uint64_t size;  // of the mapping
+  uint64_t node_id;
+  uint32_t slot;
+  uint32_t slot_generation;
+  int32_t pid;  // for process_vm_writev(2), only while the slot's holder lives
+  uint32_t reserved;
+  // Line 1, written by the owner when keys end: prevalidated receive WQEs of older epochs are checked again.
+  alignas(kCacheLine) std::atomic<uint32_t> mr_epoch;
+  std::atomic<uint32_t> qp_high_water;  // table entries ever used, for status
+  std::atomic<uint32_t> cq_high_water;
+  std::atomic<uint32_t> mr_high_water;
+  std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
+  std::atomic<uint32_t> attention;    // some sticky flag or overrun is set; set by peers before they kick
+  // Line 2, written by initiators: serialises atomics on this adapter's memory. 0, or slot + 1 of the holder
+  // in the high half and the low half of its slot generation: a dead holder's lock may be taken over.
+  alignas(kCacheLine) std::atomic<uint64_t> atomics_lock;
+};
+
+inline constexpr uint64_t kQpTableOffset = 4096;
+inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
+inline constexpr uint64_t kMrTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
+inline constexpr uint64_t kHeapOffset = kMrTableOffset + sizeof(SharedMr) * uint64_t{kMaxMrsPerProcess};
+static_assert(kHeapOffset % 4096 == 0);
+static_assert(sizeof(SegmentHeader) <= kQpTableOffset);
+
+}  // namespace verbena

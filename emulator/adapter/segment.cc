@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "adapter/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <new>
+
+namespace verbena {
+namespace {
+
+constexpr uint64_t kChunk = 64 * 1024;
+constexpr uint64_t kWantedSize = uint64_t{32} << 30;
+constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
+
+constexpr uint64_t line_up(uint64_t n) { return (n + kCacheLine - 1) / kCacheLine * kCacheLine; }
+
+}  // namespace
+
+OwnSegment::~OwnSegment() {
+  if (view_.base() != nullptr) munmap(view_.base(), view_.size());
+  if (fd_ >= 0) close(fd_);
+}
+
+int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation) {
+  fd_ = memfd_create("verbena-segment", MFD_CLOEXEC);
+  if (fd_ < 0) return errno;
+  uint64_t size = kWantedSize;
+  // Growing a file past RLIMIT_FSIZE raises SIGXFSZ (setrlimit(2)): stay below it.
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    while (size > limit.rlim_cur && size / 2 >= kLeastSize) size /= 2;
+  void* memory = MAP_FAILED;
+  for (; size >= kLeastSize; size /= 2) {
+    if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return errno;
+    memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+    if (memory != MAP_FAILED) break;
+  }
+  if (memory == MAP_FAILED) return ENOMEM;
+  view_ = SegmentView(static_cast<std::byte*>(memory), size);
+  committed_.resize(size / kChunk);
+  if (int error = commit(0, kQpTableOffset); error != 0) return error;
+  auto* header = new (memory) SegmentHeader{};
+  header->layout_version = kLayoutVersion;
+  header->size = size;
+  header->node_id = node_id;
+  header->slot = slot;
+  header->slot_generation = slot_generation;
+  header->pid = getpid();
+  header->magic = kSegmentMagic;
+  return 0;
+}
+
+int OwnSegment::commit(uint64_t offset, uint64_t size) {
+  std::lock_guard lock(mutex_);
+  return commit_locked(offset, size);
+}
+
+int OwnSegment::commit_locked(uint64_t offset, uint64_t size) {
+  if (size == 0) return 0;
+  const uint64_t first = offset / kChunk;
+  const uint64_t last = (offset + size - 1) / kChunk;
+  if (last >= committed_.size()) return ENOMEM;
+  for (uint64_t chunk = first; chunk <= last;) {
+    if (committed_[chunk]) {
+      ++chunk;
+      continue;
+    }
+    uint64_t end = chunk;
+    while (end <= last && !committed_[end]) ++end;
+    int result;
+    do {
+      result = fallocate(fd_, 0, static_cast<off_t>(chunk * kChunk), static_cast<off_t>((end - chunk) * kChunk));
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) return ENOMEM;
+    std::fill(committed_.begin() + static_cast<long>(chunk), committed_.begin() + static_cast<long>(end), true);
+    chunk = end;
+  }
+  return 0;
+}
+
+uint64_t OwnSegment::allocate(uint64_t size) {
+  size = line_up(std::max<uint64_t>(size, 1));
+  std::lock_guard lock(mutex_);
+  for (auto block = free_.begin(); block != free_.end(); ++block) {
+    if (block->second < size) continue;
+    const uint64_t offset = block->first;
+    const uint64_t rest = block->second - size;
+    free_.erase(block);
+    if (rest != 0) free_.emplace(offset + size, rest);
+    std::memset(view_.base() + offset, 0, size);
+    return offset;
+  }
+  if (size > view_.size() - fresh_ || commit_locked(fresh_, size) != 0) return 0;
+  const uint64_t offset = fresh_;
+  fresh_ += size;
+  return offset;
+}
+
+void OwnSegment::release(uint64_t offset, uint64_t size) {
+  if (offset == 0) return;
+  size = line_up(std::max<uint64_t>(size, 1));
+  std::lock_guard lock(mutex_);
+  auto [block, inserted] = free_.emplace(offset, size);
+  if (auto next = std::next(block); next != free_.end() && offset + size == next->first) {
+    block->second += next->second;
+    free_.erase(next);
+  }
+  if (block != free_.begin()) {
+    auto previous = std::prev(block);
+    if (previous->first + previous->second == block->first) {
+      previous->second += block->second;
+      free_.erase(block);
+    }
+  }
+}
+
+PeerSegment::~PeerSegment() {
+  if (view_.base() != nullptr) munmap(view_.base(), view_.size());
+}
+
+int PeerSegment::map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_generation, bool writable) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return errno;
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size < kLeastSize) return EPROTO;
+  void* memory =
+      mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) return errno;
+  const auto* header = static_cast<const SegmentHeader*>(memory);
+  if (header->magic != kSegmentMagic || header->layout_version != kLayoutVersion || header->size != size ||
+      header->node_id != node_id || header->slot != slot || header->slot_generation != slot_generation) {
+    munmap(memory, size);
+    return EPROTO;
+  }
+  view_ = SegmentView(static_cast<std::byte*>(memory), size);
+  return 0;
+}
+
+}  // namespace verbena

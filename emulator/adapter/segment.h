@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The memory of one adapter: a memfd that its owner fills and that peers map. No SIGBUS: the owner reserves
+// memory (fallocate(2)) before anything in it is used, and a peer's view checks every offset against the size
+// it has mapped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "adapter/layout.h"
+
+namespace verbena {
+
+// Typed, bounds-checked access to a mapped segment, the owner's or a peer's. Does not own the mapping.
+class SegmentView {
+ public:
+  SegmentView() = default;
+  SegmentView(std::byte* base, uint64_t size) : base_(base), size_(size) {}
+
+  std::byte* base() const { return base_; }
+  uint64_t size() const { return size_; }
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
+
+  // Table entries; nullptr beyond the table.
+  SharedQp* qp(uint32_t index) const {
+    return index < kMaxQpsPerProcess ? at<SharedQp>(kQpTableOffset + sizeof(SharedQp) * index) : nullptr;
+  }
+  SharedCq* cq(uint32_t index) const {
+    return index < kMaxCqsPerProcess ? at<SharedCq>(kCqTableOffset + sizeof(SharedCq) * index) : nullptr;
+  }
+  SharedMr* mr(uint32_t index) const {
+    return index < kMaxMrsPerProcess ? at<SharedMr>(kMrTableOffset + sizeof(SharedMr) * uint64_t{index})
+                                     : nullptr;
+  }
+
+  // `count` objects at `offset`; nullptr when they do not lie within the segment or are misaligned.
+  template <typename T>
+  T* at(uint64_t offset, uint64_t count = 1) const {
+    if (offset >= size_ || offset % alignof(T) != 0 || count > (size_ - offset) / sizeof(T)) return nullptr;
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  uint64_t size_ = 0;
+};
+
+// The owner's segment, with the allocator of its heap. Thread-safe.
+class OwnSegment {
+ public:
+  OwnSegment() = default;
+  OwnSegment(const OwnSegment&) = delete;
+  OwnSegment& operator=(const OwnSegment&) = delete;
+  ~OwnSegment();
+
+  // Makes the memfd and maps it. The size is address space, not memory: 32 GiB, less where RLIMIT_AS or
+  // RLIMIT_FSIZE asks for it. ENOMEM, EMFILE.
+  int create(uint64_t node_id, uint32_t slot, uint32_t slot_generation);
+
+  const SegmentView& view() const { return view_; }
+  int fd() const { return fd_; }
+
+  // Reserves memory behind [offset, offset + size). 0 or ENOMEM.
+  int commit(uint64_t offset, uint64_t size);
+
+  // Zeroed heap memory, aligned to a cache line. 0 when there is none (ENOMEM).
+  uint64_t allocate(uint64_t size);
+  void release(uint64_t offset, uint64_t size);
+
+ private:
+  int commit_locked(uint64_t offset, uint64_t size);
+
+  SegmentView view_;
+  int fd_ = -1;
+  std::mutex mutex_;
+  std::vector<bool> committed_;             // by kChunk
+  std::map<uint64_t, uint64_t> free_;       // offset -> size, coalesced
+  uint64_t fresh_ = kHeapOffset;            // heap never used before begins here: known to be zero
+};
+
+// A peer's segment, mapped read-write: initiators write completions into it.
+class PeerSegment {
+ public:
+  PeerSegment() = default;
+  PeerSegment(const PeerSegment&) = delete;
+  PeerSegment& operator=(const PeerSegment&) = delete;
+  ~PeerSegment();
+
+  // Maps `fd` (not kept). EPROTO: not a segment, another layout version, damaged, or not that adapter's.
+  int map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_generation, bool writable = true);
+  const SegmentView& view() const { return view_; }
+
+ private:
+  SegmentView view_;
+};
+
+}  // namespace verbena

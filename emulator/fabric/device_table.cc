@@ -1,2 +1,0 @@
-// SPDX-License-Identifier: BSD-2-Clause
-#include "fabric/device_table.h"

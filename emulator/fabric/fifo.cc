@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/fifo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace verbena {
+
+FifoEnd::FifoEnd(FifoEnd&& other) noexcept { *this = std::move(other); }
+
+FifoEnd& FifoEnd::operator=(FifoEnd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
+  return *this;
+}
+
+int FifoEnd::make(const std::string& path) {
+  if (mkfifo(path.c_str(), 0600) != 0) return errno;
+  return open(path);
+}
+
+int FifoEnd::open(const std::string& path) {
+  // O_RDWR: neither ENXIO without a reader nor EPIPE when the reader is gone (fifo(7)).
+  const long fd = syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return errno;
+  struct stat status;
+  if (fstat(static_cast<int>(fd), &status) != 0 || !S_ISFIFO(status.st_mode)) {
+    syscall(SYS_close, fd);
+    return EPROTO;
+  }
+  close();
+  fd_ = static_cast<int>(fd);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  return 0;
+}
+
+void FifoEnd::close() {
+  if (fd_ >= 0 && verified()) syscall(SYS_close, fd_);
+  fd_ = -1;
+}
+
+bool FifoEnd::is_same_pipe(int fd) const {
+  struct stat status;
+  return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+}
+
+bool FifoEnd::verified() const { return is_same_pipe(fd_); }
+
+int FifoEnd::write(const void* record, size_t size) const {
+  if (!verified()) return EBADF;
+  for (;;) {
+    if (syscall(SYS_write, fd_, record, size) == static_cast<long>(size)) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+bool FifoEnd::read(void* record, size_t size) const {
+  if (!verified()) return false;
+  for (;;) {
+    if (syscall(SYS_read, fd_, record, size) == static_cast<long>(size)) return true;
+    if (errno != EINTR) return false;
+  }
+}
+
+int FifoEnd::open_reader(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return -1;
+  if (fcntl(fd, F_SETFL, O_RDONLY) != 0) {
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
+}  // namespace verbena

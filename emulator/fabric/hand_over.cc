@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/hand_over.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace verbena {
+namespace {
+
+constexpr const char* kSocketName = "hand-over";
+
+// sun_path holds 108 bytes; a longer path is reached through a descriptor of the folder.
+struct SocketAddress {
+  sockaddr_un address{};
+  int folder_fd = -1;
+  ~SocketAddress() {
+    if (folder_fd >= 0) close(folder_fd);
+  }
+  int set(const std::string& folder) {
+    address.sun_family = AF_UNIX;
+    std::string path = folder + "/" + kSocketName;
+    if (path.size() >= sizeof address.sun_path) {
+      folder_fd = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+      if (folder_fd < 0) return errno;
+      path = "/proc/self/fd/" + std::to_string(folder_fd) + "/" + kSocketName;
+    }
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    return 0;
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+bool same_user(int socket_fd) {
+  ucred credentials;
+  socklen_t size = sizeof credentials;
+  return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == geteuid();
+}
+
+void hand_over(int client, int segment_fd, int memory_fd) {
+  char count = memory_fd >= 0 ? 2 : 1;
+  iovec data{&count, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(static_cast<size_t>(count) * sizeof(int));
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(static_cast<size_t>(count) * sizeof(int));
+  const int fds[2] = {segment_fd, memory_fd};
+  std::memcpy(CMSG_DATA(header), fds, static_cast<size_t>(count) * sizeof(int));
+  sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace
+
+int listen_for_peers(const std::string& folder) {
+  SocketAddress address;
+  if (int error = address.set(folder); error != 0) {
+    errno = error;
+    return -1;
+  }
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  if (bind(fd, address.get(), sizeof address.address) != 0 || listen(fd, 256) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
+void serve_peers(int listener, int segment_fd, int memory_fd) {
+  for (int served = 0; served < 64; ++served) {
+    const int client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return;
+    }
+    if (same_user(client)) hand_over(client, segment_fd, memory_fd);
+    close(client);
+  }
+}
+
+int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) {
+  SocketAddress address;
+  if (int error = address.set(folder); error != 0) return error;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const timeval timeout{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  int error = 0;
+  if (connect(fd, address.get(), sizeof address.address) != 0) {
+    error = errno == EAGAIN ? ETIMEDOUT : errno;
+  } else if (!same_user(fd)) {
+    error = EPROTO;
+  } else {
+    char count = 0;
+    iovec data{&count, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    ssize_t got;
+    do {
+      got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+    if (got < 0) {
+      error = errno == EAGAIN || errno == EWOULDBLOCK ? ETIMEDOUT : errno;
+    } else if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+      error = got == 0 ? ECONNREFUSED : EPROTO;
+    } else {
+      int fds[2] = {-1, -1};
+      std::memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+      *out = {fds[0], fds[1]};
+    }
+  }
+  close(fd);
+  return error;
+}
+
+}  // namespace verbena

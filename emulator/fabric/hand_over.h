@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// How a peer gets hold of an adapter's segment: the owner's service thread listens on a unix socket in its slot
+// folder and hands two descriptors to whoever of the same uid connects: the segment (memfd) and its own
+// /proc/self/mem. The latter belongs to the address space, not to the pid: after exec or death it reads and
+// writes nothing (proc(5)).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace verbena {
+
+struct HandedOver {
+  int segment_fd = -1;
+  int memory_fd = -1;  // -1: the owner could not open it
+};
+
+// The listening socket for `folder`, non-blocking, close-on-exec; -1 and errno.
+int listen_for_peers(const std::string& folder);
+
+// Owner: accepts everybody who waits and hands over. Bounded: never blocks on a client.
+void serve_peers(int listener, int segment_fd, int memory_fd);
+
+// Peer: asks the owner of `folder`. Waits at most `timeout_ms`. ENOENT/ECONNREFUSED: it is gone; ETIMEDOUT: it
+// does not answer (stopped?); EPROTO. The caller owns the descriptors.
+int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out);
+
+}  // namespace verbena

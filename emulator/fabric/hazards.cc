@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/hazards.h"
+
+#include <sched.h>
+#include <time.h>
+
+namespace verbena {
+namespace {
+
+// Threads begin their search for an idle record at different places, so that each usually finds its own.
+std::atomic<uint32_t> next_hint{0};
+constexpr uint32_t kNoHint = UINT32_MAX;
+__attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t hint = kNoHint;
+__attribute__((tls_model("initial-exec"))) constinit thread_local uint64_t visits = 0;
+
+int64_t now_ms() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
+}
+
+void note_use(Slot& slot, uint32_t index) {
+  uint32_t used = slot.hazards_used.load(std::memory_order_relaxed);
+  while (used <= index && !slot.hazards_used.compare_exchange_weak(used, index + 1)) {
+  }
+}
+
+}  // namespace
+
+Visit::Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+  if (hint == kNoHint) hint = next_hint.fetch_add(1, std::memory_order_relaxed) % kHazardsPerSlot;
+  const uint64_t word = (uint64_t{target_slot} + 1) << 48 | (++visits & 0xffff'ffff'ffff);
+  for (uint32_t tries = 0;; ++tries) {
+    Hazard& hazard = directory.hazard(own_slot, hint);
+    uint64_t idle = 0;
+    // Sequentially consistent: the record must be visible before the first look at the target. Teardown orders
+    // its own two steps by a fence likewise (a Dekker race).
+    if (hazard.target.compare_exchange_strong(idle, word, std::memory_order_seq_cst)) {
+      if (Slot& slot = directory.slot(own_slot);
+          slot.hazards_used.load(std::memory_order_relaxed) <= hint) {
+        note_use(slot, hint);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+      }
+      hazard_ = &hazard;
+      return;
+    }
+    hint = (hint + 1) % kHazardsPerSlot;
+    if (tries >= kHazardsPerSlot) sched_yield();
+  }
+}
+
+void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
+                       void (*on_stall)(void* context, int32_t pid), void* context) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (uint32_t s = 0; s < kMaxSlots; ++s) {
+    Slot& slot = directory.slot(s);
+    const uint32_t used = slot.hazards_used.load(std::memory_order_acquire);
+    const uint32_t generation = slot.generation.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
+      std::atomic<uint64_t>& record = directory.hazard(s, i).target;
+      const uint64_t seen = record.load(std::memory_order_seq_cst);
+      if (seen >> 48 != uint64_t{target_slot} + 1) continue;
+      int64_t began = 0;
+      bool told = false;
+      for (uint32_t spins = 0; record.load(std::memory_order_acquire) == seen; ++spins) {
+        if (spins < 100) continue;
+        if (!directory.alive(s, generation)) break;
+        sched_yield();
+        if (spins % 64 != 0 || told) continue;
+        if (began == 0) began = now_ms();
+        if (now_ms() - began > 1000) {
+          told = true;
+          if (on_stall != nullptr) on_stall(context, slot.pid.load(std::memory_order_relaxed));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace verbena

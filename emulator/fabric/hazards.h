@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Who is at work in whose adapter. An initiator says so before it looks at anything of the target that may be
+// taken away, and takes it back when it is done; teardown at the target first makes the object unreachable, then
+// waits until nobody who might have seen it before is still at work (as hazard pointers do, Michael 2004).
+// The record lies in the node directory, so that the waiting needs no map of the initiators' segments.
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/node_directory.h"
+
+namespace verbena {
+
+// Scope of one visit to `target_slot`'s adapter. After construction everything read from the target is at
+// least as new as any teardown that does not wait for this visit.
+class Visit {
+ public:
+  Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot);
+  ~Visit() { hazard_->target.store(0, std::memory_order_release); }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  Hazard* hazard_;
+};
+
+// Waits until every visit to `target_slot` that had begun before the call is over or its process dead.
+// `on_stall(context, pid)` is called once for each process that keeps the caller waiting longer than a second.
+void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
+                       void (*on_stall)(void* context, int32_t pid), void* context);
+
+}  // namespace verbena

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/node_directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <new>
+#include <utility>
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kQpnSpace = 1u << 24;
+constexpr uint32_t kFirstQpn = 2;             // 0 and 1 are the SMI and the GSI
+constexpr uint32_t kLastQpn = kQpnSpace - 2;  // 0xffffff is the multicast QPN
+
+constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
+constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
+constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
+constexpr size_t kDirectorySize = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+int initialise_life(pthread_mutex_t* life) {
+  pthread_mutexattr_t attributes;
+  int error = pthread_mutexattr_init(&attributes);
+  if (error != 0) return error;
+  error = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  if (error == 0) error = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  if (error == 0) error = pthread_mutex_init(life, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  return error;
+}
+
+}  // namespace
+
+NodeDirectory::NodeDirectory(NodeDirectory&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+NodeDirectory& NodeDirectory::operator=(NodeDirectory&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+NodeDirectory::~NodeDirectory() {
+  if (base_ != nullptr) munmap(base_, size_);
+}
+
+int NodeDirectory::create(const char* path, const DeviceTable& devices) {
+  Descriptor file{::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (file.fd < 0) return errno;
+  // Written with zeros rather than fallocate(2) alone, which not every file system has.
+  if (int error = posix_fallocate(file.fd, 0, kDirectorySize); error != 0) return error;
+  void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+  if (memory == MAP_FAILED) return errno;
+
+  auto* header = new (memory) DirectoryHeader{};
+  int error = 0;
+  for (uint32_t i = 0; i < kMaxSlots && error == 0; ++i) {
+    auto* slot = new (static_cast<std::byte*>(memory) + kSlotsOffset + i * sizeof(Slot)) Slot{};
+    error = initialise_life(&slot->life);
+  }
+  if (error == 0 && getrandom(&header->node_id, sizeof header->node_id, 0) != sizeof header->node_id)
+    error = errno;
+  uint32_t first = kFirstQpn;
+  if (error == 0 && getrandom(&first, sizeof first, 0) == sizeof first)
+    header->next_qpn = kFirstQpn + first % (kLastQpn - kFirstQpn);
+  header->layout_version = kLayoutVersion;
+  header->size = kDirectorySize;
+  header->devices = devices;
+  header->magic = kDirectoryMagic;
+  munmap(memory, kDirectorySize);
+  return error;
+}
+
+int NodeDirectory::open(const char* path) {
+  Descriptor file{::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)};
+  if (file.fd < 0) return errno;
+  struct stat status;
+  if (fstat(file.fd, &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != kDirectorySize) return EPROTO;
+  void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+  if (memory == MAP_FAILED) return errno;
+  const auto* header = static_cast<const DirectoryHeader*>(memory);
+  if (header->magic != kDirectoryMagic || header->layout_version != kLayoutVersion ||
+      header->size != kDirectorySize || header->devices.count > kMaxDevices) {
+    munmap(memory, kDirectorySize);
+    return EPROTO;
+  }
+  if (base_ != nullptr) munmap(base_, size_);
+  base_ = static_cast<std::byte*>(memory);
+  size_ = kDirectorySize;
+  return 0;
+}
+
+Slot& NodeDirectory::slot(uint32_t index) const {
+  return *std::launder(reinterpret_cast<Slot*>(base_ + kSlotsOffset + index % kMaxSlots * sizeof(Slot)));
+}
+
+Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
+  const size_t number = slot_index % kMaxSlots * kHazardsPerSlot + index % kHazardsPerSlot;
+  return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
+}
+
+bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {
+  Slot& s = slot(index);
+  if (s.generation.load(std::memory_order_acquire) != generation) return false;
+  if (s.state.load(std::memory_order_acquire) != SlotState::kLive) return false;
+  // The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
+  // FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
+  constexpr uint32_t kOwnerDied = 0x40000000;
+  const uint32_t word =
+      std::atomic_ref<int>(s.life.__data.__lock).load(std::memory_order_acquire);
+  return word != 0 && (word & kOwnerDied) == 0;
+}
+
+std::atomic<uint64_t>* NodeDirectory::qpn_table() const {
+  return std::launder(reinterpret_cast<std::atomic<uint64_t>*>(base_ + kQpnTableOffset));
+}
+
+uint32_t NodeDirectory::claim_qpn(uint32_t slot_index, uint32_t qp_index) const {
+  std::atomic<uint64_t>* table = qpn_table();
+  for (uint32_t tries = 0; tries < 2 * kQpnTableSize; ++tries) {
+    const uint32_t turn = header().next_qpn.fetch_add(1, std::memory_order_relaxed);
+    const uint32_t qpn = kFirstQpn + turn % (kLastQpn - kFirstQpn + 1);
+    uint64_t expected = 0;
+    if (table[qpn % kQpnTableSize].compare_exchange_strong(expected, QpnEntry{qpn, slot_index, qp_index}.pack(),
+                                                           std::memory_order_acq_rel))
+      return qpn;
+  }
+  return 0;
+}
+
+void NodeDirectory::release_qpn(uint32_t qpn, uint32_t slot_index) const {
+  std::atomic<uint64_t>& entry = qpn_table()[qpn % kQpnTableSize];
+  uint64_t word = entry.load(std::memory_order_acquire);
+  const QpnEntry found = QpnEntry::unpack(word);
+  if (word != 0 && found.qpn == qpn && found.slot == slot_index)
+    entry.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
+}
+
+void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
+  std::atomic<uint64_t>* table = qpn_table();
+  for (uint32_t i = 0; i < kQpnTableSize; ++i) {
+    uint64_t word = table[i].load(std::memory_order_acquire);
+    if (word != 0 && QpnEntry::unpack(word).slot == slot_index)
+      table[i].compare_exchange_strong(word, 0, std::memory_order_acq_rel);
+  }
+}
+
+bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {
+  const uint64_t word = qpn_table()[qpn % kQpnTableSize].load(std::memory_order_acquire);
+  if (word == 0) return false;
+  *out = QpnEntry::unpack(word);
+  return out->qpn == qpn && out->slot < kMaxSlots;
+}
+
+}  // namespace verbena

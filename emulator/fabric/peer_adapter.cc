@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/peer_adapter.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "fabric/hand_over.h"
+#include "fabric/node.h"
+
+namespace verbena {
+namespace {
+
+constexpr int kAttachTimeoutMs = 2000;
+
+// The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is; process_vm_*(2)
+// is better from there on: it takes several ranges in one call.
+constexpr size_t kMemoryFdLimit = 8;
+
+size_t total(const iovec* ranges, size_t count) {
+  size_t sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += ranges[i].iov_len;
+  return sum;
+}
+
+}  // namespace
+
+PeerAdapter::~PeerAdapter() {
+  if (memory_fd_ >= 0 && owns_memory_fd_) syscall(SYS_close, memory_fd_);
+}
+
+int PeerAdapter::attach(const Residence& home) {
+  folder_ = slot_folder(home.node(), slot_, generation_);
+  HandedOver fds;
+  if (int error = ask_for_segment(folder_, kAttachTimeoutMs, &fds); error != 0) return error;
+  memory_fd_ = fds.memory_fd;
+  const int error = mapped_.map(fds.segment_fd, home.directory().header().node_id, slot_, generation_);
+  syscall(SYS_close, fds.segment_fd);
+  if (error != 0) return error;
+  view_ = mapped_.view();
+  pid_ = view_.header().pid;
+  return 0;
+}
+
+void PeerAdapter::attach_self(Residence& home) {
+  folder_ = home.folder();
+  view_ = home.segment().view();
+  memory_fd_ = home.memory_fd();
+  owns_memory_fd_ = false;
+  pid_ = getpid();
+}
+
+void PeerAdapter::kick() {
+  std::lock_guard lock(mutex_);
+  if (!kick_.is_open() && kick_.open(folder_ + "/kick") != 0) return;
+  const char byte = 0;
+  if (kick_.write(&byte, 1) == EBADF) kick_.close();
+}
+
+int PeerAdapter::notify(uint32_t channel, uint64_t record) {
+  FifoEnd* end = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
+    if (found == channels_.end()) {
+      auto opened = std::make_unique<FifoEnd>();
+      if (int error = opened->open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
+      channels_.emplace_back(channel, std::move(opened));
+      found = channels_.end() - 1;
+    }
+    end = found->second.get();
+  }
+  const int error = end->write(&record, sizeof record);
+  return error;
+}
+
+int PeerAdapter::through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote,
+                                   size_t remotes) {
+  if (memory_fd_ < 0) return EPERM;
+  size_t l = 0, l_done = 0;
+  for (size_t r = 0; r < remotes; ++r) {
+    for (size_t r_done = 0; r_done < remote[r].iov_len;) {
+      while (l < locals && l_done == local[l].iov_len) ++l, l_done = 0;
+      if (l == locals) return EFAULT;
+      const size_t n = std::min(remote[r].iov_len - r_done, local[l].iov_len - l_done);
+      char* here = static_cast<char*>(local[l].iov_base) + l_done;
+      const auto there = static_cast<off_t>(reinterpret_cast<uintptr_t>(remote[r].iov_base) + r_done);
+      const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, n, there);
+      if (done < 0) {
+        if (errno == EINTR) continue;
+        return errno == EIO ? EFAULT : errno;
+      }
+      if (done == 0) return ESRCH;  // the address space is gone (exec or death)
+      r_done += static_cast<size_t>(done);
+      l_done += static_cast<size_t>(done);
+    }
+  }
+  return 0;
+}
+
+int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
+                          const iovec* remote, size_t remotes) {
+  const size_t size = total(remote, remotes);
+  if (size == 0) return 0;
+  if (size <= kMemoryFdLimit && memory_fd_ >= 0)
+    return through_memory_fd(writing, local, locals, remote, remotes);
+  if (process_vm_.load(std::memory_order_relaxed)) {
+    // A pid is not an identity: after exec it means another program. So it is looked at right before the call.
+    if (!directory.alive(slot_, generation_)) return ESRCH;
+    const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals, remote,
+                              remotes, 0UL);
+    if (done == static_cast<long>(size)) return 0;
+    // Fewer bytes: a range further on is not mapped.
+    if (done >= 0) return EFAULT;
+    if (errno == ESRCH || errno == EFAULT) return errno;
+    if (errno != EPERM && errno != ENOSYS && errno != EACCES) return errno;
+    process_vm_.store(false, std::memory_order_relaxed);
+  }
+  return through_memory_fd(writing, local, locals, remote, remotes);
+}
+
+int PeerAdapter::write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
+                       size_t remotes) {
+  return transfer(true, directory, local, locals, remote, remotes);
+}
+
+int PeerAdapter::read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
+                      size_t remotes) {
+  return transfer(false, directory, local, locals, remote, remotes);
+}
+
+int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(peers_, [](const auto& p) { return p.expired(); });
+  for (const auto& known : peers_) {
+    auto peer = known.lock();
+    if (peer && peer->slot() == slot && peer->generation() == generation) {
+      *out = std::move(peer);
+      return 0;
+    }
+  }
+  auto peer = std::make_shared<PeerAdapter>(slot, generation);
+  if (slot == home.slot() && generation == home.generation()) {
+    peer->attach_self(home);
+  } else if (int error = peer->attach(home); error != 0) {
+    return error;
+  }
+  peers_.push_back(peer);
+  *out = std::move(peer);
+  return 0;
+}
+
+}  // namespace verbena

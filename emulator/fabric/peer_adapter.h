@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Another process's adapter as this process sees it: its mapped segment, the way to its memory, and the FIFOs
+// that wake it. One object per (slot, generation) and process, shared by all QPs that lead there; the process's
+// own adapter is one as well (a QP may be connected to itself).
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "adapter/segment.h"
+#include "fabric/fifo.h"
+#include "fabric/residence.h"
+
+namespace verbena {
+
+class PeerAdapter {
+ public:
+  PeerAdapter(uint32_t slot, uint32_t generation) : slot_(slot), generation_(generation) {}
+  ~PeerAdapter();
+  PeerAdapter(const PeerAdapter&) = delete;
+  PeerAdapter& operator=(const PeerAdapter&) = delete;
+
+  // Gets and maps the segment. errno values as ask_for_segment and PeerSegment::map.
+  int attach(const Residence& home);
+  // The process's own adapter.
+  void attach_self(Residence& home);
+
+  uint32_t slot() const { return slot_; }
+  uint32_t generation() const { return generation_; }
+  uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
+  const SegmentView& view() const { return view_; }
+  bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
+
+  // Wakes the service thread there.
+  void kick();
+  // Writes `record` to completion channel `channel` there. 0; EAGAIN: full; other errno: it is gone.
+  int notify(uint32_t channel, uint64_t record);
+
+  // Moves bytes between this process's `local` and that process's `remote` ranges, which are equally long in
+  // sum; in the order of the ranges. 0; EFAULT: part of either side is not mapped (or not writable); ESRCH: the
+  // process is gone. Never touches a program that came after it. At most kMaxRanges ranges each.
+  static constexpr size_t kMaxRanges = 64;
+  int write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  int read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+
+ private:
+  int through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  int transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
+               const iovec* remote, size_t remotes);
+
+  uint32_t slot_;
+  uint32_t generation_;
+  SegmentView view_;
+  PeerSegment mapped_;
+  std::string folder_;
+  int memory_fd_ = -1;
+  bool owns_memory_fd_ = true;
+  int32_t pid_ = 0;
+  std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
+
+  std::mutex mutex_;  // FIFOs are opened at first use
+  FifoEnd kick_;
+  std::vector<std::pair<uint32_t, std::unique_ptr<FifoEnd>>> channels_;
+};
+
+// The peers of this process.
+class PeerTable {
+ public:
+  // Finds or attaches. errno values as PeerAdapter::attach.
+  int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<PeerAdapter>> peers_;
+};
+
+}  // namespace verbena

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/residence.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "fabric/hand_over.h"
+#include "fabric/node.h"
+
+namespace verbena {
+namespace {
+
+void remove_slot_folder(const std::string& folder) {
+  if (DIR* listing = opendir(folder.c_str())) {
+    while (const dirent* entry = readdir(listing))
+      if (entry->d_name[0] != '.') unlinkat(dirfd(listing), entry->d_name, 0);
+    closedir(listing);
+  }
+  rmdir(folder.c_str());
+}
+
+void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
+  Slot& slot = directory.slot(index);
+  directory.release_all_qpns(index);
+  remove_slot_folder(slot_folder(node, index, slot.generation.load(std::memory_order_relaxed)));
+  for (uint32_t i = 0; i < kHazardsPerSlot; ++i)
+    directory.hazard(index, i).target.store(0, std::memory_order_release);
+  slot.state.store(SlotState::kFree, std::memory_order_release);
+}
+
+// Locks the slot's mutex if nobody holds it, and cleans up after a holder that died. 0 or EBUSY.
+int lock_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
+  Slot& slot = directory.slot(index);
+  const int error = pthread_mutex_trylock(&slot.life);
+  if (error == EOWNERDEAD) {
+    wipe_slot(directory, node, index);
+    pthread_mutex_consistent(&slot.life);
+    return 0;
+  }
+  return error;
+}
+
+void write_program_name(Slot& slot) {
+  std::memset(slot.program, 0, sizeof slot.program);
+  char name[17] = {};
+  if (prctl(PR_GET_NAME, name) == 0) std::memcpy(slot.program, name, 16);
+  const int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);  // the process's, not this thread's
+  if (fd < 0) return;
+  const ssize_t got = read(fd, slot.program, sizeof slot.program - 1);
+  if (got > 0 && slot.program[got - 1] == '\n') slot.program[got - 1] = 0;
+  close(fd);
+}
+
+}  // namespace
+
+void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node) {
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    Slot& slot = directory.slot(i);
+    if (slot.state.load(std::memory_order_acquire) == SlotState::kFree) continue;
+    if (directory.alive(i, slot.generation.load(std::memory_order_acquire))) continue;
+    if (lock_slot(directory, node, i) == 0) pthread_mutex_unlock(&slot.life);
+  }
+}
+
+int Residence::enter(const std::string& node, ServiceWork work, void* context) {
+  node_ = node;
+  work_ = work;
+  context_ = context;
+  if (int error = directory_.open(directory_path(node).c_str()); error != 0) return error;
+
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 512 * 1024);
+  // The program's signals are for the program's threads.
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  int error = pthread_create(&thread_, &attributes, thread_main, this);
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) return error;
+  started_.wait(-1, std::memory_order_acquire);
+  error = started_.load(std::memory_order_acquire);
+  if (error != 0) pthread_join(thread_, nullptr);
+  return error;
+}
+
+void Residence::leave() {
+  stop_.store(true, std::memory_order_release);
+  kick();
+  pthread_join(thread_, nullptr);
+}
+
+void Residence::kick() {
+  const char byte = 0;
+  kick_.write(&byte, 1);
+}
+
+void* Residence::thread_main(void* self) {
+  prctl(PR_SET_NAME, "verbena");
+  static_cast<Residence*>(self)->run();
+  return nullptr;
+}
+
+void Residence::run() {
+  reclaim_dead_slots(directory_, node_);
+  int error = take_slot();
+  if (error == 0) {
+    error = prepare();
+    if (error != 0) give_back();
+  }
+  if (error == 0) directory_.slot(slot_).state.store(SlotState::kLive, std::memory_order_release);
+  started_.store(error, std::memory_order_release);
+  started_.notify_all();
+  if (error != 0) return;
+  serve();
+  give_back();
+}
+
+int Residence::take_slot() {
+  const uint32_t first = directory_.header().next_slot.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    const uint32_t index = (first + i) % kMaxSlots;
+    Slot& slot = directory_.slot(index);
+    if (lock_slot(directory_, node_, index) != 0) continue;
+    uint32_t generation = slot.generation.load(std::memory_order_relaxed) + 1;
+    if (generation == 0) generation = 1;
+    slot.pid.store(getpid(), std::memory_order_relaxed);
+    slot.hazards_used.store(0, std::memory_order_relaxed);
+    slot.state.store(SlotState::kStarting, std::memory_order_release);
+    slot.generation.store(generation, std::memory_order_release);
+    write_program_name(slot);
+    slot_ = index;
+    generation_ = generation;
+    folder_ = slot_folder(node_, slot_, generation_);
+    return 0;
+  }
+  return EMFILE;
+}
+
+int Residence::prepare() {
+  if (int error = segment_.create(directory_.header().node_id, slot_, generation_); error != 0) return error;
+  const std::string slots = node_ + "/slots";
+  if (mkdir(slots.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  if (mkdir(folder_.c_str(), 0700) != 0) return errno;
+  listener_ = listen_for_peers(folder_);
+  if (listener_ < 0) return errno;
+  memory_fd_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  // Where Yama restricts process_vm_writev(2) to descendants, peers of this uid are let in (PR_SET_PTRACER(2const)).
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  return kick_.make(folder_ + "/kick");
+}
+
+void Residence::serve() {
+  pollfd watched[2] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}};
+  int64_t wait_ns = -1;
+  while (!stop_.load(std::memory_order_acquire)) {
+    const timespec timeout{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+    const int ready = ppoll(watched, 2, wait_ns < 0 ? nullptr : &timeout, nullptr);
+    if (ready < 0 && errno != EINTR) break;
+    if (watched[1].revents & POLLIN) serve_peers(listener_, segment_.fd(), memory_fd_);
+    char drained[256];
+    if (watched[0].revents & POLLIN) syscall(SYS_read, kick_.fd(), drained, sizeof drained);
+    // A program that closed descriptors it does not own: stop watching what is not ours any more.
+    for (pollfd& w : watched)
+      if (w.revents & POLLNVAL) w.fd = -1;
+    wait_ns = work_ != nullptr ? work_(context_) : -1;
+  }
+}
+
+void Residence::give_back() {
+  Slot& slot = directory_.slot(slot_);
+  kick_.close();
+  if (listener_ >= 0) close(listener_);
+  if (memory_fd_ >= 0) close(memory_fd_);
+  listener_ = memory_fd_ = -1;
+  wipe_slot(directory_, node_, slot_);
+  pthread_mutex_unlock(&slot.life);
+}
+
+}  // namespace verbena

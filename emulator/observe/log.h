@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Words for people, on stderr, when VERBENA_LOG=error|warn|info|debug asks for them; nothing otherwise. A
+// refusal names the call, the object, the value and the rule it broke. One line a call, written at once, so
+// that lines of many processes do not mix. Leaves errno alone.
+#pragma once
+
+namespace verbena {
+
+enum class LogLevel : int { kNone = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug = 4 };
+
+extern LogLevel log_level;  // read once from the environment when the library is loaded
+
+inline bool logs(LogLevel level) { return level <= log_level; }
+
+void log_line(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+#define VERBENA_LOG_AT(level, ...)                                    \
+  do {                                                                \
+    if (::verbena::logs(level)) ::verbena::log_line(level, __VA_ARGS__); \
+  } while (0)
+
+#define VERBENA_WARN(...) VERBENA_LOG_AT(::verbena::LogLevel::kWarn, __VA_ARGS__)
+#define VERBENA_INFO(...) VERBENA_LOG_AT(::verbena::LogLevel::kInfo, __VA_ARGS__)
+
+}  // namespace verbena

@@ -28,6 +28,7 @@ missing=
 for purpose in "$@"; do
   packages=$(packages_for "$purpose")
   for package in $packages; do
+    case " $missing " in *" $package "*) continue ;; esac
     installed "$package" || missing="$missing $package"
   done
 done

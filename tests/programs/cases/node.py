@@ -75,18 +75,18 @@ def idle_asyncwatch(settings):
     stays_idle(settings, waiting_asyncwatch)
 
 
-def queue_pairs(status):
-    """Every queue pair of `verbena status --json`, with its process's pid."""
-    return [{"pid": process["pid"], **qp} for process in status["processes"] for qp in process["qps"]]
+def queue_pairs(node):
+    """Every queue pair that `verbena status` shows, with its process's pid."""
+    return [{"pid": process["pid"], **qp} for process in node.processes() for qp in process.get("qps", [])]
 
 
-def await_status(node, holds, sentence):
+def await_queue_pairs(node, holds, sentence):
     deadline = time.monotonic() + node.settings.patience
-    while not holds(status := node.status()):
+    while not holds(qps := queue_pairs(node)):
         if time.monotonic() > deadline:
-            raise Failure(f"{sentence}; the last status was {status}")
+            raise Failure(f"{sentence}; the last status was {qps}")
         time.sleep(0.02)
-    return status
+    return qps
 
 
 @case("status.shows_a_running_pair")
@@ -97,19 +97,19 @@ def status_shows_pair(settings):
         server = node.start(*both, name="server")
         ports.wait_listening(port, server, settings.patience)
         client = node.start(*both, "127.0.0.1", name="client")
+        pids = sorted((server.pid, client.pid))
 
-        def both_in_rts(status):
-            return sorted(qp["pid"] for qp in queue_pairs(status) if qp["state"] == "RTS") == sorted(
-                (server.pid, client.pid))
-
-        status = await_status(node, both_in_rts, "no status with both queue pairs in RTS was seen")
-        numbers = {qp["pid"]: (qp["qpn"], qp["peer_qpn"]) for qp in queue_pairs(status)}
-        expect(numbers[server.pid] == numbers[client.pid][::-1], f"the queue pairs are not each other's peer: {numbers}")
+        qps = await_queue_pairs(
+            node, lambda qps: sorted(qp["pid"] for qp in qps if qp["state"] == "RTS") == pids,
+            "no status with both queue pairs in RTS was seen")
+        ends = {qp["pid"]: (qp["qpn"], qp["peer"]["qpn"]) for qp in qps}
+        expect(ends[server.pid] == ends[client.pid][::-1], f"the queue pairs are not each other's peer: {ends}")
+        expect({qp["device"] for qp in qps} == {"verbena0"}, f"the queue pairs are not on verbena0: {qps}")
 
         for side in (client, server):
             side.signal(signal.SIGKILL)
             side.wait(settings.patience)
-        await_status(node, lambda status: not queue_pairs(status), "the killed processes' queue pairs stay in the status")
+        await_queue_pairs(node, lambda qps: not qps, "the killed processes' queue pairs stay in the status")
 
 
 @case("nothing_left_behind", quick=True, processors=1)
@@ -117,7 +117,7 @@ def nothing_left_behind(settings):
     """When everybody has ended, no slot is taken and no folder of one is left."""
     with Node(settings) as node:
         run_pair(node, PROGRAM, both=("-g", 1, "-n", 100))
-        expect(not node.status()["processes"], "the status still shows processes")
+        expect(not node.processes(), "the status still shows processes")
         left = [os.path.join(folder, name) for folder, names, _ in os.walk(node.folder)
                 if os.path.basename(folder) == "slots" for name in names]
         expect(not left, f"left behind: {left}")

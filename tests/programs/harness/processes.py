@@ -131,11 +131,12 @@ class Node:
         expect(seen == status, f"{program.name} ended with status {seen}, not {status}")
         return program
 
-    def status(self):
-        """What `verbena status --json` says about this node."""
-        line = [*self._as_user, self.verbena, "status", *self.options, "--json"]
+    def processes(self):
+        """What `verbena status --json` says about the processes of this node."""
+        line = [*self._as_user, self.verbena, "status", "--json"]
         program = Program("verbena status", line, self.environment(), None)
         self._programs.append(program)
         seen = program.wait(self.settings.patience)
         expect(seen == 0, f"verbena status --json ended with status {seen}")
-        return json.loads(program.out)
+        nodes = json.loads(program.out)["nodes"]
+        return [process for node in nodes for process in node.get("processes", [])]

@@ -65,6 +65,9 @@ uint32_t mr_handle(const Mr* mr);
 int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);
 int destroy_ah(Ah* ah);
 
+// Completion vectors of every device (ibv_context::num_comp_vectors); there is nothing to choose between them.
+inline constexpr int kCompletionVectors = 4;
+
 // ---- completion ---------------------------------------------------------------------------------------
 
 // *fd is what ibv_comp_channel::fd becomes: it yields one 8-byte record per event, the `user_handle` of the

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/completion_ring.h"
 
-#include <sched.h>
-
 namespace verbena {
 
 Cqe* CompletionConsumer::take_slowly(bool* landed) {
+  // A peer is scattering an entry of this QP: the QP's later entries must not overtake it.
+  constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t held_qp = kNone;
   for (uint64_t position = head_; position - head_ < uint64_t{1} << ring_.order;) {
     Cqe& entry = ring_.entry(position);
     const uint32_t lap = ring_.lap(position);
@@ -16,10 +17,12 @@ Cqe* CompletionConsumer::take_slowly(bool* landed) {
       case CqeKind::kFree:
         return nullptr;
       case CqeKind::kPublished:
+        if (entry.qp_index == held_qp) break;
         position_ = position;
         *landed = false;
         return &entry;
       case CqeKind::kLanded:
+        if (entry.qp_index == held_qp) break;
         // A peer that reads or writes this adapter's memory may want to scatter it at this moment.
         if (!entry.state.compare_exchange_strong(word, CqeState{lap, 0, CqeKind::kTaken}.pack(),
                                                  std::memory_order_acq_rel))
@@ -46,6 +49,8 @@ Cqe* CompletionConsumer::take_slowly(bool* landed) {
                                               std::memory_order_acq_rel);
           continue;
         }
+        if (held_qp != kNone && held_qp != entry.qp_index) return nullptr;
+        held_qp = entry.qp_index;
         break;
       default:
         return nullptr;  // hostile bytes: as if the ring ended here
@@ -53,19 +58,6 @@ Cqe* CompletionConsumer::take_slowly(bool* landed) {
     ++position;
   }
   return nullptr;
-}
-
-CqeState CompletionConsumer::settle(Cqe& entry, uint32_t lap) {
-  for (;;) {
-    uint64_t word = entry.state.load(std::memory_order_acquire);
-    const CqeState state = CqeState::unpack(word);
-    if (state.lap != lap || state.kind != CqeKind::kPlacing) return state;
-    if (!alive_(alive_context_, state.worker))
-      entry.state.compare_exchange_strong(word, CqeState{lap, 0, CqeKind::kLanded}.pack(),
-                                          std::memory_order_acq_rel);
-    else
-      sched_yield();
-  }
 }
 
 }  // namespace verbena

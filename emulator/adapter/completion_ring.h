@@ -97,17 +97,17 @@ class CompletionConsumer {
   }
 
   // Calls visit(entry, landed) for each complete entry not yet consumed, in order; an entry for which it
-  // answers true is taken out. An entry that a peer is just placing is waited for (it is a matter of one system
-  // call, or of the peer's death).
+  // answers true is taken out. Entries that are just being filled or placed by living peers are not visited: the
+  // caller has waited for the visitors that matter to it.
   template <typename Visit>
   void for_each(Visit&& visit) {
-    for (uint64_t position = head_;; ++position) {
+    for (uint64_t position = head_; position - head_ < uint64_t{1} << ring_.order; ++position) {
       Cqe& entry = ring_.entry(position);
-      if (position - head_ >= uint64_t{1} << ring_.order) return;
-      const CqeState state = settle(entry, ring_.lap(position));
+      const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
       if (state.lap != ring_.lap(position) || state.kind == CqeKind::kFree) return;
-      if (state.kind != CqeKind::kPublished && state.kind != CqeKind::kLanded) continue;
-      if (visit(entry, state.kind == CqeKind::kLanded))
+      const bool orphaned = state.kind == CqeKind::kPlacing && !alive_(alive_context_, state.worker);
+      if (state.kind != CqeKind::kPublished && state.kind != CqeKind::kLanded && !orphaned) continue;
+      if (visit(entry, state.kind != CqeKind::kPublished))
         entry.state.store(CqeState{ring_.lap(position), 0, CqeKind::kTaken}.pack(), std::memory_order_release);
     }
   }
@@ -120,7 +120,6 @@ class CompletionConsumer {
 
  private:
   Cqe* take_slowly(bool* landed);
-  CqeState settle(Cqe& entry, uint32_t lap);
   void advance() {
     ++head_;
     ring_.cq->head.store(head_, std::memory_order_relaxed);

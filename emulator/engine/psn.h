@@ -29,9 +29,9 @@ constexpr int32_t psn_distance(uint32_t from, uint32_t to) noexcept {
                             : static_cast<int32_t>(ahead) - static_cast<int32_t>(kPsnMask) - 1;
 }
 
-// Bytes of an MTU: 256 .. 4096; 0 for a number that is none.
-constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept {
-  return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << static_cast<unsigned>(mtu) : 0;
+// Bytes of an IBV_MTU_ value: 256 .. 4096; 0 for a number that is none.
+constexpr uint32_t mtu_bytes(unsigned mtu) noexcept {
+  return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
 }
 
 // PSNs that a message of `length` bytes takes: at least 1. A READ takes as many as its response has packets

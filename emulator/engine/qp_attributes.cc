@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "engine/program_enum.h"
 #include "engine/psn.h"
 #include "engine/qp_state_table.h"
 
@@ -48,7 +49,7 @@ struct Request {
   int mask;
 
   bool goes_to(ibv_qp_state state) const noexcept {
-    return (mask & IBV_QP_STATE) != 0 && attr.qp_state == state;
+    return (mask & IBV_QP_STATE) != 0 && number_in(attr.qp_state) == state;
   }
 };
 
@@ -83,8 +84,8 @@ constexpr Rule kRules[] = {
      [](const Request& r) noexcept { return r.attr.alt_ah_attr.port_num == r.attr.alt_port_num; }, EINVAL,
      "alt_ah_attr.port_num and alt_port_num differ"},
     {IBV_QP_CUR_STATE,
-     [](const Request& r) noexcept { return r.attr.cur_qp_state == r.limits.current_state; }, EINVAL,
-     "cur_qp_state is not the state that the QP is in"},
+     [](const Request& r) noexcept { return number_in(r.attr.cur_qp_state) == r.limits.current_state; },
+     EINVAL, "cur_qp_state is not the state that the QP is in"},
     {IBV_QP_STATE,
      [](const Request& r) noexcept {
        return !(r.limits.sq_draining && r.limits.current_state == IBV_QPS_SQD && r.goes_to(IBV_QPS_RTS));
@@ -107,8 +108,8 @@ constexpr Rule kRules[] = {
      EINVAL, "alt_pkey_index is behind the end of the P_Key table"},
     {IBV_QP_PATH_MIG_STATE,
      [](const Request& r) noexcept {
-       return r.attr.path_mig_state == IBV_MIG_MIGRATED ||
-              (r.limits.path_migration && r.attr.path_mig_state == IBV_MIG_REARM);
+       return number_in(r.attr.path_mig_state) == IBV_MIG_MIGRATED ||
+              (r.limits.path_migration && number_in(r.attr.path_mig_state) == IBV_MIG_REARM);
      },
      EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG"},
 
@@ -117,10 +118,11 @@ constexpr Rule kRules[] = {
     {IBV_QP_ACCESS_FLAGS,
      [](const Request& r) noexcept { return (r.attr.qp_access_flags & ~kAccessFlags) == 0; }, EINVAL,
      "qp_access_flags has bits that are no IBV_ACCESS_ flag"},
-    {IBV_QP_PATH_MTU, [](const Request& r) noexcept { return mtu_bytes(r.attr.path_mtu) != 0; }, EINVAL,
-     "path_mtu is no IBV_MTU_ value"},
-    {IBV_QP_PATH_MTU, [](const Request& r) noexcept { return r.attr.path_mtu <= r.limits.active_mtu; },
-     EINVAL, "path_mtu is above the port's active_mtu"},
+    {IBV_QP_PATH_MTU, [](const Request& r) noexcept { return mtu_bytes(number_in(r.attr.path_mtu)) != 0; },
+     EINVAL, "path_mtu is no IBV_MTU_ value"},
+    {IBV_QP_PATH_MTU,
+     [](const Request& r) noexcept { return number_in(r.attr.path_mtu) <= r.limits.active_mtu; }, EINVAL,
+     "path_mtu is above the port's active_mtu"},
     {IBV_QP_MAX_QP_RD_ATOMIC,
      [](const Request& r) noexcept { return r.attr.max_rd_atomic <= r.limits.max_rd_atomic; }, EINVAL,
      "max_rd_atomic is above the device's max_qp_init_rd_atom"},

@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include "engine/program_enum.h"
+
 // What the kernel says and the manual page does not, or differently:
 //  * ibv_modify_qp(3) tells the required attributes of UD, UC, RC and RAW_PACKET on the way up; kernel and
 //  page
@@ -180,11 +182,11 @@ const TypeName* find_type(ibv_qp_type type) noexcept {
 
 }  // namespace
 
-Transition find_transition(ibv_qp_type type, ibv_qp_state cur, ibv_qp_state next) noexcept {
+Transition find_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_state& next) noexcept {
   const TypeName* known = find_type(type);
   if (known == nullptr) return {};
   for (const Row& row : kRows)
-    if (row.cur == cur && row.next == next)
+    if (row.cur == cur && row.next == number_in(next))
       return {true, row.required[known->column], row.optional[known->column]};
   return {};
 }
@@ -195,7 +197,7 @@ int ignored_attribute_bits(ibv_qp_type type) noexcept {
   return 0;
 }
 
-int check_transition(ibv_qp_type type, ibv_qp_state cur, ibv_qp_state next, int attr_mask,
+int check_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_state& next, int attr_mask,
                      int* offending_bits) noexcept {
   int ignored = 0;
   int& offending = offending_bits != nullptr ? *offending_bits : ignored;
@@ -206,7 +208,7 @@ int check_transition(ibv_qp_type type, ibv_qp_state cur, ibv_qp_state next, int 
   const Transition transition = find_transition(type, cur, next);
   if (!transition.legal) return EINVAL;
   // Only a QP that stays where it is may be modified without saying so.
-  if (cur != next && (attr_mask & IBV_QP_STATE) == 0) {
+  if (cur != number_in(next) && (attr_mask & IBV_QP_STATE) == 0) {
     offending = IBV_QP_STATE;
     return EINVAL;
   }
@@ -223,8 +225,8 @@ const char* name_of_attribute_bit(int bit) noexcept {
   return kUnknown;
 }
 
-const char* name_of_state(ibv_qp_state state) noexcept {
-  const auto index = static_cast<unsigned>(state);
+const char* name_of_state(const ibv_qp_state& state) noexcept {
+  const unsigned index = number_in(state);
   return index < kStates ? kStateNames[index] : kUnknown;
 }
 

@@ -21,14 +21,14 @@ struct Transition {
 
 // The row for (type, cur, next); `legal` is false for states and types that do not exist, too.
 // IBV_QPT_XRC_SEND is the kernel's XRC_INI, IBV_QPT_XRC_RECV its XRC_TGT.
-Transition find_transition(ibv_qp_type type, ibv_qp_state cur, ibv_qp_state next) noexcept;
+Transition find_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_state& next) noexcept;
 
 // Bits that the kernel drops unread for this type before it looks at the table (uverbs_cmd.c,
 // modify_qp_mask()): they are neither missed nor extra, and change nothing. 0 except for XRC.
 int ignored_attribute_bits(ibv_qp_type type) noexcept;
 
 // May a QP of `type` go from `cur` to `next` with `attr_mask`? Without IBV_QP_STATE in the mask, pass
-// next == cur.
+// next == cur. `next` may hold any number a program wrote (program_enum.h).
 //   0           yes
 //   EINVAL      the transition does not exist (*offending_bits = 0), or required bits are missing or bits
 //               are there that do not belong (*offending_bits = those bits; missing ones alone if there are
@@ -36,14 +36,14 @@ int ignored_attribute_bits(ibv_qp_type type) noexcept;
 //   EOPNOTSUPP  bits that no attribute has (*offending_bits = those); the kernel tests them first
 //               (uverbs_cmd.c, ib_uverbs_modify_qp())
 // `offending_bits` may be null. Where it is not, it is 0 after success.
-int check_transition(ibv_qp_type type, ibv_qp_state cur, ibv_qp_state next, int attr_mask,
+int check_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_state& next, int attr_mask,
                      int* offending_bits) noexcept;
 
 // "IBV_QP_PKEY_INDEX" for exactly one bit of ibv_qp_attr_mask, "unknown" for anything else. Never null.
 const char* name_of_attribute_bit(int bit) noexcept;
 
 // "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"; "unknown" for anything else. Never null.
-const char* name_of_state(ibv_qp_state state) noexcept;
+const char* name_of_state(const ibv_qp_state& state) noexcept;
 
 // "RC", "UC", "UD", "RAW_PACKET", "XRC_SEND", "XRC_RECV"; "unknown" for anything else. Never null.
 const char* name_of_qp_type(ibv_qp_type type) noexcept;

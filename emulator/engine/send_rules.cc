@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "engine/program_enum.h"
+
 namespace verbena {
 namespace {
 
@@ -146,8 +148,8 @@ constexpr uint32_t initiators_of(ibv_qp_type responder) noexcept {
 
 }  // namespace
 
-const SendOperation* find_send_operation(ibv_wr_opcode opcode) noexcept {
-  const auto index = static_cast<unsigned>(opcode);
+const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept {
+  const unsigned index = number_in(opcode);
   return index < kOpcodes ? &kOperations[index] : nullptr;
 }
 
@@ -163,7 +165,7 @@ int check_send_wr(const SendLimits& limits, ibv_qp_type type, const ibv_send_wr&
   if (operation == nullptr) return refuse(EINVAL, "opcode is no IBV_WR_ value", why);
   if ((operation->qp_types & bit(type)) == 0)
     return refuse(EINVAL, "opcode is not for this type of QP (table in ibv_post_send(3))", why);
-  if ((limits.opcodes >> wr.opcode & 1) == 0)
+  if ((limits.opcodes >> operation->opcode & 1) == 0)
     return refuse(EOPNOTSUPP, "the device does not offer this opcode", why);
 
   const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;

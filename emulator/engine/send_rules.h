@@ -3,8 +3,8 @@
 // What a send work request may be, what each operation needs on either side, what completes at the end, and
 // the vendor_err numbers by which a failed completion tells its reason. Tables and pure functions.
 //
-// The order in which a request is judged (seen on mlx5 through google/rdma-unit-test, cases/loopback_test.cc,
-// and rxe_resp.c): posting; then its length; SEND and WRITE: the local keys; then the responder:
+// The order in which a request is judged (as google/rdma-unit-test, cases/loopback_test.cc, expects of
+// adapters, and rxe_resp.c): posting; then its length; SEND and WRITE: the local keys; then the responder:
 // check_request(), a receive WQE if one is taken (else RNR), that WQE's length, the rkey; READ and atomics:
 // the local keys last, when the answer arrives. So a READ with both keys wrong ends in IBV_WC_REM_ACCESS_ERR,
 // a WRITE in IBV_WC_LOC_PROT_ERR, and an atomic with a wrong lkey has changed the remote word when it fails.
@@ -43,8 +43,9 @@ struct SendOperation {
   unsigned received_flags = 0;           // IBV_WC_WITH_IMM or IBV_WC_WITH_INV, if consumes_receive
 };
 
-// The row of `opcode`, which may be any number a program wrote; null if there is no such operation.
-const SendOperation* find_send_operation(ibv_wr_opcode opcode) noexcept;
+// The row of `opcode`, which may hold any number a program wrote (program_enum.h); null if there is no such
+// operation.
+const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept;
 
 // ---- posting ------------------------------------------------------------------------------------------
 

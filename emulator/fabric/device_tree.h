@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Writes the device files and sysfs entries of the node's devices as plain files, in the shape that the
-// kernel gives them: drivers/infiniband/core/sysfs.c, uverbs_main.c; Documentation/ABI/stable/sysfs-class-infiniband.
+// kernel gives them: drivers/infiniband/core/sysfs.c, uverbs_main.c;
+// Documentation/ABI/stable/sysfs-class-infiniband.
+//
+// Left out, as nothing true could stand there: the ports' counters and hw_counters (files do not count; the
+// kernel leaves them out as well for adapters without a performance agent, and `verbena status` has the
+// numbers), PCI ids and the link to a PCI folder, the netdevs below device/.
 #pragma once
 
 #include <string>
@@ -10,10 +15,21 @@
 
 namespace verbena {
 
-// Under `folder`: sys/class/infiniband_verbs/{abi_version,uverbsN/{ibdev,dev,abi_version,device/…}},
+// What ports/1/rate says, and ibv_query_port(3) has to say as well.
+inline constexpr uint8_t kActiveWidth = 2;                 // 4X
+inline constexpr uint8_t kActiveSpeed = 32;                // EDR, 25 Gb/s per lane
+inline constexpr uint32_t kPortCapabilities = 0x00010000;  // IBV_PORT_CM_SUP
+
+// Under `folder`: sys/class/infiniband_verbs/{abi_version,uverbsN/{ibdev,dev,abi_version,device,subsystem}},
 // sys/class/infiniband/<name>/{node_type,node_guid,sys_image_guid,fw_ver,hw_rev,hca_type,board_id,node_desc,
-// device/…,ports/1/{state,phys_state,lid,lid_mask_count,sm_lid,sm_sl,rate,cap_mask,link_layer,gids/N,
-// gid_attrs/{types,ndevs}/N,pkeys/0,counters/…,hw_counters/…}}, dev/infiniband/uverbsN. errno values.
+// uevent,subsystem,device/{modalias,numa_node,uevent,infiniband/<name>,infiniband_verbs/uverbsN},
+// ports/1/{state,phys_state,lid,lid_mask_count,sm_lid,sm_sl,rate,cap_mask,link_layer,gids/N,
+// gid_attrs/{types,ndevs}/N,pkeys/0}}, dev/infiniband/uverbsN. All links are relative and stay below
+// sys/class. `folder` must exist, the rest must not. errno values.
 int write_device_tree(const std::string& folder, const DeviceTable& devices);
+
+// The part of `folder` that programs cannot do without is there (a cleaner of old files may have been at
+// work). Cheap: a handful of access(2) calls per device.
+bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices);
 
 }  // namespace verbena

@@ -13,10 +13,34 @@ constexpr uint32_t kNoHint = UINT32_MAX;
 __attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t hint = kNoHint;
 __attribute__((tls_model("initial-exec"))) constinit thread_local uint64_t visits = 0;
 
-int64_t now_ms() {
+int64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// Calls wait(slot, is_over) for each visit to `target_slot` that is under way and does not end within some spins.
+// Stops, and answers false, when `wait` does.
+template <typename Wait>
+bool for_each_visit(const NodeDirectory& directory, uint32_t target_slot, Wait&& wait) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (uint32_t s = 0; s < kMaxSlots; ++s) {
+    Slot& slot = directory.slot(s);
+    const uint32_t used = slot.hazards_used.load(std::memory_order_acquire);
+    const uint32_t generation = slot.generation.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
+      std::atomic<uint64_t>& record = directory.hazard(s, i).target;
+      const uint64_t seen = record.load(std::memory_order_seq_cst);
+      if (seen >> 48 != uint64_t{target_slot} + 1) continue;
+      const auto is_over = [&] {
+        for (int spins = 0; spins < 100; ++spins)
+          if (record.load(std::memory_order_acquire) != seen) return true;
+        return !directory.alive(s, generation);
+      };
+      if (!is_over() && !wait(slot, is_over)) return false;
+    }
+  }
+  return true;
 }
 
 void note_use(Slot& slot, uint32_t index) {
@@ -51,30 +75,27 @@ Visit::Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_
 
 void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context) {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (uint32_t s = 0; s < kMaxSlots; ++s) {
-    Slot& slot = directory.slot(s);
-    const uint32_t used = slot.hazards_used.load(std::memory_order_acquire);
-    const uint32_t generation = slot.generation.load(std::memory_order_acquire);
-    for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
-      std::atomic<uint64_t>& record = directory.hazard(s, i).target;
-      const uint64_t seen = record.load(std::memory_order_seq_cst);
-      if (seen >> 48 != uint64_t{target_slot} + 1) continue;
-      int64_t began = 0;
-      bool told = false;
-      for (uint32_t spins = 0; record.load(std::memory_order_acquire) == seen; ++spins) {
-        if (spins < 100) continue;
-        if (!directory.alive(s, generation)) break;
-        sched_yield();
-        if (spins % 64 != 0 || told) continue;
-        if (began == 0) began = now_ms();
-        if (now_ms() - began > 1000) {
-          told = true;
-          if (on_stall != nullptr) on_stall(context, slot.pid.load(std::memory_order_relaxed));
-        }
-      }
+  for_each_visit(directory, target_slot, [&](Slot& slot, auto&& is_over) {
+    const int64_t began = now_ns();
+    for (bool told = false; !is_over();) {
+      sched_yield();
+      if (told || now_ns() - began < 1'000'000'000) continue;
+      told = true;
+      if (on_stall != nullptr) on_stall(context, slot.pid.load(std::memory_order_relaxed));
     }
-  }
+    return true;
+  });
+}
+
+bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, int64_t patience_ns) {
+  return for_each_visit(directory, target_slot, [&](Slot&, auto&& is_over) {
+    const int64_t began = now_ns();
+    while (!is_over()) {
+      if (now_ns() - began > patience_ns) return false;
+      sched_yield();
+    }
+    return true;
+  });
 }
 
 }  // namespace verbena

@@ -13,6 +13,7 @@
 //       c<N>                         FIFO: completion channel N
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -22,17 +23,27 @@ namespace verbena {
 
 inline constexpr const char* kNodeVariable = "VERBENA_NODE";
 
-// Where this user's nodes lie: $XDG_RUNTIME_DIR/verbena, else ${TMPDIR:-/tmp}/verbena-<uid>.
+// Where this user's nodes lie: $XDG_RUNTIME_DIR/verbena when that variable names a folder of this user (under
+// sudo it often names somebody else's), else ${TMPDIR:-/tmp}/verbena-<uid>.
 std::string nodes_folder();
 
 // The folder of the node with these options; `name` keeps nodes with equal options apart ("" = the default).
 std::string node_path(const std::string& name, const DeviceTableOptions& options);
 
+// True for names that node_path takes: 1 to 24 letters, digits, '.', '_' or '-', not beginning with '.'.
+bool valid_node_name(const std::string& name);
+
+// The longest node path: what lies below it has to fit into PATH_MAX, with room for those who build paths.
+inline constexpr size_t kMaxNodePath = 1024;
+
 // Makes the node at `path` if it is not there yet: everything is built beside it and renamed into place, so
 // that nobody ever sees half of it and the device folder's mtime (libibverbs' idea of a device's identity)
 // never changes. A node that nobody lives on and whose description no longer fits the machine (addresses,
-// layout version) is made anew. Safe to call from many processes at once. errno values; `*problem` then says
-// what was wrong in one line.
+// layout version) is made anew; one that somebody lives on is used as it is. Safe to call from many processes
+// at once. Waits for another maker at most 10 seconds. 0, or an errno, and `*problem` then says what was
+// wrong in one line: EPERM, the folder (or the one above) is not a directory of this user with mode 0700;
+// EPROTO, made by another version of Verbena and somebody lives there; ENAMETOOLONG, above kMaxNodePath;
+// ETIMEDOUT; or what the file system says.
 int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem);
 
 std::string directory_path(const std::string& node);

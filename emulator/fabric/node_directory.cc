@@ -42,6 +42,15 @@ int initialise_life(pthread_mutex_t* life) {
   return error;
 }
 
+bool held(Slot& slot) {
+  // The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
+  // FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
+  constexpr uint32_t kOwnerDied = 0x40000000;
+  const uint32_t word =
+      std::atomic_ref<int>(slot.life.__data.__lock).load(std::memory_order_acquire);
+  return word != 0 && (word & kOwnerDied) == 0;
+}
+
 }  // namespace
 
 NodeDirectory::NodeDirectory(NodeDirectory&& other) noexcept
@@ -116,14 +125,10 @@ Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {
   Slot& s = slot(index);
   if (s.generation.load(std::memory_order_acquire) != generation) return false;
-  if (s.state.load(std::memory_order_acquire) != SlotState::kLive) return false;
-  // The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
-  // FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
-  constexpr uint32_t kOwnerDied = 0x40000000;
-  const uint32_t word =
-      std::atomic_ref<int>(s.life.__data.__lock).load(std::memory_order_acquire);
-  return word != 0 && (word & kOwnerDied) == 0;
+  return s.state.load(std::memory_order_acquire) == SlotState::kLive && held(s);
 }
+
+bool NodeDirectory::occupied(uint32_t index) const { return held(slot(index)); }
 
 std::atomic<uint64_t>* NodeDirectory::qpn_table() const {
   return std::launder(reinterpret_cast<std::atomic<uint64_t>*>(base_ + kQpnTableOffset));

@@ -95,6 +95,9 @@ class NodeDirectory {
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;
 
+  // True when a living process holds `slot`, in whatever state and generation. For those who look from outside.
+  bool occupied(uint32_t slot) const;
+
   // Gives `qp_index` of `slot` a QP number that no QP on the node has now and that was given out longest ago.
   // 0: the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never given.
   uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;

@@ -39,13 +39,12 @@ TEST(Psn, DistanceIgnoresHigherBits) { EXPECT_EQ(psn_distance(0xff000001, 0x0000
 
 TEST(Mtu, BytesOfEachCode) {
   const uint32_t bytes[] = {256, 512, 1024, 2048, 4096};
-  for (int code = IBV_MTU_256; code <= IBV_MTU_4096; ++code)
-    EXPECT_EQ(mtu_bytes(static_cast<ibv_mtu>(code)), bytes[code - 1]);
+  for (int code = IBV_MTU_256; code <= IBV_MTU_4096; ++code) EXPECT_EQ(mtu_bytes(code), bytes[code - 1]);
 }
 
 TEST(Mtu, NoSuchCodeHasNoBytes) {
-  EXPECT_EQ(mtu_bytes(static_cast<ibv_mtu>(0)), 0u);
-  EXPECT_EQ(mtu_bytes(static_cast<ibv_mtu>(6)), 0u);
+  EXPECT_EQ(mtu_bytes(0), 0u);
+  EXPECT_EQ(mtu_bytes(6), 0u);
 }
 
 TEST(Packets, EmptyMessageIsOnePacket) { EXPECT_EQ(packets_of(0, 1024), 1u); }

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/completion.h"
+
+#include <errno.h>
+
+#include "fabric/peer_adapter.h"
+
+namespace verbena {
+
+void raise_completion_event_slowly(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error) {
+  // The entry must be visible before we look at `armed`: whoever arms and then polls must either see the entry
+  // or be seen by us (Dekker; the other half is in req_notify_cq).
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  Armed armed = cq.armed.load(std::memory_order_relaxed);
+  do {
+    if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
+  } while (!cq.armed.compare_exchange_weak(armed, Armed::kNo, std::memory_order_acq_rel));
+  cq.raised.fetch_add(1, std::memory_order_relaxed);
+  if (adapter.notify(cq.channel, cq.user_handle) == EAGAIN) {
+    cq.lost.fetch_add(1, std::memory_order_acq_rel);
+    adapter.view().header().lost_events.store(1, std::memory_order_release);
+  }
+}
+
+}  // namespace verbena

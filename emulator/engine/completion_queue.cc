@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Completion queues and their channels (ibv_create_cq(3), ibv_poll_cq(3), ibv_req_notify_cq(3),
+// ibv_get_cq_event(3)).
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "engine/device_attributes.h"
+#include "engine/error_flow.h"
+#include "engine/objects.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+bool worker_alive(void* context, uint32_t packed) {
+  const Worker worker = Worker::unpack(packed);
+  const NodeDirectory& directory = static_cast<Process*>(context)->directory();
+  const uint32_t generation = directory.slot(worker.slot).generation.load(std::memory_order_acquire);
+  return (generation & Worker::kGenerationMask) == worker.generation && directory.alive(worker.slot, generation);
+}
+
+// A message that arrived in the receive slot goes to the buffers of its WQE.
+void scatter(const Qp& qp, const Cqe& entry) {
+  const ReceiveWqe& wqe = qp.receives.wqe(entry.index);
+  const bool in_entry = (entry.flags & kCqeInline) != 0;
+  uint32_t left = std::min(entry.byte_len, in_entry ? kCqeInlineSize : kLandingSize);
+  const auto* from = in_entry ? reinterpret_cast<const std::byte*>(entry.payload) : qp.receives.landing(entry.index);
+  for (uint32_t i = 0; i < wqe.sge_count && i < qp.receives.max_sge && left != 0; ++i) {
+    const uint32_t n = std::min(wqe.sge[i].length, left);
+    if (n == 0) continue;
+    std::memcpy(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
+    from += n;
+    left -= n;
+  }
+}
+
+// Slots below `index` (32 low bits of a running number) are free from now on.
+void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
+  const uint64_t before = freed.load(std::memory_order_relaxed);
+  const uint32_t ahead = index - static_cast<uint32_t>(before);
+  if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
+}
+
+void fill_wc(Qp& qp, const Cqe& entry, bool landed, ibv_wc* wc) {
+  const bool receive = (entry.flags & kCqeReceive) != 0;
+  wc->status = static_cast<ibv_wc_status>(entry.status);
+  wc->vendor_err = entry.vendor_err;
+  wc->byte_len = entry.byte_len;
+  wc->imm_data = entry.immediate;
+  wc->qp_num = qp.shared->qpn;
+  wc->src_qp = qp.shared->dest_qpn;
+  wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
+  wc->pkey_index = 0;
+  wc->slid = 0;
+  wc->sl = 0;
+  wc->dlid_path_bits = 0;
+  if (receive) {
+    if (landed) scatter(qp, entry);
+    wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
+    wc->wr_id = qp.rq_wr_ids[entry.index & qp.receives.mask()];
+    free_slots(qp.rq_freed, entry.index);
+  } else {
+    wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
+    wc->wr_id = entry.wr_id;
+    free_slots(qp.sq_freed, entry.index);
+    qp.shared->sq_completed.store(qp.sq_freed.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+}
+
+// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has closed
+// are dropped on the way: libibverbs closes them without telling the provider.
+CompChannel* find_channel(Context& context, int fd) {
+  CompChannel* found = nullptr;
+  std::lock_guard lock(context.channels_mutex);
+  std::erase_if(context.channels, [&](const std::unique_ptr<CompChannel>& channel) {
+    const bool held = channel->fifo.is_same_pipe(channel->program_fd);
+    if (held && channel->program_fd == fd) {
+      found = channel.get();
+      return false;
+    }
+    return !held && channel->users.load(std::memory_order_acquire) == 0;
+  });
+  return found;
+}
+
+std::string channel_path(Context& context, uint32_t number) {
+  return context.process->home().folder() + "/c" + std::to_string(number);
+}
+
+// Events that did not fit into the pipe are written as soon as there is room.
+void reinject_lost_events(Context& context) {
+  Process& process = *context.process;
+  SegmentHeader& header = process.view().header();
+  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return;
+  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < limit; ++i) {
+    SharedCq* shared = process.view().cq(i);
+    while (shared->alive.load(std::memory_order_acquire) != 0 && shared->lost.load(std::memory_order_acquire) != 0) {
+      if (process.self().notify(shared->channel, shared->user_handle) != 0) {
+        header.lost_events.store(1, std::memory_order_release);
+        break;
+      }
+      shared->lost.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+}
+
+}  // namespace
+
+int create_comp_channel(Context* context, int* fd) {
+  if (context->process->dead()) return EIO;
+  static std::atomic<uint32_t> next_number{1};
+  find_channel(*context, -1);
+  auto channel = std::make_unique<CompChannel>();
+  channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
+  const std::string path = channel_path(*context, channel->number);
+  if (int error = channel->fifo.make(path); error != 0) return error;
+  channel->program_fd = FifoEnd::open_reader(path);
+  if (channel->program_fd < 0) {
+    const int error = errno;
+    unlink(path.c_str());
+    return error;
+  }
+  *fd = channel->program_fd;
+  std::lock_guard lock(context->channels_mutex);
+  context->channels.push_back(std::move(channel));
+  return 0;
+}
+
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
+  Process& process = *context->process;
+  if (process.dead()) return EIO;
+  if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
+    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %u", cqe, kMaxCqe);
+    return EINVAL;
+  }
+  if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
+    VERBENA_WARN("ibv_create_cq: completion vector %d: must be below %d", comp_vector, kCompletionVectors);
+    return EINVAL;
+  }
+  CompChannel* channel = nullptr;
+  if (channel_fd >= 0 && (channel = find_channel(*context, channel_fd)) == nullptr) return EINVAL;
+
+  auto* cq = new (std::nothrow) Cq;
+  if (cq == nullptr) return ENOMEM;
+  const auto order = static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(cqe) - 1));
+  const uint64_t bytes = sizeof(Cqe) << order;
+  if (!process.cq_indices().take(&cq->index)) {
+    delete cq;
+    return ENOMEM;
+  }
+  const bool committed =
+      process.segment().commit(kCqTableOffset + sizeof(SharedCq) * cq->index, sizeof(SharedCq)) == 0;
+  const uint64_t ring_offset = committed ? process.segment().allocate(bytes) : 0;
+  if (ring_offset == 0) {
+    process.cq_indices().give(cq->index);
+    delete cq;
+    return ENOMEM;
+  }
+  cq->context = context;
+  cq->process = &process;
+  cq->user_handle = user_handle;
+  cq->channel = channel;
+  cq->shared = process.view().cq(cq->index);
+  SharedCq& shared = *cq->shared;
+  shared.ring_order = order;
+  shared.ring_offset = ring_offset;
+  shared.user_handle = user_handle;
+  shared.channel = channel != nullptr ? channel->number : 0;
+  shared.tail.store(0, std::memory_order_relaxed);
+  shared.head.store(0, std::memory_order_relaxed);
+  shared.armed.store(Armed::kNo, std::memory_order_relaxed);
+  shared.overrun.store(0, std::memory_order_relaxed);
+  shared.raised.store(0, std::memory_order_relaxed);
+  shared.lost.store(0, std::memory_order_relaxed);
+  shared.alive.store(1, std::memory_order_release);
+  cq->ring = {&shared, process.view().at<Cqe>(ring_offset, uint64_t{1} << order), order};
+  cq->consumer = CompletionConsumer(cq->ring, worker_alive, &process);
+  if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
+  std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
+  for (uint32_t seen = high_water.load(); seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
+  }
+  process.set_cq(cq->index, cq);
+  *out = cq;
+  return 0;
+}
+
+int cq_capacity(const Cq* cq) { return 1 << cq->ring.order; }
+uint32_t cq_handle(const Cq* cq) { return cq->index; }
+
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
+  if (cq->process->dead()) return -EIO;
+  if (num_entries < 0) return -EINVAL;
+  int count = 0;
+  cq->lock.lock();
+  while (count < num_entries) {
+    bool landed = false;
+    Cqe* entry = cq->consumer.take(&landed);
+    if (entry == nullptr) break;
+    Qp* qp = entry->qp_index < kMaxQpsPerProcess ? cq->process->qp(entry->qp_index) : nullptr;
+    if (qp != nullptr && qp->shared->birth == entry->qp_birth) fill_wc(*qp, *entry, landed, &wc[count++]);
+    cq->consumer.consume();
+  }
+  cq->lock.unlock();
+  if (count == 0 && cq->process->has_pending()) cq->process->progress_from_poll();
+  return count;
+}
+
+int req_notify_cq(Cq* cq, bool solicited_only) {
+  if (cq->process->dead()) return EIO;
+  // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
+  Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
+  const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kNext;
+  while (static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted) &&
+         !cq->shared->armed.compare_exchange_weak(armed, wanted, std::memory_order_acq_rel)) {
+  }
+  // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
+  // published before anybody could have seen the arming.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return 0;
+}
+
+void cq_event(Cq* cq) {
+  if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
+    reinject_lost_events(*cq->context);
+}
+
+int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
+  Process& process = *cq->process;
+  *comp_events = *async_events = 0;
+  if (process.dead()) return 0;
+  if (cq->users.load(std::memory_order_acquire) != 0) {
+    VERBENA_WARN("ibv_destroy_cq: %u queue pairs still use it", cq->users.load());
+    return EBUSY;
+  }
+  SharedCq& shared = *cq->shared;
+  shared.armed.store(Armed::kNo, std::memory_order_seq_cst);
+  shared.alive.store(0, std::memory_order_release);
+  process.forget_cq(cq->index);
+  process.wait_for_visitors();
+  uint64_t unread = shared.lost.load(std::memory_order_acquire);
+  if (cq->channel != nullptr) {
+    // What is still in the pipe is taken out; other CQs' records go back in, in their order.
+    std::lock_guard lock(cq->channel->drain_mutex);
+    std::vector<uint64_t> others;
+    uint64_t record;
+    while (cq->channel->fifo.read(&record, sizeof record)) {
+      if (record == cq->user_handle)
+        ++unread;
+      else
+        others.push_back(record);
+    }
+    for (uint64_t other : others) cq->channel->fifo.write(&other, sizeof other);
+    cq->channel->users.fetch_sub(1, std::memory_order_release);
+  }
+  *comp_events = static_cast<uint32_t>(shared.raised.load(std::memory_order_acquire) - unread);
+  *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
+  process.segment().release(shared.ring_offset, sizeof(Cqe) << shared.ring_order);
+  process.cq_indices().give(cq->index);
+  delete cq;
+  return 0;
+}
+
+}  // namespace verbena

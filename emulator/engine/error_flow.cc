@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/error_flow.h"
+
+#include <errno.h>
+
+#include <algorithm>
+
+#include "engine/completion.h"
+#include "engine/requester.h"
+#include "fabric/hazards.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+// How long the first try to flush receives waits for peers that are in the middle of a request. A request's
+// visit lasts some microseconds; a stopped process's lasts until it is continued.
+constexpr int64_t kVisitPatience = 100'000;
+
+void append_receive_flush(Qp& qp, uint64_t number) {
+  Cq& cq = *qp.recv_cq;
+  const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  if (claim.entry == nullptr) {
+    cq.shared->overrun.store(1, std::memory_order_release);
+    qp.process->call_attention();
+    return;
+  }
+  Cqe& entry = *claim.entry;
+  entry.qp_index = qp.index;
+  entry.qp_birth = qp.shared->birth;
+  entry.index = static_cast<uint32_t>(number);
+  entry.byte_len = 0;
+  entry.status = IBV_WC_WR_FLUSH_ERR;
+  entry.opcode = 0;
+  entry.vendor_err = static_cast<uint8_t>(VendorError::flushed);
+  entry.flags = kCqeReceive;
+  publish_completion(cq.ring, claim, CqeKind::kPublished);
+  raise_completion_event(*cq.shared, qp.process->self(), true);
+}
+
+// The number of the first receive WQE without a completion, polled or not.
+uint64_t first_uncompleted_receive(Qp& qp) {
+  uint64_t first = qp.rq_freed.load(std::memory_order_acquire);
+  Cq& cq = *qp.recv_cq;
+  std::lock_guard lock(cq.lock);
+  first = std::max(first, qp.rq_freed.load(std::memory_order_acquire));
+  cq.consumer.for_each([&](Cqe& entry, bool) {
+    if (entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth && (entry.flags & kCqeReceive) != 0) {
+      const uint32_t ahead = entry.index - static_cast<uint32_t>(first);
+      if (ahead < 0x8000'0000u) first += ahead + uint64_t{1};
+    }
+    return false;
+  });
+  return first;
+}
+
+// struct ib_uverbs_async_event_desc (kernel, include/uapi/rdma/ib_user_verbs.h).
+struct EventRecord {
+  uint64_t element;
+  uint32_t event_type;
+  uint32_t reserved;
+};
+static_assert(sizeof(EventRecord) == 16);
+
+// Events below this number concern an object by its handle; the others a port.
+bool concerns_object(uint32_t type) {
+  return type <= IBV_EVENT_PATH_MIG_ERR || type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED ||
+         type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_WQ_FATAL;
+}
+
+void write_event(Context& context, uint64_t element, ibv_event_type type) {
+  const EventRecord record{element, static_cast<uint32_t>(type), 0};
+  if (context.events.write(&record, sizeof record) != 0)
+    VERBENA_WARN("asynchronous event %d is lost: nobody reads the descriptor", type);
+}
+
+}  // namespace
+
+void shut_gate(Qp& qp, ibv_qp_state state) {
+  const Gate gate = Gate::unpack(qp.shared->gate.load(std::memory_order_relaxed));
+  qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(), std::memory_order_seq_cst);
+  qp.state.store(state, std::memory_order_release);
+}
+
+void enter_error(Qp& qp) {
+  if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  // Before the state shows ERR: a receive posted from then on leaves its flushing to whoever flushes the rest.
+  qp.flush_receives.store(true, std::memory_order_release);
+  shut_gate(qp, IBV_QPS_ERR);
+  qp.waiting = Waiting::kNothing;
+  qp.drain_event_due = false;
+  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
+    complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
+  if (!flush_receive_queue(qp, false)) qp.process->call_attention();
+}
+
+bool flush_receive_queue(Qp& qp, bool patiently) {
+  if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
+  if (patiently)
+    qp.process->wait_for_visitors();
+  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), kVisitPatience))
+    return false;
+  std::lock_guard lock(qp.recv_lock);
+  if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
+  for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)
+    append_receive_flush(qp, number);
+  qp.flush_receives.store(false, std::memory_order_release);
+  return true;
+}
+
+void flush_one_receive(Qp& qp, uint64_t number) {
+  // Those posted before have to be flushed first; then this one is among them.
+  if (!qp.flush_receives.load(std::memory_order_acquire)) append_receive_flush(qp, number);
+}
+
+void purge_completions(Qp& qp) {
+  Cq* queues[2] = {qp.send_cq, qp.recv_cq};
+  for (int i = 0; i < (queues[0] == queues[1] ? 1 : 2); ++i) {
+    std::lock_guard lock(queues[i]->lock);
+    queues[i]->consumer.for_each(
+        [&](Cqe& entry, bool) { return entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth; });
+  }
+}
+
+void raise_qp_event(Qp& qp, ibv_event_type type) {
+  std::lock_guard lock(qp.context->events_mutex);
+  qp.async_events.fetch_add(1, std::memory_order_relaxed);
+  write_event(*qp.context, qp.user_handle, type);
+}
+
+void raise_cq_event(Cq& cq, ibv_event_type type) {
+  std::lock_guard lock(cq.context->events_mutex);
+  cq.async_events.fetch_add(1, std::memory_order_relaxed);
+  write_event(*cq.context, cq.user_handle, type);
+}
+
+uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised) {
+  if (raised == 0) return 0;
+  std::lock_guard lock(context.events_mutex);
+  std::vector<EventRecord> others;
+  EventRecord record;
+  uint32_t unread = 0;
+  while (context.events.read(&record, sizeof record)) {
+    if (concerns_object(record.event_type) && record.element == user_handle)
+      ++unread;
+    else
+      others.push_back(record);
+  }
+  for (const EventRecord& other : others) context.events.write(&other, sizeof other);
+  return raised - std::min(raised, unread);
+}
+
+}  // namespace verbena

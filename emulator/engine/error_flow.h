@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The way of a queue pair into ERR and what has to be completed on it: the specification's flushing rules
+// (vol. 1, 10.3.1.7, 10.10.2).
+#pragma once
+
+#include "engine/objects.h"
+
+namespace verbena {
+
+// Shuts the gate and puts the QP into `state` (ERR or RESET, or SQD with the gate open is not this function's).
+// The caller holds send_lock. Peers that are in the middle of a request may still finish it.
+void shut_gate(Qp& qp, ibv_qp_state state);
+
+// Moves the QP to ERR, flushes the send queue, and the receive queue as soon as no peer is at work on it
+// (at once, or by the service thread). The caller holds send_lock and is on no visit.
+void enter_error(Qp& qp);
+
+// Flushes what is posted on the receive queue of a QP in ERR. False: a peer is still at work; come again.
+// `patiently`: wait for as long as it takes.
+bool flush_receive_queue(Qp& qp, bool patiently);
+
+// Takes the completions of `qp` out of its CQs (RESET and destruction).
+void purge_completions(Qp& qp);
+
+// Appends a flush completion for one receive WQE that is posted in ERR. The caller holds recv_lock.
+void flush_one_receive(Qp& qp, uint64_t number);
+
+// ---- events ----
+void raise_qp_event(Qp& qp, ibv_event_type type);
+void raise_cq_event(Cq& cq, ibv_event_type type);
+
+// Takes the events of a destroyed object that nobody has read out of the descriptor. Answers how many of the
+// `raised` ones the program has read.
+uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised);
+
+}  // namespace verbena

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The process-private half of each verbs object. The half that peers see lies in the segment
+// (adapter/layout.h); what is here is the owner's alone.
+//
+// Locks, in the order in which one thread may take them:
+//   Qp::modify_mutex > Qp::send_lock > Qp::recv_lock > Cq::lock > Context::events_mutex
+// None is held while waiting for visitors, except modify_mutex.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "adapter/completion_ring.h"
+#include "adapter/receive_ring.h"
+#include "emulator.h"
+#include "engine/process.h"
+#include "engine/send_rules.h"
+#include "engine/spin_lock.h"
+#include "fabric/device_table.h"
+#include "fabric/fifo.h"
+
+namespace verbena {
+
+struct Context {
+  Process* process = nullptr;
+  const DeviceDescription* device = nullptr;
+  uint32_t device_index = 0;
+  std::mutex events_mutex;
+  FifoEnd events;      // writes struct ib_uverbs_async_event_desc records
+  int async_fd = -1;   // the program's end, the caller's
+  std::mutex channels_mutex;
+  std::vector<std::unique_ptr<CompChannel>> channels;
+  std::atomic<uint32_t> next_pd{0};
+};
+
+struct Pd {
+  Context* context = nullptr;
+  uint32_t handle = 0;              // unique in the process: keys of contexts must not fit each other
+  std::atomic<uint32_t> users{0};
+};
+
+struct Mr {
+  Pd* pd = nullptr;
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+};
+
+struct Ah {
+  Pd* pd = nullptr;
+  ibv_ah_attr attr{};
+};
+
+struct CompChannel {
+  uint32_t number = 0;
+  FifoEnd fifo;
+  int program_fd = -1;  // the program closes it without telling anybody; the pipe's identity shows it
+  std::atomic<uint32_t> users{0};
+  std::mutex drain_mutex;
+};
+
+struct Cq {
+  Context* context = nullptr;
+  Process* process = nullptr;
+  uint32_t index = 0;
+  SharedCq* shared = nullptr;
+  CompletionRing ring;
+  uint64_t user_handle = 0;
+  CompChannel* channel = nullptr;
+  std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
+
+  SpinLock lock;  // polling and purging
+  CompletionConsumer consumer;
+
+  std::atomic<bool> failed{false};  // overrun
+  std::atomic<uint32_t> async_events{0};  // raised so far
+};
+
+// A send request as the engine keeps it. The lists point into the program's memory while the program's call
+// runs, and into the QP's own copies afterwards.
+struct SendRequest {
+  uint64_t wr_id;
+  uint64_t number;  // running, of the QP
+  ibv_wr_opcode opcode;
+  unsigned flags;  // ibv_send_flags
+  uint32_t immediate;
+  uint32_t rkey;
+  uint64_t remote_address;
+  uint64_t compare_add;
+  uint64_t swap;
+  const ibv_sge* sges;
+  uint32_t sge_count;
+  uint32_t length;
+  bool is_inline;  // the bytes are taken already: sges[0].addr points at the QP's copy
+  // How far a request has come that is carried out in several steps.
+  uint32_t done;
+};
+
+enum class Waiting : uint8_t {
+  kNothing,
+  kReceive,    // RNR: the peer has no receive WQE posted
+  kTransport,  // nobody answers there
+  kSlice,      // a long transfer goes on when polled
+};
+
+// The way to the peer's queue pair, found once on the way to RTR and checked again whenever the peer's gate
+// shows another generation.
+struct PeerPath {
+  std::shared_ptr<PeerAdapter> adapter;  // nullptr: nobody had the number
+  uint32_t index = 0;
+  uint32_t birth = 0;
+  SharedQp* qp = nullptr;
+  ReceiveRing receives;
+  CompletionRing completions;
+  SharedCq* completion_queue = nullptr;
+  uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
+  uint64_t taken = 0;       // receive WQEs consumed there
+  uint32_t last_landed_index = 0;
+  uint64_t last_landed_position = 0;
+  bool established = false;  // COMM_EST is told, in this generation
+  bool has_landed = false;  // some message may still lie in the peer's receive slots
+};
+
+struct Qp {
+  Context* context = nullptr;
+  Process* process = nullptr;
+  Pd* pd = nullptr;
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  uint32_t index = 0;
+  SharedQp* shared = nullptr;
+  uint64_t user_handle = 0;
+  ibv_qp_type type = IBV_QPT_RC;
+  ibv_qp_cap cap{};
+  bool signal_all = false;
+  std::atomic<uint32_t> async_events{0};
+
+  std::mutex modify_mutex;
+  std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
+  ibv_qp_attr attr{};  // what modify_qp was given last
+  std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
+
+  // ---- requester, under send_lock ----
+  SpinLock send_lock;
+  PeerPath path;
+  uint32_t send_psn = 0;
+  uint32_t mtu = 1024;
+  uint64_t sq_size = 0;
+  uint64_t sq_posted = 0;
+  uint64_t sq_next = 0;                 // first request not finished
+  std::atomic<uint64_t> sq_freed{0};    // slots below are free again
+  std::vector<SendRequest> sq;          // requests in [sq_next, sq_posted), by number % sq.size()
+  std::vector<ibv_sge> sq_sges;
+  std::vector<std::byte> sq_inline;
+  uint32_t sq_inline_stride = 0;
+  Waiting waiting = Waiting::kNothing;
+  int64_t give_up_at = 0;  // ns, CLOCK_MONOTONIC; INT64_MAX: never
+  VendorError wait_reason{};
+  bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
+  bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
+  bool listed = false;           // on the process's pending list, under its mutex
+  bool fully_flushed = false;
+
+  // ---- receive queue, under recv_lock ----
+  SpinLock recv_lock;
+  ReceiveRing receives;
+  uint64_t rq_posted = 0;
+  std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
+  std::vector<uint64_t> rq_wr_ids;
+  // Memory in the segment, to be given back.
+  uint64_t rq_offset = 0;
+  uint64_t rq_bytes = 0;
+};
+
+}  // namespace verbena

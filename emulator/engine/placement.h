@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Moving a message's bytes between the initiator's memory and the responder's, in slices.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+
+#include "engine/objects.h"
+#include "engine/responder.h"
+
+namespace verbena {
+
+// So much is moved in one go; then the call returns, and keys are checked again before the next slice.
+inline constexpr uint32_t kSliceSize = 256 * 1024;
+
+enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone };
+
+// Writes the next slice of `local` to `remote` (whose sizes sum up to at least request.length). The last aligned
+// word of an RDMA WRITE becomes visible last.
+Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
+                   size_t remotes);
+
+// Reads the next slice of `remote` into `local`.
+Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);
+
+// Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
+// atomic of this kind on that adapter.
+Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before);
+
+// Messages of this QP that still lie in the responder's receive slots are scattered to their buffers, so that
+// what follows finds them there.
+void settle_landed(Qp& initiator);
+
+}  // namespace verbena

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/process.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <new>
+
+#include "engine/objects.h"
+#include "fabric/hazards.h"
+#include "fabric/node.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+std::mutex process_mutex;  // guards `current` and its count of references
+Process* current = nullptr;
+pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
+
+}  // namespace
+
+bool IndexPool::take(uint32_t* index) {
+  std::lock_guard lock(mutex_);
+  if (next_ < limit_ && free_.size() - oldest_ < 64) {
+    *index = next_++;
+    return true;
+  }
+  if (oldest_ < free_.size()) {
+    *index = free_[oldest_++];
+    if (oldest_ > 1024 && oldest_ * 2 > free_.size()) {
+      free_.erase(free_.begin(), free_.begin() + static_cast<long>(oldest_));
+      oldest_ = 0;
+    }
+    return true;
+  }
+  return false;
+}
+
+void IndexPool::give(uint32_t index) {
+  std::lock_guard lock(mutex_);
+  free_.push_back(index);
+}
+
+Process::Process()
+    : qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()), cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()) {}
+
+int Process::acquire(Process** out) {
+  pthread_once(&fork_handlers,
+               [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
+  const char* node = getenv(kNodeVariable);
+  if (node == nullptr || *node == 0) {
+    VERBENA_WARN("open_device: %s is not set: run the program under `verbena run`", kNodeVariable);
+    return ENODEV;
+  }
+  std::lock_guard lock(process_mutex);
+  if (current == nullptr) {
+    auto* process = new (std::nothrow) Process;
+    if (process == nullptr) return ENOMEM;
+    if (int error = process->home_.enter(node, &Process::service, process); error != 0) {
+      VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
+      delete process;
+      return error == ENOENT ? ENODEV : error;
+    }
+    process->peers_.get(process->home_, process->home_.slot(), process->home_.generation(), &process->self_);
+    current = process;
+  }
+  ++current->references_;
+  *out = current;
+  return 0;
+}
+
+void Process::release() {
+  if (dead()) return;  // the parent's; this copy of it is left alone
+  std::unique_lock lock(process_mutex);
+  if (--references_ != 0) return;
+  current = nullptr;
+  lock.unlock();
+  home_.leave();
+  delete this;
+}
+
+void Process::before_fork() { process_mutex.lock(); }
+void Process::after_fork_in_parent() { process_mutex.unlock(); }
+void Process::after_fork_in_child() {
+  if (current != nullptr) current->dead_.store(true, std::memory_order_relaxed);
+  current = nullptr;
+  process_mutex.unlock();
+}
+
+void Process::wait_for_visitors() {
+  verbena::wait_for_visitors(
+      directory(), home_.slot(),
+      [](void*, int32_t pid) {
+        VERBENA_WARN("teardown waits for process %d, which is stopped in the middle of a request to this adapter",
+                     pid);
+      },
+      nullptr);
+}
+
+void Process::call_attention() {
+  view().header().attention.store(1, std::memory_order_release);
+  home_.kick();
+}
+
+int64_t Process::service(void* self) { return static_cast<Process*>(self)->serve(); }
+
+}  // namespace verbena

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// This process's adapter: one for all contexts that the process opens, from the first open to the last close.
+// It owns the segment's tables and the list of queue pairs whose requests wait for something.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "adapter/memory_table.h"
+#include "engine/spin_lock.h"
+#include "fabric/peer_adapter.h"
+#include "fabric/residence.h"
+
+namespace verbena {
+
+struct Cq;
+struct Qp;
+struct Context;
+
+// Indices of a table in the segment: the one freed longest ago comes first.
+class IndexPool {
+ public:
+  explicit IndexPool(uint32_t limit) : limit_(limit) {}
+  bool take(uint32_t* index);  // false: all are in use
+  void give(uint32_t index);
+
+ private:
+  std::mutex mutex_;
+  std::vector<uint32_t> free_;
+  size_t oldest_ = 0;
+  uint32_t next_ = 0;
+  uint32_t limit_;
+};
+
+class Process {
+ public:
+  // The adapter of this process, made at the first call; each needs one release(). errno as open_context.
+  static int acquire(Process** out);
+  void release();
+
+  // True in a forked child: everything of this object belongs to the parent.
+  bool dead() const { return dead_.load(std::memory_order_relaxed); }
+
+  Residence& home() { return home_; }
+  PeerTable& peers() { return peers_; }
+  const NodeDirectory& directory() const { return home_.directory(); }
+  OwnSegment& segment() { return home_.segment(); }
+  const SegmentView& view() { return home_.segment().view(); }
+  MemoryTable& memory() { return memory_; }
+  IndexPool& qp_indices() { return qp_indices_; }
+  IndexPool& cq_indices() { return cq_indices_; }
+
+  // Private objects by table index; nullptr: none. Set and cleared under the CQ locks that polls hold.
+  Qp* qp(uint32_t index) const { return qps_[index].load(std::memory_order_acquire); }
+  void set_qp(uint32_t index, Qp* qp) { qps_[index].store(qp, std::memory_order_release); }
+  Cq* cq(uint32_t index) const { return cqs_[index].load(std::memory_order_acquire); }
+  void set_cq(uint32_t index, Cq* cq) { cqs_[index].store(cq, std::memory_order_release); }
+
+  // Waits until every visit to this adapter that began before is over (teardown; may take as long as a
+  // stopped peer stays stopped, and then says so in the log).
+  void wait_for_visitors();
+
+  // Peers and the own process leave word here that some sticky flag wants looking at.
+  void call_attention();
+
+  PeerAdapter& self() { return *self_; }
+
+  // ---- requests that wait (progress.cc) ----
+  void add_pending(Qp* qp);      // caller holds qp's send_lock
+  void forget_qp(uint32_t index);  // on return no thread of the adapter is at work on it
+  void forget_cq(uint32_t index);
+  bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
+  void progress_from_poll();
+
+  // Contexts, for events that concern a whole device. Guarded by contexts_mutex.
+  std::mutex contexts_mutex;
+  std::vector<Context*> contexts;
+
+ private:
+  Process();
+  ~Process() = default;
+  static int64_t service(void* self);
+  int64_t serve();
+  void attend();
+  int64_t progress_pending(bool from_service);
+  static void before_fork();
+  static void after_fork_in_parent();
+  static void after_fork_in_child();
+
+  Residence home_;
+  PeerTable peers_;
+  std::shared_ptr<PeerAdapter> self_;
+  MemoryTable memory_;
+  IndexPool qp_indices_{kMaxQpsPerProcess};
+  IndexPool cq_indices_{kMaxCqsPerProcess};
+  std::unique_ptr<std::atomic<Qp*>[]> qps_;
+  std::unique_ptr<std::atomic<Cq*>[]> cqs_;
+  std::atomic<bool> dead_{false};
+  uint32_t references_ = 0;
+
+  std::mutex pending_mutex_;  // held while requests are worked on from the list
+  std::vector<Qp*> pending_;
+  std::atomic<uint32_t> pending_count_{0};
+  std::atomic<bool> service_awake_{false};
+  int idle_ticks_ = 0;
+};
+
+}  // namespace verbena

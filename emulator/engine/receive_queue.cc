@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Posting receives (ibv_post_recv(3)).
+#include <errno.h>
+
+#include <algorithm>
+
+#include "engine/error_flow.h"
+#include "engine/objects.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+// Do all keys of the list hold now? Then whoever feeds the queue need not look at them while no key ends.
+bool keys_hold(const Qp& qp, const ibv_recv_wr& wr) {
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& sge = wr.sg_list[i];
+    if (sge.length == 0) continue;
+    const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
+                                        MemoryUse::local_scatter, sge.addr, sge.length);
+    // A message lands as the program sees the memory: at the address it gave.
+    if (place.check != KeyCheck::kOk || place.address != sge.addr) return false;
+  }
+  return true;
+}
+
+int post_one(Qp& qp, const ibv_recv_wr& wr) {
+  const ibv_qp_state state = qp.state.load(std::memory_order_acquire);
+  if (state == IBV_QPS_RESET) {
+    VERBENA_WARN("ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on", qp.shared->qpn);
+    return EINVAL;
+  }
+  const char* why = nullptr;
+  if (int error = check_recv_wr(qp.cap.max_recv_sge, wr, &why); error != 0) {
+    VERBENA_WARN("ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
+                 static_cast<unsigned long long>(wr.wr_id), wr.num_sge, why);
+    return error;
+  }
+  const uint64_t number = qp.rq_posted;
+  if (qp.receives.ready == nullptr ||
+      number - qp.rq_freed.load(std::memory_order_acquire) > qp.receives.mask()) {
+    VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn, qp.cap.max_recv_wr);
+    return ENOMEM;
+  }
+  ReceiveWqe& wqe = qp.receives.wqe(number);
+  wqe.sge_count = static_cast<uint32_t>(wr.num_sge);
+  uint64_t length = 0;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    wqe.sge[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
+    length += wr.sg_list[i].length;
+  }
+  qp.rq_wr_ids[number & qp.receives.mask()] = wr.wr_id;
+  // The epoch is read before the keys: if one ends in between, the WQE counts as unchecked.
+  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  qp.receives.publish(number, keys_hold(qp, wr) ? epoch : ReadyWord::kNeverValid,
+                      static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX)));
+  qp.rq_posted = number + 1;
+  qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+  if (state == IBV_QPS_ERR) flush_one_receive(qp, number);
+  return 0;
+}
+
+// The feeder asked to be woken when there is something to feed again.
+void wake_feeder(Qp& qp) {
+  if (qp.shared->feeder_waits.exchange(0, std::memory_order_acq_rel) == 0) return;
+  qp.send_lock.lock();
+  const std::shared_ptr<PeerAdapter> feeder = qp.path.adapter;
+  qp.send_lock.unlock();
+  if (feeder) feeder->kick();
+}
+
+}  // namespace
+
+int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  if (qp->process->dead()) {
+    *bad_wr = wr;
+    return EIO;
+  }
+  qp->recv_lock.lock();
+  int error = 0;
+  for (; wr != nullptr; wr = wr->next) {
+    error = post_one(*qp, *wr);
+    if (error != 0) {
+      *bad_wr = wr;
+      break;
+    }
+  }
+  qp->recv_lock.unlock();
+  if (qp->shared->feeder_waits.load(std::memory_order_relaxed) != 0) wake_feeder(*qp);
+  return error;
+}
+
+}  // namespace verbena

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/requester.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/clock.h"
+#include "engine/completion.h"
+#include "engine/device_attributes.h"
+#include "engine/error_flow.h"
+#include "engine/psn.h"
+#include "engine/responder.h"
+#include "engine/timers.h"
+#include "fabric/hazards.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+// While requests wait, and nobody polls, the service thread looks at them this often.
+constexpr int64_t kShortTick = 200'000;
+// A request whose peer has been asked to wake us is looked at this often all the same.
+constexpr int64_t kLongTick = 20'000'000;
+
+bool takes_requests(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+// Finds the peer right or says why not. The caller is on a visit.
+VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
+  PeerPath& path = qp.path;
+  const Residence& home = qp.process->home();
+  const Gate gate = Gate::unpack(gate_word);
+  SharedQp& there = *path.qp;
+  if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
+  if (gate.generation != path.generation) {
+    if (there.type != qp.type || there.dest_qpn != qp.shared->qpn || there.dest_slot != home.slot() ||
+        there.dest_slot_generation != home.generation() || there.dest_index != qp.index ||
+        there.dest_birth != qp.shared->birth)
+      return VendorError::peer_mismatch;
+    const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
+    const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
+    if (expected != qp.send_psn) return VendorError::peer_mismatch;
+    const SegmentView& view = path.adapter->view();
+    SharedCq* cq = view.cq(there.recv_cq);
+    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0 || cq->ring_order > 24)
+      return VendorError::peer_not_ready;
+    Cqe* entries = view.at<Cqe>(cq->ring_offset, uint64_t{1} << cq->ring_order);
+    if (entries == nullptr) return VendorError::peer_not_ready;
+    path.completion_queue = cq;
+    path.completions = {cq, entries, cq->ring_order};
+    path.receives = ReceiveRing::of(view, there);
+    path.taken = there.rq_taken.load(std::memory_order_relaxed);
+    path.has_landed = false;
+    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return VendorError::peer_not_ready;
+    there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
+    path.generation = gate.generation;
+    path.established = false;
+  }
+  if (gate.state == IBV_QPS_RTR && !path.established) {
+    path.established = true;
+    there.sticky.fetch_or(kStickyCommEst, std::memory_order_acq_rel);
+    path.adapter->view().header().attention.store(1, std::memory_order_release);
+    path.adapter->kick();
+  }
+  return VendorError::none;
+}
+
+VendorError check_path(Qp& qp) {
+  PeerPath& path = qp.path;
+  if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
+  const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
+  if (gate == Gate{path.generation, IBV_QPS_RTS}.pack() && path.generation != 0) return VendorError::none;
+  return check_path_slowly(qp, gate);
+}
+
+VendorError local_key_error(KeyCheck check) {
+  constexpr VendorError kErrors[] = {VendorError::none, VendorError::lkey_unknown, VendorError::lkey_other_pd,
+                                     VendorError::lkey_no_local_write, VendorError::lkey_out_of_range};
+  return kErrors[static_cast<unsigned>(check)];
+}
+
+// Finds the memory behind the request's list.
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
+                             size_t* count) {
+  *count = 0;
+  if (request.is_inline) {
+    for (uint32_t i = 0; i < request.sge_count; ++i)
+      if (request.sges[i].length != 0)
+        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
+    return VendorError::none;
+  }
+  const MemoryUse use =
+      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
+  for (uint32_t i = 0; i < request.sge_count; ++i) {
+    const ibv_sge& sge = request.sges[i];
+    if (sge.length == 0) continue;
+    const Translation place =
+        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+    if (place.check != KeyCheck::kOk) {
+      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn, operation.name,
+                   i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
+                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
+      return local_key_error(place.check);
+    }
+    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
+  }
+  return VendorError::none;
+}
+
+enum class Step : uint8_t { kFinished, kFailed, kWaits };
+
+// The request completes with an error, and the QP goes to ERR.
+Step fail(Qp& qp, const SendRequest& request, VendorError error) {
+  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
+  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
+               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
+               text->name, text->text);
+  complete_send(qp, request, error);
+  qp.sq_next = request.number + 1;
+  qp.waiting = Waiting::kNothing;
+  enter_error(qp);
+  return Step::kFailed;
+}
+
+// Waits, or fails when the time is over. `patience_ns`: from the first time on.
+Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
+  if (qp.waiting != what) {
+    if (patience_ns == 0) return fail(qp, request, reason);
+    qp.waiting = what;
+    qp.give_up_at = deadline_after(patience_ns);
+  } else if (qp.give_up_at != kEndOfTime && now_ns() >= qp.give_up_at) {
+    return fail(qp, request, reason);
+  }
+  qp.wait_reason = reason;
+  std::atomic<uint32_t>& count = what == Waiting::kReceive ? qp.shared->rnr_naks : qp.shared->retries;
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return Step::kWaits;
+}
+
+Step carry_out(Qp& qp, SendRequest& request) {
+  const SendOperation& operation = *find_send_operation(request.opcode);
+  SendLimits limits;
+  limits.max_message = kMaxMessage;
+  if (const VendorError error = check_send_length(limits, operation, request.length); error != VendorError::none)
+    return fail(qp, request, error);
+
+  iovec ranges[PeerAdapter::kMaxRanges];
+  LocalBytes local{ranges, 0};
+  local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
+  if (local.error != VendorError::none && operation.sges != SgeUse::scatter)
+    return fail(qp, request, local.error);
+  if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
+    return fail(qp, request, VendorError::too_many_outstanding_reads);
+
+  const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
+  PeerPath& path = qp.path;
+  if (!path.adapter) return wait(qp, request, Waiting::kTransport, VendorError::no_path, transport_patience);
+
+  Response response{};
+  VendorError unreachable;
+  {
+    const Visit visit(qp.process->directory(), qp.process->home().slot(), path.adapter->slot());
+    unreachable = check_path(qp);
+    if (unreachable == VendorError::none) response = respond(qp, operation, request, local);
+  }
+  if (unreachable != VendorError::none)
+    return wait(qp, request, Waiting::kTransport, unreachable, transport_patience);
+  switch (response.answer) {
+    case Answer::kAck:
+      break;
+    case Answer::kPartial:
+      qp.waiting = Waiting::kSlice;
+      qp.give_up_at = kEndOfTime;
+      return Step::kWaits;
+    case Answer::kRnr:
+      return wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
+                  rnr_failure_ns(qp.attr.rnr_retry, path.qp->min_rnr_timer));
+    case Answer::kNak:
+    case Answer::kLocal:
+      return fail(qp, request, response.error);
+    case Answer::kGone:
+      return wait(qp, request, Waiting::kTransport, VendorError::peer_gone, transport_patience);
+  }
+  qp.waiting = Waiting::kNothing;
+  qp.send_psn = psn_add(qp.send_psn, packets_of(request.length, qp.mtu));
+  SharedQp& own = *qp.shared;
+  own.send_psn.store(qp.send_psn, std::memory_order_relaxed);
+  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + request.length, std::memory_order_relaxed);
+  qp.sq_next = request.number + 1;
+  complete_send(qp, request, VendorError::none);
+  return Step::kFinished;
+}
+
+// Keeps a request that cannot be carried out within the call.
+void keep(Qp& qp, const SendRequest& request) {
+  const uint64_t place = request.number & (qp.sq.size() - 1);
+  SendRequest& kept = qp.sq[place];
+  kept = request;
+  if (request.is_inline) {
+    std::byte* copy = qp.sq_inline.data() + place * qp.sq_inline_stride;
+    ibv_sge& sge = qp.sq_sges[place * qp.cap.max_send_sge];
+    sge = {reinterpret_cast<uint64_t>(copy), request.length, 0};
+    for (uint32_t i = 0; i < request.sge_count; ++i) {
+      std::memcpy(copy, reinterpret_cast<const void*>(request.sges[i].addr), request.sges[i].length);
+      copy += request.sges[i].length;
+    }
+    kept.sges = &sge;
+    kept.sge_count = request.length != 0 ? 1 : 0;
+  } else {
+    ibv_sge* copy = qp.sq_sges.data() + place * qp.cap.max_send_sge;
+    std::copy_n(request.sges, request.sge_count, copy);
+    kept.sges = copy;
+  }
+}
+
+SendRequest read_request(const ibv_send_wr& wr, uint64_t number) {
+  SendRequest request{};
+  request.wr_id = wr.wr_id;
+  request.number = number;
+  request.opcode = wr.opcode;
+  request.flags = wr.send_flags;
+  request.immediate = wr.imm_data;
+  request.sges = wr.sg_list;
+  request.sge_count = static_cast<uint32_t>(wr.num_sge);
+  request.length = static_cast<uint32_t>(std::min<uint64_t>(message_length(wr), UINT32_MAX));
+  request.is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    request.remote_address = wr.wr.atomic.remote_addr;
+    request.rkey = wr.wr.atomic.rkey;
+    request.compare_add = wr.wr.atomic.compare_add;
+    request.swap = wr.wr.atomic.swap;
+  } else if (wr.opcode != IBV_WR_SEND && wr.opcode != IBV_WR_SEND_WITH_IMM) {
+    request.remote_address = wr.wr.rdma.remote_addr;
+    request.rkey = wr.wr.rdma.rkey;
+  }
+  return request;
+}
+
+int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
+    VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn, state);
+    return EINVAL;
+  }
+  const char* why = nullptr;
+  if (int error = check_send_wr(limits, qp.type, wr, &why); error != 0) {
+    VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %d, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
+                 static_cast<unsigned long long>(wr.wr_id), wr.opcode, wr.num_sge, wr.send_flags, why);
+    return error;
+  }
+  if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size) {
+    VERBENA_WARN(
+        "ibv_post_send: QP 0x%06x: send queue full: %llu posted, %llu freed by polled completions, room for %llu",
+        qp.shared->qpn, static_cast<unsigned long long>(qp.sq_posted),
+        static_cast<unsigned long long>(qp.sq_freed.load()), static_cast<unsigned long long>(qp.sq_size));
+    return ENOMEM;
+  }
+  SendRequest request = read_request(wr, qp.sq_posted);
+  const bool idle = qp.sq_next == qp.sq_posted;
+  ++qp.sq_posted;
+  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  if (state == IBV_QPS_ERR) {
+    complete_send(qp, request, VendorError::flushed);
+    qp.sq_next = qp.sq_posted;
+    return 0;
+  }
+  if (idle && state == IBV_QPS_RTS) {
+    if (carry_out(qp, request) != Step::kWaits) return 0;
+  }
+  keep(qp, request);
+  if (state == IBV_QPS_RTS) qp.process->add_pending(&qp);
+  return 0;
+}
+
+}  // namespace
+
+void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
+  const bool failed = error != VendorError::none;
+  if (!failed && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
+  Cq& cq = *qp.send_cq;
+  const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  if (claim.entry == nullptr) {
+    cq.shared->overrun.store(1, std::memory_order_release);
+    qp.process->call_attention();
+    return;
+  }
+  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
+  Cqe& entry = *claim.entry;
+  entry.qp_index = qp.index;
+  entry.qp_birth = qp.shared->birth;
+  entry.index = static_cast<uint32_t>(request.number);
+  entry.byte_len = request.length;
+  entry.status = static_cast<uint8_t>(text->status);
+  entry.opcode = static_cast<uint8_t>(find_send_operation(request.opcode)->completion);
+  entry.vendor_err = static_cast<uint8_t>(error);
+  entry.flags = 0;
+  entry.wr_id = request.wr_id;
+  publish_completion(cq.ring, claim, CqeKind::kPublished);
+  raise_completion_event(*cq.shared, qp.process->self(), failed);
+}
+
+int64_t progress_send_queue(Qp& qp, bool from_service) {
+  while (qp.sq_next != qp.sq_posted) {
+    const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+    const bool begun = qp.waiting != Waiting::kNothing;
+    if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
+    const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
+    if (asks_for_waking && !qp.feeder_flag_set) {
+      qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+      qp.feeder_flag_set = true;
+    }
+    if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {
+      qp.feeder_flag_set = false;
+      continue;
+    }
+    // One slice a visit: others want their turn.
+    if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service ? 0 : kShortTick);
+    const bool slow = qp.feeder_flag_set || (from_service && qp.waiting == Waiting::kTransport);
+    int64_t tick = kShortTick;
+    if (slow) {
+      tick = kLongTick;
+      if (qp.waiting == Waiting::kReceive && qp.path.qp != nullptr)
+        tick = std::max(tick, static_cast<int64_t>(rnr_timer_ns(qp.path.qp->min_rnr_timer)));
+    }
+    return std::min(now_ns() + tick, qp.give_up_at);
+  }
+  if (qp.drain_event_due && qp.state.load(std::memory_order_relaxed) == IBV_QPS_SQD &&
+      qp.waiting == Waiting::kNothing) {
+    qp.drain_event_due = false;
+    raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
+  }
+  return kEndOfTime;
+}
+
+int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  if (qp->process->dead()) {
+    *bad_wr = wr;
+    return EIO;
+  }
+  SendLimits limits;
+  limits.max_sge = qp->cap.max_send_sge;
+  limits.max_inline = qp->cap.max_inline_data;
+  limits.max_message = kMaxMessage;
+  qp->send_lock.lock();
+  int error = 0;
+  for (; wr != nullptr; wr = wr->next) {
+    error = post_one(*qp, *wr, limits);
+    if (error != 0) {
+      *bad_wr = wr;
+      break;
+    }
+  }
+  qp->send_lock.unlock();
+  return error;
+}
+
+}  // namespace verbena

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/responder.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/completion.h"
+#include "engine/placement.h"
+#include "engine/psn.h"
+
+namespace verbena {
+namespace {
+
+VendorError remote_key_error(KeyCheck check) {
+  switch (check) {
+    case KeyCheck::kOk:
+      return VendorError::none;
+    case KeyCheck::kUnknown:
+      return VendorError::rkey_unknown;
+    case KeyCheck::kOtherPd:
+      return VendorError::rkey_other_pd;
+    case KeyCheck::kNoRight:
+      return VendorError::rkey_no_right;
+    case KeyCheck::kOutside:
+      break;
+  }
+  return VendorError::rkey_out_of_range;
+}
+
+VendorError local_key_error(KeyCheck check) {
+  switch (check) {
+    case KeyCheck::kOk:
+      return VendorError::none;
+    case KeyCheck::kUnknown:
+      return VendorError::lkey_unknown;
+    case KeyCheck::kOtherPd:
+      return VendorError::lkey_other_pd;
+    case KeyCheck::kNoRight:
+      return VendorError::lkey_no_local_write;
+    case KeyCheck::kOutside:
+      break;
+  }
+  return VendorError::lkey_out_of_range;
+}
+
+// The responder's QP goes to ERR: its owner does that; we leave word and wake it.
+void put_in_error(PeerPath& path, uint32_t sticky) {
+  path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
+  path.adapter->view().header().attention.store(1, std::memory_order_release);
+  path.adapter->kick();
+}
+
+// Something the responder refuses without having taken a receive WQE.
+Response refuse(PeerPath& path, VendorError error) {
+  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
+                     : event == kNoEvent              ? kStickyFatal
+                                                      : kStickyRequestError);
+  return {Answer::kNak, error};
+}
+
+struct Arrival {
+  const SendOperation& operation;
+  const SendRequest& request;
+  const PeerPath& path;
+  uint32_t status;  // enum ibv_wc_status
+  VendorError error;
+};
+
+// Appends the receive completion of WQE `path.taken`. `landed`: the bytes lie in `inline_bytes` (if not null)
+// or in the slot's landing buffer. False: the CQ is full, the completion is lost, the CQ will fail.
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed, const iovec* inline_bytes,
+                      size_t inline_count) {
+  const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
+  if (claim.entry == nullptr) {
+    path.completion_queue->overrun.store(1, std::memory_order_release);
+    path.adapter->view().header().attention.store(1, std::memory_order_release);
+    path.adapter->kick();
+    return false;
+  }
+  Cqe& entry = *claim.entry;
+  const bool solicited = (arrival.request.flags & IBV_SEND_SOLICITED) != 0;
+  entry.qp_index = path.index;
+  entry.qp_birth = path.birth;
+  entry.index = static_cast<uint32_t>(path.taken);
+  entry.byte_len = arrival.request.length;
+  entry.immediate = arrival.request.immediate;
+  entry.status = static_cast<uint8_t>(arrival.status);
+  entry.opcode = static_cast<uint8_t>(arrival.operation.received & ~IBV_WC_RECV);
+  entry.vendor_err = static_cast<uint8_t>(arrival.error);
+  uint8_t flags = kCqeReceive;
+  if (arrival.operation.carries_immediate) flags |= kCqeWithImmediate;
+  if (solicited) flags |= kCqeSolicited;
+  if (inline_bytes != nullptr) {
+    flags |= kCqeInline;
+    uint8_t* to = entry.payload;
+    for (size_t i = 0; i < inline_count; ++i) {
+      std::memcpy(to, inline_bytes[i].iov_base, inline_bytes[i].iov_len);
+      to += inline_bytes[i].iov_len;
+    }
+  }
+  entry.flags = flags;
+  publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  if (landed) {
+    path.has_landed = true;
+    path.last_landed_position = claim.position;
+  }
+  ++path.taken;
+  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+  raise_completion_event(*path.completion_queue, *path.adapter, solicited || arrival.status != IBV_WC_SUCCESS);
+  return true;
+}
+
+// A failure that costs the receive WQE: its completion says what was wrong with it.
+Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request, VendorError seen_here,
+                      VendorError seen_there) {
+  PeerPath& path = initiator.path;
+  const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
+  complete_receive(initiator, path, {operation, request, path, text->status, seen_here}, false, nullptr, 0);
+  put_in_error(path, kStickyFatal);
+  return {Answer::kNak, seen_there};
+}
+
+bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
+  const uint32_t epoch = path.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
+}
+
+// SEND: the message goes where the next receive WQE says.
+Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                         const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  ReadyWord ready;
+  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return {Answer::kRnr};
+  if (request.length > ready.length)
+    return fail_receive(initiator, operation, request, VendorError::receive_too_small,
+                        VendorError::remote_receive_too_small);
+
+  if (request.length <= kLandingSize && prevalidated(path, ready)) {
+    const bool in_entry = request.length <= kCqeInlineSize;
+    if (!in_entry) {
+      std::byte* to = path.receives.landing(path.taken);
+      for (size_t i = 0; i < local.count; ++i) {
+        std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+        to += local.ranges[i].iov_len;
+      }
+    }
+    if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none},
+                          request.length != 0, in_entry ? local.ranges : nullptr, local.count))
+      return {Answer::kNak, VendorError::remote_operation_failed};
+    return {Answer::kAck};
+  }
+
+  // The WQE's own list, checked now: keys may have ended since it was posted.
+  const ReceiveWqe& wqe = path.receives.wqe(path.taken);
+  const uint32_t sge_count = std::min(wqe.sge_count, path.receives.max_sge);
+  iovec remote[PeerAdapter::kMaxRanges];
+  size_t remotes = 0;
+  uint64_t room = 0;
+  for (uint32_t i = 0; i < sge_count && room < request.length; ++i) {
+    const WqeSge sge = wqe.sge[i];
+    if (sge.length == 0) continue;
+    if (remotes + 1 >= PeerAdapter::kMaxRanges) break;
+    const uint64_t used = std::min<uint64_t>(sge.length, request.length - room);
+    const Translation place = translate(path.adapter->view(), sge.lkey, false, path.qp->pd,
+                                        MemoryUse::local_scatter, sge.address, sge.length);
+    if (place.check != KeyCheck::kOk)
+      return fail_receive(initiator, operation, request, local_key_error(place.check),
+                          VendorError::remote_operation_failed);
+    remote[remotes++] = {reinterpret_cast<void*>(place.address), used};
+    room += used;
+  }
+  if (room < request.length)
+    return fail_receive(initiator, operation, request, VendorError::receive_too_small,
+                        VendorError::remote_receive_too_small);
+  settle_landed(initiator);
+  switch (place_slice(initiator, request, local, remote, remotes)) {
+    case Placed::kPartly:
+      return {Answer::kPartial};
+    case Placed::kWhole:
+      break;
+    case Placed::kLocalFault:
+      return {Answer::kLocal, VendorError::local_memory_gone};
+    case Placed::kRemoteFault:
+      return fail_receive(initiator, operation, request, VendorError::local_memory_gone,
+                          VendorError::remote_operation_failed);
+    case Placed::kGone:
+      return {Answer::kGone};
+  }
+  if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr,
+                        0))
+    return {Answer::kNak, VendorError::remote_operation_failed};
+  return {Answer::kAck};
+}
+
+// WRITE and READ: `rkey` names the memory.
+Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                         const LocalBytes& local, MemoryUse use) {
+  PeerPath& path = initiator.path;
+  const SharedQp& qp = *path.qp;
+  iovec remote{};
+  if (request.length != 0) {
+    const Translation place = translate(path.adapter->view(), request.rkey, true, qp.pd, use,
+                                        request.remote_address, request.length);
+    if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+    remote = {reinterpret_cast<void*>(place.address), request.length};
+  }
+  if (local.error != VendorError::none) return {Answer::kLocal, local.error};
+  ReadyWord ready;
+  if (operation.consumes_receive &&
+      (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)))
+    return {Answer::kRnr};
+  if (request.length != 0) {
+    settle_landed(initiator);
+    const Placed placed = use == MemoryUse::remote_read ? fetch_slice(initiator, request, local, remote)
+                                                        : place_slice(initiator, request, local, &remote, 1);
+    switch (placed) {
+      case Placed::kPartly:
+        return {Answer::kPartial};
+      case Placed::kWhole:
+        break;
+      case Placed::kLocalFault:
+        return {Answer::kLocal, VendorError::local_memory_gone};
+      case Placed::kRemoteFault:
+        return refuse(path, VendorError::remote_memory_gone);
+      case Placed::kGone:
+        return {Answer::kGone};
+    }
+  }
+  if (operation.consumes_receive &&
+      !complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr,
+                        0))
+    return {Answer::kNak, VendorError::remote_operation_failed};
+  return {Answer::kAck};
+}
+
+Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
+                                      MemoryUse::remote_atomic, request.remote_address, 8);
+  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  settle_landed(initiator);
+  uint64_t before = 0;
+  switch (change_atomically(initiator, request, place.address, &before)) {
+    case Placed::kWhole:
+      break;
+    case Placed::kGone:
+      return {Answer::kGone};
+    default:
+      return refuse(path, VendorError::remote_memory_gone);
+  }
+  if (local.error != VendorError::none) return {Answer::kLocal, local.error};
+  const auto* from = reinterpret_cast<const std::byte*>(&before);
+  for (size_t i = 0; i < local.count; ++i) {
+    std::memcpy(local.ranges[i].iov_base, from, local.ranges[i].iov_len);
+    from += local.ranges[i].iov_len;
+  }
+  return {Answer::kAck};
+}
+
+}  // namespace
+
+Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  SharedQp& qp = *path.qp;
+  if (request.done == 0) {
+    const VendorError error =
+        check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
+                      request.remote_address);
+    if (error != VendorError::none) return refuse(path, error);
+  }
+  Response response;
+  if (operation.atomic)
+    response = respond_to_atomic(initiator, request, local);
+  else if (operation.awaits_response)
+    response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_read);
+  else if (operation.remote_address)
+    response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_write);
+  else
+    response = respond_to_send(initiator, operation, request, local);
+  if (response.answer == Answer::kAck) {
+    qp.expected_psn.store(psn_add(initiator.send_psn, packets_of(request.length, initiator.mtu)),
+                          std::memory_order_relaxed);
+    qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + request.length, std::memory_order_relaxed);
+  }
+  return response;
+}
+
+}  // namespace verbena

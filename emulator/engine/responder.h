@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the far adapter does with a request: carried out by the initiator on the responder's shared state. The
+// caller is on a visit (hazards.h) and has found the responder's gate open; nothing here waits.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+
+#include "engine/objects.h"
+
+namespace verbena {
+
+enum class Answer : uint8_t {
+  kAck,      // done
+  kPartial,  // a slice is done, SendRequest::done says how far; come again
+  kRnr,      // no receive WQE
+  kNak,      // refused: `error` says why; the responder knows of it already
+  kLocal,    // nothing happened there: the initiator's own memory failed
+  kGone,     // the process is gone
+};
+
+struct Response {
+  Answer answer;
+  VendorError error = VendorError::none;
+};
+
+// The initiator's bytes: where they lie in this process.
+struct LocalBytes {
+  const iovec* ranges;
+  size_t count;
+  // READ and atomics: why the answer cannot be put there. Told only once the responder has answered.
+  VendorError error = VendorError::none;
+};
+
+// `local`: gathered bytes for SEND and WRITE, the place for the answer for READ and atomics.
+Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request, const LocalBytes& local);
+
+}  // namespace verbena

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/device_table.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kMtu4096 = 5;  // enum ibv_mtu; nothing is cut into packets here, so the largest is right
+
+struct Address {
+  std::array<uint8_t, 16> gid{};
+  std::string interface_name;
+  uint32_t interface_index = 0;
+  bool ipv4 = false;
+  bool loopback = false;
+};
+
+std::array<uint8_t, 16> mapped(const in_addr& address) {
+  std::array<uint8_t, 16> gid{};
+  gid[10] = gid[11] = 0xff;
+  std::memcpy(&gid[12], &address, 4);
+  return gid;
+}
+
+// Not what is bound to one link, or to the machine itself: a peer could not reach it, or not without a zone.
+bool global_scope(const in6_addr& address) {
+  return !IN6_IS_ADDR_LINKLOCAL(&address) && !IN6_IS_ADDR_LOOPBACK(&address) &&
+         !IN6_IS_ADDR_MULTICAST(&address) && !IN6_IS_ADDR_UNSPECIFIED(&address);
+}
+
+bool read_address(const ifaddrs& entry, Address* out) {
+  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
+  out->interface_index = if_nametoindex(entry.ifa_name);
+  char name[IF_NAMESIZE];  // ifa_name may be a label, "eth0:1"; the GID table wants the netdev
+  if (if_indextoname(out->interface_index, name) == nullptr) return false;
+  out->interface_name = name;
+  out->loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
+  if (entry.ifa_addr->sa_family == AF_INET) {
+    sockaddr_in address;
+    std::memcpy(&address, entry.ifa_addr, sizeof address);
+    out->ipv4 = true;
+    out->gid = mapped(address.sin_addr);
+    return true;
+  }
+  if (entry.ifa_addr->sa_family == AF_INET6) {
+    sockaddr_in6 address;
+    std::memcpy(&address, entry.ifa_addr, sizeof address);
+    std::memcpy(out->gid.data(), &address.sin6_addr, 16);
+    return global_scope(address.sin6_addr);
+  }
+  return false;
+}
+
+// In the order of the GID table: IPv4, of the loopback last; then IPv6.
+std::vector<Address> machine_addresses() {
+  std::vector<Address> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    Address address;
+    if (!read_address(*entry, &address)) continue;
+    const auto same = [&](const Address& other) { return other.gid == address.gid; };
+    if (std::none_of(addresses.begin(), addresses.end(), same)) addresses.push_back(address);
+  }
+  freeifaddrs(list);
+  const auto rank = [](const Address& a) { return a.ipv4 ? (a.loopback ? 1 : 0) : 2; };
+  std::stable_sort(addresses.begin(), addresses.end(),
+                   [&](const Address& a, const Address& b) { return rank(a) < rank(b); });
+  return addresses;
+}
+
+// More addresses than the table takes: IPv6 goes first, and one place stays for the loopback, which is what
+// programs on one machine fall back to.
+std::vector<Address> choose(const std::vector<Address>& all, size_t room) {
+  std::vector<Address> chosen = all;
+  if (chosen.size() <= room) return chosen;
+  const auto loopback =
+      std::find_if(all.begin(), all.end(), [](const Address& a) { return a.ipv4 && a.loopback; });
+  chosen.resize(room);
+  if (loopback != all.end() && static_cast<size_t>(loopback - all.begin()) >= room) chosen.back() = *loopback;
+  return chosen;
+}
+
+// The interface behind the link-local GID: that of the first address, else any that exists, the loopback
+// first.
+Address home_interface(const std::vector<Address>& addresses) {
+  if (!addresses.empty()) return addresses.front();
+  Address home;
+  struct if_nameindex* interfaces = if_nameindex();
+  if (interfaces == nullptr) return home;
+  for (const struct if_nameindex* i = interfaces; i->if_index != 0; ++i) {
+    if (home.interface_index != 0 && i->if_index >= home.interface_index) continue;
+    home.interface_index = i->if_index;
+    home.interface_name = i->if_name;
+  }
+  if_freenameindex(interfaces);
+  return home;
+}
+
+uint64_t fnv1a(uint64_t hash, std::string_view text) {
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return hash;
+}
+
+uint64_t mix(
+    uint64_t x) {  // Stafford's variant 13 of the MurmurHash3 finaliser: every bit depends on every bit
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// An EUI-64 that is this machine's, this user's and this device's, the same each time: with the bit for
+// "locally administered" set and that for "group" clear (IEEE Std 802, 8.2), since no registry gave it.
+uint64_t device_guid(uint32_t device, LinkLayer link_layer) {
+  std::string machine;
+  if (std::ifstream file("/etc/machine-id"); file) std::getline(file, machine);
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  uint64_t hash = fnv1a(0xcbf29ce484222325, machine);
+  hash = fnv1a(hash, std::string("/") + host + "/" + std::to_string(getuid()));
+  hash = mix(hash + uint64_t{device} * 2 + static_cast<uint64_t>(link_layer));
+  return (hash & ~(uint64_t{0x03} << 56)) | uint64_t{0x02} << 56;
+}
+
+GidEntry gid_entry(const std::array<uint8_t, 16>& raw, GidType type, const Address& home) {
+  GidEntry entry{};
+  entry.raw = raw;
+  entry.type = type;
+  entry.interface_index = home.interface_index;
+  home.interface_name.copy(entry.interface_name.data(), entry.interface_name.size() - 1);
+  return entry;
+}
+
+std::array<uint8_t, 16> link_local(uint64_t guid) {
+  std::array<uint8_t, 16> gid{0xfe, 0x80};
+  for (unsigned i = 0; i < 8; ++i) gid[8 + i] = static_cast<uint8_t>(guid >> (56 - 8 * i));
+  return gid;
+}
+
+}  // namespace
+
+DeviceTable describe_devices(const DeviceTableOptions& options) {
+  const bool ethernet = options.link_layer == LinkLayer::kEthernet;
+  const GidType type = ethernet ? GidType::kRoceV2 : GidType::kIb;
+  const std::vector<Address> all = machine_addresses();
+  const std::vector<Address> addresses = ethernet ? choose(all, kMaxGids - 1) : std::vector<Address>{};
+  const Address home = ethernet ? home_interface(all) : Address{};
+
+  DeviceTable table{};
+  table.count = std::min(options.count, kMaxDevices);
+  for (uint32_t i = 0; i < table.count; ++i) {
+    DeviceDescription& device = table.devices[i];
+    std::snprintf(device.name.data(), device.name.size(), "verbena%u", i);
+    device.node_guid = device_guid(i, options.link_layer);
+    device.link_layer = options.link_layer;
+    device.lid = ethernet ? 0 : i + 1;
+    device.active_mtu = kMtu4096;
+    device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, home);
+    for (const Address& address : addresses)
+      device.gids[device.gid_count++] = gid_entry(address.gid, type, address);
+  }
+  return table;
+}
+
+}  // namespace verbena

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/device_tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <string_view>
+
+#ifndef VERBENA_VERSION
+#error "the build defines VERBENA_VERSION"
+#endif
+
+namespace verbena {
+namespace {
+
+constexpr char kCharacterDevice[] = "1:7";  // /dev/full, which the boundary opens in place of uverbsN
+
+// Writes below one folder; the first error stays and turns the rest into nothing.
+class TreeWriter {
+ public:
+  explicit TreeWriter(std::string root) : root_(std::move(root)) {}
+  int error() const { return error_; }
+
+  // The umask has no say: a tree that its owner cannot read is of no use.
+  void folder(const std::string& path) {
+    const std::string whole = root_ + "/" + path;
+    if (error_ == 0 && (mkdir(whole.c_str(), 0755) != 0 || chmod(whole.c_str(), 0755) != 0)) error_ = errno;
+  }
+
+  // One line, as every attribute of sysfs is.
+  void line(const std::string& path, std::string_view text) { file(path, std::string(text) + "\n"); }
+
+  __attribute__((format(printf, 3, 4))) void format(const std::string& path, const char* pattern, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, pattern);
+    std::vsnprintf(text, sizeof text, pattern, arguments);
+    va_end(arguments);
+    line(path, text);
+  }
+
+  void link(const std::string& path, const std::string& target) {
+    if (error_ == 0 && symlink(target.c_str(), (root_ + "/" + path).c_str()) != 0) error_ = errno;
+  }
+
+  void file(const std::string& path, std::string_view text) {
+    if (error_ != 0) return;
+    const int fd =
+        open((root_ + "/" + path).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
+    if (fd < 0) {
+      error_ = errno;
+      return;
+    }
+    while (!text.empty() && error_ == 0) {
+      const ssize_t written = write(fd, text.data(), text.size());
+      if (written >= 0)
+        text.remove_prefix(static_cast<size_t>(written));
+      else if (errno != EINTR)
+        error_ = errno;
+    }
+    if (error_ == 0 && fchmod(fd, 0444) != 0) error_ = errno;
+    close(fd);
+  }
+
+ private:
+  std::string root_;
+  int error_ = 0;
+};
+
+std::string guid_text(uint64_t guid) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%04x:%04x:%04x:%04x", static_cast<unsigned>(guid >> 48) & 0xffff,
+                static_cast<unsigned>(guid >> 32) & 0xffff, static_cast<unsigned>(guid >> 16) & 0xffff,
+                static_cast<unsigned>(guid) & 0xffff);
+  return text;
+}
+
+std::string gid_text(const std::array<uint8_t, 16>& raw) {
+  std::string text;
+  for (unsigned i = 0; i < 16; i += 2) {
+    char group[8];
+    std::snprintf(group, sizeof group, "%s%02x%02x", i == 0 ? "" : ":", raw[i], raw[i + 1]);
+    text += group;
+  }
+  return text;
+}
+
+// ib_cache_gid_type_str() in drivers/infiniband/core/cache.c; libibverbs compares these words.
+const char* gid_type_text(GidType type) { return type == GidType::kRoceV2 ? "RoCE v2" : "IB/RoCE v1"; }
+
+std::string device_folder(const DeviceDescription& device) {
+  return std::string("sys/class/infiniband/") + device.name.data();
+}
+
+std::string uverbs_name(uint32_t index) { return "uverbs" + std::to_string(index); }
+
+void write_gids(TreeWriter& tree, const std::string& port, const DeviceDescription& device) {
+  for (const char* folder : {"/gids", "/gid_attrs", "/gid_attrs/types", "/gid_attrs/ndevs"})
+    tree.folder(port + folder);
+  for (uint32_t i = 0; i < device.gid_count; ++i) {
+    const GidEntry& gid = device.gids[i];
+    const std::string name = "/" + std::to_string(i);
+    tree.line(port + "/gids" + name, gid_text(gid.raw));
+    tree.line(port + "/gid_attrs/types" + name, gid_type_text(gid.type));
+    if (gid.interface_name[0] != 0)  // as on InfiniBand, where the kernel has no netdev to name
+      tree.line(port + "/gid_attrs/ndevs" + name, gid.interface_name.data());
+  }
+}
+
+void write_port(TreeWriter& tree, const std::string& port, const DeviceDescription& device) {
+  tree.folder(port);
+  tree.line(port + "/state", "4: ACTIVE");
+  tree.line(port + "/phys_state", "5: LinkUp");
+  tree.format(port + "/lid", "0x%x", device.lid);
+  tree.line(port + "/lid_mask_count", "0");
+  tree.line(port + "/sm_lid", "0x0");
+  tree.line(port + "/sm_sl", "0");
+  tree.line(port + "/rate", "100 Gb/sec (4X EDR)");
+  tree.format(port + "/cap_mask", "0x%08x", kPortCapabilities);
+  tree.line(port + "/link_layer", device.link_layer == LinkLayer::kEthernet ? "Ethernet" : "InfiniBand");
+  tree.folder(port + "/pkeys");
+  tree.line(port + "/pkeys/0", "0xffff");
+  write_gids(tree, port, device);
+}
+
+// What the adapter hangs on. On no bus, so nothing of PCI is here; -1 is the kernel's word for "near no
+// node".
+void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescription& device,
+                  uint32_t index) {
+  const std::string name = device.name.data();
+  tree.folder(folder);
+  tree.line(folder + "/modalias", "verbena:adapter");
+  tree.line(folder + "/numa_node", "-1");
+  tree.line(folder + "/uevent", "MODALIAS=verbena:adapter");
+  tree.folder(folder + "/infiniband");
+  tree.link(folder + "/infiniband/" + name, "../../../" + name);
+  tree.folder(folder + "/infiniband_verbs");
+  tree.link(folder + "/infiniband_verbs/" + uverbs_name(index),
+            "../../../../infiniband_verbs/" + uverbs_name(index));
+}
+
+void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
+  const std::string folder = device_folder(device);
+  tree.folder(folder);
+  tree.line(folder + "/node_type", "1: CA");
+  tree.line(folder + "/node_guid", guid_text(device.node_guid));
+  tree.line(folder + "/sys_image_guid", guid_text(device.node_guid));
+  tree.line(folder + "/fw_ver", VERBENA_VERSION);
+  tree.line(folder + "/hw_rev", "0");
+  tree.line(folder + "/hca_type", "VERBENA");
+  tree.line(folder + "/board_id", "VERBENA");
+  tree.line(folder + "/node_desc", "Verbena RDMA adapter in software");
+  tree.format(folder + "/uevent", "NAME=%s", device.name.data());
+  tree.link(folder + "/subsystem", "../../infiniband");
+  write_parent(tree, folder + "/device", device, index);
+  tree.folder(folder + "/ports");
+  write_port(tree, folder + "/ports/1", device);
+}
+
+void write_uverbs(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
+  const std::string name = uverbs_name(index);
+  const std::string folder = "sys/class/infiniband_verbs/" + name;
+  tree.folder(folder);
+  tree.line(folder + "/ibdev", device.name.data());
+  tree.line(folder + "/dev", kCharacterDevice);
+  tree.line(folder + "/abi_version", "1");  // of the provider's commands
+  tree.format(folder + "/uevent", "MAJOR=1\nMINOR=7\nDEVNAME=infiniband/%s\nDEVMODE=0666", name.c_str());
+  tree.link(folder + "/device", std::string("../../infiniband/") + device.name.data() + "/device");
+  tree.link(folder + "/subsystem", "../../infiniband_verbs");
+  tree.file("dev/infiniband/" + name, "");
+}
+
+}  // namespace
+
+int write_device_tree(const std::string& folder, const DeviceTable& devices) {
+  if (devices.count > kMaxDevices) return EINVAL;
+  TreeWriter tree(folder);
+  for (const char* path :
+       {"sys", "sys/class", "sys/class/infiniband", "sys/class/infiniband_verbs", "dev", "dev/infiniband"})
+    tree.folder(path);
+  tree.line("sys/class/infiniband_verbs/abi_version", "6");  // IB_USER_VERBS_ABI_VERSION
+  for (uint32_t i = 0; i < devices.count; ++i) {
+    write_device(tree, devices.devices[i], i);
+    write_uverbs(tree, devices.devices[i], i);
+  }
+  return tree.error();
+}
+
+bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices) {
+  const auto exists = [&](const std::string& path) {
+    return access((folder + "/" + path).c_str(), F_OK) == 0;
+  };
+  if (!exists("sys/class/infiniband_verbs/abi_version")) return false;
+  for (uint32_t i = 0; i < devices.count; ++i) {
+    const std::string device = device_folder(devices.devices[i]);
+    const std::string verbs = "sys/class/infiniband_verbs/" + uverbs_name(i);
+    const std::string last_gid = std::to_string(devices.devices[i].gid_count - 1);
+    for (const std::string& path :
+         {device + "/node_type", device + "/node_guid", device + "/device/modalias",
+          device + "/ports/1/state", device + "/ports/1/pkeys/0", device + "/ports/1/gids/0",
+          device + "/ports/1/gids/" + last_gid, device + "/ports/1/gid_attrs/types/" + last_gid,
+          verbs + "/ibdev", verbs + "/dev", verbs + "/abi_version", "dev/infiniband/" + uverbs_name(i)})
+      if (!exists(path)) return false;
+  }
+  return true;
+}
+
+}  // namespace verbena

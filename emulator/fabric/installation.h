@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Where the parts of Verbena lie, seen from the program that asks: `verbena` finds its libraries relative to
+// itself, so that a build folder, an installed tree and a copied one all work without being told.
+#pragma once
+
+#include <string>
+
+namespace verbena {
+
+struct Installation {
+  std::string library_folder;  // absolute
+  std::string preload;         // <library_folder>/libverbena-preload.so
+  // What RDMAV_DRIVERS takes: <library_folder>/libverbena; libibverbs appends "-rdmav<ABI>.so" itself, and so
+  // picks the provider of the right layout (libibverbs/dynamic_driver.c).
+  std::string driver;
+};
+
+inline constexpr const char* kPreloadFile = "libverbena-preload.so";
+inline constexpr const char* kDriverStem = "libverbena";
+
+// Looks in the installed place, then in that of a build folder, both relative to the folder of
+// /proc/self/exe. 0; ENOENT, and `*problem` names the places; EINVAL: the path has a character that
+// LD_PRELOAD or RDMAV_DRIVERS takes for a separator.
+int find_installation(Installation* out, std::string* problem);
+
+// The same, for a program in `folder`.
+int find_installation_from(const std::string& folder, Installation* out, std::string* problem);
+
+}  // namespace verbena

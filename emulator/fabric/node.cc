@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "fabric/device_tree.h"
+#include "fabric/hand_over.h"
+#include "fabric/node_directory.h"
+
+namespace verbena {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr auto kLockPatience = 10s;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+int fail(int error, std::string* problem, const std::string& what) {
+  if (problem != nullptr) *problem = what;
+  return error;
+}
+
+int fail_errno(int error, std::string* problem, const std::string& what) {
+  return fail(error, problem, what + ": " + std::strerror(error));
+}
+
+bool own_directory(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+}
+
+// One uid is one trust domain: what somebody else owns, or can reach into, is not used.
+int check_private(const std::string& path, std::string* problem) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return fail_errno(errno, problem, path);
+  if (!S_ISDIR(status.st_mode)) return fail(EPERM, problem, path + " is not a directory");
+  if (status.st_uid != geteuid())
+    return fail(EPERM, problem,
+                path + " belongs to uid " + std::to_string(status.st_uid) + ", not to uid " +
+                    std::to_string(geteuid()));
+  if ((status.st_mode & 07777) == 0700) return 0;
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(status.st_mode & 07777));
+  return fail(EPERM, problem, path + " has mode " + mode + ", not 0700");
+}
+
+int make_private(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0) return errno;
+  return chmod(path.c_str(), 0700) == 0 ? 0 : errno;  // whatever the umask says
+}
+
+bool entry_equal(const GidEntry& a, const GidEntry& b) {
+  return a.raw == b.raw && a.type == b.type && a.interface_index == b.interface_index &&
+         a.interface_name == b.interface_name;
+}
+
+bool device_equal(const DeviceDescription& a, const DeviceDescription& b) {
+  if (a.name != b.name || a.node_guid != b.node_guid || a.link_layer != b.link_layer || a.lid != b.lid ||
+      a.active_mtu != b.active_mtu || a.gid_count != b.gid_count || a.gid_count > kMaxGids)
+    return false;
+  for (uint32_t i = 0; i < a.gid_count; ++i)
+    if (!entry_equal(a.gids[i], b.gids[i])) return false;
+  return true;
+}
+
+bool table_equal(const DeviceTable& a, const DeviceTable& b) {
+  if (a.count != b.count || a.count > kMaxDevices) return false;
+  for (uint32_t i = 0; i < a.count; ++i)
+    if (!device_equal(a.devices[i], b.devices[i])) return false;
+  return true;
+}
+
+// What stands at the beginning of every directory file, whatever its version: the two fields never move.
+bool read_version(const std::string& node, uint32_t* version) {
+  const Descriptor file(open(directory_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  uint32_t words[2];
+  static_assert(offsetof(DirectoryHeader, magic) == 0 && offsetof(DirectoryHeader, layout_version) == 4);
+  if (!file.valid() || read(file.get(), words, sizeof words) != sizeof words || words[0] != kDirectoryMagic)
+    return false;
+  *version = words[1];
+  return true;
+}
+
+// Whether somebody answers, or could, at the slot in `folder`. A stopped process counts.
+bool somebody_listens(const std::string& folder) {
+  HandedOver handed;
+  const int error = ask_for_segment(folder, 1, &handed);
+  const Descriptor segment(handed.segment_fd);
+  const Descriptor memory(handed.memory_fd);
+  return error != ENOENT && error != ENOTDIR && error != ECONNREFUSED;
+}
+
+// Lives anybody on the node? Read from the slots where their layout is known, else from the sockets, which
+// every version has. In doubt: yes.
+bool inhabited(const std::string& node) {
+  NodeDirectory directory;
+  if (directory.open(directory_path(node).c_str()) == 0) {
+    for (uint32_t i = 0; i < kMaxSlots; ++i)
+      if (directory.occupied(i)) return true;
+    return false;
+  }
+  std::error_code error;
+  for (fs::directory_iterator i(node + "/slots", error), end; !error && i != end; i.increment(error))
+    if (somebody_listens(i->path().string())) return true;
+  return false;
+}
+
+enum class Finding { kUsable, kMissing, kOutdated, kForeign };
+
+struct Inspection {
+  Finding finding = Finding::kUsable;
+  uint32_t version = 0;
+  bool inhabited = false;
+};
+
+Inspection inspect(const std::string& node, const DeviceTable& wanted) {
+  struct stat status;
+  if (lstat(node.c_str(), &status) != 0) return {Finding::kMissing, 0, false};
+  NodeDirectory directory;
+  uint32_t version = 0;
+  if (directory.open(directory_path(node).c_str()) != 0) {
+    const bool known = read_version(node, &version);
+    const Finding finding = known && version != kLayoutVersion ? Finding::kForeign : Finding::kOutdated;
+    return {finding, version, inhabited(node)};
+  }
+  if (table_equal(directory.devices(), wanted) && device_tree_is_whole(node, wanted))
+    return {Finding::kUsable, kLayoutVersion, false};
+  return {Finding::kOutdated, kLayoutVersion, inhabited(node)};
+}
+
+// Builds a whole node in `folder`, which must not exist.
+int build(const std::string& folder, const DeviceTable& devices, std::string* problem) {
+  int error = make_private(folder);
+  if (error == 0) error = make_private(folder + "/slots");
+  if (error == 0) error = write_device_tree(folder, devices);
+  if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
+  if (error == 0 && chmod(directory_path(folder).c_str(), 0600) != 0) error = errno;
+  return error == 0 ? 0 : fail_errno(error, problem, "cannot build the node in " + folder);
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+// Puts the finished `fresh` in the place of `node`; what was there before lies at `fresh` afterwards.
+int exchange(const std::string& fresh, const std::string& node) {
+  if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, node.c_str(), RENAME_EXCHANGE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system without it: for a moment there is no node, and those who look then wait for our lock.
+  const std::string aside = node + ".old";
+  remove_tree(aside);
+  if (rename(node.c_str(), aside.c_str()) != 0 || rename(fresh.c_str(), node.c_str()) != 0) return errno;
+  return rename(aside.c_str(), fresh.c_str()) == 0 ? 0 : errno;
+}
+
+int replace(const std::string& fresh, const std::string& node, std::string* problem) {
+  int error = exchange(fresh, node);
+  if (error == 0 && inhabited(fresh)) {
+    // Somebody moved in since we looked: the old node stays.
+    error = exchange(fresh, node);
+  }
+  remove_tree(fresh);
+  return error == 0 ? 0 : fail_errno(error, problem, "cannot put the node at " + node);
+}
+
+int make_under_lock(const std::string& path, const DeviceTable& wanted, std::string* problem) {
+  const Inspection found = inspect(path, wanted);
+  if (found.finding == Finding::kUsable) return 0;
+  if (found.inhabited) {
+    if (found.finding == Finding::kOutdated && found.version == kLayoutVersion) return 0;
+    return fail(EPROTO, problem,
+                path + " was made by another version of Verbena (layout " + std::to_string(found.version) +
+                    ", this one has " + std::to_string(kLayoutVersion) +
+                    ") and processes still live there: end them, or take another node with --node NAME");
+  }
+  const std::string fresh = path + ".new";
+  remove_tree(fresh);  // a maker that died left it: we hold the lock
+  if (const int error = build(fresh, wanted, problem); error != 0) {
+    remove_tree(fresh);
+    return error;
+  }
+  if (found.finding != Finding::kMissing) return replace(fresh, path, problem);
+  if (rename(fresh.c_str(), path.c_str()) == 0) return 0;
+  const int error = errno;
+  remove_tree(fresh);
+  return fail_errno(error, problem, "cannot put the node at " + path);
+}
+
+// flock(2) with an end: the holder may be stopped.
+int lock(int fd) {
+  const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return errno;
+    if (std::chrono::steady_clock::now() >= deadline) return ETIMEDOUT;
+    std::this_thread::sleep_for(2ms);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string nodes_folder() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/' && own_directory(runtime))
+    return std::string(runtime) + "/verbena";
+  const char* temporary = std::getenv("TMPDIR");
+  const std::string base = temporary != nullptr && temporary[0] == '/' ? temporary : "/tmp";
+  return base + "/verbena-" + std::to_string(geteuid());
+}
+
+bool valid_node_name(const std::string& name) {
+  constexpr const char* kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  return !name.empty() && name.size() <= 24 && name[0] != '.' &&
+         name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+std::string node_path(const std::string& name, const DeviceTableOptions& options) {
+  const char* link_layer = options.link_layer == LinkLayer::kEthernet ? "eth" : "ib";
+  return nodes_folder() + "/" + (name.empty() ? "default" : name) + "-" + std::to_string(options.count) +
+         "-" + link_layer;
+}
+
+std::string directory_path(const std::string& node) { return node + "/directory"; }
+
+std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation) {
+  return node + "/slots/" + std::to_string(slot) + "." + std::to_string(generation);
+}
+
+int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem) {
+  if (path.empty() || path[0] != '/') return fail(EINVAL, problem, "not an absolute path: " + path);
+  if (path.size() > kMaxNodePath)
+    return fail(ENAMETOOLONG, problem,
+                path + " is too long for a node (" + std::to_string(path.size()) + " characters, at most " +
+                    std::to_string(kMaxNodePath) + "): set TMPDIR or XDG_RUNTIME_DIR to a shorter one");
+  const std::string parent = path.substr(0, path.rfind('/'));
+  if (const int error = make_private(parent); error != 0 && error != EEXIST)
+    return fail_errno(error, problem, "cannot make " + parent);
+  if (const int error = check_private(parent, problem); error != 0) return error;
+
+  if (const int error = check_private(path, problem); error != 0 && error != ENOENT) return error;
+
+  const DeviceTable wanted = describe_devices(options);
+  if (inspect(path, wanted).finding == Finding::kUsable) return 0;
+
+  const std::string lock_path = path + ".lock";
+  const Descriptor lock_file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock_file.valid()) return fail_errno(errno, problem, "cannot open " + lock_path);
+  if (fchmod(lock_file.get(), 0600) != 0) return fail_errno(errno, problem, lock_path);
+  if (const int error = lock(lock_file.get()); error != 0)
+    return fail_errno(error, problem, "cannot lock " + lock_path);
+  return make_under_lock(path, wanted, problem);
+}
+
+}  // namespace verbena

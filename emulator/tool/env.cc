@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena env: the same environment as `verbena run` gives, as lines for a shell.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "tool/command.h"
+#include "tool/environment.h"
+
+namespace verbena::tool {
+namespace {
+
+int env(const NodeOptions& options) {
+  std::vector<Variable> environment;
+  std::string problem;
+  if (prepare(options, &environment, &problem) != 0) return failed(problem);
+  for (const Variable& variable : environment)
+    std::printf("export %s=%s\n", variable.name.c_str(), shell_quoted(variable.value).c_str());
+  return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+}
+
+}  // namespace
+
+void add_env(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("env", "print the environment of `verbena run` for a shell");
+  command->footer(
+      "Examples:\n"
+      "  eval \"$(verbena env)\"; ibv_devinfo\n"
+      "  verbena env --devices 2 > two-devices.sh");
+  auto options = std::make_shared<NodeOptions>();
+  add_node_options(*command, *options);
+  command->callback([options, &line] {
+    if (line.has_tail) throw UsageError{"env takes no program: verbena run -- PROGRAM runs one"};
+    line.action = [options] { return env(*options); };
+  });
+}
+
+}  // namespace verbena::tool

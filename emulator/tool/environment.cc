@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tool/environment.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "fabric/node.h"
+
+namespace verbena::tool {
+namespace {
+
+std::vector<std::string> split(const std::string& list, const char* separators) {
+  std::vector<std::string> parts;
+  for (size_t from = 0; from <= list.size();) {
+    const size_t to = std::min(list.find_first_of(separators, from), list.size());
+    if (to > from) parts.push_back(list.substr(from, to - from));
+    from = to + 1;
+  }
+  return parts;
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string list;
+  for (const std::string& part : parts) list += (list.empty() ? "" : ":") + part;
+  return list;
+}
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// `list` with the entries of `first` before it and `last` behind it; what has the same file name goes.
+std::string extended(const std::string& list, const char* separators, const std::vector<std::string>& first,
+                     const std::string& last) {
+  std::vector<std::string> parts = first;
+  const auto replaced = [&](const std::string& entry) {
+    if (base_name(entry) == base_name(last)) return true;
+    for (const std::string& added : first)
+      if (entry == added) return true;
+    return false;
+  };
+  for (const std::string& entry : split(list, separators))
+    if (!replaced(entry)) parts.push_back(entry);
+  parts.push_back(last);
+  return join(parts);
+}
+
+// Sanitizers read their options left to right, the last one wins.
+std::string with_option(const std::string& options, const std::string& option) {
+  const size_t tail = options.size() - std::min(options.size(), option.size());
+  if (options.substr(tail) == option) return options;
+  return options.empty() ? option : options + ":" + option;
+}
+
+}  // namespace
+
+std::vector<Variable> program_environment(const Installation& installation, const std::string& node,
+                                          const std::string& runtimes, Lookup current) {
+  const std::string drivers = current("RDMAV_DRIVERS");
+  std::string asan = "verify_asan_link_order=0";
+  // Stock programs leak, and that is not our finding.
+  if (!runtimes.empty()) asan += ":detect_leaks=0";
+  return {
+      {kNodeVariable, node},
+      {"LD_PRELOAD", extended(current("LD_PRELOAD"), " :\t\n", split(runtimes, ":"), installation.preload)},
+      {"RDMAV_DRIVERS",
+       extended(drivers.empty() ? current("IBV_DRIVERS") : drivers, ":;", {}, installation.driver)},
+      {"ASAN_OPTIONS", with_option(current("ASAN_OPTIONS"), asan)},
+  };
+}
+
+std::string sanitizer_runtimes() { return VERBENA_SANITIZER_RUNTIMES; }
+
+std::string current_environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value != nullptr ? value : "";
+}
+
+int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string* problem) {
+  Installation installation;
+  if (find_installation(&installation, problem) != 0) return kFailed;
+  const std::string node = node_path(options.name, options.devices);
+  if (ensure_node(node, options.devices, problem) != 0) return kFailed;
+  *out = program_environment(installation, node, sanitizer_runtimes(), current_environment);
+  return 0;
+}
+
+std::string shell_quoted(const std::string& value) {
+  std::string quoted = "'";
+  for (const char c : value) {
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
+  }
+  return quoted + "'";
+}
+
+}  // namespace verbena::tool

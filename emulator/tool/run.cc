@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena run: becomes the program, so that its exit status, its signals and its pid are the program's own.
+#include <errno.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "tool/command.h"
+#include "tool/environment.h"
+
+namespace verbena::tool {
+namespace {
+
+constexpr int kCannotRun = 126;  // POSIX shell command language, 2.8.2
+constexpr int kNotFound = 127;
+
+int become(const std::vector<std::string>& program) {
+  std::vector<char*> arguments;
+  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  std::fprintf(stderr, "verbena: cannot run %s: %s\n", arguments[0], std::strerror(error));
+  return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun;
+}
+
+int run(const NodeOptions& options, const std::vector<std::string>& program) {
+  std::vector<Variable> environment;
+  std::string problem;
+  if (prepare(options, &environment, &problem) != 0) return failed(problem);
+  for (const Variable& variable : environment)
+    if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
+  return become(program);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("run", "run a program that sees the node's devices");
+  command->footer(
+      "The exit status is the program's; 127: not found, 126: cannot be run, 1: no node, 2: usage.\n\n"
+      "Examples:\n"
+      "  verbena run -- ibv_devinfo -v\n"
+      "  verbena run -- ibv_rc_pingpong -g 1                    the server\n"
+      "  verbena run -- ibv_rc_pingpong -g 1 localhost          and, in another shell, its client\n"
+      "  verbena run --link-layer infiniband -- ibv_rc_pingpong for tools that address by LID\n"
+      "  verbena run --devices 2 -- ibv_devices\n"
+      "  verbena run --node mine -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'");
+  command->prefix_command();
+  auto options = std::make_shared<NodeOptions>();
+  add_node_options(*command, *options);
+  command->callback([command, options, &line] {
+    const std::vector<std::string> program = program_of(*command, line);
+    if (program.empty()) throw UsageError{"run: which program? (verbena run -- PROGRAM ARGUMENTS...)"};
+    line.action = [options, program] { return run(*options, program); };
+  });
+}
+
+}  // namespace verbena::tool

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tool/snapshot.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "adapter/layout.h"
+#include "adapter/segment.h"
+#include "fabric/hand_over.h"
+#include "fabric/node.h"
+#include "fabric/node_directory.h"
+
+namespace verbena::tool {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(2);  // for all processes of a node together
+constexpr int kPatiencePerProcess = 500;             // milliseconds
+constexpr int kTries = 16;                           // to read an entry that changes all the time
+
+// Plain fields of shared memory are the owner's; from outside they are read like this.
+template <typename T>
+T acquire(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
+}
+template <typename T>
+T acquire(const std::atomic<T>& field) {
+  return field.load(std::memory_order_acquire);
+}
+
+// Names come from shared memory: bounded, and nothing that could steer a terminal.
+std::string printable(const char* text, size_t size) {
+  std::string result(text, strnlen(text, size));
+  for (char& c : result)
+    if (c < ' ' || c > '~') c = '?';
+  return result;
+}
+
+// A counter that is ahead of another; they are read one after the other, so it may seem behind.
+uint64_t distance(uint64_t ahead, uint64_t behind) { return ahead > behind ? ahead - behind : 0; }
+
+PeerSnapshot find_peer(const NodeDirectory& directory, const SharedQp& qp) {
+  PeerSnapshot peer;
+  peer.qpn = acquire(qp.dest_qpn);
+  peer.slot = acquire(qp.dest_slot);
+  if (peer.qpn == 0 || peer.slot >= kMaxSlots) return peer;
+  if (!directory.alive(peer.slot, acquire(qp.dest_slot_generation))) return peer;
+  const Slot& slot = directory.slot(peer.slot);
+  peer.pid = acquire(slot.pid);
+  peer.program = printable(slot.program, sizeof slot.program);
+  return peer;
+}
+
+QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
+  QpSnapshot copy;
+  copy.device = acquire(qp.device);
+  copy.qpn = acquire(qp.qpn);
+  copy.type = acquire(qp.type);
+  copy.state = Gate::unpack(acquire(qp.gate)).state;
+  copy.send_cq = acquire(qp.send_cq);
+  copy.recv_cq = acquire(qp.recv_cq);
+  copy.peer = find_peer(directory, qp);
+  const uint64_t completed = acquire(qp.sq_completed);
+  copy.sends_outstanding = distance(acquire(qp.sq_posted), completed);
+  const uint64_t taken = acquire(qp.rq_taken);
+  copy.receives_posted = distance(acquire(qp.rq_posted), taken);
+  copy.requests_out = acquire(qp.requests_out);
+  copy.bytes_out = acquire(qp.bytes_out);
+  copy.requests_in = acquire(qp.requests_in);
+  copy.bytes_in = acquire(qp.bytes_in);
+  copy.rnr_naks = acquire(qp.rnr_naks);
+  copy.retries = acquire(qp.retries);
+  return copy;
+}
+
+// One QP as it was at one moment: neither destroyed nor moved to another state while it was read.
+bool read_qp(const NodeDirectory& directory, const SharedQp& qp, QpSnapshot* out) {
+  for (int i = 0; i < kTries; ++i) {
+    const uint32_t birth = acquire(qp.birth);
+    const uint64_t gate = acquire(qp.gate);
+    if (acquire(qp.in_use) == 0) return false;
+    *out = copy_qp(directory, qp);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (acquire(qp.birth) == birth && acquire(qp.gate) == gate && acquire(qp.in_use) != 0) return true;
+  }
+  return false;
+}
+
+bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
+  const uint32_t alive = acquire(cq.alive);
+  const uint32_t order = acquire(cq.ring_order);
+  if (alive == 0 || order > 31) return false;
+  const uint64_t head = acquire(cq.head);
+  *out = {.index = index,
+          .capacity = uint64_t{1} << order,
+          .entries = std::min(distance(acquire(cq.tail), head), uint64_t{1} << order),
+          .armed = static_cast<uint32_t>(acquire(cq.armed)),
+          .overrun = acquire(cq.overrun) != 0,
+          .events = acquire(cq.raised)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return acquire(cq.alive) == alive;
+}
+
+bool read_mr(const SharedMr& mr, uint32_t index, MrSnapshot* out) {
+  const uint32_t valid = acquire(mr.valid);
+  if (valid == 0) return false;
+  const auto tag = static_cast<uint8_t>(valid);
+  *out = {.lkey = MemoryKey{index, false, tag}.pack(),
+          .rkey = MemoryKey{index, true, tag}.pack(),
+          .pd = acquire(mr.pd),
+          .access = acquire(mr.access),
+          .iova = acquire(mr.iova),
+          .address = acquire(mr.address),
+          .length = acquire(mr.length)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return acquire(mr.valid) == valid;
+}
+
+void read_segment(const NodeDirectory& directory, const SegmentView& view, ProcessSnapshot* process) {
+  const SegmentHeader& header = view.header();
+  const uint32_t qps = std::min(acquire(header.qp_high_water), kMaxQpsPerProcess);
+  const uint32_t cqs = std::min(acquire(header.cq_high_water), kMaxCqsPerProcess);
+  const uint32_t mrs = std::min(acquire(header.mr_high_water), kMaxMrsPerProcess);
+  for (uint32_t i = 0; i < qps; ++i) {
+    QpSnapshot copy;
+    const SharedQp* qp = view.qp(i);
+    if (qp != nullptr && read_qp(directory, *qp, &copy)) process->qps.push_back(copy);
+  }
+  for (uint32_t i = 0; i < cqs; ++i) {
+    CqSnapshot copy;
+    const SharedCq* cq = view.cq(i);
+    if (cq != nullptr && read_cq(*cq, i, &copy)) process->cqs.push_back(copy);
+  }
+  for (uint32_t i = 0; i < mrs; ++i) {
+    MrSnapshot copy;
+    const SharedMr* mr = view.mr(i);
+    if (mr != nullptr && read_mr(*mr, i, &copy)) process->mrs.push_back(copy);
+  }
+}
+
+std::string describe_error(int error) {
+  if (error == ETIMEDOUT) return "not answering (stopped, or in a debugger?)";
+  if (error == ENOENT || error == ECONNREFUSED) return "going away";
+  if (error == EPROTO) return "its segment is damaged, or another version's";
+  return std::strerror(error);
+}
+
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 1, kPatiencePerProcess));
+}
+
+void look_at_segment(const NodeDirectory& directory, const std::string& node, Clock::time_point deadline,
+                     ProcessSnapshot* process) {
+  HandedOver handed;
+  int error = ask_for_segment(slot_folder(node, process->slot, process->generation),
+                              milliseconds_until(deadline), &handed);
+  if (handed.memory_fd >= 0) close(handed.memory_fd);  // not ours to look into
+  if (error == 0) {
+    PeerSegment segment;
+    error = segment.map(handed.segment_fd, directory.header().node_id, process->slot, process->generation,
+                        /*writable=*/false);
+    if (error == 0) read_segment(directory, segment.view(), process);
+  }
+  if (handed.segment_fd >= 0) close(handed.segment_fd);
+  if (error != 0) process->problem = describe_error(error);
+}
+
+}  // namespace
+
+NodeSnapshot look_at_node(const std::string& path) {
+  NodeSnapshot node;
+  node.path = path;
+  NodeDirectory directory;
+  if (const int error = directory.open(directory_path(path).c_str()); error != 0) {
+    node.problem = error == EPROTO ? "made by another version of Verbena, or damaged" : std::strerror(error);
+    return node;
+  }
+  node.devices = directory.devices();
+  const auto deadline = Clock::now() + kPatience;
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    const Slot& slot = directory.slot(i);
+    const SlotState state = acquire(slot.state);
+    if (state == SlotState::kFree) continue;
+    ProcessSnapshot process;
+    process.slot = i;
+    process.generation = acquire(slot.generation);
+    process.pid = acquire(slot.pid);
+    process.program = printable(slot.program, sizeof slot.program);
+    if (!directory.occupied(i))
+      process.problem = "dead, not yet cleaned up";
+    else if (state == SlotState::kLive)
+      look_at_segment(directory, path, deadline, &process);
+    else
+      process.problem = "starting";
+    node.processes.push_back(std::move(process));
+  }
+  return node;
+}
+
+std::vector<std::string> nodes_in(const std::string& folder) {
+  std::vector<std::string> nodes;
+  std::error_code error;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
+    if (i->path().extension() != ".new" && fs::exists(directory_path(i->path().string())))
+      nodes.push_back(i->path().string());
+  std::sort(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+}  // namespace verbena::tool

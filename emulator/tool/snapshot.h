@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What `verbena status` knows about a node: a copy of what lies in the shared memory of its processes, taken
+// from outside. Nobody is disturbed or waited for beyond a bound, nothing is written, and nothing that is
+// read is trusted: offsets, indices and enumerations may be anything.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fabric/device_table.h"
+
+namespace verbena::tool {
+
+// The other end of a QP, as far as the node knows it.
+struct PeerSnapshot {
+  uint32_t qpn = 0;  // 0: not connected
+  uint32_t slot = 0;
+  int32_t pid = 0;  // 0: that process is gone
+  std::string program;
+};
+
+struct QpSnapshot {
+  uint32_t device = 0;
+  uint32_t qpn = 0;
+  uint32_t type = 0;   // enum ibv_qp_type
+  uint32_t state = 0;  // enum ibv_qp_state
+  uint32_t send_cq = 0;
+  uint32_t recv_cq = 0;
+  PeerSnapshot peer;
+  uint64_t sends_outstanding = 0;  // work requests not completed
+  uint64_t receives_posted = 0;    // work requests waiting for a message
+  uint64_t requests_out = 0;
+  uint64_t bytes_out = 0;
+  uint64_t requests_in = 0;
+  uint64_t bytes_in = 0;
+  uint32_t rnr_naks = 0;
+  uint32_t retries = 0;
+};
+
+struct CqSnapshot {
+  uint32_t index = 0;
+  uint64_t capacity = 0;
+  uint64_t entries = 0;  // completions not polled, those being written included
+  uint32_t armed = 0;    // enum Armed
+  bool overrun = false;
+  uint64_t events = 0;  // raised on the completion channel so far
+};
+
+struct MrSnapshot {
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+  uint32_t pd = 0;
+  uint32_t access = 0;  // IBV_ACCESS_*
+  uint64_t iova = 0;
+  uint64_t address = 0;
+  uint64_t length = 0;
+};
+
+struct ProcessSnapshot {
+  uint32_t slot = 0;
+  uint32_t generation = 0;
+  int32_t pid = 0;
+  std::string program;
+  std::string problem;  // why there is nothing below: "not answering", ...; "" when there is
+  std::vector<QpSnapshot> qps;
+  std::vector<CqSnapshot> cqs;
+  std::vector<MrSnapshot> mrs;
+};
+
+struct NodeSnapshot {
+  std::string path;
+  std::string problem;  // why the node cannot be read; "" when it can
+  DeviceTable devices{};
+  std::vector<ProcessSnapshot> processes;
+};
+
+// Looks at the node at `path`. Waits for processes that do not answer at most two seconds altogether.
+NodeSnapshot look_at_node(const std::string& path);
+
+// The nodes that lie in `folder`, in order of their names.
+std::vector<std::string> nodes_in(const std::string& folder);
+
+}  // namespace verbena::tool

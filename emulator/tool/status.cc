@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena status: what is going on on the nodes of this user.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "fabric/node.h"
+#include "tool/command.h"
+#include "tool/environment.h"
+#include "tool/snapshot.h"
+#include "tool/status_report.h"
+
+namespace verbena::tool {
+namespace {
+
+struct StatusOptions {
+  NodeOptions node;
+  bool chosen = false;  // the command line names one node
+  bool json = false;
+};
+
+std::vector<std::string> nodes_to_show(const StatusOptions& options) {
+  if (options.chosen) return {node_path(options.node.name, options.node.devices)};
+  const std::string here = current_environment(kNodeVariable);
+  if (!here.empty()) return {here};
+  return nodes_in(nodes_folder());
+}
+
+int status(const StatusOptions& options) {
+  std::vector<NodeSnapshot> nodes;
+  bool good = true;
+  for (const std::string& path : nodes_to_show(options)) {
+    nodes.push_back(look_at_node(path));
+    good = good && nodes.back().problem.empty();
+  }
+  const std::string report = options.json ? status_as_json(nodes) : status_as_text(nodes);
+  std::fputs(report.c_str(), stdout);
+  if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+  return good ? 0 : kFailed;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("status", "show the processes, QPs, CQs and MRs on this user's nodes");
+  command->footer(
+      "Shows the node of the options; without options that of VERBENA_NODE; without that all of them.\n"
+      "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes.\n"
+      "The exit status is 1 when a node cannot be read.\n\n"
+      "Examples:\n"
+      "  verbena status\n"
+      "  verbena status --node mine\n"
+      "  verbena status --json | jq '.nodes[].processes[].qps[] | {qpn, state, peer}'");
+  auto options = std::make_shared<StatusOptions>();
+  add_node_options(*command, options->node);
+  command->add_flag("--json", options->json, "the same as JSON");
+  command->callback([command, options, &line] {
+    if (line.has_tail) throw UsageError{"status takes no program"};
+    options->chosen =
+        command->count("--node") + command->count("--devices") + command->count("--link-layer") != 0;
+    line.action = [options] { return status(*options); };
+  });
+}
+
+}  // namespace verbena::tool

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tool/status_report.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "tool/words.h"
+
+namespace verbena::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Totals {
+  uint64_t requests_out = 0;
+  uint64_t bytes_out = 0;
+  uint64_t requests_in = 0;
+  uint64_t bytes_in = 0;
+  uint64_t rnr_naks = 0;
+  uint64_t retries = 0;
+};
+
+Totals sum(const ProcessSnapshot& process) {
+  Totals total;
+  for (const QpSnapshot& qp : process.qps) {
+    total.requests_out += qp.requests_out;
+    total.bytes_out += qp.bytes_out;
+    total.requests_in += qp.requests_in;
+    total.bytes_in += qp.bytes_in;
+    total.rnr_naks += qp.rnr_naks;
+    total.retries += qp.retries;
+  }
+  return total;
+}
+
+// Columns as wide as their widest cell, two spaces between them; the first column is indented.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) { row(std::move(head)); }
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.size() == 1; }
+
+  std::string text() const {
+    std::vector<size_t> widths(rows_[0].size(), 0);
+    for (const auto& cells : rows_)
+      for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+    std::string text;
+    for (const auto& cells : rows_) {
+      std::string line = "   ";
+      for (size_t i = 0; i < cells.size(); ++i) line += fmt::format(" {:<{}} ", cells[i], widths[i]);
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string device_name(const NodeSnapshot& node, uint32_t index) {
+  return index < std::min(node.devices.count, kMaxDevices) ? node.devices.devices[index].name.data()
+                                                           : std::to_string(index);
+}
+
+std::string qpn_text(uint32_t qpn) { return fmt::format("{:#08x}", qpn); }
+
+std::string peer_text(const PeerSnapshot& peer) {
+  if (peer.qpn == 0) return "-";
+  if (peer.pid == 0) return qpn_text(peer.qpn) + " of a process that is gone";
+  return fmt::format("{} of {} ({})", qpn_text(peer.qpn), peer.pid, peer.program);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : "|") + word;
+  return text.empty() ? "-" : text;
+}
+
+std::string qps_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
+  Table table(
+      {"QP", "DEVICE", "TYPE", "STATE", "PEER", "SQ", "RQ", "OUT", "BYTES", "IN", "BYTES", "RNR", "RETRY"});
+  for (const QpSnapshot& qp : process.qps)
+    table.row({qpn_text(qp.qpn), device_name(node, qp.device), qp_type_word(qp.type), qp_state_word(qp.state),
+               peer_text(qp.peer), std::to_string(qp.sends_outstanding), std::to_string(qp.receives_posted),
+               std::to_string(qp.requests_out), std::to_string(qp.bytes_out), std::to_string(qp.requests_in),
+               std::to_string(qp.bytes_in), std::to_string(qp.rnr_naks), std::to_string(qp.retries)});
+  return table.empty() ? "" : table.text();
+}
+
+std::string cqs_as_text(const ProcessSnapshot& process) {
+  Table table({"CQ", "SIZE", "ENTRIES", "ARMED", "EVENTS", "STATE"});
+  for (const CqSnapshot& cq : process.cqs)
+    table.row({std::to_string(cq.index), std::to_string(cq.capacity), std::to_string(cq.entries),
+               armed_word(cq.armed), std::to_string(cq.events), cq.overrun ? "overrun" : "good"});
+  return table.empty() ? "" : table.text();
+}
+
+std::string mrs_as_text(const ProcessSnapshot& process) {
+  Table table({"MR", "LKEY", "RKEY", "ADDRESS", "LENGTH", "IOVA", "ACCESS"});
+  for (const MrSnapshot& mr : process.mrs)
+    table.row({std::to_string(mr.lkey >> 9), fmt::format("{:#x}", mr.lkey), fmt::format("{:#x}", mr.rkey),
+               fmt::format("{:#x}", mr.address), std::to_string(mr.length), fmt::format("{:#x}", mr.iova),
+               joined(access_words(mr.access))});
+  return table.empty() ? "" : table.text();
+}
+
+std::string process_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
+  std::string text = fmt::format("  process {} ({}), slot {}", process.pid, process.program, process.slot);
+  if (!process.problem.empty()) return text + ": " + process.problem + "\n";
+  const Totals total = sum(process);
+  text += fmt::format(": {} QPs, {} CQs, {} MRs; {} requests ({} bytes) out, {} ({} bytes) in\n",
+                      process.qps.size(), process.cqs.size(), process.mrs.size(), total.requests_out,
+                      total.bytes_out, total.requests_in, total.bytes_in);
+  return text + qps_as_text(node, process) + cqs_as_text(process) + mrs_as_text(process);
+}
+
+std::string gid_text(const GidEntry& gid) {
+  char text[INET6_ADDRSTRLEN];
+  return inet_ntop(AF_INET6, gid.raw.data(), text, sizeof text) != nullptr ? text : "";
+}
+
+Json devices_as_json(const DeviceTable& devices) {
+  Json list = Json::array();
+  for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i) {
+    const DeviceDescription& device = devices.devices[i];
+    Json gids = Json::array();
+    for (uint32_t j = 0; j < std::min(device.gid_count, kMaxGids); ++j)
+      gids.push_back(gid_text(device.gids[j]));
+    list.push_back({{"name", device.name.data()},
+                    {"node_guid", fmt::format("{:016x}", device.node_guid)},
+                    {"link_layer", device.link_layer == LinkLayer::kEthernet ? "ethernet" : "infiniband"},
+                    {"lid", device.lid},
+                    {"gids", std::move(gids)}});
+  }
+  return list;
+}
+
+Json peer_as_json(const PeerSnapshot& peer) {
+  if (peer.qpn == 0) return nullptr;
+  Json json = {{"qpn", peer.qpn}, {"slot", peer.slot}, {"alive", peer.pid != 0}};
+  if (peer.pid != 0) json.update({{"pid", peer.pid}, {"program", peer.program}});
+  return json;
+}
+
+Json qps_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
+  Json list = Json::array();
+  for (const QpSnapshot& qp : process.qps)
+    list.push_back({{"qpn", qp.qpn},
+                    {"device", device_name(node, qp.device)},
+                    {"type", qp_type_word(qp.type)},
+                    {"state", qp_state_word(qp.state)},
+                    {"peer", peer_as_json(qp.peer)},
+                    {"send_cq", qp.send_cq},
+                    {"recv_cq", qp.recv_cq},
+                    {"sends_outstanding", qp.sends_outstanding},
+                    {"receives_posted", qp.receives_posted},
+                    {"requests_out", qp.requests_out},
+                    {"bytes_out", qp.bytes_out},
+                    {"requests_in", qp.requests_in},
+                    {"bytes_in", qp.bytes_in},
+                    {"rnr_naks", qp.rnr_naks},
+                    {"retries", qp.retries}});
+  return list;
+}
+
+Json cqs_as_json(const ProcessSnapshot& process) {
+  Json list = Json::array();
+  for (const CqSnapshot& cq : process.cqs)
+    list.push_back({{"index", cq.index},
+                    {"capacity", cq.capacity},
+                    {"entries", cq.entries},
+                    {"armed", armed_word(cq.armed)},
+                    {"events", cq.events},
+                    {"overrun", cq.overrun}});
+  return list;
+}
+
+Json mrs_as_json(const ProcessSnapshot& process) {
+  Json list = Json::array();
+  for (const MrSnapshot& mr : process.mrs)
+    list.push_back({{"lkey", mr.lkey},
+                    {"rkey", mr.rkey},
+                    {"pd", mr.pd},
+                    {"address", mr.address},
+                    {"length", mr.length},
+                    {"iova", mr.iova},
+                    {"access", access_words(mr.access)}});
+  return list;
+}
+
+Json process_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
+  Json json = {{"pid", process.pid},
+               {"program", process.program},
+               {"slot", process.slot},
+               {"generation", process.generation}};
+  if (!process.problem.empty()) {
+    json["problem"] = process.problem;
+    return json;
+  }
+  const Totals total = sum(process);
+  json["counters"] = {{"requests_out", total.requests_out}, {"bytes_out", total.bytes_out},
+                      {"requests_in", total.requests_in},   {"bytes_in", total.bytes_in},
+                      {"rnr_naks", total.rnr_naks},         {"retries", total.retries}};
+  json["qps"] = qps_as_json(node, process);
+  json["cqs"] = cqs_as_json(process);
+  json["mrs"] = mrs_as_json(process);
+  return json;
+}
+
+}  // namespace
+
+std::string status_as_text(const std::vector<NodeSnapshot>& nodes) {
+  std::string text;
+  for (const NodeSnapshot& node : nodes) {
+    if (!text.empty()) text += "\n";
+    if (!node.problem.empty()) {
+      text += fmt::format("node {}: {}\n", node.path, node.problem);
+      continue;
+    }
+    text += fmt::format("node {}: {} {}, {} {}\n", node.path, node.devices.count,
+                        node.devices.count == 1 ? "device" : "devices", node.processes.size(),
+                        node.processes.size() == 1 ? "process" : "processes");
+    for (const ProcessSnapshot& process : node.processes) text += process_as_text(node, process);
+  }
+  return text.empty() ? "no nodes: `verbena run` makes one\n" : text;
+}
+
+std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
+  Json list = Json::array();
+  for (const NodeSnapshot& node : nodes) {
+    Json json = {{"path", node.path}};
+    if (!node.problem.empty()) json["problem"] = node.problem;
+    json["devices"] = devices_as_json(node.devices);
+    json["processes"] = Json::array();
+    for (const ProcessSnapshot& process : node.processes)
+      json["processes"].push_back(process_as_json(node, process));
+    list.push_back(std::move(json));
+  }
+  // A path need not be UTF-8, JSON has to be.
+  return Json{{"nodes", std::move(list)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace verbena::tool

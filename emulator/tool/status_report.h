@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A snapshot in words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tool/snapshot.h"
+
+namespace verbena::tool {
+
+std::string status_as_text(const std::vector<NodeSnapshot>& nodes);
+
+// {"nodes": [{"path", "problem"?, "devices": [...], "processes": [{"pid", "program", "slot", "problem"?,
+// "counters": {...}, "qps": [...], "cqs": [...], "mrs": [...]}]}]}
+std::string status_as_json(const std::vector<NodeSnapshot>& nodes);
+
+}  // namespace verbena::tool

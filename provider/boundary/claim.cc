@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "boundary/claim.h"
+
+#include <errno.h>
+
+#include "boundary/descriptors.h"
+#include "boundary/real.h"
+
+VERBENA_HOOK int verbena_boundary_claim(int fd, const verbena_boundary_handler* handler) {
+  if (handler == nullptr || handler->write == nullptr) return EINVAL;
+  return verbena::claim_descriptor(fd, *handler);
+}
+
+VERBENA_HOOK void verbena_boundary_release(int fd) { verbena::release_descriptor(fd); }

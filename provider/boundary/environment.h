@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Which node this process belongs to. Read from VERBENA_NODE once, at the first question, which may come
+// before the library's constructor; later changes of the environment matter to children only.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace verbena {
+
+enum class NodeState : int { kUnknown = 0, kNone = 1, kPresent = 2 };
+
+struct NodeRoot {
+  const char* path;  // absolute, without a slash at its end; nullptr: no node, the boundary does nothing
+  size_t length;
+};
+
+namespace detail {
+extern std::atomic<NodeState> node_state;
+NodeState find_node();
+}  // namespace detail
+
+// One load in the common case. Async-signal-safe once the constructor has run.
+inline bool has_node() {
+  NodeState state = detail::node_state.load(std::memory_order_acquire);
+  if (state == NodeState::kUnknown) state = detail::find_node();
+  return state == NodeState::kPresent;
+}
+
+NodeRoot node_root();
+
+}  // namespace verbena

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// write(2) alone: libibverbs and librdmacm send every command by it (libibverbs/cmd_fallback.c,
+// librdmacm/cma.c of rdma-core 44). A command sent in any other way meets the stand-in's ENOSPC.
+#include <unistd.h>
+
+#include "boundary/descriptors.h"
+#include "boundary/real.h"
+
+namespace verbena {
+namespace {
+
+__attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size_t length) {
+  verbena_boundary_handler handler;
+  if (!find_handler(fd, &handler)) return real_write(fd, data, length);
+  return handler.write(handler.owner, data, length);
+}
+
+}  // namespace
+
+VERBENA_HOOK ssize_t write(int fd, const void* data, size_t length) {
+  if (may_be_device(fd)) [[unlikely]]
+    return write_to_device(fd, data, length);
+  return real_write(fd, data, length);
+}
+
+}  // namespace verbena

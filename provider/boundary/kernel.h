@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Questions to the kernel that the boundary asks on its own behalf. They go past every other library's hooks
+// (and its own), are async-signal-safe, never cancellation points, and leave errno alone: the answer is the
+// system call's value, or minus the errno.
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+
+namespace verbena::kernel {
+
+template <typename... Arguments>
+long ask(long number, Arguments... arguments) {
+  const int saved = errno;
+  long answer = ::syscall(number, arguments...);
+  if (answer < 0) answer = -errno;
+  errno = saved;
+  return answer;
+}
+
+// The real one: in a vfork child it differs from the parent's although the memory is the parent's.
+inline int process_id() { return static_cast<int>(ask(SYS_getpid)); }
+
+inline long exists(const char* path) { return ask(SYS_faccessat, AT_FDCWD, path, F_OK); }
+inline long status(int fd, struct stat* out) { return ask(SYS_fstat, fd, out); }
+inline long status(const char* path, struct stat* out) { return ask(SYS_newfstatat, AT_FDCWD, path, out, 0); }
+inline long read_link(const char* path, char* out, size_t size) {
+  return ask(SYS_readlinkat, AT_FDCWD, path, out, size);
+}
+inline long current_directory(char* out, size_t size) { return ask(SYS_getcwd, out, size); }
+inline long control(int fd, int command, long argument = 0) { return ask(SYS_fcntl, fd, command, argument); }
+
+}  // namespace verbena::kernel

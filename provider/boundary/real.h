@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The functions behind the hooks: the next definition in the search order after this library's, which is
+// libc's or another interposer's (ASan's interceptors, a second preloaded library).
+//
+// The constructor looks all of them up; a call that comes earlier (another library's constructor, an
+// allocator that opens files) looks up its own. A function that this libc lacks fails with ENOSYS.
+#pragma once
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <type_traits>
+
+namespace verbena {
+
+// What a function of libc returns when it fails: -1, or a null pointer.
+template <typename Result>
+Result failed(int error) {
+  errno = error;
+  if constexpr (std::is_pointer_v<Result>)
+    return nullptr;
+  else
+    return static_cast<Result>(-1);
+}
+
+// dlsym(RTLD_NEXT, name), seen from this library. Leaves errno alone; nullptr: there is none.
+void* next_definition(const char* name);
+
+template <typename Function>
+class Real {
+ public:
+  constexpr explicit Real(const char* name) : name_(name) {}
+
+  template <typename... Arguments>
+  auto operator()(Arguments... arguments) {
+    Function* function = function_.load(std::memory_order_acquire);
+    if (function == nullptr) function = find();
+    using Result = decltype(function(arguments...));
+    if (function == nullptr) return failed<Result>(ENOSYS);
+    return function(arguments...);
+  }
+
+  bool exists() { return function_.load(std::memory_order_acquire) != nullptr || find() != nullptr; }
+  Function* find() {
+    Function* function = reinterpret_cast<Function*>(next_definition(name_));
+    if (function != nullptr) function_.store(function, std::memory_order_release);
+    return function;
+  }
+
+ private:
+  const char* name_;
+  std::atomic<Function*> function_{nullptr};
+};
+
+using Filter = int(const dirent*);
+using Order = int(const dirent**, const dirent**);
+using Filter64 = int(const dirent64*);
+using Order64 = int(const dirent64**, const dirent64**);
+using GlobError = int(const char*, int);
+
+// X(name, type). `type` is the last, so that it may hold commas.
+#define VERBENA_REAL_FUNCTIONS(X)                                         \
+  X(open, int(const char*, int, ...))                                     \
+  X(open64, int(const char*, int, ...))                                   \
+  X(__open_2, int(const char*, int))                                      \
+  X(__open64_2, int(const char*, int))                                    \
+  X(openat, int(int, const char*, int, ...))                              \
+  X(openat64, int(int, const char*, int, ...))                            \
+  X(__openat_2, int(int, const char*, int))                               \
+  X(__openat64_2, int(int, const char*, int))                             \
+  X(creat, int(const char*, mode_t))                                      \
+  X(creat64, int(const char*, mode_t))                                    \
+  X(fopen, FILE*(const char*, const char*))                               \
+  X(fopen64, FILE*(const char*, const char*))                             \
+  X(freopen, FILE*(const char*, const char*, FILE*))                      \
+  X(freopen64, FILE*(const char*, const char*, FILE*))                    \
+  X(stat, int(const char*, struct stat*))                                 \
+  X(stat64, int(const char*, struct stat64*))                             \
+  X(lstat, int(const char*, struct stat*))                                \
+  X(lstat64, int(const char*, struct stat64*))                            \
+  X(fstatat, int(int, const char*, struct stat*, int))                    \
+  X(fstatat64, int(int, const char*, struct stat64*, int))                \
+  X(__xstat, int(int, const char*, struct stat*))                         \
+  X(__xstat64, int(int, const char*, struct stat64*))                     \
+  X(__lxstat, int(int, const char*, struct stat*))                        \
+  X(__lxstat64, int(int, const char*, struct stat64*))                    \
+  X(__fxstatat, int(int, int, const char*, struct stat*, int))            \
+  X(__fxstatat64, int(int, int, const char*, struct stat64*, int))        \
+  X(statx, int(int, const char*, int, unsigned, struct statx*))           \
+  X(access, int(const char*, int))                                        \
+  X(faccessat, int(int, const char*, int, int))                           \
+  X(euidaccess, int(const char*, int))                                    \
+  X(eaccess, int(const char*, int))                                       \
+  X(readlink, ssize_t(const char*, char*, size_t))                        \
+  X(readlinkat, ssize_t(int, const char*, char*, size_t))                 \
+  X(__readlink_chk, ssize_t(const char*, char*, size_t, size_t))          \
+  X(__readlinkat_chk, ssize_t(int, const char*, char*, size_t, size_t))   \
+  X(realpath, char*(const char*, char*))                                  \
+  X(__realpath_chk, char*(const char*, char*, size_t))                    \
+  X(canonicalize_file_name, char*(const char*))                           \
+  X(getxattr, ssize_t(const char*, const char*, void*, size_t))           \
+  X(lgetxattr, ssize_t(const char*, const char*, void*, size_t))          \
+  X(listxattr, ssize_t(const char*, char*, size_t))                       \
+  X(llistxattr, ssize_t(const char*, char*, size_t))                      \
+  X(opendir, DIR*(const char*))                                           \
+  X(readdir, dirent*(DIR*))                                               \
+  X(readdir64, dirent64*(DIR*))                                           \
+  X(chdir, int(const char*))                                              \
+  X(scandir, int(const char*, dirent***, Filter*, Order*))                \
+  X(scandir64, int(const char*, dirent64***, Filter64*, Order64*))        \
+  X(scandirat, int(int, const char*, dirent***, Filter*, Order*))         \
+  X(scandirat64, int(int, const char*, dirent64***, Filter64*, Order64*)) \
+  X(glob, int(const char*, int, GlobError*, glob_t*))                     \
+  X(glob64, int(const char*, int, GlobError*, glob64_t*))                 \
+  X(write, ssize_t(int, const void*, size_t))                             \
+  X(dup, int(int))                                                        \
+  X(dup2, int(int, int))                                                  \
+  X(dup3, int(int, int, int))                                             \
+  X(fcntl, int(int, int, ...))                                            \
+  X(fcntl64, int(int, int, ...))                                          \
+  X(socket, int(int, int, int))
+
+#define VERBENA_DECLARE_REAL(name, ...) extern Real<__VA_ARGS__> real_##name;
+VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)
+#undef VERBENA_DECLARE_REAL
+
+}  // namespace verbena
+
+// On every hook, and on nothing else but the two functions of claim.h.
+#define VERBENA_HOOK extern "C" __attribute__((visibility("default")))

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The one way in which a hook treats its path: ask `redirected` with a call that does the work for whatever
+// path it is given.
+//
+//   return redirected(AT_FDCWD, path, [&](const char* p) { return real_stat(p, status); });
+//
+// For nearly every path that is the call itself and nothing else.
+#pragma once
+
+#include <fcntl.h>
+#include <limits.h>
+
+#include <cstddef>
+
+#include "boundary/environment.h"
+#include "boundary/paths.h"
+#include "boundary/real.h"
+#include "boundary/stand_in.h"
+
+namespace verbena {
+
+struct Redirect {
+  Place place;
+  int error;  // != 0: the hook fails with this errno
+  char path[PATH_MAX];
+
+  const char* for_the_kernel() const { return place == Place::kDevice ? kStandIn : path; }
+};
+
+// May be called from a signal handler and between vfork and exec; leaves errno alone. False: the caller's own
+// path stands, and nothing was written.
+bool find_redirect(int folder, const char* path, Redirect* out);
+
+// Is this open folder (or AT_FDCWD) the node's own dev/infiniband, as a redirected opendir gives it?
+bool is_device_folder(int folder);
+
+// The node's root at the head of `text` is taken away, so that what the kernel says about the node's tree
+// reads as if it stood in the machine's /sys and /dev. Text from elsewhere stays. Returns the new length.
+size_t hide_node_root(char* text, size_t length);
+
+inline bool may_be_redirected(const char* path) { return has_node() && may_concern_node(path); }
+
+template <typename Call>
+__attribute__((noinline)) auto redirected_slowly(int folder, const char* path, Call& call) {
+  using Result = decltype(call(path));
+  Redirect redirect;
+  if (!find_redirect(folder, path, &redirect)) return call(path);
+  if (redirect.error != 0) return failed<Result>(redirect.error);
+  return call(redirect.for_the_kernel());
+}
+
+template <typename Call>
+inline auto redirected(int folder, const char* path, Call&& call) {
+  if (!may_be_redirected(path)) [[likely]]
+    return call(path);
+  return redirected_slowly(folder, path, call);
+}
+
+}  // namespace verbena

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "rdma_core/layout.h"
+
+#include <dlfcn.h>
+
+#include <initializer_list>
+
+namespace verbena::rdma_core {
+namespace {
+
+// The linker defines every symbol version as an absolute symbol of its own name and of value 0, so it is
+// dlerror(3), not the address, that tells. RTLD_DEFAULT takes in the libraries that this one depends on, even
+// when a program loaded them with RTLD_LOCAL.
+bool process_has_symbol(const char* symbol, const char* version) {
+  dlerror();
+  dlvsym(RTLD_DEFAULT, symbol, version);
+  return dlerror() == nullptr;
+}
+
+}  // namespace
+
+Layout layout_of(HasSymbol has_symbol) {
+  // rdma-core 59, 62 and 64 brought these versions, each with another layout.
+  for (const char* newer : {"IBVERBS_1.15", "IBVERBS_1.16", "IBVERBS_1.17"}) {
+    if (has_symbol(newer, newer)) return Layout::kUnknown;
+  }
+  // rdma-core 36 brought this function, and with it the operation of the same name in the table.
+  return has_symbol("ibv_query_qp_data_in_order", "IBVERBS_1.14") ? Layout::kRdmaCore36
+                                                                  : Layout::kBeforeRdmaCore36;
+}
+
+Layout installed_layout() { return layout_of(process_has_symbol); }
+
+const char* refusal(Layout layout) {
+  switch (layout) {
+    case Layout::kBeforeRdmaCore36:
+      return "this libibverbs is older than rdma-core 36; Verbena offers no device";
+    case Layout::kUnknown:
+      return "this libibverbs is newer than rdma-core 56, the last one Verbena knows; Verbena offers no "
+             "device";
+    case Layout::kRdmaCore36:
+      break;
+  }
+  return "";
+}
+
+}  // namespace verbena::rdma_core

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/acknowledge.h"
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+
+// Everything that a program sees of a CQ besides `cqe` is set by ibv_create_cq(3) (libibverbs/device.c,
+// verbs_init_cq). The record that a channel yields is the address of the ibv_cq.
+ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector) {
+  // The kernel knows a channel only in the context that made it (lookup_get_fd_uobject: EINVAL).
+  if (channel != nullptr && channel->context != context) return refuse(EINVAL);
+  auto* cq = allocate<VerbsCq>();
+  if (cq == nullptr) return nullptr;
+  const int error =
+      verbena::create_cq(to_context(context)->emulated, cqe, channel != nullptr ? channel->fd : -1,
+                         comp_vector, reinterpret_cast<uintptr_t>(cq), &cq->emulated);
+  if (error != 0) return refuse(cq, error);
+  ibv_cq& ibv = cq->base.cq;
+  ibv.context = context;
+  ibv.handle = cq_handle(cq->emulated);
+  ibv.cqe = cq_capacity(cq->emulated);
+  return &ibv;
+}
+
+int destroy_cq(ibv_cq* ibv) {
+  VerbsCq* cq = to_cq(ibv);
+  uint32_t comp_events = 0;
+  uint32_t async_events = 0;
+  if (const int error = verbena::destroy_cq(cq->emulated, &comp_events, &async_events); error != 0) {
+    return answer(error);
+  }
+  wait_until(ibv, [&] {
+    return all_acknowledged(ibv->comp_events_completed, comp_events) &&
+           all_acknowledged(ibv->async_events_completed, async_events);
+  });
+  free(cq);
+  return 0;
+}
+
+void cq_event(ibv_cq* cq) { verbena::cq_event(to_cq(cq)->emulated); }
+
+int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
+  return verbena::poll_cq(to_cq(cq)->emulated, num_entries, wc);
+}
+
+int req_notify_cq(ibv_cq* cq, int solicited_only) {
+  return answer(verbena::req_notify_cq(to_cq(cq)->emulated, solicited_only != 0));
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <algorithm>
+#include <cstring>
+
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+
+// `attr` may be shorter than ours (ibv_query_device(3) passes the old structure, and older programs shorter
+// new ones) or longer (newer programs): every byte of it is written. The rules for `input` and the smallest
+// size are those of libibverbs/cmd_device.c, ibv_cmd_query_device_any.
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
+                    size_t attr_size) {
+  if (input != nullptr && input->comp_mask != 0) return answer(EINVAL);
+  if (attr_size < sizeof(ibv_device_attr)) return answer(EINVAL);
+
+  ibv_device_attr_ex whole = {};
+  if (const int error = query_device(to_context(context)->emulated, &whole); error != 0) return answer(error);
+  const size_t known = std::min(attr_size, sizeof(whole));
+  memcpy(attr, &whole, known);
+  memset(reinterpret_cast<char*>(attr) + known, 0, attr_size - known);
+  return 0;
+}
+
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
+  return answer(verbena::query_port(to_context(context)->emulated, port, attr));
+}
+
+}  // namespace verbena::verbs

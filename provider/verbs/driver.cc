@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// How libibverbs learns of this provider: it loads the library (dynamic_driver.c), whose constructor
+// registers the driver. Nothing is started here; that happens when a device is opened.
+#include <cstdio>
+
+#include "rdma_core/layout.h"
+#include "rdma_core/libibverbs_imports.h"
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+namespace {
+
+// Every field is libibverbs' own. core_support stays 0: libibverbs then drops the optional access flags
+// (IBV_ACCESS_RELAXED_ORDERING) before reg_mr, which is all that a device that never reorders could do with
+// them.
+pabi34_device* alloc_device(pabi34_sysfs_device*) { return allocate<pabi34_device>(); }
+void uninit_device(pabi34_device* device) { free(device); }
+
+// A real adapter that someone has named "verbena" without a number is not ours.
+constexpr const char* kNamePattern = "rdma_device:Nverbena[0-9]*";
+const pabi34_match kMatches[] = {
+    {.driver_data = nullptr,
+     .u = {.modalias = kNamePattern},
+     .vendor = 0,
+     .device = 0,
+     .kind = PABI34_MATCH_MODALIAS},
+    {.driver_data = nullptr, .u = {.modalias = nullptr}, .vendor = 0, .device = 0, .kind = PABI34_MATCH_END},
+};
+
+const pabi34_device_ops kDeviceOps = {
+    .name = "verbena",
+    .match_min_abi_version = 1,
+    .match_max_abi_version = 1,
+    .match_table = kMatches,
+    .static_providers = nullptr,
+    .match_device = nullptr,
+    .alloc_context = alloc_context,
+    .import_context = nullptr,
+    .alloc_device = alloc_device,
+    .uninit_device = uninit_device,
+};
+
+__attribute__((constructor)) void register_driver() {
+  const rdma_core::Layout layout = rdma_core::installed_layout();
+  if (layout != rdma_core::Layout::kRdmaCore36) {
+    fprintf(stderr, "verbena: %s\n", rdma_core::refusal(layout));
+    return;
+  }
+  verbs_register_driver_34(&kDeviceOps);
+}
+
+}  // namespace
+}  // namespace verbena::verbs

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What a program holds and what stands behind it. Each object begins with the structure that libibverbs
+// knows, so that the pointer a program has is the object's address; to_xxx() is the only way from the one to
+// the other.
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "emulator.h"
+#include "rdma_core/pabi34_rdma_core36.h"
+
+namespace verbena::verbs {
+
+struct VerbsContext {
+  verbs_context base;  // libibverbs' part ends with the ibv_context that the program has
+  Context* emulated;
+};
+
+struct VerbsPd {
+  ibv_pd base;
+  Pd* emulated;
+};
+
+struct VerbsMr {
+  pabi34_mr base;
+  Mr* emulated;
+};
+
+struct VerbsAh {
+  ibv_ah base;
+  Ah* emulated;
+};
+
+struct VerbsCq {
+  pabi34_cq base;
+  Cq* emulated;
+};
+
+struct VerbsQp {
+  pabi34_qp base;
+  Qp* emulated;
+};
+
+inline VerbsContext* to_context(ibv_context* context) {
+  return reinterpret_cast<VerbsContext*>(reinterpret_cast<char*>(context) - offsetof(verbs_context, context));
+}
+inline VerbsPd* to_pd(ibv_pd* pd) { return reinterpret_cast<VerbsPd*>(pd); }
+inline VerbsMr* to_mr(pabi34_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
+inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
+inline VerbsCq* to_cq(ibv_cq* cq) { return reinterpret_cast<VerbsCq*>(cq); }
+inline VerbsQp* to_qp(ibv_qp* qp) { return reinterpret_cast<VerbsQp*>(qp); }
+
+static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 &&
+              offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
+              offsetof(VerbsQp, base) == 0);
+
+// A zeroed object, freed with free(3); nullptr and ENOMEM when there is no memory.
+template <typename Object>
+Object* allocate() {
+  return static_cast<Object*>(calloc(1, sizeof(Object)));
+}
+
+// How a function that returns an object refuses: the half-made object is freed, errno says why.
+template <typename Object>
+std::nullptr_t refuse(Object* object, int error) {
+  free(object);
+  errno = error;
+  return nullptr;
+}
+inline std::nullptr_t refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+// How a function that returns a number refuses: "0 on success, or the value of errno on failure", so errno
+// has that value too, as after a command that the kernel refused.
+inline int answer(int error) {
+  if (error != 0) errno = error;
+  return error;
+}
+
+}  // namespace verbena::verbs

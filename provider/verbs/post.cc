@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The data path, as thin as it gets: libibverbs calls these through the context's table, and each is one
+// call. errno is left alone (ibv_post_send(3) only returns it).
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  return verbena::post_send(to_qp(qp)->emulated, wr, bad_wr);
+}
+
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  return verbena::post_recv(to_qp(qp)->emulated, wr, bad_wr);
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/acknowledge.h"
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+namespace {
+
+// Attributes from IBV_QP_RATE_LIMIT on belong to packet pacing (libibverbs/cmd.c, ibv_cmd_modify_qp).
+constexpr int kKnownAttributes = IBV_QP_RATE_LIMIT - 1;
+
+// The kernel knows an object only in the context that made it.
+bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
+  return cq == nullptr || cq->context == context;
+}
+
+Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated; }
+
+}  // namespace
+
+// Fills in what libibverbs' own ibv_cmd_create_qp fills in for other providers (libibverbs/cmd_qp.c, set_qp).
+ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (attr->srq != nullptr) return refuse(EOPNOTSUPP);
+  if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq))
+    return refuse(EINVAL);
+  auto* qp = allocate<VerbsQp>();
+  if (qp == nullptr) return nullptr;
+  const int error =
+      verbena::create_qp(to_pd(pd)->emulated, attr, emulated(attr->send_cq), emulated(attr->recv_cq),
+                         reinterpret_cast<uintptr_t>(qp), &qp->emulated);
+  if (error != 0) return refuse(qp, error);
+  ibv_qp& ibv = qp->base.qp;
+  ibv.context = pd->context;
+  ibv.qp_context = attr->qp_context;
+  ibv.pd = pd;
+  ibv.send_cq = attr->send_cq;
+  ibv.recv_cq = attr->recv_cq;
+  ibv.srq = attr->srq;
+  ibv.handle = qp_handle(qp->emulated);
+  ibv.qp_num = qp_number(qp->emulated);
+  ibv.state = IBV_QPS_RESET;
+  ibv.qp_type = attr->qp_type;
+  pthread_mutex_init(&ibv.mutex, nullptr);
+  pthread_cond_init(&ibv.cond, nullptr);
+  return &ibv;
+}
+
+// What says no more than ibv_create_qp(3) could. ibv_wr_*(3) (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS), XRC, RSS and
+// creation flags are not built.
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
+    return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
+  ibv_qp_init_attr plain = {.qp_context = attr->qp_context,
+                            .send_cq = attr->send_cq,
+                            .recv_cq = attr->recv_cq,
+                            .srq = attr->srq,
+                            .cap = attr->cap,
+                            .qp_type = attr->qp_type,
+                            .sq_sig_all = attr->sq_sig_all};
+  ibv_qp* qp = create_qp(attr->pd, &plain);
+  if (qp != nullptr) attr->cap = plain.cap;
+  return qp;
+}
+
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
+  if ((attr_mask & ~kKnownAttributes) != 0) return answer(EOPNOTSUPP);
+  return answer(verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask));
+}
+
+// ibv_query_qp(3): the mask is a hint, more may be returned; so everything is.
+int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
+  if ((attr_mask & ~kKnownAttributes) != 0) return answer(EOPNOTSUPP);
+  if (const int error = verbena::query_qp(to_qp(qp)->emulated, attr, init_attr); error != 0)
+    return answer(error);
+  init_attr->qp_context = qp->qp_context;
+  init_attr->send_cq = qp->send_cq;
+  init_attr->recv_cq = qp->recv_cq;
+  init_attr->srq = qp->srq;
+  init_attr->qp_type = qp->qp_type;
+  return 0;
+}
+
+int destroy_qp(ibv_qp* ibv) {
+  VerbsQp* qp = to_qp(ibv);
+  uint32_t async_events = 0;
+  if (const int error = verbena::destroy_qp(qp->emulated, &async_events); error != 0) return answer(error);
+  wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
+  free(qp);
+  return 0;
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is measured: a name, a way to take the figures once, and what they are called.
+
+`Bench` carries what a run needs to know; a measure is a function of it that returns {statistic: value} or raises
+programs.Unavailable.
+"""
+import os
+
+from . import parse, programs
+
+
+class Bench:
+    """One run of the benchmark: where the build lies, the two CPUs, how much work each measure does."""
+
+    def __init__(self, build, cpus, scale=1.0):
+        self.build = build
+        self.cpus = cpus
+        self.scale = scale  # fraction of the full number of operations
+
+    def count(self, full):
+        return max(int(full * self.scale), 1000)
+
+    def built(self, name):
+        path = os.path.join(self.build, "bin", name)
+        if not os.access(path, os.X_OK):
+            raise programs.Unavailable("%s is not built" % name)
+        return path
+
+    def two_cpus(self):
+        if len(self.cpus) < 2:
+            raise programs.Unavailable("needs two CPUs, this process may use one")
+        return self.cpus
+
+    def on_verbena(self, *command):
+        return [self.built("verbena"), "run", "--", *command]
+
+
+def _perftest(program, read, *options, **shape):
+    size, full = shape["size"], shape["count"]
+
+    def take(bench):
+        port = programs.free_port()
+        # -F: no warning about CPU frequency on standard output.
+        command = bench.on_verbena(programs.find(program), "-F", "-p", str(port), "-s", str(size), "-n",
+                                   str(bench.count(full)), *options)
+        return read(programs.pair(command, command + ["127.0.0.1"], port, bench.two_cpus()))
+    return take
+
+
+def perftest_latency(program, size, count=50000):
+    return _perftest(program, parse.perftest_latency, "-H", size=size, count=count)
+
+
+def perftest_bandwidth(program, size, count):
+    # -N: no clock reading per message; the average does not need it.
+    return _perftest(program, parse.perftest_bandwidth, "--report_gbits", "-N", size=size, count=count)
+
+
+def fi_pingpong(provider, size, count=200000):
+    def take(bench):
+        port = programs.free_port()
+        command = [programs.find("fi_pingpong"), "-p", provider, "-e", "rdm", "-S", str(size), "-I",
+                   str(bench.count(count))]
+        return parse.fi_pingpong(programs.pair(command + ["-B", str(port)],
+                                               command + ["-P", str(port), "127.0.0.1"], port, bench.two_cpus()))
+    return take
+
+
+def ucx_perftest(test, size, count, transports="posix,self"):
+    def take(bench):
+        port = programs.free_port()
+        program = [programs.find("ucx_perftest"), "-p", str(port)]
+        client = program + ["127.0.0.1", "-f", "-t", test, "-s", str(size), "-n", str(bench.count(count))]
+        # UCX_WARN_UNUSED_ENV_VARS: keep the output to the figures.
+        environment = {"UCX_TLS": transports, "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        return parse.ucx_perftest(programs.pair(program, client, port, bench.two_cpus(), environment))
+    return take
+
+
+def micro(measure, size=8, count=100000):
+    def take(bench):
+        cpus = bench.two_cpus()
+        return parse.own_json(programs.alone([
+            bench.built("verbena_bench_micro"), measure, "--size", str(size), "--count", str(bench.count(count)),
+            "--cpus", "%d,%d" % (cpus[0], cpus[1])]))
+    return take
+
+
+def idle_qps(qps=1000, depth=16):
+    def take(bench):
+        program = bench.built("verbena_bench_idle_qps")
+        return parse.own_json(programs.alone(bench.on_verbena(program, "--qps", str(qps), "--depth", str(depth))))
+    return take
+
+
+def not_built(reason):
+    """A measure whose subject does not exist yet: says so, in the row."""
+    def take(_):
+        raise programs.Unavailable(reason)
+    return take
+
+
+# name: (how to take it, what it is in words)
+MEASURES = {
+    "ib_send_lat 8": (perftest_latency("ib_send_lat", 8), "ib_send_lat -s 8"),
+    "ib_send_lat 4096": (perftest_latency("ib_send_lat", 4096), "ib_send_lat -s 4096"),
+    "ib_write_lat 8": (perftest_latency("ib_write_lat", 8), "ib_write_lat -s 8"),
+    "ib_write_lat 4096": (perftest_latency("ib_write_lat", 4096), "ib_write_lat -s 4096"),
+    "ib_read_lat 8": (perftest_latency("ib_read_lat", 8), "ib_read_lat -s 8"),
+    "ib_read_lat 4096": (perftest_latency("ib_read_lat", 4096), "ib_read_lat -s 4096"),
+    "ib_write_bw 65536": (perftest_bandwidth("ib_write_bw", 65536, 40000), "ib_write_bw -s 65536"),
+    "ib_write_bw 262144": (perftest_bandwidth("ib_write_bw", 262144, 12000), "ib_write_bw -s 262144"),
+    "ib_write_bw 1048576": (perftest_bandwidth("ib_write_bw", 1048576, 4000), "ib_write_bw -s 1048576"),
+    "ib_send_bw 64": (perftest_bandwidth("ib_send_bw", 64, 2000000), "ib_send_bw -s 64"),
+    "libfabric shm 8": (fi_pingpong("shm", 8), "fi_pingpong -p shm -e rdm, 8 B"),
+    "libfabric shm 4096": (fi_pingpong("shm", 4096), "fi_pingpong -p shm -e rdm, 4 KiB"),
+    "ucx tag_lat 8": (ucx_perftest("tag_lat", 8, 500000), "ucx_perftest tag_lat (posix), 8 B"),
+    "ucx tag_lat 4096": (ucx_perftest("tag_lat", 4096, 200000), "ucx_perftest tag_lat (posix), 4 KiB"),
+    "ucx put_lat 8": (ucx_perftest("ucp_put_lat", 8, 500000), "ucx_perftest ucp_put_lat (posix), 8 B"),
+    "ucx tag_bw 64": (ucx_perftest("tag_bw", 64, 2000000), "ucx_perftest tag_bw (posix), 64 B"),
+    "ucx am_bw 64": (ucx_perftest("ucp_am_bw", 64, 2000000), "ucx_perftest ucp_am_bw (posix), 64 B"),
+    "hand_over": (micro("hand_over", count=2000000), "shared-memory hand-over, both polling"),
+    "process_vm_hand_over": (micro("process_vm_hand_over"), "process_vm_writev hand-over, both polling"),
+    "mem_pwrite 8": (micro("mem_pwrite", 8), "pwrite to a passed /proc/self/mem, 8 B"),
+    "mem_pwrite 4096": (micro("mem_pwrite", 4096), "pwrite to a passed /proc/self/mem, 4 KiB"),
+    "process_vm_writev 8": (micro("process_vm_writev", 8), "process_vm_writev, one call, 8 B"),
+    "process_vm_writev 4096": (micro("process_vm_writev", 4096), "process_vm_writev, one call, 4 KiB"),
+    "process_vm_writev 65536": (micro("process_vm_writev", 65536, 20000), "process_vm_writev, 64 KiB"),
+    "process_vm_writev 262144": (micro("process_vm_writev", 262144, 8000), "process_vm_writev, 256 KiB"),
+    "process_vm_writev 1048576": (micro("process_vm_writev", 1048576, 2000), "process_vm_writev, 1 MiB"),
+    "process_vm_readv 8": (micro("process_vm_readv", 8), "process_vm_readv, one call, 8 B"),
+    "process_vm_readv 4096": (micro("process_vm_readv", 4096), "process_vm_readv, one call, 4 KiB"),
+    "memcpy 65536": (micro("memcpy", 65536, 100000), "memcpy, 64 KiB"),
+    "memcpy 262144": (micro("memcpy", 262144, 20000), "memcpy, 256 KiB"),
+    "memcpy 1048576": (micro("memcpy", 1048576, 4000), "memcpy, 1 MiB"),
+    "idle_qps": (idle_qps(), "1,000 connected RC QPs of depth 16, process asleep for 2 s"),
+    "tcp latency": (not_built("the path between machines is not built yet"), "latency between machines"),
+    "tcp bandwidth": (not_built("the path between machines is not built yet"), "bandwidth between machines"),
+    "qp_independence": (not_built("cost per message against the number of QPs is not measured yet"),
+                        "cost per message, 1 against 1,000 QPs"),
+}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs the measured programs: one alone, or two as server and client, each pinned to a CPU of its own.
+
+Everything is bounded in time, and only processes started here are ended. Output goes to files, so that nobody waits
+for a reader while it is being measured.
+"""
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from . import parse
+
+TIME_LIMIT = 60.0  # seconds for one run of one pair
+LISTEN_LIMIT = 10.0  # seconds until a server listens
+
+
+class Unavailable(Exception):
+    """This figure cannot be had here and now; str() says why, in one line without paths."""
+
+
+class _Process:
+    def __init__(self, command, cpu, environment):
+        self.name = os.path.basename(command[0])
+        self.output = tempfile.TemporaryFile()
+        pin = None if cpu is None else (lambda: os.sched_setaffinity(0, {cpu}))
+        try:
+            self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output,
+                                          stderr=subprocess.STDOUT, env=environment, start_new_session=True,
+                                          preexec_fn=pin)
+        except OSError as error:
+            self.output.close()
+            raise Unavailable("%s: %s" % (self.name, error.strerror))
+
+    def text(self):
+        self.output.seek(0)
+        return self.output.read().decode(errors="replace")
+
+    def end(self):
+        """Ends the process and what it started, if it still runs. It leads a session of its own."""
+        if self.child.poll() is None:
+            try:
+                os.killpg(self.child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.child.wait()
+        self.output.close()
+
+
+def find(name):
+    """The program's path. Raises Unavailable if the machine does not have it."""
+    path = shutil.which(name)
+    if path is None:
+        raise Unavailable("%s is not installed" % name)
+    return path
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _listens(port):
+    """Whether somebody listens on the TCP port; state 0A of /proc/net/tcp, proc(5). Asks without connecting, because
+    the servers take the first connection for their client."""
+    wanted = ":%04X" % port
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table) as lines:
+                for line in lines:
+                    words = line.split()
+                    if len(words) > 3 and words[1].endswith(wanted) and words[3] == "0A":
+                        return True
+        except OSError:
+            pass
+    return False
+
+
+def _environment(extra):
+    return dict(os.environ, LC_ALL="C", **extra)
+
+
+def _failed(processes, what):
+    """Unavailable, with the line that tells most: that of a process that failed by itself goes first."""
+    by_guilt = sorted(processes, key=lambda each: each.child.returncode in (None, 0))
+    for process in by_guilt:
+        line = parse.error_line(process.text())
+        if line:
+            return Unavailable("%s: %s" % (what, line))
+    codes = ", ".join("%s %s" % (each.name, _ending(each.child.returncode)) for each in processes)
+    return Unavailable("%s: %s" % (what, codes))
+
+
+def _ending(code):
+    if code is None:
+        return "still runs"
+    return "ended by signal %d" % -code if code < 0 else "exit status %d" % code
+
+
+def alone(command, must_succeed=True):
+    """Output of one program. Raises Unavailable if it takes too long or, unless told otherwise, fails."""
+    process = _Process(command, None, _environment({}))
+    try:
+        try:
+            process.child.wait(TIME_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise _failed([process], "no end within %d s" % TIME_LIMIT)
+        if must_succeed and process.child.returncode != 0:
+            raise _failed([process], _ending(process.child.returncode))
+        return process.text()
+    finally:
+        process.end()
+
+
+def pair(server, client, port, cpus, environment=None):
+    """Output of the client; the server is started first and must listen on `port` before the client starts."""
+    variables = _environment(environment or {})
+    processes = [_Process(server, cpus[0], variables)]
+    try:
+        limit = time.monotonic() + LISTEN_LIMIT
+        while not _listens(port):
+            if processes[0].child.poll() is not None:
+                raise _failed(processes, "server %s" % _ending(processes[0].child.returncode))
+            if time.monotonic() > limit:
+                raise _failed(processes, "server does not listen within %d s" % LISTEN_LIMIT)
+            time.sleep(0.01)
+        processes.append(_Process(client, cpus[1], variables))
+        try:
+            processes[1].child.wait(TIME_LIMIT)
+            processes[0].child.wait(5.0)
+        except subprocess.TimeoutExpired:
+            raise _failed(processes, "no end within %d s" % TIME_LIMIT)
+        for process in reversed(processes):
+            if process.child.returncode != 0:
+                raise _failed([process], _ending(process.child.returncode))
+        return processes[1].text()
+    finally:
+        for process in processes:
+            process.end()

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The rows of the table and how they are judged: DESIGN, "Figures to reach".
+
+A ratio is subject / yardstick, each the median over the rounds. Subject and yardstick of a row are the same kind of
+statistic: a mean beside a mean where the yardstick has only means, a median beside a median otherwise.
+"""
+import statistics
+from dataclasses import dataclass
+from typing import Optional
+
+from .measures import MEASURES
+
+
+@dataclass(frozen=True)
+class Goal:
+    relation: str  # "<=", "<" or ">="
+    limit: float
+    stage: str  # "first" is judged; "then" is the next step of the design and printed beside
+
+    def met(self, value):
+        return {"<=": value <= self.limit, "<": value < self.limit, ">=": value >= self.limit}[self.relation]
+
+
+@dataclass(frozen=True)
+class Row:
+    work: str
+    unit: str
+    subject: str
+    subject_statistic: str
+    yardstick: Optional[str]  # None: the goal is for the figure itself
+    yardstick_statistic: Optional[str]
+    goal: Optional[Goal]  # None: printed for orientation
+    note: str = ""
+
+
+def _first(relation, limit):
+    return Goal(relation, limit, "first")
+
+
+def _then(relation, limit):
+    return Goal(relation, limit, "then")
+
+
+def _bandwidth_rows():
+    for size, name in ((65536, "64 KiB"), (262144, "256 KiB"), (1048576, "1 MiB")):
+        for yardstick, goal in (("process_vm_writev", _first(">=", 0.95)), ("memcpy", _then(">=", 0.8))):
+            yield Row("write bandwidth " + name, "GB/s", "ib_write_bw %d" % size, "BW average",
+                      "%s %d" % (yardstick, size), "gbytes_per_second", goal,
+                      "shared heap" if yardstick == "memcpy" else "")
+
+
+ROWS = [
+    Row("send latency 8 B", "us", "ib_send_lat 8", "t_avg", "libfabric shm 8", "mean", _first("<=", 1.0)),
+    Row("send latency 8 B", "us", "ib_send_lat 8", "t_typical", "ucx tag_lat 8", "50%ile", _then("<=", 1.5)),
+    Row("send latency 8 B", "us", "ib_send_lat 8", "t_typical", "hand_over", "median_us", None, "floor"),
+    Row("send latency 4 KiB", "us", "ib_send_lat 4096", "t_avg", "libfabric shm 4096", "mean", None),
+    Row("send latency 4 KiB", "us", "ib_send_lat 4096", "t_typical", "ucx tag_lat 4096", "50%ile", None),
+    Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "process_vm_writev 8", "median_us",
+        _first("<=", 1.0)),
+    Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "ucx put_lat 8", "50%ile", _then("<=", 2.0),
+        "shared heap"),
+    Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "mem_pwrite 8", "median_us", None),
+    Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "process_vm_hand_over", "median_us", None,
+        "both polling"),
+    Row("read latency 8 B", "us", "ib_read_lat 8", "t_typical", "process_vm_readv 8", "median_us",
+        _first("<=", 1.0)),
+    Row("write latency 4 KiB", "us", "ib_write_lat 4096", "t_typical", "process_vm_writev 8", "median_us",
+        _first("<=", 1.5)),
+    Row("write latency 4 KiB", "us", "ib_write_lat 4096", "t_typical", "process_vm_writev 4096", "median_us",
+        _then("<=", 1.2)),
+    Row("write latency 4 KiB", "us", "ib_write_lat 4096", "t_typical", "mem_pwrite 4096", "median_us", None),
+    Row("read latency 4 KiB", "us", "ib_read_lat 4096", "t_typical", "process_vm_readv 8", "median_us",
+        _first("<=", 1.5)),
+    Row("read latency 4 KiB", "us", "ib_read_lat 4096", "t_typical", "process_vm_readv 4096", "median_us",
+        _then("<=", 1.2)),
+    *_bandwidth_rows(),
+    Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx tag_bw 64", "rate", _first(">=", 1.0)),
+    Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx am_bw 64", "rate", None),
+    Row("1,000 idle QPs: CPU", "%", "idle_qps", "cpu_percent", None, None, _first("<", 0.05), "0 % to one digit"),
+    Row("1,000 idle QPs: memory", "B/QP", "idle_qps", "bytes_per_qp", None, None, _first("<", 8192)),
+    Row("network latency", "us", "tcp latency", "t_avg", None, None, None),
+    Row("network bandwidth", "GB/s", "tcp bandwidth", "BW average", None, None, None),
+    Row("message cost by QPs", "ratio", "qp_independence", "ratio", None, None, None),
+]
+
+
+def measures_of(rows):
+    """Names of the measures in the order they run within a round: each subject, then its yardsticks (A B A B ...)."""
+    order = []
+    for row in rows:
+        for name in (row.subject, row.yardstick):
+            if name is not None and name not in order:
+                order.append(name)
+    return order
+
+
+def summary(samples, name, statistic):
+    """Median, min and max over the rounds of one statistic; None if no round has it."""
+    values = [each[statistic] for each in samples.get(name, []) if each is not None and statistic in each]
+    if not values:
+        return None
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
+
+
+def judge(row, samples, reasons):
+    """One row as it is printed and written. `samples` maps a measure to a list of {statistic: value} or None (failed)
+    per round, `reasons` to why it is not, or not always, available."""
+    figure = summary(samples, row.subject, row.subject_statistic)
+    result = {
+        "work": row.work, "unit": row.unit, "note": row.note,
+        "figure": _side(row.subject, row.subject_statistic, figure, samples, reasons),
+        "yardstick": None, "ratio": None, "ratio_of_rounds": None,
+        "goal": None if row.goal is None else vars(row.goal), "met": None,
+    }
+    value = None if figure is None else figure["median"]
+    if row.yardstick is not None:
+        measure = summary(samples, row.yardstick, row.yardstick_statistic)
+        result["yardstick"] = _side(row.yardstick, row.yardstick_statistic, measure, samples, reasons)
+        value = None
+        if figure is not None and measure is not None and measure["median"] > 0:
+            value = result["ratio"] = figure["median"] / measure["median"]
+            rounds = [a[row.subject_statistic] / b[row.yardstick_statistic]
+                      for a, b in zip(samples[row.subject], samples[row.yardstick])
+                      if a and b and b.get(row.yardstick_statistic)]
+            if rounds:
+                result["ratio_of_rounds"] = {"min": min(rounds), "max": max(rounds)}
+    if row.goal is not None and value is not None:
+        result["met"] = row.goal.met(value)
+    return result
+
+
+def _side(name, statistic, figures, samples, reasons):
+    side = {"what": MEASURES[name][1], "statistic": statistic, "available": figures is not None}
+    if figures is not None:
+        side.update(figures)
+    failed = sum(each is None for each in samples.get(name, []))
+    if name in reasons:
+        side["reason"] = reasons[name]
+    if figures is not None and failed:
+        side["failed_rounds"] = failed
+    return side

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How rows are judged, and that the table names only measures that exist."""
+import unittest
+
+from harness import report, rows
+from harness.measures import MEASURES
+
+ROW = rows.Row("send latency 8 B", "us", "ib_send_lat 8", "t_avg", "libfabric shm 8", "mean",
+               rows.Goal("<=", 1.0, "first"))
+
+
+def judged(subject, yardstick, reasons=None):
+    samples = {"ib_send_lat 8": [value and {"t_avg": value} for value in subject],
+               "libfabric shm 8": [value and {"mean": value} for value in yardstick]}
+    return rows.judge(ROW, samples, reasons or {})
+
+
+class Judge(unittest.TestCase):
+    def test_ratio_is_of_medians(self):
+        self.assertEqual(judged([1.0, 2.0, 9.0], [4.0, 4.0, 1.0])["ratio"], 0.5)
+
+    def test_goal_met(self):
+        self.assertIs(judged([1.0], [1.0])["met"], True)
+
+    def test_goal_missed(self):
+        self.assertIs(judged([1.1], [1.0])["met"], False)
+
+    def test_rounds_are_paired(self):
+        self.assertEqual(judged([1.0, None, 3.0], [2.0, 1.0, 2.0])["ratio_of_rounds"], {"min": 0.5, "max": 1.5})
+
+    def test_missing_yardstick_leaves_the_goal_unknown(self):
+        found = judged([1.0], [], {"libfabric shm 8": "fi_pingpong is not installed"})
+        self.assertIsNone(found["met"])
+        self.assertIn("fi_pingpong is not installed", report.table([found]))
+
+    def test_failed_rounds_are_told(self):
+        found = judged([1.0, None], [1.0, 1.0], {"ib_send_lat 8": "exit status 1"})
+        self.assertIn("failed in 1 round(s): exit status 1", report.table([found]))
+
+
+class Table(unittest.TestCase):
+    def test_every_row_names_known_measures(self):
+        self.assertEqual([name for name in rows.measures_of(rows.ROWS) if name not in MEASURES], [])
+
+    def test_every_measure_is_in_a_row(self):
+        self.assertEqual(sorted(rows.measures_of(rows.ROWS)), sorted(MEASURES))
+
+
+if __name__ == "__main__":
+    unittest.main()

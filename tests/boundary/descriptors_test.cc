@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The table alone, without hooks, so that the sanitizers see into it.
+#include "boundary/descriptors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "boundary/stand_in.h"
+
+namespace verbena {
+namespace {
+
+ssize_t count(void* owner, const void*, size_t length) {
+  static_cast<std::atomic<int>*>(owner)->fetch_add(1);
+  return static_cast<ssize_t>(length);
+}
+
+int open_stand_in() { return open(kStandIn, O_RDWR | O_CLOEXEC); }
+
+class Descriptors : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { prepare_descriptors(); }
+
+  std::atomic<int> counter_{0};
+  verbena_boundary_handler handler_{count, &counter_};
+  verbena_boundary_handler found_{};
+};
+
+TEST_F(Descriptors, AdoptedIsNotYetClaimed) {
+  const int fd = open_stand_in();
+  adopt_descriptor(fd);
+  EXPECT_TRUE(may_be_device(fd));
+  EXPECT_FALSE(find_handler(fd, &found_));
+  close(fd);
+}
+
+TEST_F(Descriptors, ClaimedIsFound) {
+  const int fd = open_stand_in();
+  adopt_descriptor(fd);
+  ASSERT_EQ(claim_descriptor(fd, handler_), 0);
+  ASSERT_TRUE(find_handler(fd, &found_));
+  EXPECT_EQ(found_.owner, &counter_);
+  close(fd);
+}
+
+TEST_F(Descriptors, NotAdoptedIsRefused) {
+  const int fd = open_stand_in();
+  EXPECT_EQ(claim_descriptor(fd, handler_), EBADF);
+  close(fd);
+}
+
+TEST_F(Descriptors, AMissIsForgotten) {
+  const int fd = open_stand_in();
+  adopt_descriptor(fd);
+  close(fd);
+  EXPECT_FALSE(find_handler(fd, &found_));
+  EXPECT_FALSE(may_be_device(fd));
+}
+
+TEST_F(Descriptors, ErrnoStays) {
+  const int fd = open_stand_in();
+  errno = E2BIG;
+  adopt_descriptor(fd);
+  close(fd);
+  find_handler(fd, &found_);
+  EXPECT_EQ(errno, E2BIG);
+}
+
+TEST_F(Descriptors, ForkedChildStartsEmpty) {
+  const int fd = open_stand_in();
+  adopt_descriptor(fd);
+  const pid_t child = fork();
+  if (child == 0) _exit(may_be_device(fd) ? 1 : 0);
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(fd);
+}
+
+TEST_F(Descriptors, NegativeNumbersAreNobodys) {
+  adopt_descriptor(-1);
+  EXPECT_FALSE(may_be_device(-1));
+}
+
+TEST_F(Descriptors, ThreadsDoNotDisturbEachOther) {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      std::atomic<int> own{0};
+      for (int round = 0; round < 1500; ++round) {  // together more than the table has entries
+        const int fd = open_stand_in();
+        adopt_descriptor(fd);
+        verbena_boundary_handler found{};
+        if (claim_descriptor(fd, {count, &own}) != 0 || !find_handler(fd, &found) || found.owner != &own)
+          ++wrong;
+        release_descriptor(fd);
+        close(fd);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace verbena

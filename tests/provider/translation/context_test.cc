@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A context's life and what is asked of the device: who owns which descriptor, and which errno goes out.
+#include <rdma/ib_user_verbs.h>
+
+#include <vector>
+
+#include "fixture.h"
+
+namespace verbena::test {
+namespace {
+
+TEST_F(TranslationTest, OpensTheDeviceByItsName) {
+  verbs_context* context = verbs::alloc_context(&device_.device, cmd_fd_, nullptr);
+  ASSERT_NE(context, nullptr);
+  EXPECT_STREQ(fake.device, "verbena7");
+  ibv_close_device(&context->context);
+}
+
+TEST_F(TranslationTest, CloseGivesBackBothDescriptors) {
+  verbs_context* context = verbs::alloc_context(&device_.device, cmd_fd_, nullptr);
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(context->context.async_fd, fake.async_fd);
+  ibv_close_device(&context->context);
+  EXPECT_FALSE(is_open(cmd_fd_));
+  EXPECT_FALSE(is_open(fake.async_fd));
+}
+
+TEST_F(TranslationTest, FailureToOpenClosesTheCommandDescriptor) {
+  fake.error = EMFILE;
+  EXPECT_EQ(verbs::alloc_context(&device_.device, cmd_fd_, nullptr), nullptr);
+  EXPECT_EQ(errno, EMFILE);
+  EXPECT_FALSE(is_open(cmd_fd_));
+  EXPECT_EQ(device_.refcount, 1);
+}
+
+TEST_F(ContextTest, HasOneCompletionVector) { EXPECT_EQ(context_->num_comp_vectors, 1); }
+
+TEST_F(ContextTest, QueryDeviceFillsTheOldStructureAndNoMore) {
+  struct {
+    ibv_device_attr attr;
+    uint8_t behind[64];
+  } box = {};
+  ASSERT_EQ(ibv_query_device(context_, &box.attr), 0);
+  EXPECT_EQ(box.attr.phys_port_cnt, 0x5a);
+  for (uint8_t byte : box.behind) EXPECT_EQ(byte, 0);
+}
+
+TEST_F(ContextTest, QueryDeviceExZeroesWhatANewerProgramAsksBeyond) {
+  std::vector<uint8_t> box(sizeof(ibv_device_attr_ex) + 32, 0xff);
+  auto* attr = reinterpret_cast<ibv_device_attr_ex*>(box.data());
+  ASSERT_EQ(verbs_get_ctx(context_)->query_device_ex(context_, nullptr, attr, box.size()), 0);
+  EXPECT_EQ(box[sizeof(ibv_device_attr_ex) - 1], 0x5a);
+  EXPECT_EQ(box[sizeof(ibv_device_attr_ex)], 0);
+  EXPECT_EQ(box.back(), 0);
+}
+
+TEST_F(ContextTest, QueryDeviceExRefusesUnknownInput) {
+  const ibv_query_device_ex_input input = {.comp_mask = 1};
+  ibv_device_attr_ex attr;
+  EXPECT_EQ(verbs_get_ctx(context_)->query_device_ex(context_, &input, &attr, sizeof(attr)), EINVAL);
+}
+
+TEST_F(ContextTest, QueryDeviceExRefusesTooSmallAStructure) {
+  ibv_device_attr_ex attr;
+  EXPECT_EQ(verbs_get_ctx(context_)->query_device_ex(context_, nullptr, &attr, 16), EINVAL);
+}
+
+TEST_F(ContextTest, QueryPortPassesTheErrorOn) {
+  ibv_port_attr attr;
+  fake.error = EINVAL;
+  errno = 0;
+  EXPECT_EQ(ibv_query_port(context_, 9, &attr), EINVAL);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// ---- CREATE_COMP_CHANNEL, as libibverbs writes it ----
+
+struct Command {
+  ib_uverbs_cmd_hdr header = {
+      .command = IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, .in_words = 4, .out_words = 1};
+  ib_uverbs_create_comp_channel payload = {};
+};
+
+class CommandTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    command_.payload.response = reinterpret_cast<uintptr_t>(&response_);
+  }
+  ssize_t write_command(size_t length = sizeof(Command)) {
+    errno = 0;
+    return verbs::answer_command(verbs::to_context(context_), &command_, length);
+  }
+
+  Command command_;
+  ib_uverbs_create_comp_channel_resp response_ = {.fd = 0};
+};
+
+TEST_F(CommandTest, CreateCompChannelAnswersThroughTheResponsePointer) {
+  EXPECT_EQ(write_command(), 16);
+  EXPECT_EQ(static_cast<int>(response_.fd), fake.channel_fd);
+  close(fake.channel_fd);
+}
+
+TEST_F(CommandTest, AnotherCommandIsNotSupported) {
+  command_.header.command = IB_USER_VERBS_CMD_QUERY_DEVICE;
+  EXPECT_EQ(write_command(), -1);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(CommandTest, AnExtendedCommandIsNotSupported) {
+  command_.header.command = 0x80000000u | IB_USER_VERBS_EX_CMD_CREATE_CQ;
+  EXPECT_EQ(write_command(), -1);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(CommandTest, LessThanAHeaderIsInvalid) {
+  EXPECT_EQ(write_command(4), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(CommandTest, ALengthThatTheHeaderContradictsIsInvalid) {
+  command_.header.in_words = 5;
+  EXPECT_EQ(write_command(), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(CommandTest, NoRoomForTheAnswer) {
+  command_.header.out_words = 0;
+  EXPECT_EQ(write_command(), -1);
+  EXPECT_EQ(errno, ENOSPC);
+}
+
+TEST_F(CommandTest, TheEmulatorsErrorIsTheCommands) {
+  fake.error = EMFILE;
+  EXPECT_EQ(write_command(), -1);
+  EXPECT_EQ(errno, EMFILE);
+}
+
+TEST_F(ContextTest, WithoutThePreloadNobodyAnswersCreateCompChannel) {
+  // /dev/null takes any write; /dev/full, which the preload opens, refuses it.
+  const int full = open("/dev/full", O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(dup3(full, context_->cmd_fd, O_CLOEXEC), context_->cmd_fd);
+  close(full);
+  EXPECT_EQ(ibv_create_comp_channel(context_), nullptr);
+  EXPECT_EQ(errno, ENOSPC);
+}
+
+}  // namespace
+}  // namespace verbena::test

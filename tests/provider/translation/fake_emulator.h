@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A double of the emulator: it remembers what it was asked and answers what it was told to, so that the
+// provider's translation can be tested without an adapter, a node or the preload.
+#pragma once
+
+#include "emulator.h"
+
+namespace verbena {
+
+struct FakeEmulator {
+  int error = 0;  // what every function that can fail answers
+
+  int contexts = 0;  // alive
+  int objects = 0;   // alive, of every other kind
+  char device[64] = {};
+  int async_fd = -1;
+  int channel_fd = -1;
+
+  uint64_t iova = 0;
+  int access = 0;
+  int cq_channel_fd = 0;
+  uint64_t user_handle = 0;
+  ibv_qp_attr modify_attr = {};
+  int modify_mask = 0;
+  ibv_qp_init_attr query_init = {};
+  const ibv_send_wr* sent = nullptr;
+  const ibv_recv_wr* received = nullptr;
+  bool solicited_only = false;
+
+  uint32_t comp_events = 0;   // what destroy_cq reports
+  uint32_t async_events = 0;  // what destroy_cq and destroy_qp report
+};
+
+extern FakeEmulator fake;
+
+}  // namespace verbena

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// ibv_alloc_pd(3), ibv_reg_mr(3), ibv_create_ah(3).
+#include <sys/mman.h>
+
+#include <set>
+#include <vector>
+
+#include "fixture.h"
+
+namespace verbena::test {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+// A page with the given protection, unmapped when done.
+class Page {
+ public:
+  explicit Page(int protection)
+      : address_(mmap(nullptr, kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    EXPECT_NE(address_, MAP_FAILED);
+  }
+  ~Page() { munmap(address_, kPage); }
+  void* get() const { return address_; }
+
+ private:
+  void* address_;
+};
+
+TEST_F(PdTest, TwoPdsHaveDifferentHandles) {
+  Pd other(ibv_alloc_pd(context_.get()));
+  ASSERT_NE(other, nullptr);
+  EXPECT_NE(other->handle, pd_->handle);
+}
+
+TEST_F(PdTest, IsBusyWhileItHasAnMr) {
+  Buffer buffer(pd_.get(), 64);
+  EXPECT_EQ(ibv_dealloc_pd(pd_.get()), EBUSY);
+}
+
+TEST_F(CqTest, PdIsBusyWhileItHasAQp) {
+  Qp qp = make_qp();
+  ASSERT_NE(qp, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(pd_.get()), EBUSY);
+}
+
+TEST_F(PdTest, LkeyAndRkeyDiffer) {
+  Buffer buffer(pd_.get(), 64);
+  EXPECT_NE(buffer.lkey(), buffer.rkey());
+}
+
+TEST_F(PdTest, KeysOfManyMrsDiffer) {
+  std::vector<Buffer> buffers;
+  std::set<uint32_t> lkeys;
+  std::set<uint32_t> rkeys;
+  for (int i = 0; i < 100; i++) {
+    buffers.emplace_back(pd_.get(), 64);
+    lkeys.insert(buffers.back().lkey());
+    rkeys.insert(buffers.back().rkey());
+  }
+  EXPECT_EQ(lkeys.size(), 100u);
+  EXPECT_EQ(rkeys.size(), 100u);
+}
+
+struct AccessRule {
+  int access;
+  int error;  // 0: registers
+};
+class AccessRuleTest : public PdTest, public testing::WithParamInterface<AccessRule> {};
+
+TEST_P(AccessRuleTest, OfRegMr) {
+  Page page(PROT_READ | PROT_WRITE);
+  errno = 0;
+  Mr mr(ibv_reg_mr(pd_.get(), page.get(), kPage, GetParam().access));
+  EXPECT_EQ(mr != nullptr ? 0 : errno, GetParam().error);
+}
+
+// "If IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC is set, then IBV_ACCESS_LOCAL_WRITE must be set
+// too."
+INSTANTIATE_TEST_SUITE_P(Table, AccessRuleTest,
+                         testing::Values(AccessRule{0, 0}, AccessRule{IBV_ACCESS_LOCAL_WRITE, 0},
+                                         AccessRule{IBV_ACCESS_REMOTE_READ, 0},
+                                         AccessRule{IBV_ACCESS_REMOTE_WRITE, EINVAL},
+                                         AccessRule{IBV_ACCESS_REMOTE_ATOMIC, EINVAL},
+                                         AccessRule{IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, EINVAL},
+                                         AccessRule{IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0},
+                                         AccessRule{IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, 0},
+                                         AccessRule{kAllAccess, 0},
+                                         AccessRule{kAllAccess | IBV_ACCESS_ZERO_BASED, 0},
+                                         AccessRule{kAllAccess | IBV_ACCESS_RELAXED_ORDERING, 0},
+                                         AccessRule{kAllAccess | IBV_ACCESS_ON_DEMAND, EOPNOTSUPP},
+                                         AccessRule{IBV_ACCESS_LOCAL_WRITE | 1 << 19, EINVAL}));
+
+TEST_F(PdTest, UnmappedMemoryIsEfault) {
+  void* hole = mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  munmap(hole, kPage);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), hole, kPage, 0), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+}
+
+TEST_F(PdTest, AHoleInTheMiddleIsEfault) {
+  auto* area = static_cast<char*>(
+      mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  munmap(area + kPage, kPage);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), area, 3 * kPage, 0), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+  munmap(area, 3 * kPage);
+}
+
+TEST_F(PdTest, ReadOnlyMemoryForWritingIsEfault) {
+  Page page(PROT_READ);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), kPage, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+}
+
+TEST_F(PdTest, ReadOnlyMemoryForReadingRegisters) {
+  Page page(PROT_READ);
+  Mr mr(ibv_reg_mr(pd_.get(), page.get(), kPage, IBV_ACCESS_REMOTE_READ));
+  EXPECT_NE(mr, nullptr);
+}
+
+// drivers/infiniband/core/umem.c: a range that wraps around the end of the address space.
+TEST_F(PdTest, ARangeThatWrapsAroundIsInvalid) {
+  Page page(PROT_READ | PROT_WRITE);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), SIZE_MAX, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(PdTest, AnIovaElsewhereInItsPageIsInvalid) {
+  Page page(PROT_READ | PROT_WRITE);
+  EXPECT_EQ(ibv_reg_mr_iova(pd_.get(), page.get(), kPage, 8, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// ---- address handles ----
+
+class AhTest : public PdTest {
+ protected:
+  ibv_ah_attr attr() const {
+    ibv_ah_attr attr = {};
+    attr.is_global = 1;
+    attr.grh.dgid = gid_;
+    attr.grh.hop_limit = 1;
+    attr.port_num = kPort;
+    return attr;
+  }
+};
+
+TEST_F(AhTest, KnowsItsPd) {
+  ibv_ah_attr attribute = attr();
+  Ah ah(ibv_create_ah(pd_.get(), &attribute));
+  ASSERT_NE(ah, nullptr);
+  EXPECT_EQ(ah->pd, pd_.get());
+  EXPECT_EQ(ah->context, context_.get());
+  EXPECT_EQ(ibv_dealloc_pd(pd_.get()), EBUSY);
+}
+
+TEST_F(AhTest, APortThatIsNotThereIsInvalid) {
+  ibv_ah_attr attribute = attr();
+  attribute.port_num = 2;
+  EXPECT_EQ(ibv_create_ah(pd_.get(), &attribute), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(AhTest, OnEthernetWithoutGrhIsInvalid) {
+  if (port_.link_layer != IBV_LINK_LAYER_ETHERNET) GTEST_SKIP() << "the port is InfiniBand";
+  ibv_ah_attr attribute = attr();
+  attribute.is_global = 0;
+  EXPECT_EQ(ibv_create_ah(pd_.get(), &attribute), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+}  // namespace
+}  // namespace verbena::test

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Verbs not offered, and what a forked child may do with its parent's objects: nothing, harmlessly.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "../unsupported_verbs.h"
+#include "pair.h"
+
+namespace verbena::test {
+namespace {
+
+TEST_F(QpTest, EveryVerbNotOfferedAnswersEopnotsupp) {
+  Qp qp = make_qp();
+  Buffer buffer(pd_.get(), 64);
+  Mr mr(ibv_reg_mr(pd_.get(), buffer.data(), 64, 0));
+  for (const UnsupportedVerb& verb : kUnsupportedVerbs) {
+    errno = 0;
+    EXPECT_EQ(verb.call({context_.get(), pd_.get(), cq_.get(), qp.get(), mr.get()}), EOPNOTSUPP) << verb.name;
+  }
+}
+
+class ForkTest : public PairTest {
+ protected:
+  // What `in_child` answers, as the exit status of a forked child.
+  static int in_child(const std::function<int()>& call) {
+    const pid_t child = fork();
+    if (child == 0) _exit(call());
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+};
+
+TEST_F(ForkTest, AChildsPostIsAnIoError) {
+  ibv_sge sge = local_.sge(0, 8);
+  ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
+  EXPECT_EQ(in_child([&] { return post(&wr); }), EIO);
+}
+
+TEST_F(ForkTest, AChildsModifyIsAnIoErrorAndChangesNothing) {
+  EXPECT_EQ(in_child([&] { return to_state(requester_.get(), IBV_QPS_ERR); }), EIO);
+  EXPECT_EQ(state_of(requester_.get()), IBV_QPS_RTS);
+}
+
+TEST_F(ForkTest, AChildsAllocPdIsAnIoError) {
+  EXPECT_EQ(in_child([&] { return ibv_alloc_pd(context_.get()) == nullptr ? errno : 0; }), EIO);
+}
+
+TEST_F(ForkTest, AChildsDestroyLeavesTheParentsObject) {
+  EXPECT_EQ(in_child([&] { return ibv_destroy_qp(responder_.get()); }), 0);
+  ASSERT_EQ(receive(remote_.sge(0, 64)), 0);
+  EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 8)).status, IBV_WC_SUCCESS);
+}
+
+TEST_F(ForkTest, AChildOpensAnew) {
+  EXPECT_EQ(in_child([] {
+              Context context = open_device();
+              if (context == nullptr) return 1;
+              Pd pd(ibv_alloc_pd(context.get()));
+              return pd == nullptr ? 2 : 0;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace verbena::test

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Runs a command with a chosen environment and takes what it says. Every wait is bounded.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace verbena::test {
+
+struct Outcome {
+  pid_t pid = -1;
+  int status = -1;  // as wait(2) gives it
+  std::string out;
+  std::string err;
+
+  bool exited_with(int code) const;
+  bool died_of(int signal) const;
+};
+
+using Environment = std::map<std::string, std::string>;
+
+// Kills the command (and fails the test) when it is not done within 60 seconds.
+Outcome run(const std::vector<std::string>& words, const Environment& environment);
+
+// A folder of its own for nodes; PATH and TMPDIR are all the environment there is.
+class CommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  Outcome verbena(std::vector<std::string> words) const;
+
+  std::string folder_;
+  Environment environment_;
+};
+
+}  // namespace verbena::test

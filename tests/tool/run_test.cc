@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena run and env, from outside.
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "command_under_test.h"
+
+namespace verbena::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kPreload =
+    fs::path(VERBENA_COMMAND).parent_path().parent_path().string() + "/lib/verbena/libverbena-preload.so";
+const std::string kDriver =
+    fs::path(VERBENA_COMMAND).parent_path().parent_path().string() + "/lib/verbena/libverbena";
+
+using RunCommand = CommandTest;
+
+TEST_F(RunCommand, SucceedsAsTheProgramDoes) { EXPECT_TRUE(verbena({"run", "--", "true"}).exited_with(0)); }
+
+TEST_F(RunCommand, FailsAsTheProgramDoes) {
+  EXPECT_TRUE(verbena({"run", "--", "sh", "-c", "exit 3"}).exited_with(3));
+}
+
+TEST_F(RunCommand, DiesAsTheProgramDoes) {
+  EXPECT_TRUE(verbena({"run", "--", "sh", "-c", "kill -TERM $$"}).died_of(SIGTERM));
+}
+
+TEST_F(RunCommand, BecomesTheProgram) {
+  const Outcome outcome = verbena({"run", "--", "sh", "-c", "echo $$"});
+  EXPECT_EQ(outcome.out, std::to_string(outcome.pid) + "\n");
+}
+
+TEST_F(RunCommand, SaysNotFoundAsAShellDoes) {
+  const Outcome outcome = verbena({"run", "--", "no-such-program"});
+  EXPECT_TRUE(outcome.exited_with(127));
+  EXPECT_EQ(outcome.err, "verbena: cannot run no-such-program: No such file or directory\n");
+}
+
+TEST_F(RunCommand, SaysNotExecutableAsAShellDoes) {
+  EXPECT_TRUE(verbena({"run", "--", "/etc/passwd"}).exited_with(126));
+}
+
+TEST_F(RunCommand, HandsArgumentsOnAsTheyAre) {
+  const Outcome outcome =
+      verbena({"run", "--", "printf", "<%s>", "a b", "", "it's", "two\nlines", "--node", "--"});
+  EXPECT_EQ(outcome.out, "<a b><><it's><two\nlines><--node><-->");
+}
+
+TEST_F(RunCommand, NeedsNoDashesBeforeAPlainProgram) {
+  EXPECT_EQ(verbena({"run", "--devices", "2", "printf", "%s.", "--devices", "-x"}).out, "--devices.-x.");
+}
+
+TEST_F(RunCommand, LeavesDashesBehindTheProgramToTheProgram) {
+  EXPECT_EQ(verbena({"run", "printf", "%s.", "--", "a"}).out, "--.a.");
+}
+
+TEST_F(RunCommand, NamesTheNode) {
+  EXPECT_EQ(verbena({"run", "--", "sh", "-c", "printf %s \"$VERBENA_NODE\""}).out,
+            folder_ + "/verbena-" + std::to_string(geteuid()) + "/default-1-eth");
+}
+
+TEST_F(RunCommand, MakesTheNode) {
+  const Outcome outcome = verbena(
+      {"run", "--devices", "2", "--", "sh", "-c", "cd \"$VERBENA_NODE\"/sys/class/infiniband; echo *"});
+  EXPECT_EQ(outcome.out, "verbena0 verbena1\n");
+}
+
+TEST_F(RunCommand, KeepsNamedNodesApart) {
+  const std::vector<std::string> tail = {"--", "sh", "-c", "printf %s \"$VERBENA_NODE\""};
+  std::vector<std::string> mine = {"run", "--node", "mine"};
+  std::vector<std::string> yours = {"run", "--node", "yours"};
+  mine.insert(mine.end(), tail.begin(), tail.end());
+  yours.insert(yours.end(), tail.begin(), tail.end());
+  EXPECT_NE(verbena(mine).out, verbena(yours).out);
+}
+
+TEST_F(RunCommand, PutsThePreloadBehindWhatIsThere) {
+  environment_["LD_PRELOAD"] = "libm.so.6";
+  const std::string seen = verbena({"run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""}).out;
+  const std::string wanted = "libm.so.6:" + kPreload;
+  ASSERT_GE(seen.size(), wanted.size());
+  EXPECT_EQ(seen.substr(seen.size() - wanted.size()), wanted);
+}
+
+TEST_F(RunCommand, MayBeNested) {
+  const std::string once = verbena({"run", "--", "env"}).out;
+  const std::string twice = verbena({"run", "--", VERBENA_COMMAND, "run", "--", "env"}).out;
+  const auto lines = [](const std::string& text) {
+    std::vector<std::string> found;
+    for (size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1)
+      found.push_back(text.substr(from, to - from));
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  EXPECT_EQ(lines(once), lines(twice));
+}
+
+TEST_F(RunCommand, AppendsItsDriver) {
+  environment_["RDMAV_DRIVERS"] = "one;two";
+  EXPECT_EQ(verbena({"run", "--", "sh", "-c", "printf %s \"$RDMAV_DRIVERS\""}).out, "one:two:" + kDriver);
+}
+
+TEST_F(RunCommand, TakesOverTheDriversOfTheOlderVariable) {
+  environment_["IBV_DRIVERS"] = "one";
+  EXPECT_EQ(verbena({"run", "--", "sh", "-c", "printf %s \"$RDMAV_DRIVERS\""}).out, "one:" + kDriver);
+}
+
+TEST_F(RunCommand, AppendsTheLinkOrderOfAsan) {
+  environment_["ASAN_OPTIONS"] = "verify_asan_link_order=1";
+  const std::string seen = verbena({"run", "--", "sh", "-c", "printf %s \"$ASAN_OPTIONS\""}).out;
+  EXPECT_EQ(seen.rfind("verify_asan_link_order=1:verify_asan_link_order=0", 0), 0u) << seen;
+}
+
+TEST_F(RunCommand, PutsTheSanitizersRuntimeFirst) {
+  const std::string sanitizers = VERBENA_SANITIZE;
+  if (sanitizers.find("address") == std::string::npos && sanitizers != "thread")
+    GTEST_SKIP() << "no sanitizer in this build that needs it";
+  environment_["LD_PRELOAD"] = "libm.so.6";
+  const std::string seen = verbena({"run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""}).out;
+  const std::string runtime = sanitizers == "thread" ? "libtsan" : "libasan";
+  EXPECT_LT(seen.find(runtime), seen.find("libm.so.6")) << seen;
+}
+
+TEST_F(RunCommand, SaysWhyThereIsNoNode) {
+  ASSERT_EQ(mkdir((folder_ + "/verbena-" + std::to_string(geteuid())).c_str(), 0700), 0);
+  ASSERT_EQ(chmod((folder_ + "/verbena-" + std::to_string(geteuid())).c_str(), 0755), 0);
+  const Outcome outcome = verbena({"run", "--", "true"});
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("mode 0755"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RunCommand, SaysWhereItLookedForTheLibraries) {
+  const std::string alone = folder_ + "/verbena";
+  fs::copy_file(VERBENA_COMMAND, alone);
+  const Outcome outcome = run({alone, "run", "--", "true"}, environment_);
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("no libverbena-preload.so in /"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RunCommand, RefusesAPlaceThatLdPreloadCannotName) {
+  const fs::path place = folder_ + "/my tools";
+  fs::create_directories(place / "bin");
+  fs::create_directories(place / "lib/verbena");
+  fs::copy_file(VERBENA_COMMAND, place / "bin/verbena");
+  fs::copy_file(kPreload, place / "lib/verbena/libverbena-preload.so");
+  const Outcome outcome = run({(place / "bin/verbena").string(), "run", "--", "true"}, environment_);
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("install Verbena elsewhere"), std::string::npos) << outcome.err;
+}
+
+using EnvCommand = CommandTest;
+
+TEST_F(EnvCommand, GivesAShellWhatRunGives) {
+  const std::string by_run = verbena({"run", "--", "sh", "-c", "echo \"$VERBENA_NODE $LD_PRELOAD\""}).out;
+  const std::string script =
+      "eval \"$(" VERBENA_COMMAND
+      " env)\"; preload=$LD_PRELOAD; unset LD_PRELOAD; echo \"$VERBENA_NODE $preload\"";
+  EXPECT_EQ(run({"/bin/sh", "-c", script}, environment_).out, by_run);
+}
+
+TEST_F(EnvCommand, QuotesWhatAShellWouldTakeApart) {
+  const std::string hostile = folder_ + "/a b'c\"$(touch x)`y`\\\n;z";
+  ASSERT_TRUE(fs::create_directory(hostile));
+  environment_["TMPDIR"] = hostile;
+  const Outcome outcome = run(
+      {"/bin/sh", "-c", "eval \"$(" VERBENA_COMMAND " env)\"; unset LD_PRELOAD; printf %s \"$VERBENA_NODE\""},
+      environment_);
+  EXPECT_EQ(outcome.out, hostile + "/verbena-" + std::to_string(geteuid()) + "/default-1-eth") << outcome.err;
+}
+
+TEST_F(EnvCommand, FailsWhereItCannotWrite) {
+  const Outcome outcome = run({"/bin/sh", "-c", VERBENA_COMMAND " env > /dev/full"}, environment_);
+  EXPECT_TRUE(outcome.exited_with(1));
+}
+
+struct Misuse {
+  const char* name;
+  std::vector<std::string> words;
+};
+
+class Usage : public CommandTest, public ::testing::WithParamInterface<Misuse> {};
+
+TEST_P(Usage, IsSaidInOneLineAndEndsWithTwo) {
+  const Outcome outcome = verbena(GetParam().words);
+  EXPECT_TRUE(outcome.exited_with(2)) << outcome.status;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(outcome.err.rfind("verbena: ", 0), 0u) << outcome.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Misuses, Usage,
+    ::testing::Values(
+        Misuse{"NoCommand", {}}, Misuse{"UnknownCommand", {"walk"}}, Misuse{"UnknownOption", {"--fast"}},
+        Misuse{"NoProgram", {"run"}}, Misuse{"NoProgramBehindDashes", {"run", "--"}},
+        Misuse{"UnknownRunOption", {"run", "--fast", "--", "true"}},
+        Misuse{"NoDevices", {"run", "--devices", "0", "--", "true"}},
+        Misuse{"TooManyDevices", {"run", "--devices", "17", "--", "true"}},
+        Misuse{"DevicesNotANumber", {"run", "--devices", "x", "--", "true"}},
+        Misuse{"NegativeDevices", {"run", "--devices=-1", "--", "true"}},
+        Misuse{"UnknownLinkLayer", {"run", "--link-layer", "token-ring", "--", "true"}},
+        Misuse{"NodeWithSlash", {"run", "--node", "../x", "--", "true"}},
+        Misuse{"NodeWithNewline", {"run", "--node", "a\nb", "--", "true"}},
+        Misuse{"EmptyNode", {"run", "--node", "", "--", "true"}}, Misuse{"MissingValue", {"env", "--node"}},
+        Misuse{"EnvWithProgram", {"env", "--", "true"}}, Misuse{"EnvWithWord", {"env", "true"}}),
+    [](const auto& misuse) { return misuse.param.name; });
+
+TEST_F(RunCommand, HelpTeachesByExample) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"env", "--help"}}) {
+    const Outcome outcome = verbena(words);
+    EXPECT_TRUE(outcome.exited_with(0));
+    EXPECT_NE(outcome.out.find("Examples:"), std::string::npos) << outcome.out;
+  }
+}
+
+TEST_F(RunCommand, SaysItsVersion) {
+  const Outcome outcome = verbena({"--version"});
+  EXPECT_TRUE(outcome.exited_with(0));
+  EXPECT_EQ(outcome.out.rfind("verbena ", 0), 0u);
+}
+
+}  // namespace
+}  // namespace verbena::test

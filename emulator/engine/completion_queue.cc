@@ -113,6 +113,17 @@ void reinject_lost_events(Context& context) {
 
 }  // namespace
 
+void scatter_landed(Cq& cq) {
+  std::lock_guard lock(cq.lock);
+  cq.consumer.for_each([&](Cqe& entry, bool landed) {
+    Qp* qp = landed && entry.qp_index < kMaxQpsPerProcess ? cq.process->qp(entry.qp_index) : nullptr;
+    if (qp == nullptr || qp->shared->birth != entry.qp_birth) return false;
+    scatter(*qp, entry);
+    cq.consumer.mark_placed(entry);
+    return false;
+  });
+}
+
 int create_comp_channel(Context* context, int* fd) {
   if (context->process->dead()) return EIO;
   static std::atomic<uint32_t> next_number{1};

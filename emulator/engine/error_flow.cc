@@ -134,6 +134,18 @@ void raise_cq_event(Cq& cq, ibv_event_type type) {
   write_event(*cq.context, cq.user_handle, type);
 }
 
+void act_on_sticky(Qp& qp) {
+  const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
+  if (sticky == 0) return;
+  if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
+  if ((sticky & ~kStickyCommEst) == 0) return;
+  qp.send_lock.lock();
+  enter_error(qp);
+  qp.send_lock.unlock();
+  if ((sticky & kStickyAccessError) != 0) raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
+  if ((sticky & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
+}
+
 uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised) {
   if (raised == 0) return 0;
   std::lock_guard lock(context.events_mutex);

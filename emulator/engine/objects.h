@@ -177,4 +177,7 @@ struct Qp {
   uint64_t rq_bytes = 0;
 };
 
+// Scatters what has landed in the receive slots and waits to be polled from `cq` (completion_queue.cc).
+void scatter_landed(Cq& cq);
+
 }  // namespace verbena

@@ -70,7 +70,8 @@ class Process {
 
   // ---- requests that wait (progress.cc) ----
   void add_pending(Qp* qp);      // caller holds qp's send_lock
-  void forget_qp(uint32_t index);  // on return no thread of the adapter is at work on it
+  void forget_qp(uint32_t index);  // on return the service thread does not touch it any more
+  void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
   void forget_cq(uint32_t index);
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
   void progress_from_poll();
@@ -103,7 +104,12 @@ class Process {
 
   std::mutex pending_mutex_;  // held while requests are worked on from the list
   std::vector<Qp*> pending_;
+  std::atomic<bool> polled_{false};  // since the service thread looked last
   std::atomic<uint32_t> pending_count_{0};
+  std::mutex attend_mutex_;     // held while the service thread looks at QPs and CQs that called for it
+  std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
+  bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
+
   std::atomic<bool> service_awake_{false};
   int idle_ticks_ = 0;
 };

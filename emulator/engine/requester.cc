@@ -345,6 +345,7 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   limits.max_sge = qp->cap.max_send_sge;
   limits.max_inline = qp->cap.max_inline_data;
   limits.max_message = kMaxMessage;
+  act_on_sticky_if_any(*qp);
   qp->send_lock.lock();
   int error = 0;
   for (; wr != nullptr; wr = wr->next) {

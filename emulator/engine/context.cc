@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Opening a device (ibv_open_device(3)) and asking what it is.
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "engine/device_attributes.h"
+#include "engine/objects.h"
+
+namespace verbena {
+namespace {
+
+std::string events_path(const Process& process, uint32_t number) {
+  return const_cast<Process&>(process).home().folder() + "/a" + std::to_string(number);
+}
+
+}  // namespace
+
+int open_context(const char* name, Context** out) {
+  Process* process = nullptr;
+  if (int error = Process::acquire(&process); error != 0) return error;
+  const DeviceTable& table = process->directory().devices();
+  for (uint32_t i = 0; i < table.count; ++i) {
+    if (std::strncmp(table.devices[i].name.data(), name, kMaxNameLength) != 0) continue;
+    auto* context = new (std::nothrow) Context;
+    if (context == nullptr) break;
+    static std::atomic<uint32_t> next_number{1};
+    const std::string path = events_path(*process, next_number.fetch_add(1, std::memory_order_relaxed));
+    int error = context->events.make(path);
+    if (error == 0) {
+      context->async_fd = FifoEnd::open_reader(path);
+      if (context->async_fd < 0) error = errno;
+    }
+    if (error != 0) {
+      delete context;
+      process->release();
+      return error;
+    }
+    context->process = process;
+    context->device = &table.devices[i];
+    context->device_index = i;
+    *out = context;
+    return 0;
+  }
+  process->release();
+  return ENODEV;
+}
+
+void close_context(Context* context) {
+  Process* process = context->process;
+  if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
+  delete context;
+  process->release();
+}
+
+int context_async_fd(const Context* context) { return context->async_fd; }
+
+int query_device(Context* context, ibv_device_attr_ex* attr) {
+  describe_device(*context->device, attr);
+  return 0;
+}
+
+int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
+  if (port != 1) return EINVAL;
+  describe_port(*context->device, attr);
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What happens without a call of the program that asks for it: requests that wait, and what peers left word of.
+#include <algorithm>
+
+#include "engine/clock.h"
+#include "engine/error_flow.h"
+#include "engine/objects.h"
+#include "engine/process.h"
+#include "engine/requester.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+// The service thread goes on looking for so many ticks after the last request has gone, so that a program that
+// waits now and then does not pay for waking it each time.
+constexpr int kIdleTicks = 25;
+constexpr int64_t kTick = 200'000;
+
+}  // namespace
+
+void Process::add_pending(Qp* qp) {
+  {
+    std::lock_guard lock(pending_mutex_);
+    if (!qp->listed) {
+      qp->listed = true;
+      pending_.push_back(qp);
+      pending_count_.store(static_cast<uint32_t>(pending_.size()), std::memory_order_release);
+    }
+  }
+  if (!service_awake_.exchange(true, std::memory_order_acq_rel)) home_.kick();
+}
+
+void Process::forget_qp(uint32_t index) {
+  {
+    std::lock_guard lock(pending_mutex_);
+    Qp* qp = this->qp(index);
+    std::erase(pending_, qp);
+    pending_count_.store(static_cast<uint32_t>(pending_.size()), std::memory_order_release);
+    qp->listed = true;  // for good: it must not come back
+  }
+  std::lock_guard lock(attend_mutex_);
+  gone_.push_back(index);
+}
+
+void Process::qp_is_gone(uint32_t index) {
+  std::lock_guard lock(attend_mutex_);
+  set_qp(index, nullptr);
+  std::erase(gone_, index);
+}
+
+void Process::forget_cq(uint32_t index) {
+  std::lock_guard lock(attend_mutex_);
+  set_cq(index, nullptr);
+}
+
+int64_t Process::progress_pending(bool from_service) {
+  int64_t next = kEndOfTime;
+  std::erase_if(pending_, [&](Qp* qp) {
+    if (!qp->send_lock.try_lock()) {
+      next = std::min(next, now_ns() + kTick);
+      return false;
+    }
+    const int64_t wanted = progress_send_queue(*qp, from_service);
+    const bool finished = qp->sq_next == qp->sq_posted || wanted == kEndOfTime;
+    if (finished) qp->listed = false;
+    qp->send_lock.unlock();
+    next = std::min(next, wanted);
+    return finished;
+  });
+  pending_count_.store(static_cast<uint32_t>(pending_.size()), std::memory_order_release);
+  return next;
+}
+
+void Process::progress_from_poll() {
+  if (!pending_mutex_.try_lock()) return;
+  polled_.store(true, std::memory_order_relaxed);
+  progress_pending(false);
+  pending_mutex_.unlock();
+}
+
+void Process::attend() {
+  SegmentHeader& header = view().header();
+  const bool called = header.attention.exchange(0, std::memory_order_acq_rel) != 0;
+  if (!called && !flushing_) return;
+  flushing_ = false;
+  std::lock_guard lock(attend_mutex_);
+  const uint32_t cqs = header.cq_high_water.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < cqs; ++i) {
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->shared->overrun.load(std::memory_order_acquire) == 0 || cq->failed.exchange(true))
+      continue;
+    VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
+    raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
+  }
+  const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < qps; ++i) {
+    Qp* qp = this->qp(i);
+    if (qp == nullptr || std::find(gone_.begin(), gone_.end(), i) != gone_.end()) continue;
+    act_on_sticky(*qp);
+    const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
+    if ((qp->send_cq->failed || qp->recv_cq->failed) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
+      qp->send_lock.lock();
+      enter_error(*qp);
+      qp->send_lock.unlock();
+      raise_qp_event(*qp, IBV_EVENT_QP_FATAL);
+    }
+    if (!flush_receive_queue(*qp, false)) flushing_ = true;
+  }
+}
+
+int64_t Process::serve() {
+  attend();
+  int64_t next = kEndOfTime;
+  bool pending;
+  {
+    std::lock_guard lock(pending_mutex_);
+    // Whoever polls drives the requests; only what nobody has polled for a tick is ours.
+    const bool polled = polled_.exchange(false, std::memory_order_relaxed);
+    next = polled ? now_ns() + kTick : progress_pending(true);
+    pending = !pending_.empty();
+  }
+  if (pending) {
+    idle_ticks_ = 0;
+  } else if (service_awake_.load(std::memory_order_relaxed)) {
+    next = now_ns() + kTick;
+    if (++idle_ticks_ > kIdleTicks) {
+      idle_ticks_ = 0;
+      service_awake_.store(false, std::memory_order_seq_cst);
+      // Somebody may have queued a request and found us awake just before.
+      if (!has_pending()) next = kEndOfTime;
+    }
+  }
+  if (flushing_) next = std::min(next, now_ns() + kTick);
+  return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
+}
+
+}  // namespace verbena

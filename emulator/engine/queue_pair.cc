@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The life of queue pairs (ibv_create_qp(3), ibv_query_qp(3)); changes of state stand in modify_qp.cc.
+#include <errno.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "engine/device_attributes.h"
+#include "engine/error_flow.h"
+#include "engine/objects.h"
+#include "engine/program_enum.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+int check_type(const ibv_qp_init_attr& attr) {
+  // The program may have put any number there.
+  switch (number_in(attr.qp_type)) {
+    case IBV_QPT_RC:
+      return attr.srq == nullptr ? 0 : EOPNOTSUPP;
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+    case IBV_QPT_DRIVER:
+      return EOPNOTSUPP;
+    default:
+      return EINVAL;
+  }
+}
+
+int check_capabilities(const ibv_qp_cap& cap, bool receives) {
+  const struct {
+    const char* name;
+    uint32_t value, limit;
+  } rules[] = {{"max_send_wr", cap.max_send_wr, kMaxWr},
+               {"max_recv_wr", receives ? cap.max_recv_wr : 0, kMaxWr},
+               {"max_send_sge", cap.max_send_sge, kMaxSge},
+               {"max_recv_sge", receives ? cap.max_recv_sge : 0, kMaxSge},
+               {"max_inline_data", cap.max_inline_data, kMaxInline}};
+  for (const auto& rule : rules) {
+    if (rule.value <= rule.limit) continue;
+    VERBENA_WARN("ibv_create_qp: %s %u: the device has %u", rule.name, rule.value, rule.limit);
+    return EINVAL;
+  }
+  return 0;
+}
+
+// Queues have a power of two of slots, at least one; the capabilities say so to the program.
+void round_up(ibv_qp_cap& cap) {
+  cap.max_send_wr = std::bit_ceil(std::max(cap.max_send_wr, 1u));
+  cap.max_send_sge = std::max(cap.max_send_sge, 1u);
+  if (cap.max_recv_wr != 0) {
+    cap.max_recv_wr = std::bit_ceil(cap.max_recv_wr);
+    cap.max_recv_sge = std::max(cap.max_recv_sge, 1u);
+  }
+}
+
+// Lays out the receive queue in the segment. The WQEs lie behind the ready words, the landing buffers last.
+int make_receive_queue(Qp& qp) {
+  SharedQp& shared = *qp.shared;
+  shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
+  shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
+  if (qp.cap.max_recv_wr == 0) return 0;
+  const uint64_t slots = qp.cap.max_recv_wr;
+  const uint64_t line = kCacheLine;
+  const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
+  const uint64_t stride = sizeof(ReceiveWqe) + qp.cap.max_recv_sge * sizeof(WqeSge);
+  const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
+  qp.rq_bytes = ready_bytes + wqe_bytes + slots * kLandingSize;
+  qp.rq_offset = qp.process->segment().allocate(qp.rq_bytes);
+  if (qp.rq_offset == 0) return ENOMEM;
+  shared.rq_ready_offset = qp.rq_offset;
+  shared.rq_wqe_offset = qp.rq_offset + ready_bytes;
+  shared.rq_landing_offset = shared.rq_wqe_offset + wqe_bytes;
+  shared.rq_order = static_cast<uint32_t>(std::countr_zero(slots));
+  shared.rq_max_sge = qp.cap.max_recv_sge;
+  shared.rq_stride = static_cast<uint32_t>(stride);
+  qp.receives = ReceiveRing::of(qp.process->view(), shared);
+  qp.rq_wr_ids.resize(slots);
+  return 0;
+}
+
+void make_send_queue(Qp& qp) {
+  qp.sq_size = qp.cap.max_send_wr;
+  qp.sq.resize(qp.sq_size);
+  qp.sq_sges.resize(qp.sq_size * qp.cap.max_send_sge);
+  qp.sq_inline_stride = qp.cap.max_inline_data;
+  qp.sq_inline.resize(qp.sq_size * qp.sq_inline_stride);
+}
+
+int fill(Qp& qp, const ibv_qp_init_attr& attr) {
+  Process& process = *qp.process;
+  const uint64_t entry = kQpTableOffset + sizeof(SharedQp) * qp.index;
+  if (process.segment().commit(entry, sizeof(SharedQp)) != 0) return ENOMEM;
+  qp.shared = process.view().qp(qp.index);
+  SharedQp& shared = *qp.shared;
+  qp.cap = attr.cap;
+  round_up(qp.cap);
+  make_send_queue(qp);
+  if (int error = make_receive_queue(qp); error != 0) return error;
+  shared.birth += 1;
+  shared.type = static_cast<uint8_t>(attr.qp_type);
+  shared.pd = qp.pd->handle;
+  shared.recv_cq = qp.recv_cq->index;
+  shared.send_cq = qp.send_cq->index;
+  shared.device = qp.context->device_index;
+  shared.dest_slot = UINT32_MAX;
+  for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
+                     &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
+                     &shared.sq_completed})
+    word->store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits, &shared.send_psn,
+                     &shared.rnr_naks, &shared.retries})
+    word->store(0, std::memory_order_relaxed);
+  shut_gate(qp, IBV_QPS_RESET);
+  shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
+  return shared.qpn == 0 ? ENOMEM : 0;
+}
+
+}  // namespace
+
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out) {
+  Process& process = *pd->context->process;
+  if (process.dead()) return EIO;
+  if (int error = check_type(*attr); error != 0) return error;
+  if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
+  if (int error = check_capabilities(attr->cap, true); error != 0) return error;
+
+  Qp* qp = new (std::nothrow) Qp;
+  if (qp == nullptr) return ENOMEM;
+  if (!process.qp_indices().take(&qp->index)) {
+    delete qp;
+    return ENOMEM;
+  }
+  qp->context = pd->context;
+  qp->process = &process;
+  qp->pd = pd;
+  qp->send_cq = send_cq;
+  qp->recv_cq = recv_cq;
+  qp->user_handle = user_handle;
+  qp->type = attr->qp_type;
+  qp->signal_all = attr->sq_sig_all != 0;
+  int error = ENOMEM;
+  try {
+    error = fill(*qp, *attr);
+  } catch (const std::bad_alloc&) {
+  }
+  if (error != 0) {
+    process.segment().release(qp->rq_offset, qp->rq_bytes);
+    process.qp_indices().give(qp->index);
+    delete qp;
+    return error;
+  }
+  pd->users.fetch_add(1, std::memory_order_relaxed);
+  send_cq->users.fetch_add(1, std::memory_order_relaxed);
+  recv_cq->users.fetch_add(1, std::memory_order_relaxed);
+  std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
+  for (uint32_t seen = high_water.load(); seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
+  }
+  process.set_qp(qp->index, qp);
+  qp->shared->in_use.store(1, std::memory_order_release);
+  attr->cap = qp->cap;
+  *out = qp;
+  return 0;
+}
+
+uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
+uint32_t qp_handle(const Qp* qp) { return qp->index; }
+ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
+
+int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
+  if (qp->process->dead()) return EIO;
+  act_on_sticky_if_any(*qp);
+  std::lock_guard modify(qp->modify_mutex);
+  std::lock_guard send(qp->send_lock);
+  *attr = qp->attr;
+  attr->qp_state = attr->cur_qp_state = qp->state.load(std::memory_order_acquire);
+  attr->sq_psn = qp->send_psn;
+  const SharedQp& shared = *qp->shared;
+  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_acquire));
+  if (shared.feeding_generation.load(std::memory_order_acquire) == gate.generation)
+    attr->rq_psn = shared.expected_psn.load(std::memory_order_relaxed);
+  attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->waiting != Waiting::kNothing;
+  attr->cap = qp->cap;
+  init->cap = qp->cap;
+  init->qp_type = qp->type;
+  init->sq_sig_all = qp->signal_all;
+  return 0;
+}
+
+int destroy_qp(Qp* qp, uint32_t* async_events) {
+  Process& process = *qp->process;
+  *async_events = 0;
+  if (process.dead()) return 0;
+  process.directory().release_qpn(qp->shared->qpn, process.home().slot());
+  qp->send_lock.lock();
+  shut_gate(*qp, IBV_QPS_RESET);
+  qp->send_lock.unlock();
+  process.forget_qp(qp->index);
+  process.wait_for_visitors();
+  purge_completions(*qp);
+  process.qp_is_gone(qp->index);
+  qp->shared->in_use.store(0, std::memory_order_release);
+  *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
+  process.segment().release(qp->rq_offset, qp->rq_bytes);
+  qp->pd->users.fetch_sub(1, std::memory_order_release);
+  qp->send_cq->users.fetch_sub(1, std::memory_order_release);
+  qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
+  process.qp_indices().give(qp->index);
+  delete qp;
+  return 0;
+}
+
+}  // namespace verbena

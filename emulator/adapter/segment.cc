@@ -20,7 +20,8 @@ constexpr uint64_t kChunk = 64 * 1024;
 constexpr uint64_t kWantedSize = uint64_t{32} << 30;
 constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
 
-constexpr uint64_t line_up(uint64_t n) { return (n + kCacheLine - 1) / kCacheLine * kCacheLine; }
+// Blocks begin at pairs of lines, as completion entries do.
+constexpr uint64_t line_up(uint64_t n) { return (n + 2 * kCacheLine - 1) / (2 * kCacheLine) * (2 * kCacheLine); }
 
 }  // namespace
 

@@ -138,7 +138,8 @@ void act_on_sticky(Qp& qp) {
   const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
   if (sticky == 0) return;
   if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
-  if ((sticky & ~kStickyCommEst) == 0) return;
+  if ((sticky & kStickyScatter) != 0) scatter_landed(*qp.recv_cq);
+  if ((sticky & (kStickyAccessError | kStickyRequestError | kStickyFatal)) == 0) return;
   qp.send_lock.lock();
   enter_error(qp);
   qp.send_lock.unlock();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "adapter/memory_table.h"
-#include "engine/spin_lock.h"
+#include "adapter/spin_lock.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
 

@@ -21,6 +21,9 @@ namespace {
 
 // While requests wait, and nobody polls, the service thread looks at them this often.
 constexpr int64_t kShortTick = 200'000;
+// A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile, and the
+// two do not wear out one cache line between them.
+constexpr int64_t kReceivePause = 5'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
 
@@ -45,12 +48,11 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     if (expected != qp.send_psn) return VendorError::peer_mismatch;
     const SegmentView& view = path.adapter->view();
     SharedCq* cq = view.cq(there.recv_cq);
-    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0 || cq->ring_order > 24)
-      return VendorError::peer_not_ready;
-    Cqe* entries = view.at<Cqe>(cq->ring_offset, uint64_t{1} << cq->ring_order);
-    if (entries == nullptr) return VendorError::peer_not_ready;
+    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
+    qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
     path.completion_queue = cq;
-    path.completions = {cq, entries, cq->ring_order};
+    path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
+    if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
     path.receives = ReceiveRing::of(view, there);
     path.taken = there.rq_taken.load(std::memory_order_relaxed);
     path.has_landed = false;
@@ -135,6 +137,7 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
     return fail(qp, request, reason);
   }
   qp.wait_reason = reason;
+  qp.try_again_at = what == Waiting::kReceive ? now_ns() + kReceivePause : 0;
   std::atomic<uint32_t>& count = what == Waiting::kReceive ? qp.shared->rnr_naks : qp.shared->retries;
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return Step::kWaits;
@@ -308,6 +311,7 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
     const bool begun = qp.waiting != Waiting::kNothing;
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
+    if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at) return qp.try_again_at;
     const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
     if (asks_for_waking && !qp.feeder_flag_set) {
       qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "adapter/segment.h"
+#include "adapter/spin_lock.h"
 #include "fabric/fifo.h"
 #include "fabric/residence.h"
 
@@ -35,6 +36,9 @@ class PeerAdapter {
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
   const SegmentView& view() const { return view_; }
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
+
+  // Turns of this process's threads at atomics on that adapter.
+  SpinLock own_atomics;
 
   // Wakes the service thread there.
   void kick();

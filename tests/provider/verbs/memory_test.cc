@@ -129,7 +129,8 @@ TEST_F(PdTest, ARangeThatWrapsAroundIsInvalid) {
 // The same file: one whose last page ends where the address space does.
 TEST_F(PdTest, ARangeToTheVeryEndIsInvalid) {
   Page page(PROT_READ | PROT_WRITE);
-  EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), SIZE_MAX - reinterpret_cast<uintptr_t>(page.get()), 0), nullptr);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), SIZE_MAX - reinterpret_cast<uintptr_t>(page.get()), 0),
+            nullptr);
   EXPECT_EQ(errno, EINVAL);
 }
 

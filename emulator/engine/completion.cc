@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/completion.h"
 
-#include <errno.h>
-
 #include "fabric/peer_adapter.h"
 
 namespace verbena {
@@ -16,10 +14,13 @@ void raise_completion_event_slowly(SharedCq& cq, PeerAdapter& adapter, bool soli
     if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
   } while (!cq.armed.compare_exchange_weak(armed, Armed::kNo, std::memory_order_acq_rel));
   cq.raised.fetch_add(1, std::memory_order_relaxed);
-  if (adapter.notify(cq.channel, cq.user_handle) == EAGAIN) {
-    cq.lost.fetch_add(1, std::memory_order_acq_rel);
-    adapter.view().header().lost_events.store(1, std::memory_order_release);
-  }
+  if (adapter.notify(cq.channel, cq.user_handle) == 0) return;
+  // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
+  cq.lost.fetch_add(1, std::memory_order_acq_rel);
+  SegmentHeader& header = adapter.view().header();
+  header.lost_events.store(1, std::memory_order_release);
+  header.attention.store(1, std::memory_order_release);
+  adapter.kick();
 }
 
 }  // namespace verbena

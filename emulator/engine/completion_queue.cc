@@ -45,6 +45,22 @@ void scatter(const Qp& qp, const Cqe& entry, uint32_t read_ahead) {
   }
 }
 
+// The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it deregisters it.
+void scatter_safely(const Qp& qp, const Cqe& entry) {
+  const ReceiveWqe& wqe = qp.receives.wqe(entry.index);
+  const bool in_entry = (entry.flags & kCqeInline) != 0;
+  uint32_t left = std::min(entry.byte_len, in_entry ? kCqeInlineSize : kLandingSize);
+  auto* from = in_entry ? reinterpret_cast<std::byte*>(const_cast<uint8_t*>(entry.payload))
+                        : qp.receives.landing(entry.index);
+  for (uint32_t i = 0; i < wqe.sge_count && i < qp.receives.max_sge && left != 0; ++i) {
+    const uint32_t n = std::min(wqe.sge[i].length, left);
+    const iovec local{from, n}, remote{reinterpret_cast<void*>(wqe.sge[i].address), n};
+    qp.process->self().write(qp.process->directory(), &local, 1, &remote, 1);
+    from += n;
+    left -= n;
+  }
+}
+
 // The QP an entry belongs to; nullptr: it is gone, or the entry is not to be believed.
 Qp* qp_of(const Cq& cq, const Cqe& entry) {
   const uint32_t index = std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
@@ -87,6 +103,10 @@ void fill_wc(Qp& qp, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc*
   }
 }
 
+std::string channel_path(Context& context, uint32_t number) {
+  return context.process->home().folder() + "/c" + std::to_string(number);
+}
+
 // The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has closed
 // are dropped on the way: libibverbs closes them without telling the provider.
 CompChannel* find_channel(Context& context, int fd) {
@@ -98,41 +118,55 @@ CompChannel* find_channel(Context& context, int fd) {
       found = channel.get();
       return false;
     }
-    return !held && channel->users.load(std::memory_order_acquire) == 0;
+    if (held || channel->users.load(std::memory_order_acquire) != 0) return false;
+    unlink(channel_path(context, channel->number).c_str());
+    return true;
   });
   return found;
 }
 
-std::string channel_path(Context& context, uint32_t number) {
-  return context.process->home().folder() + "/c" + std::to_string(number);
-}
 
-// Events that did not fit into the pipe are written as soon as there is room.
-void reinject_lost_events(Context& context) {
-  Process& process = *context.process;
-  SegmentHeader& header = process.view().header();
-  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return;
-  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+}  // namespace
+
+void Process::owe_event(uint64_t user_handle) {
+  std::lock_guard lock(attend_mutex_);
+  const uint32_t limit = view().header().cq_high_water.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < limit; ++i) {
-    SharedCq* shared = process.view().cq(i);
-    while (shared->alive.load(std::memory_order_acquire) != 0 && shared->lost.load(std::memory_order_acquire) != 0) {
-      if (process.self().notify(shared->channel, shared->user_handle) != 0) {
-        header.lost_events.store(1, std::memory_order_release);
-        break;
-      }
-      shared->lost.fetch_sub(1, std::memory_order_acq_rel);
-    }
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->user_handle != user_handle) continue;
+    cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
+    view().header().lost_events.store(1, std::memory_order_release);
+    call_attention();
   }
 }
 
-}  // namespace
+bool Process::reinject_lost_events() {
+  SegmentHeader& header = view().header();
+  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
+  std::lock_guard lock(attend_mutex_);
+  bool all = true;
+  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < limit; ++i) {
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->channel == nullptr) continue;
+    while (cq->shared->lost.load(std::memory_order_acquire) != 0) {
+      if (cq->channel->fifo.write(&cq->user_handle, sizeof cq->user_handle) != 0) {
+        all = false;
+        break;
+      }
+      cq->shared->lost.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+  if (!all) header.lost_events.store(1, std::memory_order_release);
+  return all;
+}
 
 void scatter_landed(Cq& cq) {
   std::lock_guard lock(cq.lock);
   cq.consumer.for_each([&](Cqe& entry, bool landed) {
     Qp* qp = landed ? qp_of(cq, entry) : nullptr;
     if (qp == nullptr) return false;
-    scatter(*qp, entry, 0);
+    scatter_safely(*qp, entry);
     CompletionConsumer::mark_scattered(entry);
     return false;
   });
@@ -264,8 +298,9 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
 }
 
 void cq_event(Cq* cq) {
+  cq->comp_events.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
-    reinject_lost_events(*cq->context);
+    cq->process->reinject_lost_events();
 }
 
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
@@ -281,22 +316,18 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
   process.wait_for_visitors();
-  uint64_t unread = shared.lost.load(std::memory_order_acquire);
   if (cq->channel != nullptr) {
     // What is still in the pipe is taken out; other CQs' records go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);
     std::vector<uint64_t> others;
     uint64_t record;
-    while (cq->channel->fifo.read(&record, sizeof record)) {
-      if (record == cq->user_handle)
-        ++unread;
-      else
-        others.push_back(record);
-    }
-    for (uint64_t other : others) cq->channel->fifo.write(&other, sizeof other);
+    while (cq->channel->fifo.read(&record, sizeof record))
+      if (record != cq->user_handle) others.push_back(record);
+    for (uint64_t other : others)
+      if (cq->channel->fifo.write(&other, sizeof other) != 0) process.owe_event(other);
     cq->channel->users.fetch_sub(1, std::memory_order_release);
   }
-  *comp_events = static_cast<uint32_t>(shared.raised.load(std::memory_order_acquire) - unread);
+  *comp_events = cq->comp_events.load(std::memory_order_relaxed);
   *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
   process.segment().release(shared.ring_offset, (sizeof(Cqe) + sizeof(uint64_t)) << shared.ring_order);
   process.cq_indices().give(cq->index);

@@ -25,8 +25,9 @@ inline void act_on_sticky_if_any(Qp& qp) {
 }
 
 // Flushes what is posted on the receive queue of a QP in ERR. False: a peer is still at work; come again.
-// `patiently`: wait for as long as it takes.
-bool flush_receive_queue(Qp& qp, bool patiently);
+// A request's visit lasts some microseconds; a stopped process's lasts until it is continued.
+bool flush_receive_queue(Qp& qp, int64_t patience_ns);
+inline constexpr int64_t kVisitPatience = 100'000;
 
 // Takes the completions of `qp` out of its CQs (RESET and destruction).
 void purge_completions(Qp& qp);

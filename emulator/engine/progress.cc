@@ -17,6 +17,8 @@ namespace {
 // waits now and then does not pay for waking it each time.
 constexpr int kIdleTicks = 25;
 constexpr int64_t kTick = 200'000;
+// What waits for a stopped peer or an unread pipe is looked at this often.
+constexpr int64_t kSlowTick = 10'000'000;
 
 }  // namespace
 
@@ -106,7 +108,7 @@ void Process::attend() {
       qp->send_lock.unlock();
       raise_qp_event(*qp, IBV_EVENT_QP_FATAL);
     }
-    if (!flush_receive_queue(*qp, false)) flushing_ = true;
+    if (!flush_receive_queue(*qp, kVisitPatience)) flushing_ = true;
   }
 }
 
@@ -132,7 +134,7 @@ int64_t Process::serve() {
       if (!has_pending()) next = kEndOfTime;
     }
   }
-  if (flushing_) next = std::min(next, now_ns() + kTick);
+  if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
 }
 

@@ -10,6 +10,7 @@
 #include "engine/completion.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/program_enum.h"
 #include "engine/psn.h"
 #include "engine/responder.h"
 #include "engine/timers.h"
@@ -143,6 +144,22 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
   return Step::kWaits;
 }
 
+// One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
+Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
+  const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
+  iovec ranges[PeerAdapter::kMaxRanges];
+  LocalBytes local{ranges, 0};
+  local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
+  *unreachable = VendorError::none;
+  if (local.error != VendorError::none && operation.sges != SgeUse::scatter) return {Answer::kLocal, local.error};
+  const uint64_t generation = qp.path.generation;
+  *unreachable = check_path(qp);
+  if (*unreachable != VendorError::none) return {};
+  // The peer began anew: it knows nothing of the slices it has got.
+  if (qp.path.generation != generation) request.done = 0;
+  return respond(qp, operation, request, local);
+}
+
 Step carry_out(Qp& qp, SendRequest& request) {
   const SendOperation& operation = *find_send_operation(request.opcode);
   SendLimits limits;
@@ -150,25 +167,14 @@ Step carry_out(Qp& qp, SendRequest& request) {
   if (const VendorError error = check_send_length(limits, operation, request.length); error != VendorError::none)
     return fail(qp, request, error);
 
-  iovec ranges[PeerAdapter::kMaxRanges];
-  LocalBytes local{ranges, 0};
-  local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
-  if (local.error != VendorError::none && operation.sges != SgeUse::scatter)
-    return fail(qp, request, local.error);
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
-
-  const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
   PeerPath& path = qp.path;
+  const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
   if (!path.adapter) return wait(qp, request, Waiting::kTransport, VendorError::no_path, transport_patience);
 
-  Response response{};
   VendorError unreachable;
-  {
-    const Visit visit(qp.process->directory(), qp.process->home().slot(), path.adapter->slot());
-    unreachable = check_path(qp);
-    if (unreachable == VendorError::none) response = respond(qp, operation, request, local);
-  }
+  const Response response = attempt(qp, operation, request, &unreachable);
   if (unreachable != VendorError::none)
     return wait(qp, request, Waiting::kTransport, unreachable, transport_patience);
   switch (response.answer) {
@@ -251,8 +257,8 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   }
   const char* why = nullptr;
   if (int error = check_send_wr(limits, qp.type, wr, &why); error != 0) {
-    VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %d, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
-                 static_cast<unsigned long long>(wr.wr_id), wr.opcode, wr.num_sge, wr.send_flags, why);
+    VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
+                 static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge, wr.send_flags, why);
     return error;
   }
   if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size) {
@@ -313,7 +319,10 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
     if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at) return qp.try_again_at;
     const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
-    if (asks_for_waking && !qp.feeder_flag_set) {
+    // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so we come
+    // back soon once more before we rely on it.
+    const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
+    if (just_asked) {
       qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
       qp.feeder_flag_set = true;
     }
@@ -323,7 +332,7 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     }
     // One slice a visit: others want their turn.
     if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service ? 0 : kShortTick);
-    const bool slow = qp.feeder_flag_set || (from_service && qp.waiting == Waiting::kTransport);
+    const bool slow = (qp.feeder_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
     int64_t tick = kShortTick;
     if (slow) {
       tick = kLongTick;

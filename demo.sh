@@ -19,7 +19,9 @@ finish() {
 }
 trap finish EXIT
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() {
+  if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n== %s\n' "$*"; fi
+}
 
 run() { "$VERBENA" run --node demo -- "$@"; }
 
@@ -76,7 +78,7 @@ scripts/install-packages.sh build demo
 say "Building Verbena"
 build
 
-hardware=$(ls /sys/class/infiniband 2>/dev/null | wc -l)
+hardware=$({ ls /sys/class/infiniband 2>/dev/null || true; } | wc -l)
 say "1. The device"
 echo "The kernel of this machine shows $hardware RDMA device(s). Under \"verbena run\" a program sees this one,"
 echo "through the distribution's own libibverbs:"

@@ -8,12 +8,9 @@ What perftest itself refuses is not here: -a for atomics, -e for writes, -I for 
 import dataclasses
 
 from harness.pair import run_pair
-from harness.perftest import ALL_SIZES, check_table
+from harness.perftest import ALL_SIZES, HARMLESS, check_table
 from harness.processes import Node
 from harness.registry import add
-
-# A device whose part number perftest does not know gets no inline data from it; the run goes on without.
-HARMLESS = (r"^Device not recognized to implement inline feature\. Disabling it$",)
 
 
 @dataclasses.dataclass(frozen=True)

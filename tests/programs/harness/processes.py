@@ -119,7 +119,7 @@ class Node:
 
     def start(self, *command, name=None):
         """Starts `command` under `verbena run`."""
-        line = [*self._as_user, self.verbena, "run", *self.options, "--", *map(str, command)]
+        line = [*self._as_user, self.verbena, "run", *map(str, self.options), "--", *map(str, command)]
         program = Program(name or command[0], line, self.environment(), None)
         self._programs.append(program)
         return program

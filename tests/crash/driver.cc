@@ -271,7 +271,7 @@ bool RoleProcess::single_step() {
   require(WSTOPSIG(status) == SIGTRAP, name_ + " was stopped by signal " + std::to_string(WSTOPSIG(status)));
   siginfo_t info = {};
   ptrace(PTRACE_GETSIGINFO, pid_, nullptr, &info);
-  return info.si_code == TRAP_TRACE || info.si_code == TRAP_HWBKPT || info.si_code == 0;
+  return info.si_code != SI_KERNEL;  // a mark: int3
 }
 
 void RoleProcess::release() { require(ptrace(PTRACE_CONT, pid_, nullptr, nullptr) == 0, "PTRACE_CONT"); }

@@ -125,7 +125,8 @@ class Role {
         {"drop", &Role::drop},     {"state", &Role::state}, {"segments", &Role::segments},
         {"close", &Role::close},   {"quit", &Role::quit},   {"memory", &Role::memory},
         {"step", &Role::step},     {"post", &Role::post},   {"await-exec", &Role::await_exec},
-        {"freeze", &Role::freeze}, {"thaw", &Role::thaw},   {"turn", &Role::turn}};
+        {"freeze", &Role::freeze}, {"thaw", &Role::thaw},   {"turn", &Role::turn},
+        {"poll", &Role::poll_all}};
     const auto found = kCommands.find(command);
     if (found == kCommands.end()) return say("what is " + command + "?");
     (this->*found->second)(words);
@@ -227,6 +228,12 @@ class Role {
     bool good = true;
     while (good && count-- > 0) good = endpoint_.post_next(flow);
     answer(good);
+  }
+
+  void poll_all(std::istringstream&) {
+    while (endpoint_.poll_once() > 0) {
+    }
+    answer(block_.has_problem.load() == 0);
   }
 
   // One call between two marks for whoever traces us. No answer: the tracer sees it.

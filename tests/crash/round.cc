@@ -112,13 +112,16 @@ void Ensemble::fill_up() {
   if (!victim) victim = make("victim");
 }
 
+void Ensemble::start_side(const Times& times) {
+  if (side.to != nullptr) return;
+  side = {neighbour.get(), target.get(), 1, 1};
+  side.connect(times);
+  side.start(kNeighbourPace);
+}
+
 void Ensemble::start_round(Kind kind, const Times& times) {
   fill_up();
-  if (side.to == nullptr) {
-    side = {neighbour.get(), target.get(), 1, 1};
-    side.connect(times);
-    side.start(kNeighbourPace);
-  }
+  start_side(times);
   main = {victim.get(), target.get(), 0, 0, kind};
   main.connect(times);
   main.start();

@@ -58,6 +58,8 @@ class Ensemble {
   void fill_up();
   // Connects everybody who is not; traffic of `kind` from victim to target runs when this returns.
   void start_round(Kind kind, const Times& times);
+  // Connects neighbour and target if they are not.
+  void start_side(const Times& times);
   // Takes down the queue pairs of the round that are left.
   void end_round();
   // Who is in the node: checks that nothing of anybody else is left.

@@ -120,6 +120,7 @@ class CompletionConsumer {
 
  private:
   Cqe* take_slowly(bool* landed);
+  bool passed_unfinished_only(uint64_t first_claimed, uint64_t position, uint32_t held_qp) const;
   void advance() {
     ++head_;
     ring_.cq->head.store(head_, std::memory_order_relaxed);

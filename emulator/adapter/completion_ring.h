@@ -35,7 +35,9 @@ struct Claim {
 
 inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
   uint64_t position = ring.cq->tail.load(std::memory_order_relaxed);
-  for (;; ++position) {
+  // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for
+  // damaged ones, which count as full.
+  for (uint64_t steps = uint64_t{0x10000} + (uint64_t{64} << ring.order); steps != 0; --steps, ++position) {
     Cqe& entry = ring.entry(position);
     const uint32_t lap = ring.lap(position);
     uint64_t seen = entry.state.load(std::memory_order_acquire);
@@ -47,10 +49,13 @@ inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
         return {&entry, position};
       }
     }
-    // Not consumed since the last lap: the ring is full. (Anything else belongs to this lap or a later one: the
-    // hint was old.)
-    if (CqeState::unpack(seen).lap == lap - 1) return {};
+    // Not consumed since the last lap: the ring is full. Anything else belongs to this lap or a later one: the
+    // hint was old. Then everything up to one lap before that entry is claimed.
+    const uint32_t ahead = CqeState::unpack(seen).lap - lap;
+    if (ahead == UINT32_MAX) return {};
+    if (ahead > 1) position += uint64_t{ahead - 1} << ring.order;
   }
+  return {};
 }
 
 inline void publish_completion(const CompletionRing& ring, const Claim& claim, CqeKind kind) {
@@ -120,6 +125,7 @@ class CompletionConsumer {
 
  private:
   Cqe* take_slowly(bool* landed);
+  bool passed_unfinished_only(uint64_t first_claimed, uint64_t position, uint32_t held_qp) const;
   void advance() {
     ++head_;
     ring_.cq->head.store(head_, std::memory_order_relaxed);

@@ -22,14 +22,19 @@ struct ReceiveRing {
   // no receive queue.
   static ReceiveRing of(const SegmentView& segment, const SharedQp& qp) {
     ReceiveRing ring;
-    if (qp.rq_order > 24 || qp.rq_max_sge > 1024 || qp.rq_stride < sizeof(ReceiveWqe) + qp.rq_max_sge * sizeof(WqeSge))
+    // Read once: what is checked is what is used, whoever writes there meanwhile.
+    const uint32_t order = *const_cast<const volatile uint32_t*>(&qp.rq_order);
+    const uint32_t stride = *const_cast<const volatile uint32_t*>(&qp.rq_stride);
+    const uint32_t max_sge = *const_cast<const volatile uint32_t*>(&qp.rq_max_sge);
+    if (order > 24 || max_sge > 1024 || stride < sizeof(ReceiveWqe) + max_sge * sizeof(WqeSge) ||
+        stride % alignof(ReceiveWqe) != 0 || qp.rq_wqe_offset % alignof(ReceiveWqe) != 0)
       return ring;
-    const uint64_t slots = uint64_t{1} << qp.rq_order;
+    const uint64_t slots = uint64_t{1} << order;
     auto* ready = segment.at<std::atomic<uint64_t>>(qp.rq_ready_offset, slots);
-    auto* wqes = segment.at<std::byte>(qp.rq_wqe_offset, slots * qp.rq_stride);
+    auto* wqes = segment.at<std::byte>(qp.rq_wqe_offset, slots * stride);
     auto* landings = segment.at<std::byte>(qp.rq_landing_offset, slots * kLandingSize);
     if (qp.rq_ready_offset == 0 || ready == nullptr || wqes == nullptr || landings == nullptr) return ring;
-    return {ready, wqes, landings, qp.rq_order, qp.rq_stride, qp.rq_max_sge};
+    return {ready, wqes, landings, order, stride, max_sge};
   }
 
   uint64_t mask() const { return (uint64_t{1} << order) - 1; }

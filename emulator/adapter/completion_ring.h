@@ -9,9 +9,13 @@
 //  * Only the producer that claimed an entry writes it until it publishes it.
 //  * An entry whose claimer died is taken out of the ring by the consumer; its completion was never promised to
 //    anybody, since the claimer was the one to promise it.
+//  * An entry whose claimer is stopped must not keep the others from going round: the consumer leaves it behind
+//    when too many entries after it have been consumed. Then `head` has passed it while it still shows its old
+//    lap; producers and consumer pass over its place until its claimer has finished with it.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "adapter/layout.h"
 
@@ -24,6 +28,7 @@ struct CompletionRing {
 
   Cqe& entry(uint64_t position) const { return entries[position & ((uint64_t{1} << order) - 1)]; }
   uint32_t lap(uint64_t position) const { return static_cast<uint32_t>(position >> order); }
+  uint64_t size() const { return uint64_t{1} << order; }
 };
 
 // ---- producers ----------------------------------------------------------------------------------------------
@@ -49,11 +54,16 @@ inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
         return {&entry, position};
       }
     }
-    // Not consumed since the last lap: the ring is full. Anything else belongs to this lap or a later one: the
-    // hint was old. Then everything up to one lap before that entry is claimed.
-    const uint32_t ahead = CqeState::unpack(seen).lap - lap;
-    if (ahead == UINT32_MAX) return {};
-    if (ahead > 1) position += uint64_t{ahead - 1} << ring.order;
+    const auto ahead = static_cast<int32_t>(CqeState::unpack(seen).lap - lap);
+    if (ahead < 0) {
+      // Not consumed since an earlier lap: the ring is full, unless the consumer has left the entry behind. It
+      // frees an entry before it passes it, so what is still the same after that has been left behind.
+      if (ring.cq->head.load(std::memory_order_acquire) + ring.size() <= position) return {};
+      if (entry.state.load(std::memory_order_acquire) != seen) --position;
+    } else if (ahead > 1) {
+      // The hint was old, and everything up to one lap before that entry is claimed.
+      position += static_cast<uint64_t>(ahead - 1) << ring.order;
+    }
   }
   return {};
 }
@@ -80,6 +90,7 @@ class CompletionConsumer {
   // their order against other producers' entries is nobody's promise. The entry is the caller's until
   // consume(); nobody else scatters its bytes any more. *landed: its bytes have yet to be scattered.
   Cqe* take(bool* landed) {
+    if (!left_behind_.empty()) return take_slowly(landed);
     uint64_t state = ring_.entry(head_).state.load(std::memory_order_acquire);
     if (state == CqeState{ring_.lap(head_), 0, CqeKind::kPublished}.pack()) {
       position_ = head_;
@@ -97,7 +108,7 @@ class CompletionConsumer {
       entry.state.store(CqeState{ring_.lap(head_) + 1, 0, CqeKind::kFree}.pack(), std::memory_order_release);
       advance();
     } else {
-      entry.state.store(CqeState{ring_.lap(position_), 0, CqeKind::kTaken}.pack(), std::memory_order_release);
+      take_out(position_);
     }
   }
 
@@ -106,15 +117,18 @@ class CompletionConsumer {
   // caller has waited for the visitors that matter to it.
   template <typename Visit>
   void for_each(Visit&& visit) {
-    for (uint64_t position = head_; position - head_ < uint64_t{1} << ring_.order; ++position) {
+    const auto look = [&](uint64_t position) {
       Cqe& entry = ring_.entry(position);
       const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-      if (state.lap != ring_.lap(position) || state.kind == CqeKind::kFree) return;
+      if (state.lap != ring_.lap(position)) return is_left_behind(position);
+      if (state.kind == CqeKind::kFree) return false;
       const bool orphaned = state.kind == CqeKind::kPlacing && !alive_(alive_context_, state.worker);
-      if (state.kind != CqeKind::kPublished && state.kind != CqeKind::kLanded && !orphaned) continue;
-      if (visit(entry, state.kind != CqeKind::kPublished))
-        entry.state.store(CqeState{ring_.lap(position), 0, CqeKind::kTaken}.pack(), std::memory_order_release);
-    }
+      if (state.kind != CqeKind::kPublished && state.kind != CqeKind::kLanded && !orphaned) return true;
+      if (visit(entry, state.kind != CqeKind::kPublished)) take_out(position);
+      return true;
+    };
+    for (uint64_t position : std::vector<uint64_t>(left_behind_)) look(position);
+    for (uint64_t position = head_; position - head_ < ring_.size() && look(position);) ++position;
   }
 
   // For for_each's visitors: the bytes of a landed entry have been scattered by the owner.
@@ -125,10 +139,16 @@ class CompletionConsumer {
 
  private:
   Cqe* take_slowly(bool* landed);
-  bool passed_unfinished_only(uint64_t first_claimed, uint64_t position, uint32_t held_qp) const;
+  enum class Found : uint8_t { kEnd, kPass, kAgain, kFromTheStart, kEntry };
+  enum class Earlier : uint8_t { kNone, kPlacing, kComplete };
+  Found look(uint64_t position, bool* landed);
+  Earlier earlier_of_same_qp(uint64_t position) const;
+  bool is_left_behind(uint64_t position) const;  // is its place that of an entry left behind?
+  void leave_behind(uint64_t end);
+  void take_out(uint64_t position);
   void advance() {
     ++head_;
-    ring_.cq->head.store(head_, std::memory_order_relaxed);
+    ring_.cq->head.store(head_, std::memory_order_release);
   }
 
   CompletionRing ring_;
@@ -136,6 +156,8 @@ class CompletionConsumer {
   void* alive_context_ = nullptr;
   uint64_t head_ = 0;
   uint64_t position_ = 0;
+  uint64_t first_passed_ = 0;  // in one search: the first entry passed that somebody still fills or scatters
+  std::vector<uint64_t> left_behind_;  // positions before head_, ascending; almost always none
 };
 
 }  // namespace verbena

@@ -112,16 +112,72 @@ TEST(CompletionRing, GoesPastTheClaimOfALivingProducer) {
   EXPECT_EQ(ring.drain(), (Indices{0}));
 }
 
-TEST(CompletionRing, FreesWhatWasTakenOutOfTurnOnceTheHeadGetsThere) {
-  RingOfOwn ring(2);
-  const Claim slow = ring.claim(kBob, 0, 0);
-  for (uint32_t i = 1; i < 4; ++i) ring.append(kAlice, 1, i);
-  EXPECT_EQ(ring.drain(), (Indices{1, 2, 3}));
-  EXPECT_FALSE(ring.append(kAlice, 1, 4));  // still this lap's
+// A producer that is stopped in the middle keeps one entry from the others, not the ring.
+TEST(CompletionRing, GoesRoundAnEntryThatIsStillBeingFilled) {
+  RingOfOwn ring(3);
+  const Claim slow = ring.claim(kBob, 0, 1000);
+  for (uint32_t i = 0; i < 50; ++i) {
+    ASSERT_TRUE(ring.append(kAlice, 1, i));
+    ASSERT_EQ(ring.drain(), (Indices{i}));
+  }
   publish_completion(ring.ring, slow, CqeKind::kPublished);
-  EXPECT_EQ(ring.drain(), (Indices{0}));
-  for (uint32_t i = 4; i < 8; ++i) EXPECT_TRUE(ring.append(kAlice, 1, i));
-  EXPECT_EQ(ring.drain(), (Indices{4, 5, 6, 7}));
+  EXPECT_EQ(ring.drain(), (Indices{1000}));
+}
+
+TEST(CompletionRing, KeepsTheOrderOfAQpWhoseFirstEntryWasLeftBehind) {
+  RingOfOwn ring(3);
+  const Claim slow = ring.claim(kBob, 0, 1000);
+  for (uint32_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(ring.append(kAlice, 1, i));
+    ASSERT_EQ(ring.drain(), (Indices{i}));
+  }
+  ASSERT_TRUE(ring.append(kAlice, 1, 20));
+  publish_completion(ring.ring, slow, CqeKind::kLanded);
+  ASSERT_TRUE(ring.append(kBob, 0, 1001));
+  EXPECT_EQ(ring.drain(), (Indices{1000, 20, 1001}));
+}
+
+TEST(CompletionRing, UsesAPlaceThatWasLeftBehindAgain) {
+  RingOfOwn ring(3);
+  const Claim slow = ring.claim(kBob, 0, 1000);
+  for (uint32_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(ring.append(kAlice, 1, i));
+    ASSERT_EQ(ring.drain(), (Indices{i}));
+  }
+  publish_completion(ring.ring, slow, CqeKind::kPublished);
+  ASSERT_EQ(ring.drain(), (Indices{1000}));
+  for (uint32_t i = 20; i < 40; ++i) {  // past the place
+    ASSERT_TRUE(ring.append(kAlice, 1, i));
+    ASSERT_EQ(ring.drain(), (Indices{i}));
+  }
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(ring.append(kAlice, 1, i));
+  EXPECT_FALSE(ring.append(kAlice, 1, 8));
+  EXPECT_EQ(ring.drain(), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(CompletionRing, TakesBackThePlaceOfTheDeadThatWasLeftBehind) {
+  RingOfOwn ring(3);
+  ring.claim(kBob, 0, 1000);
+  for (uint32_t i = 0; i < 20; ++i) {
+    if (i == 10) ring.dead.insert(kBob);
+    ASSERT_TRUE(ring.append(kAlice, 1, i));
+    ASSERT_EQ(ring.drain(), (Indices{i}));
+  }
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(ring.append(kAlice, 1, i));
+  EXPECT_EQ(ring.drain(), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(CompletionRing, PurgesWhatWasLeftBehind) {
+  RingOfOwn ring(3);
+  const Claim slow = ring.claim(kBob, 0, 1000);
+  for (uint32_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(ring.append(kAlice, 1, i));
+    ASSERT_EQ(ring.drain(), (Indices{i}));
+  }
+  publish_completion(ring.ring, slow, CqeKind::kPublished);
+  ring.consumer.for_each([](Cqe& entry, bool) { return entry.qp_index == 0; });
+  ASSERT_TRUE(ring.append(kAlice, 1, 20));
+  EXPECT_EQ(ring.drain(), (Indices{20}));
 }
 
 TEST(CompletionRing, TellsWhichEntriesHaveBytesToScatter) {

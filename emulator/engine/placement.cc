@@ -97,18 +97,26 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
   PeerAdapter& adapter = *initiator.path.adapter;
   const NodeDirectory& directory = initiator.process->directory();
   const Residence& home = initiator.process->home();
-  std::atomic<uint64_t>& lock = adapter.view().header().atomics_lock;
+  const uint32_t which = atomics_lock_of(address);
+  std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
   const uint64_t mine = (uint64_t{home.slot()} + 1) << 32 | home.generation();
 
   // The own process's threads share `mine`, so they take turns before it.
-  static SpinLock own_turn;
+  static SpinLock own_turns[kAtomicsLocks];
+  SpinLock& own_turn = own_turns[which];
   own_turn.lock();
+  // A turn lasts two system calls. Who waits longer comes again later: the holder may be stopped.
+  constexpr int kPatience = 64;
+  int tries = 0;
   for (uint64_t holder = 0; !lock.compare_exchange_weak(holder, mine, std::memory_order_acquire);) {
     if (holder == 0) continue;
     const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
     if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
       // It died with the lock: its operation has taken place or it has not; it tells nobody of a result.
       if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) break;
+    } else if (++tries > kPatience) {
+      own_turn.unlock();
+      return Placed::kBusy;
     } else {
       sched_yield();
     }
@@ -176,8 +184,8 @@ void settle_landed(Qp& initiator) {
   };
   // A QP's entries are consumed in order: when the last is, all are.
   if (lies_landed(last)) {
-    uint64_t position = ring.cq->head.load(std::memory_order_acquire);
-    if (last - position > uint64_t{1} << ring.order) position = last;
+    // Not from the head on: it may have left entries behind.
+    uint64_t position = last - std::min(last, ring.size() - 1);
     for (; position <= last; ++position) {
       Cqe& entry = ring.entry(position);
       if (!lies_landed(position) || entry.qp_index != path.index || entry.qp_birth != path.birth) continue;

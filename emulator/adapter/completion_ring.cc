@@ -1,33 +1,119 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/completion_ring.h"
 
+#include <algorithm>
+
 namespace verbena {
 
-Cqe* CompletionConsumer::take_slowly(bool* landed) {
-  pass_taken();
-  for (uint64_t position = head_; position - head_ < ring_.capacity(); ++position) {
-    const uint32_t lap = ring_.lap(position);
-    Cqe& entry = ring_.entry(position);
-    // The claim is read before the entry: if its holder is dead by then, what the entry says is final.
-    const ClaimWord claim = ClaimWord::unpack(ring_.claims[ring_.place(position)].load(std::memory_order_acquire));
-    if (static_cast<int32_t>(claim.lap - lap) < 0) return nullptr;
-    const bool holder_lives = alive_(alive_context_, claim.worker);
-    const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-    if (state.lap == lap && state.kind != CqeKind::kTaken) {
-      position_ = position;
-      *landed = state.kind == CqeKind::kLanded;
-      return &entry;
-    }
-    if (state.lap != lap && !holder_lives) {
-      entry.state.store(ring_.word(position, CqeKind::kTaken), std::memory_order_release);
-      pass_taken();
-    }
+bool CompletionConsumer::is_claimed(uint64_t position) const {
+  if (position - head_ >= ring_.capacity()) return false;
+  const uint64_t claim = ring_.claims[ring_.place(position)].load(std::memory_order_acquire);
+  return static_cast<int32_t>(ClaimWord::unpack(claim).lap - ring_.lap(position)) >= 0;
+}
+
+// What is at `position`, not before the head, which somebody has claimed?
+CompletionConsumer::Found CompletionConsumer::look(uint64_t position) {
+  // The claim is read before the entry: if its holder is dead by then, what the entry says is final.
+  const ClaimWord claim =
+      ClaimWord::unpack(ring_.claims[ring_.place(position)].load(std::memory_order_acquire));
+  const bool holder_lives = claim.worker != kNobody && alive_(alive_context_, claim.worker);
+  const CqeState state = CqeState::unpack(ring_.entry(position).state.load(std::memory_order_acquire));
+  if (state.lap == ring_.lap(position)) return state.kind == CqeKind::kTaken ? Found::kTaken : Found::kEntry;
+  if (is_left_behind_place(position)) return Found::kTaken;
+  if (holder_lives) return Found::kUnfinished;
+  take_out(position);
+  return Found::kTaken;
+}
+
+// An entry that was still being filled when we went past it may have been published meanwhile, and its QP's next
+// entry, too. Whoever has seen that next one sees here that the earlier one is complete.
+bool CompletionConsumer::passed_unfinished_only(uint64_t position) const {
+  const auto complete = [&](uint64_t passed) {
+    const CqeState state = CqeState::unpack(ring_.entry(passed).state.load(std::memory_order_acquire));
+    return state.lap == ring_.lap(passed) && state.kind != CqeKind::kTaken;
+  };
+  for (const LeftBehind& passed : left_behind_)
+    if (complete(passed.position)) return false;
+  for (uint64_t passed = head_; passed < position; ++passed)
+    if (complete(passed)) return false;
+  return true;
+}
+
+bool CompletionConsumer::is_left_behind_place(uint64_t position) const {
+  return std::any_of(left_behind_.begin(), left_behind_.end(),
+                     [&](const LeftBehind& left) { return (position - left.position) % ring_.capacity() == 0; });
+}
+
+// The head goes on to `end`, or to an entry that has become complete meanwhile. What is not complete is left behind, its
+// place claimed for the lap to come.
+void CompletionConsumer::leave_behind(uint64_t end) {
+  for (pass_taken(); head_ < end && look(head_) == Found::kUnfinished; pass_taken()) {
+    std::atomic<uint64_t>& claim = ring_.claims[ring_.place(head_)];
+    left_behind_.push_back({head_, ClaimWord::unpack(claim.load(std::memory_order_relaxed)).worker});
+    any_left_behind_.store(true, std::memory_order_relaxed);
+    claim.store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(), std::memory_order_release);
+    ++head_;
   }
-  return nullptr;
+}
+
+// Consumed, or dead: an entry of a later position than the head's is marked for the head to pass. The place of one
+// that was left behind is claimed for a lap to come, in nobody's name: the head passes that, too.
+void CompletionConsumer::take_out(uint64_t position) {
+  if (position < head_) {
+    std::erase_if(left_behind_, [&](const LeftBehind& left) { return left.position == position; });
+    any_left_behind_.store(!left_behind_.empty(), std::memory_order_relaxed);
+  } else {
+    ring_.entry(position).state.store(ring_.word(position, CqeKind::kTaken), std::memory_order_release);
+  }
 }
 
 void CompletionConsumer::pass_taken() {
-  while (ring_.entry(head_).state.load(std::memory_order_acquire) == ring_.word(head_, CqeKind::kTaken)) ++head_;
+  for (;;) {
+    if (!left_behind_.empty() && is_left_behind_place(head_) && is_claimed(head_)) {
+      // Once more round: still not finished.
+      ring_.claims[ring_.place(head_)].store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(),
+                                             std::memory_order_release);
+      ++head_;
+    } else if (ring_.entry(head_).state.load(std::memory_order_acquire) == ring_.word(head_, CqeKind::kTaken)) {
+      ++head_;
+    } else {
+      return;
+    }
+  }
+}
+
+Cqe* CompletionConsumer::take_slowly(bool* landed) {
+  const auto found = [&](uint64_t position) {
+    position_ = position;
+    Cqe& entry = ring_.entry(position);
+    *landed = entry.state.load(std::memory_order_acquire) == ring_.word(position, CqeKind::kLanded);
+    return &entry;
+  };
+  for (;;) {
+    pass_taken();
+    bool from_the_start = false;
+    // What was left behind comes first: it is the oldest. What died unfinished never was.
+    for (size_t i = 0; i < left_behind_.size();) {
+      const LeftBehind left = left_behind_[i];
+      const bool holder_lives = alive_(alive_context_, left.worker);
+      const uint64_t state = ring_.entry(left.position).state.load(std::memory_order_acquire);
+      if (CqeState::unpack(state).lap == ring_.lap(left.position)) return found(left.position);
+      if (holder_lives)
+        ++i;
+      else
+        take_out(left.position);
+    }
+    for (uint64_t position = head_; is_claimed(position) && !from_the_start; ++position) {
+      // Somebody is stopped in the middle of a request, and the others need the room.
+      if ((position - head_) * 4 >= ring_.capacity() && position != head_ &&
+          left_behind_.size() < ring_.capacity() / 4)
+        leave_behind(position);
+      if (look(position) != Found::kEntry) continue;
+      if (passed_unfinished_only(position)) return found(position);
+      from_the_start = true;
+    }
+    if (!from_the_start) return nullptr;
+  }
 }
 
 }  // namespace verbena

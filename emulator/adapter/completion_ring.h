@@ -9,9 +9,13 @@
 //  * Only the producer that claimed an entry writes it until it publishes it; afterwards only the owner does.
 //  * An entry whose claimer died is taken out of the ring by the consumer; its completion was never promised to
 //    anybody, since the claimer was the one to promise it.
+//  * An entry whose claimer is stopped does not keep the others from going round: when many entries behind it have
+//    been consumed, the consumer leaves it behind. It claims its place for the next lap itself, in nobody's name,
+//    before the head passes it, and so lap after lap until the claimer has finished: producers step over it.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "adapter/prefetch.h"
 #include "adapter/segment.h"
@@ -90,9 +94,12 @@ using WorkerAlive = bool (*)(void* context, uint32_t worker);
 
 class CompletionConsumer {
  public:
-  CompletionConsumer() = default;
-  CompletionConsumer(const CompletionRing& ring, WorkerAlive alive, void* alive_context)
-      : ring_(ring), alive_(alive), alive_context_(alive_context) {}
+  // Before anything else; an empty ring.
+  void begin(const CompletionRing& ring, WorkerAlive alive, void* alive_context) {
+    ring_ = ring;
+    alive_ = alive;
+    alive_context_ = alive_context;
+  }
 
   const CompletionRing& ring() const { return ring_; }
   uint64_t head() const { return head_; }
@@ -100,7 +107,8 @@ class CompletionConsumer {
   // Nothing complete at the head? A look without the CQ's lock, for those who poll in vain.
   bool seems_empty() const {
     const uint64_t head = ring_.cq->head.load(std::memory_order_relaxed);
-    return CqeState::unpack(ring_.entry(head).state.load(std::memory_order_relaxed)).lap != ring_.lap(head);
+    return CqeState::unpack(ring_.entry(head).state.load(std::memory_order_relaxed)).lap != ring_.lap(head) &&
+           !any_left_behind_.load(std::memory_order_relaxed);
   }
 
   // The next complete entry, or nullptr. `thoroughly`: if there is none at the head, look whether a producer has
@@ -108,6 +116,7 @@ class CompletionConsumer {
   // producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the caller does
   // before consume().
   Cqe* take(bool* landed, bool thoroughly) {
+    if (!left_behind_.empty()) return take_slowly(landed);
     Cqe& entry = ring_.entry(head_);
     const uint64_t state = entry.state.load(std::memory_order_acquire);
     *landed = state == ring_.word(head_, CqeKind::kLanded);
@@ -133,7 +142,7 @@ class CompletionConsumer {
     if (position_ == head_)
       ++head_;
     else
-      ring_.entry(position_).state.store(ring_.word(position_, CqeKind::kTaken), std::memory_order_release);
+      take_out(position_);
   }
 
   // Ends a series of take() and consume(): gives the entries to the producers.
@@ -147,15 +156,15 @@ class CompletionConsumer {
   // answers true is taken out. Entries that are just being filled are not visited.
   template <typename Visit>
   void for_each(Visit&& visit) {
-    for (uint64_t position = head_; position - head_ < ring_.capacity(); ++position) {
-      const uint32_t lap = ring_.lap(position);
-      if (static_cast<int32_t>(ClaimWord::unpack(ring_.claims[ring_.place(position)].load()).lap - lap) < 0) break;
+    const auto look = [&](uint64_t position) {
       Cqe& entry = ring_.entry(position);
       const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-      if (state.lap != lap || state.kind == CqeKind::kTaken) continue;
-      if (visit(entry, state.kind == CqeKind::kLanded))
-        entry.state.store(ring_.word(position, CqeKind::kTaken), std::memory_order_release);
-    }
+      if (state.lap == ring_.lap(position) && state.kind != CqeKind::kTaken &&
+          visit(entry, state.kind == CqeKind::kLanded))
+        take_out(position);
+    };
+    for (const LeftBehind& left : std::vector<LeftBehind>(left_behind_)) look(left.position);
+    for (uint64_t position = head_; is_claimed(position); ++position) look(position);
     pass_taken();
     finish();
   }
@@ -167,7 +176,22 @@ class CompletionConsumer {
   }
 
  private:
+  // In whose name the consumer claims the places of entries left behind.
+  static constexpr uint32_t kNobody = 0xffffff;
+
+  struct LeftBehind {
+    uint64_t position;
+    uint32_t worker;  // who has claimed it
+  };
+
+  enum class Found : uint8_t { kNothing, kUnfinished, kTaken, kEntry };
   Cqe* take_slowly(bool* landed);
+  Found look(uint64_t position);
+  bool is_claimed(uint64_t position) const;
+  bool passed_unfinished_only(uint64_t position) const;
+  bool is_left_behind_place(uint64_t position) const;
+  void leave_behind(uint64_t end);
+  void take_out(uint64_t position);
   void pass_taken();
 
   CompletionRing ring_;
@@ -176,6 +200,8 @@ class CompletionConsumer {
   uint64_t head_ = 0;
   uint64_t begun_ = 0;  // what the producers know of the head
   uint64_t position_ = 0;
+  std::vector<LeftBehind> left_behind_;  // before head_, ascending; almost always none
+  std::atomic<bool> any_left_behind_{false};
 };
 
 }  // namespace verbena

@@ -16,7 +16,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 1;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 2;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
@@ -251,6 +251,17 @@ static_assert(sizeof(SharedMr) == kCacheLine);
 
 // ---- the segment ----------------------------------------------------------------------------------------------
 
+// Serialises atomics on those words of an adapter's memory whose addresses lead to it. 0, or slot + 1 of the
+// holder in the high half and its slot generation in the low half: a dead holder's lock may be taken over. A
+// stopped holder's may not, so there are many: he keeps those waiting who want the same word, and few others.
+struct alignas(kCacheLine) AtomicsLock {
+  std::atomic<uint64_t> holder;
+};
+inline constexpr uint32_t kAtomicsLocks = 16;
+constexpr uint32_t atomics_lock_of(uint64_t address) {
+  return static_cast<uint32_t>((address >> 3) * 0x9e3779b97f4a7c15u >> 60);
+}
+
 struct SegmentHeader {
   // Line 0, written by the owner before anybody else sees the segment.
   alignas(kCacheLine) uint32_t magic;
@@ -268,9 +279,8 @@ struct SegmentHeader {
   std::atomic<uint32_t> mr_high_water;
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
   std::atomic<uint32_t> attention;    // some sticky flag or overrun is set; set by peers before they kick
-  // Line 2, written by initiators: serialises atomics on this adapter's memory. 0, or slot + 1 of the holder
-  // in the high half and the low half of its slot generation: a dead holder's lock may be taken over.
-  alignas(kCacheLine) std::atomic<uint64_t> atomics_lock;
+  // Lines 2 to 17, written by initiators: atomics on one word of this adapter's memory take turns.
+  AtomicsLock atomics_locks[kAtomicsLocks];
 };
 
 inline constexpr uint64_t kQpTableOffset = 4096;

@@ -90,6 +90,7 @@ int OwnSegment::commit_locked(uint64_t offset, uint64_t size) {
 }
 
 uint64_t OwnSegment::allocate(uint64_t size) {
+  if (size > view_.size()) return 0;  // and so rounding up cannot wrap
   size = line_up(std::max<uint64_t>(size, 1));
   std::lock_guard lock(mutex_);
   for (auto block = free_.begin(); block != free_.end(); ++block) {

@@ -241,7 +241,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.lost.store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
   cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
-  cq->consumer = CompletionConsumer(cq->ring, worker_alive, &process);
+  cq->consumer.begin(cq->ring, worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
   for (uint32_t seen = high_water.load(); seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {

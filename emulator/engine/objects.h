@@ -108,6 +108,7 @@ enum class Waiting : uint8_t {
   kNothing,
   kReceive,    // RNR: the peer has no receive WQE posted
   kTransport,  // nobody answers there
+  kTurn,       // another initiator is in the middle of an atomic on the same word
   kSlice,      // a long transfer goes on when polled
 };
 

@@ -95,7 +95,9 @@ Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
 
 // Takes the lock that serialises atomics on the adapter, for at most some 20 microseconds' worth of tries. Atomics are two
 // system calls; a process may be stopped between them, and nobody else shall stand still for it.
-static bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDirectory& directory) {
+namespace {
+
+bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDirectory& directory) {
   for (int tries = 0; tries < 20; ++tries) {
     uint64_t holder = 0;
     if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
@@ -109,18 +111,22 @@ static bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const 
   return false;
 }
 
+}  // namespace
+
 Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
   PeerAdapter& adapter = *initiator.path.adapter;
   const NodeDirectory& directory = initiator.process->directory();
   const Residence& home = initiator.process->home();
-  std::atomic<uint64_t>& lock = adapter.view().header().atomics_lock;
+  const uint32_t which = atomics_lock_of(address);
+  std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
   const uint64_t mine = (uint64_t{home.slot()} + 1) << 32 | home.generation();
 
   // The own process's threads share `mine`, so they take turns before it.
-  if (!adapter.own_atomics.try_lock()) return Placed::kPartly;
+  SpinLock& own_turn = adapter.own_atomics[which];
+  if (!own_turn.try_lock()) return Placed::kBusy;
   if (!take_atomics_lock(lock, mine, directory)) {
-    adapter.own_atomics.unlock();
-    return Placed::kPartly;
+    own_turn.unlock();
+    return Placed::kBusy;
   }
   iovec remote{reinterpret_cast<void*>(address), 8};
   iovec local{before, 8};
@@ -137,7 +143,7 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
   }
   uint64_t held = mine;
   lock.compare_exchange_strong(held, 0, std::memory_order_release);
-  adapter.own_atomics.unlock();
+  own_turn.unlock();
   if (error == ESRCH) return Placed::kGone;
   return error == 0 ? Placed::kWhole : Placed::kRemoteFault;
 }

@@ -15,7 +15,7 @@ namespace verbena {
 // So much is moved in one go; then the call returns, and keys are checked again before the next slice.
 inline constexpr uint32_t kSliceSize = 256 * 1024;
 
-enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone };
+enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone, kBusy };
 
 // Writes the next slice of `local` to `remote` (whose sizes sum up to at least request.length). The last aligned
 // word of an RDMA WRITE becomes visible last.
@@ -26,7 +26,8 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
 Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);
 
 // Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
-// atomic of this kind on that adapter. kPartly: somebody else is at one and does not finish; come again.
+// atomic of this kind on that adapter. kBusy: another initiator's
+// takes its time, nothing has happened; come again.
 Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before);
 
 // Has every message of this QP that is to go into `remote` (addresses of the responder) got there? Small messages lie in

@@ -184,6 +184,10 @@ Step carry_out(Qp& qp, SendRequest& request) {
       qp.waiting = Waiting::kSlice;
       qp.give_up_at = kEndOfTime;
       return Step::kWaits;
+    case Answer::kBusy:
+      qp.waiting = Waiting::kTurn;
+      qp.give_up_at = kEndOfTime;
+      return Step::kWaits;
     case Answer::kRnr:
       return wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
                   rnr_failure_ns(qp.attr.rnr_retry, path.qp->min_rnr_timer));

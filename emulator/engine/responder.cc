@@ -207,6 +207,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
       return fail_receive(initiator, operation, request, VendorError::local_memory_gone,
                           VendorError::remote_operation_failed);
     case Placed::kGone:
+    case Placed::kBusy:
       return {Answer::kGone};
   }
   if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr))
@@ -245,6 +246,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
       case Placed::kRemoteFault:
         return refuse(path, VendorError::remote_memory_gone);
       case Placed::kGone:
+      case Placed::kBusy:
         return {Answer::kGone};
     }
   }
@@ -265,10 +267,10 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
   switch (change_atomically(initiator, request, place.address, &before)) {
     case Placed::kWhole:
       break;
-    case Placed::kPartly:
-      return {Answer::kPartial};
     case Placed::kGone:
       return {Answer::kGone};
+    case Placed::kBusy:
+      return {Answer::kBusy};
     default:
       return refuse(path, VendorError::remote_memory_gone);
   }

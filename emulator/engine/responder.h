@@ -19,6 +19,7 @@ enum class Answer : uint8_t {
   kNak,      // refused: `error` says why; the responder knows of it already
   kLocal,    // nothing happened there: the initiator's own memory failed
   kGone,     // the process is gone
+  kBusy,     // somebody else is in the middle of an atomic on this word; come again
 };
 
 struct Response {

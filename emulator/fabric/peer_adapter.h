@@ -38,7 +38,7 @@ class PeerAdapter {
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
 
   // Turns of this process's threads at atomics on that adapter.
-  SpinLock own_atomics;
+  SpinLock own_atomics[kAtomicsLocks];
 
   // Wakes the service thread there.
   void kick();

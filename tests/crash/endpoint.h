@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// One process's verbs objects: a device, a CQ that all its queue pairs share, one region of memory, and up to
+// kFlows queue pairs. pump() keeps the traffic of all flows going, checks every byte and every completion,
+// and reports through the control block.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "content.h"
+#include "control_block.h"
+
+namespace verbena::crash {
+
+struct FlowPlan {
+  Kind kind = Kind::kMixed;
+  bool initiator = false;
+  uint64_t salt = 0;
+  uint32_t pace_us = 0;         // between two posts
+  uint64_t limit = UINT64_MAX;  // messages
+};
+
+struct PeerAddress {
+  uint32_t qpn = 0;
+  uint32_t rkey = 0;
+  uint64_t address = 0;
+};
+
+class Endpoint {
+ public:
+  explicit Endpoint(ControlBlock& block) : block_(block) {}
+  ~Endpoint() { close(); }
+
+  // All of them answer false after report()ing why.
+  bool open(int cqe, bool with_channel);
+  void close();
+  bool make_qp(int flow, PeerAddress* own);
+  bool connect(int flow, const PeerAddress& peer, uint8_t timeout, uint8_t retry_count);
+  bool start(int flow, const FlowPlan& plan);
+  void pause(int flow) { flows_[flow].active = false; }
+  // Has everything that this flow's region received from an initiator that got so far arrived whole?
+  bool verify(int flow, uint64_t acknowledged, uint64_t posted);
+  bool post_next(int flow);
+  // From now on this side of the flow, a target so far, is the one that posts (small messages, when asked
+  // to).
+  void turn(int flow);
+  bool post_receive(int flow, uint64_t buffer);
+  bool drop(int flow);
+  ibv_qp_state state(int flow);
+  // Polls until the CQ is empty, posts what may be posted. Answers in how many microseconds there is
+  // something to do again at the latest; 0: at once, -1: not before a completion.
+  int64_t pump();
+  int poll_once();  // one ibv_poll_cq; completions handled
+
+  bool has_active_flow() const;
+  ibv_comp_channel* channel() const { return channel_; }
+  bool arm();  // true: armed, and the CQ was empty afterwards
+  bool take_event();
+  void* memory() const { return memory_; }
+  size_t memory_size() const;
+  uint64_t counter(int flow) const;
+
+  void report(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+ private:
+  struct Flow {
+    FlowPlan plan;
+    bool active = false;  // posts, as initiator
+    bool running = false;
+    ibv_qp* qp = nullptr;
+    PeerAddress peer;
+    uint64_t polled = 0;  // sends completed in any way
+    uint64_t posted = 0;
+    uint64_t received = 0;      // messages
+    uint64_t next_receive = 0;  // number of the next message that takes a receive
+    uint64_t fetched = 0;
+    int64_t next_post_ns = 0;
+    std::array<int64_t, kWindow> post_ns{};
+  };
+  char* region(int flow) const;
+  bool handle(const ibv_wc& wc);
+  bool handle_send(int flow, const ibv_wc& wc);
+  bool handle_receive(int flow, const ibv_wc& wc);
+  void check_answer(int flow, uint64_t number);
+
+  ControlBlock& block_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* cq_ = nullptr;
+  ibv_mr* mr_ = nullptr;
+  void* memory_ = nullptr;
+  ibv_gid gid_ = {};
+  ibv_port_attr port_ = {};
+  std::array<Flow, kFlows> flows_;
+};
+
+}  // namespace verbena::crash

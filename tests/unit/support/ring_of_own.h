@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A completion ring in plain memory, with the consumer and a table of who is alive.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "adapter/completion_ring.h"
+
+namespace verbena {
+
+class RingOfOwn {
+ public:
+  explicit RingOfOwn(uint32_t order) : entries_(size_t{1} << order) {
+    ring = {&shared_, entries_.data(), order};
+    consumer = CompletionConsumer(
+        ring,
+        [](void* self, uint32_t worker) { return !static_cast<RingOfOwn*>(self)->dead.contains(worker); },
+        this);
+  }
+  RingOfOwn(const RingOfOwn&) = delete;
+  RingOfOwn& operator=(const RingOfOwn&) = delete;
+
+  // Claims and fills an entry; `qp` and `index` are what the consumer tells entries apart by.
+  Claim claim(uint32_t worker, uint32_t qp, uint32_t index) {
+    const Claim claimed = claim_completion(ring, worker);
+    if (claimed.entry != nullptr) {
+      claimed.entry->qp_index = qp;
+      claimed.entry->index = index;
+    }
+    return claimed;
+  }
+  bool append(uint32_t worker, uint32_t qp, uint32_t index, CqeKind kind = CqeKind::kPublished) {
+    const Claim claimed = claim(worker, qp, index);
+    if (claimed.entry != nullptr) publish_completion(ring, claimed, kind);
+    return claimed.entry != nullptr;
+  }
+
+  // Takes and consumes one entry; its index, or -1.
+  int64_t next(bool* landed = nullptr) {
+    bool unscattered = false;
+    const Cqe* entry = consumer.take(&unscattered);
+    if (landed != nullptr) *landed = unscattered;
+    if (entry == nullptr) return -1;
+    const int64_t index = entry->index;
+    consumer.consume();
+    return index;
+  }
+  // Everything that can be taken now.
+  std::vector<int64_t> drain() {
+    std::vector<int64_t> all;
+    for (int64_t index; (index = next()) >= 0;) all.push_back(index);
+    return all;
+  }
+
+  CompletionRing ring;
+  CompletionConsumer consumer;
+  std::set<uint32_t> dead;
+
+ private:
+  SharedCq shared_{};
+  std::vector<Cqe> entries_;
+};
+
+}  // namespace verbena

@@ -39,6 +39,9 @@ class FifoEnd {
   // Is `fd` a descriptor of this pipe?
   bool is_same_pipe(int fd) const;
 
+  // Has the pipe's owner taken its name away? Nobody will look for records there any more.
+  bool is_abandoned() const;
+
   // A new descriptor for reading, blocking, close-on-exec; -1 and errno.
   static int open_reader(const std::string& path);
 

@@ -60,17 +60,18 @@ void PeerAdapter::kick() {
 }
 
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
-  FifoEnd* end = nullptr;
+  std::shared_ptr<FifoEnd> end;
   {
     std::lock_guard lock(mutex_);
     auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
     if (found == channels_.end()) {
-      auto opened = std::make_unique<FifoEnd>();
+      std::erase_if(channels_, [](const auto& c) { return c.second->is_abandoned(); });
+      auto opened = std::make_shared<FifoEnd>();
       if (int error = opened->open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
       channels_.emplace_back(channel, std::move(opened));
       found = channels_.end() - 1;
     }
-    end = found->second.get();
+    end = found->second;
   }
   const int error = end->write(&record, sizeof record);
   return error;

@@ -65,7 +65,7 @@ class PeerAdapter {
 
   std::mutex mutex_;  // FIFOs are opened at first use
   FifoEnd kick_;
-  std::vector<std::pair<uint32_t, std::unique_ptr<FifoEnd>>> channels_;
+  std::vector<std::pair<uint32_t, std::shared_ptr<FifoEnd>>> channels_;
 };
 
 // The peers of this process.

@@ -117,10 +117,30 @@ class CompletionConsumer {
     }
   }
 
-  // For for_each's visitors: the bytes of a landed entry have been scattered by the owner.
-  void mark_placed(Cqe& entry) {
-    const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_relaxed));
-    entry.state.store(CqeState{state.lap, 0, CqeKind::kPublished}.pack(), std::memory_order_release);
+  // Calls place(entry), which scatters its bytes, for each landed entry, taking it as a peer would: peers may want
+  // to scatter it at this moment. `worker` is the owner. False: living peers are still scattering some entries.
+  template <typename Place>
+  bool place_landed(uint32_t worker, Place&& place) {
+    bool all = true;
+    for (uint64_t position = head_; position - head_ < uint64_t{1} << ring_.order;) {
+      Cqe& entry = ring_.entry(position);
+      const uint32_t lap = ring_.lap(position);
+      uint64_t word = entry.state.load(std::memory_order_acquire);
+      const CqeState state = CqeState::unpack(word);
+      if (state.lap != lap || state.kind == CqeKind::kFree) break;
+      const bool placing = state.kind == CqeKind::kPlacing;
+      if (placing && alive_(alive_context_, state.worker)) {
+        all = false;
+      } else if (placing || state.kind == CqeKind::kLanded) {
+        if (!entry.state.compare_exchange_strong(word, CqeState{lap, worker, CqeKind::kPlacing}.pack(),
+                                                 std::memory_order_acq_rel))
+          continue;
+        place(entry);
+        entry.state.store(CqeState{lap, 0, CqeKind::kPublished}.pack(), std::memory_order_release);
+      }
+      ++position;
+    }
+    return all;
   }
 
  private:

@@ -113,14 +113,13 @@ void reinject_lost_events(Context& context) {
 
 }  // namespace
 
-void scatter_landed(Cq& cq) {
+CompChannel::~CompChannel() { unlink(path.c_str()); }
+
+bool scatter_landed(Cq& cq) {
   std::lock_guard lock(cq.lock);
-  cq.consumer.for_each([&](Cqe& entry, bool landed) {
-    Qp* qp = landed && entry.qp_index < kMaxQpsPerProcess ? cq.process->qp(entry.qp_index) : nullptr;
-    if (qp == nullptr || qp->shared->birth != entry.qp_birth) return false;
-    scatter(*qp, entry);
-    cq.consumer.mark_placed(entry);
-    return false;
+  return cq.consumer.place_landed(cq.process->home().worker(), [&](const Cqe& entry) {
+    const Qp* qp = entry.qp_index < kMaxQpsPerProcess ? cq.process->qp(entry.qp_index) : nullptr;
+    if (qp != nullptr && qp->shared->birth == entry.qp_birth) scatter(*qp, entry);
   });
 }
 
@@ -130,14 +129,10 @@ int create_comp_channel(Context* context, int* fd) {
   find_channel(*context, -1);
   auto channel = std::make_unique<CompChannel>();
   channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
-  const std::string path = channel_path(*context, channel->number);
-  if (int error = channel->fifo.make(path); error != 0) return error;
-  channel->program_fd = FifoEnd::open_reader(path);
-  if (channel->program_fd < 0) {
-    const int error = errno;
-    unlink(path.c_str());
-    return error;
-  }
+  channel->path = channel_path(*context, channel->number);
+  if (int error = channel->fifo.make(channel->path); error != 0) return error;
+  channel->program_fd = FifoEnd::open_reader(channel->path);
+  if (channel->program_fd < 0) return errno;
   *fd = channel->program_fd;
   std::lock_guard lock(context->channels_mutex);
   context->channels.push_back(std::move(channel));

@@ -58,10 +58,13 @@ struct Ah {
 
 struct CompChannel {
   uint32_t number = 0;
+  std::string path;  // taken away with the channel: peers then close their ends
   FifoEnd fifo;
   int program_fd = -1;  // the program closes it without telling anybody; the pipe's identity shows it
   std::atomic<uint32_t> users{0};
   std::mutex drain_mutex;
+
+  ~CompChannel();
 };
 
 struct Cq {
@@ -178,6 +181,7 @@ struct Qp {
 };
 
 // Scatters what has landed in the receive slots and waits to be polled from `cq` (completion_queue.cc).
-void scatter_landed(Cq& cq);
+// False: peers are just scattering some of it; wait for visitors and come again.
+bool scatter_landed(Cq& cq);
 
 }  // namespace verbena

@@ -137,14 +137,15 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
 
 namespace {
 
-void scatter_to_peer(Qp& initiator, const Cqe& entry) {
+// False: a key has just ended. Then the bytes are for the owner to scatter, who is about to (dereg_mr).
+bool scatter_to_peer(Qp& initiator, const Cqe& entry) {
   PeerPath& path = initiator.path;
   const SegmentView& view = path.adapter->view();
   // The running number's high bits are lost in the entry; the ring needs the low ones only.
   const ReceiveWqe& wqe = path.receives.wqe(entry.index);
   uint32_t left = entry.byte_len;
   const bool in_entry = (entry.flags & kCqeInline) != 0;
-  if (left > (in_entry ? kCqeInlineSize : kLandingSize)) return;
+  if (left > (in_entry ? kCqeInlineSize : kLandingSize)) return true;
   iovec local{in_entry ? static_cast<void*>(const_cast<uint8_t*>(entry.payload))
                        : static_cast<void*>(path.receives.landing(entry.index)),
               left};
@@ -156,11 +157,12 @@ void scatter_to_peer(Qp& initiator, const Cqe& entry) {
     const uint32_t n = std::min(sge.length, left);
     const Translation place =
         translate(view, sge.lkey, false, path.qp->pd, MemoryUse::local_scatter, sge.address, n);
-    if (place.check != KeyCheck::kOk || remotes == kMaxRanges) return;
+    if (place.check != KeyCheck::kOk || remotes == kMaxRanges) return false;
     remote[remotes++] = {reinterpret_cast<void*>(place.address), n};
     left -= n;
   }
   path.adapter->write(initiator.process->directory(), &local, 1, remote, remotes);
+  return true;
 }
 
 }  // namespace
@@ -185,8 +187,8 @@ void settle_landed(Qp& initiator) {
       uint64_t landed = CqeState{lap, 0, CqeKind::kLanded}.pack();
       const uint64_t placing = CqeState{lap, initiator.process->home().worker(), CqeKind::kPlacing}.pack();
       if (!entry.state.compare_exchange_strong(landed, placing, std::memory_order_acq_rel)) continue;
-      scatter_to_peer(initiator, entry);
-      entry.state.store(CqeState{lap, 0, CqeKind::kPublished}.pack(), std::memory_order_release);
+      const CqeKind now = scatter_to_peer(initiator, entry) ? CqeKind::kPublished : CqeKind::kLanded;
+      entry.state.store(CqeState{lap, 0, now}.pack(), std::memory_order_release);
     }
   }
   path.has_landed = false;

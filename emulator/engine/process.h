@@ -59,6 +59,15 @@ class Process {
   Cq* cq(uint32_t index) const { return cqs_[index].load(std::memory_order_acquire); }
   void set_cq(uint32_t index, Cq* cq) { cqs_[index].store(cq, std::memory_order_release); }
 
+  // Calls visit(cq) for each CQ. None of them is destroyed meanwhile.
+  template <typename Visit>
+  void for_each_cq(Visit&& visit) {
+    std::lock_guard lock(attend_mutex_);
+    const uint32_t limit = view().header().cq_high_water.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < limit && i < kMaxCqsPerProcess; ++i)
+      if (Cq* found = cq(i); found != nullptr) visit(*found);
+  }
+
   // Waits until every visit to this adapter that began before is over (teardown; may take as long as a
   // stopped peer stays stopped, and then says so in the log).
   void wait_for_visitors();

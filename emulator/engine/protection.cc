@@ -46,10 +46,11 @@ int probe_pages(uintptr_t begin, uintptr_t end, bool writable) {
 }
 
 // Messages that have landed and are not polled yet go to their buffers, before those cease to be registered.
-void scatter_all_landed(Process& process) {
-  const uint32_t limit = process.view().header().cq_high_water.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < limit; ++i)
-    if (Cq* cq = process.cq(i); cq != nullptr) scatter_landed(*cq);
+// False: come again, peers were at it themselves.
+bool scatter_all_landed(Process& process) {
+  bool all = true;
+  process.for_each_cq([&](Cq& cq) { all = scatter_landed(cq) && all; });
+  return all;
 }
 
 }  // namespace
@@ -116,8 +117,9 @@ int dereg_mr(Mr* mr) {
   Process& process = *mr->pd->context->process;
   if (process.dead()) return 0;
   process.memory().invalidate(process.segment(), mr->lkey);
-  process.wait_for_visitors();
-  scatter_all_landed(process);
+  do {
+    process.wait_for_visitors();
+  } while (!scatter_all_landed(process));
   process.memory().recycle(mr->lkey);
   mr->pd->users.fetch_sub(1, std::memory_order_release);
   delete mr;

@@ -219,16 +219,30 @@ TEST(CompletionRingPurge, LeavesTheLivingTheirClaims) {
   EXPECT_EQ(ring.drain(), (Indices{0}));
 }
 
-TEST(CompletionRingPurge, MarkedPlacedIsNoLongerLanded) {
+TEST(CompletionRingPlacing, IsTheOwnersOnceForEachLandedEntry) {
   RingOfOwn ring(2);
   ring.append(kAlice, 1, 0, CqeKind::kLanded);
-  ring.consumer.for_each([&](Cqe& entry, bool landed) {
-    if (landed) ring.consumer.mark_placed(entry);
-    return false;
-  });
+  int placed = 0;
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(ring.consumer.place_landed(kAlice, [&](Cqe&) { ++placed; }));
+  EXPECT_EQ(placed, 1);
   bool landed = true;
   EXPECT_EQ(ring.next(&landed), 0);
   EXPECT_FALSE(landed);
+}
+
+TEST(CompletionRingPlacing, SaysThatAPeerIsAtIt) {
+  RingOfOwn ring(2);
+  ring.claim(kBob, 5, 0).entry->state.store(CqeState{0, kBob, CqeKind::kPlacing}.pack());
+  EXPECT_FALSE(ring.consumer.place_landed(kAlice, [](Cqe&) { FAIL(); }));
+}
+
+TEST(CompletionRingPlacing, FinishesWhatADeadPeerBegan) {
+  RingOfOwn ring(2);
+  ring.claim(kBob, 5, 0).entry->state.store(CqeState{0, kBob, CqeKind::kPlacing}.pack());
+  ring.dead.insert(kBob);
+  int placed = 0;
+  EXPECT_TRUE(ring.consumer.place_landed(kAlice, [&](Cqe&) { ++placed; }));
+  EXPECT_EQ(placed, 1);
 }
 
 }  // namespace

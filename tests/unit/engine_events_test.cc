@@ -200,6 +200,22 @@ TEST(AsyncEvents, ABadKeyIsAnAccessErrorOfTheResponder) {
   EXPECT_EQ(qp_state(*pair.b), IBV_QPS_ERR);
 }
 
+// The error tables of vol. 1, 9.9.3: a request that holds a receive WQE tells by its completion.
+TEST(AsyncEvents, ABadKeyOfAWriteWithImmediateIsACompletionInstead) {
+  Pair pair;
+  Region memory(pair.pd.get(), 64);
+  ASSERT_EQ(receive(*pair.b, {}, 5), 0);
+  ASSERT_EQ(
+      rdma(*pair.a, IBV_WR_RDMA_WRITE_WITH_IMM, {memory.sge(0, 8)}, memory.address(8), memory.rkey() + 0x200),
+      0);
+  EXPECT_EQ(pair.a.sent().status, IBV_WC_REM_ACCESS_ERR);
+  const ibv_wc received = pair.b.received();
+  EXPECT_EQ(received.status, IBV_WC_LOC_ACCESS_ERR);
+  EXPECT_EQ(received.wr_id, 5u);
+  EXPECT_TRUE(eventually([&] { return qp_state(*pair.b) == IBV_QPS_ERR; }));
+  EXPECT_EQ(async_event(pair.context.get(), 20).type, UINT32_MAX);
+}
+
 TEST(AsyncEvents, ThatWereReadAreCountedAtDestruction) {
   Pair pair;
   Region memory(pair.pd.get(), 64);

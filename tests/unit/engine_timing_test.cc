@@ -75,6 +75,16 @@ TEST(RnrFailure, ComesForAWriteWithImmediateToo) {
               rnr_failure_ns(2, 16));
 }
 
+// The receive is looked for before the key (send_rules.h).
+TEST(RnrFailure, ComesBeforeABadKeyOfAWriteWithImmediate) {
+  Pair pair({.rnr_retry = 0});
+  Region memory(pair.pd.get(), 64);
+  ASSERT_EQ(
+      rdma(*pair.a, IBV_WR_RDMA_WRITE_WITH_IMM, {memory.sge(0, 8)}, memory.address(8), memory.rkey() + 0x200),
+      0);
+  EXPECT_EQ(pair.a.sent().status, IBV_WC_RNR_RETRY_EXC_ERR);
+}
+
 TEST(RnrFailure, LeavesThePeerAsItWas) {
   Pair pair({.rnr_retry = 0});
   Region memory(pair.pd.get(), 64);

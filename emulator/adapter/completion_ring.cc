@@ -69,8 +69,9 @@ void CompletionConsumer::take_out(uint64_t position) {
 
 void CompletionConsumer::pass_taken() {
   for (;;) {
-    if (!left_behind_.empty() && is_left_behind_place(head_) && is_claimed(head_)) {
-      // Once more round: still not finished.
+    if (!left_behind_.empty() && is_left_behind_place(head_) && is_claimed(head_) &&
+        ring_.cq->tail.load(std::memory_order_acquire) > head_) {
+      // Once more round: still not finished. Not before the producers have stepped over it in this lap.
       ring_.claims[ring_.place(head_)].store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(),
                                              std::memory_order_release);
       ++head_;

@@ -66,7 +66,9 @@ struct Claim {
 
 inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
   uint64_t position = ring.cq->tail.load(std::memory_order_relaxed);
-  for (;;) {
+  // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for damaged
+  // ones, which count as full.
+  for (uint64_t steps = 0x10000 + 4 * ring.capacity(); steps != 0; --steps) {
     std::atomic<uint64_t>& claim = ring.claims[ring.place(position)];
     uint64_t seen = claim.load(std::memory_order_acquire);
     const auto ahead = static_cast<int32_t>(ClaimWord::unpack(seen).lap - ring.lap(position));
@@ -81,6 +83,7 @@ inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
       return {&ring.entry(position), position};
     }
   }
+  return {};
 }
 
 inline void publish_completion(const CompletionRing& ring, const Claim& claim, CqeKind kind) {

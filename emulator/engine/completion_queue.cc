@@ -118,9 +118,7 @@ CompChannel* find_channel(Context& context, int fd) {
       found = channel.get();
       return false;
     }
-    if (held || channel->users.load(std::memory_order_acquire) != 0) return false;
-    unlink(channel_path(context, channel->number).c_str());
-    return true;
+    return !held && channel->users.load(std::memory_order_acquire) == 0;
   });
   return found;
 }
@@ -172,20 +170,18 @@ void scatter_landed(Cq& cq) {
   });
 }
 
+CompChannel::~CompChannel() { unlink(path.c_str()); }
+
 int create_comp_channel(Context* context, int* fd) {
   if (context->process->dead()) return EIO;
   static std::atomic<uint32_t> next_number{1};
   find_channel(*context, -1);
   auto channel = std::make_unique<CompChannel>();
   channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
-  const std::string path = channel_path(*context, channel->number);
-  if (int error = channel->fifo.make(path); error != 0) return error;
-  channel->program_fd = FifoEnd::open_reader(path);
-  if (channel->program_fd < 0) {
-    const int error = errno;
-    unlink(path.c_str());
-    return error;
-  }
+  channel->path = channel_path(*context, channel->number);
+  if (int error = channel->fifo.make(channel->path); error != 0) return error;
+  channel->program_fd = FifoEnd::open_reader(channel->path);
+  if (channel->program_fd < 0) return errno;
   *fd = channel->program_fd;
   std::lock_guard lock(context->channels_mutex);
   context->channels.push_back(std::move(channel));

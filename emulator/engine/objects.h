@@ -58,10 +58,13 @@ struct Ah {
 
 struct CompChannel {
   uint32_t number = 0;
+  std::string path;  // taken away with the channel: peers then close their ends
   FifoEnd fifo;
   int program_fd = -1;  // the program closes it without telling anybody; the pipe's identity shows it
   std::atomic<uint32_t> users{0};
   std::mutex drain_mutex;
+
+  ~CompChannel();
 };
 
 struct Cq {

@@ -220,18 +220,22 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
                          const LocalBytes& local, MemoryUse use) {
   PeerPath& path = initiator.path;
   const SharedQp& qp = *path.qp;
-  iovec remote{};
-  if (request.length != 0) {
-    const Translation place = translate(path.adapter->view(), request.rkey, true, qp.pd, use,
-                                        request.remote_address, request.length);
-    if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
-    remote = {reinterpret_cast<void*>(place.address), request.length};
-  }
-  if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   ReadyWord ready;
   if (operation.consumes_receive &&
       (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)))
     return {Answer::kRnr};
+  const auto refuse_request = [&](VendorError error) {
+    if (!operation.consumes_receive) return refuse(path, error);
+    return fail_receive(initiator, operation, request, VendorError::local_access, error);
+  };
+  iovec remote{};
+  if (request.length != 0) {
+    const Translation place = translate(path.adapter->view(), request.rkey, true, qp.pd, use,
+                                        request.remote_address, request.length);
+    if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
+    remote = {reinterpret_cast<void*>(place.address), request.length};
+  }
+  if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
     if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
     const Placed placed = use == MemoryUse::remote_read ? fetch_slice(initiator, request, local, remote)
@@ -244,7 +248,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
       case Placed::kLocalFault:
         return {Answer::kLocal, VendorError::local_memory_gone};
       case Placed::kRemoteFault:
-        return refuse(path, VendorError::remote_memory_gone);
+        return refuse_request(VendorError::remote_memory_gone);
       case Placed::kGone:
       case Placed::kBusy:
         return {Answer::kGone};

@@ -51,7 +51,7 @@ bool FifoEnd::is_same_pipe(int fd) const {
   return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 
-bool FifoEnd::is_orphaned() const {
+bool FifoEnd::is_abandoned() const {
   struct stat status;
   return fd_ < 0 || fstat(fd_, &status) != 0 || status.st_nlink == 0;
 }

@@ -67,7 +67,7 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
     auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
     if (found == channels_.end()) {
       // Channels that their owner has dropped are closed here, so that they do not gather.
-      std::erase_if(channels_, [](const auto& c) { return c.second.is_orphaned(); });
+      std::erase_if(channels_, [](const auto& c) { return c.second.is_abandoned(); });
       FifoEnd end;
       if (int error = end.open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
       channels_.emplace_back(channel, std::move(end));

@@ -191,48 +191,16 @@ TEST(CompletionRing, TellsWhichEntriesHaveBytesToScatter) {
   EXPECT_FALSE(landed);
 }
 
-TEST(CompletionRing, HoldsAQpBackWhileAPeerScattersItsEntry) {
-  RingOfOwn ring(3);
-  const Claim placing = ring.claim(kBob, 5, 0);
-  publish_completion(ring.ring, placing, CqeKind::kLanded);
-  placing.entry->state.store(CqeState{0, kBob, CqeKind::kPlacing}.pack());
-  ring.append(kAlice, 5, 1);                    // the same QP's: must wait
-  ring.append(kAlice, 6, 2);                    // another's: need not
-  ring.append(kAlice, 5, 3, CqeKind::kLanded);  // the same QP's again
-  EXPECT_EQ(ring.drain(), (Indices{2}));
-  publish_completion(ring.ring, placing, CqeKind::kPublished);
-  EXPECT_EQ(ring.drain(), (Indices{0, 1, 3}));
-}
-
-TEST(CompletionRing, StopsWhereTwoQpsAreBeingScattered) {
-  RingOfOwn ring(3);
-  for (uint32_t qp : {5u, 6u})
-    ring.claim(kBob, qp, qp).entry->state.store(CqeState{0, kBob, CqeKind::kPlacing}.pack());
-  ring.append(kAlice, 6, 2);
-  EXPECT_EQ(ring.next(), -1);
-}
-
-TEST(CompletionRing, ScattersItselfWhatADeadPeerWasScattering) {
-  RingOfOwn ring(2);
-  ring.claim(kBob, 5, 0).entry->state.store(CqeState{0, kBob, CqeKind::kPlacing}.pack());
-  ring.append(kAlice, 5, 1);
-  ring.dead.insert(kBob);
-  bool landed = false;
-  EXPECT_EQ(ring.next(&landed), 0);
-  EXPECT_TRUE(landed);
-  EXPECT_EQ(ring.next(), 1);
-}
-
 TEST(CompletionRing, EndsAtBytesThatAreNoState) {
   RingOfOwn ring(2);
   ring.append(kAlice, 0, 0);
-  ring.ring.entry(1).state.store(CqeState{0, 0, static_cast<CqeKind>(77)}.pack());
+  ring.ring.entry(1).state.store(0xdead'beef'0000'00ff);
   EXPECT_EQ(ring.drain(), (Indices{0}));
 }
 
 TEST(CompletionRing, AProducerComesBackFromARingOfGarbage) {
   RingOfOwn ring(4);
-  for (uint64_t i = 0; i < 16; ++i) ring.ring.entry(i).state.store(0xdead'beef'0000'00ff + (i << 40));
+  for (uint64_t i = 0; i < 16; ++i) ring.ring.claims[i].store(0xdead'beef'0000'00ff + (i << 40));
   EXPECT_EQ(ring.claim(kAlice, 0, 0).entry, nullptr);
 }
 
@@ -275,13 +243,16 @@ TEST(CompletionRingPurge, LeavesTheLivingTheirClaims) {
   EXPECT_EQ(ring.drain(), (Indices{0}));
 }
 
-TEST(CompletionRingPurge, MarkedPlacedIsNoLongerLanded) {
+TEST(CompletionRingScattering, IsToldOnceForEachLandedEntry) {
   RingOfOwn ring(2);
   ring.append(kAlice, 1, 0, CqeKind::kLanded);
-  ring.consumer.for_each([&](Cqe& entry, bool landed) {
-    if (landed) ring.consumer.mark_placed(entry);
-    return false;
-  });
+  int scattered = 0;
+  for (int i = 0; i < 2; ++i)
+    ring.consumer.for_each([&](Cqe& entry, bool landed) {
+      if (landed) ++scattered, CompletionConsumer::mark_scattered(entry);
+      return false;
+    });
+  EXPECT_EQ(scattered, 1);
   bool landed = true;
   EXPECT_EQ(ring.next(&landed), 0);
   EXPECT_FALSE(landed);

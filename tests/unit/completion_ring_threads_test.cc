@@ -34,13 +34,14 @@ std::vector<std::vector<int64_t>> run(RingOfOwn& ring, CqeKind (*kind)(uint32_t)
   std::vector<std::vector<int64_t>> seen(kProducers);
   for (uint32_t count = 0; count < kProducers * kEach && in_time(began);) {
     bool landed;
-    const Cqe* entry = ring.consumer.take(&landed);
+    const Cqe* entry = ring.consumer.take(&landed, true);
     if (entry == nullptr) {
       sched_yield();
       continue;
     }
     seen[entry->qp_index].push_back(entry->index);
     ring.consumer.consume();
+    ring.consumer.finish();
     ++count;
   }
   return seen;

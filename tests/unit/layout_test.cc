@@ -22,16 +22,18 @@ TEST(Worker, CutsAGenerationToItsLowBits) {
 }
 
 TEST(CqeState, KeepsItsFields) {
-  const CqeState state = CqeState::unpack(CqeState{0xfedcba98, 0xabcdef, CqeKind::kPlacing}.pack());
+  const CqeState state = CqeState::unpack(CqeState{0xfedcba98, CqeKind::kLanded}.pack());
   EXPECT_EQ(state.lap, 0xfedcba98u);
-  EXPECT_EQ(state.worker, 0xabcdefu);
-  EXPECT_EQ(state.kind, CqeKind::kPlacing);
+  EXPECT_EQ(state.kind, CqeKind::kLanded);
 }
-
-TEST(CqeState, ZeroIsFreeInTheFirstLap) { EXPECT_EQ((CqeState{0, 0, CqeKind::kFree}.pack()), 0u); }
-
-TEST(CqeState, OfAWorkerTooWideDoesNotReachTheLap) {
-  EXPECT_EQ(CqeState::unpack(CqeState{1, 0xffff'ffff, CqeKind::kClaimed}.pack()).lap, 1u);
+TEST(ClaimWord, KeepsItsFields) {
+  const ClaimWord claim = ClaimWord::unpack(ClaimWord{0xfedcba98, 0xabcdef}.pack());
+  EXPECT_EQ(claim.lap, 0xfedcba98u);
+  EXPECT_EQ(claim.worker, 0xabcdefu);
+}
+TEST(ClaimWord, ZeroIsNoClaimOfTheFirstLap) { EXPECT_EQ((ClaimWord{0, 0}.pack()), 0u); }
+TEST(ClaimWord, OfAWorkerTooWideDoesNotReachTheLap) {
+  EXPECT_EQ(ClaimWord::unpack(ClaimWord{1, 0xffff'ffff}.pack()).lap, 1u);
 }
 
 TEST(Gate, KeepsItsFields) {

@@ -12,9 +12,9 @@ namespace verbena {
 
 class RingOfOwn {
  public:
-  explicit RingOfOwn(uint32_t order) : entries_(size_t{1} << order) {
-    ring = {&shared_, entries_.data(), order};
-    consumer = CompletionConsumer(
+  explicit RingOfOwn(uint32_t order) : entries_(size_t{1} << order), claims_(size_t{1} << order) {
+    ring = {&shared_, entries_.data(), claims_.data(), order, &known_head_};
+    consumer.begin(
         ring,
         [](void* self, uint32_t worker) { return !static_cast<RingOfOwn*>(self)->dead.contains(worker); },
         this);
@@ -40,11 +40,11 @@ class RingOfOwn {
   // Takes and consumes one entry; its index, or -1.
   int64_t next(bool* landed = nullptr) {
     bool unscattered = false;
-    const Cqe* entry = consumer.take(&unscattered);
+    const Cqe* entry = consumer.take(&unscattered, true);
     if (landed != nullptr) *landed = unscattered;
-    if (entry == nullptr) return -1;
-    const int64_t index = entry->index;
-    consumer.consume();
+    const int64_t index = entry != nullptr ? static_cast<int64_t>(entry->index) : -1;
+    if (entry != nullptr) consumer.consume();
+    consumer.finish();
     return index;
   }
   // Everything that can be taken now.
@@ -61,6 +61,8 @@ class RingOfOwn {
  private:
   SharedCq shared_{};
   std::vector<Cqe> entries_;
+  std::vector<std::atomic<uint64_t>> claims_;
+  std::atomic<uint64_t> known_head_{0};
 };
 
 }  // namespace verbena

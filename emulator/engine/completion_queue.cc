@@ -228,7 +228,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
   const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kNext;
-  while (static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted) &&
+  while ((armed == Armed::kRaising || static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted)) &&
          !cq->shared->armed.compare_exchange_weak(armed, wanted, std::memory_order_acq_rel)) {
   }
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
@@ -238,6 +238,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
 }
 
 void cq_event(Cq* cq) {
+  cq->events_read.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
     reinject_lost_events(*cq->context);
 }
@@ -270,7 +271,10 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
     for (uint64_t other : others) cq->channel->fifo.write(&other, sizeof other);
     cq->channel->users.fetch_sub(1, std::memory_order_release);
   }
-  *comp_events = static_cast<uint32_t>(shared.raised.load(std::memory_order_acquire) - unread);
+  // A producer that died after writing its event has not counted it.
+  const auto counted = static_cast<uint32_t>(shared.raised.load(std::memory_order_acquire) - unread);
+  const uint32_t read = cq->events_read.load(std::memory_order_acquire);
+  *comp_events = static_cast<int32_t>(counted - read) > 0 ? counted : read;
   *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
   process.segment().release(shared.ring_offset, sizeof(Cqe) << shared.ring_order);
   process.cq_indices().give(cq->index);

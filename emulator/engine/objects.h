@@ -79,6 +79,7 @@ struct Cq {
 
   std::atomic<bool> failed{false};  // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far
+  std::atomic<uint32_t> events_read{0};   // completion events that the program has taken
 };
 
 // A send request as the engine keeps it. The lists point into the program's memory while the program's call

@@ -96,9 +96,11 @@ void enter_error(Qp& qp) {
 
 bool flush_receive_queue(Qp& qp, bool patiently) {
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
+  // Nobody else than the feeder can be at work on the queue.
+  const uint32_t feeder = qp.shared->dest_slot;
   if (patiently)
-    qp.process->wait_for_visitors();
-  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), kVisitPatience))
+    qp.process->wait_for_visitors(feeder);
+  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), feeder, kVisitPatience))
     return false;
   std::lock_guard lock(qp.recv_lock);
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;

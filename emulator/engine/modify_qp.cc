@@ -111,7 +111,7 @@ void to_reset(Qp& qp) {
   qp.sq_next = qp.sq_posted;
   PeerPath old = std::exchange(qp.path, PeerPath{});
   qp.send_lock.unlock();
-  qp.process->wait_for_visitors();
+  qp.process->wait_for_visitors(qp.shared->dest_slot);
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
   purge_completions(qp);

@@ -25,12 +25,15 @@ class Visit {
   Hazard* hazard_;
 };
 
+inline constexpr uint32_t kAnySlot = UINT32_MAX;
+
 // Waits until every visit to `target_slot` that had begun before the call is over or its process dead.
+// `from_slot`: only that process's visits matter, so that the others, stopped or not, keep nobody waiting.
 // `on_stall(context, pid)` is called once for each process that keeps the caller waiting longer than a second.
-void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
+void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context);
 
 // The same, but not longer than about `patience_ns` for each visit. False: somebody is still there.
-bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, int64_t patience_ns);
+bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns);
 
 }  // namespace verbena

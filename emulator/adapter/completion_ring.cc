@@ -4,138 +4,115 @@
 #include <algorithm>
 
 namespace verbena {
-namespace {
 
-constexpr uint64_t kNowhere = UINT64_MAX;
+bool CompletionConsumer::is_claimed(uint64_t position) const {
+  if (position - head_ >= ring_.capacity()) return false;
+  const uint64_t claim = ring_.claims[ring_.place(position)].load(std::memory_order_acquire);
+  return static_cast<int32_t>(ClaimWord::unpack(claim).lap - ring_.lap(position)) >= 0;
+}
 
-}  // namespace
+// What is at `position`, not before the head, which somebody has claimed?
+CompletionConsumer::Found CompletionConsumer::look(uint64_t position) {
+  // The claim is read before the entry: if its holder is dead by then, what the entry says is final.
+  const ClaimWord claim =
+      ClaimWord::unpack(ring_.claims[ring_.place(position)].load(std::memory_order_acquire));
+  const bool holder_lives = claim.worker != kNobody && alive_(alive_context_, claim.worker);
+  const CqeState state = CqeState::unpack(ring_.entry(position).state.load(std::memory_order_acquire));
+  if (state.lap == ring_.lap(position)) return state.kind == CqeKind::kTaken ? Found::kTaken : Found::kEntry;
+  if (is_left_behind_place(position)) return Found::kTaken;
+  if (holder_lives) return Found::kUnfinished;
+  take_out(position);
+  return Found::kTaken;
+}
 
-// The entry at `position` must not overtake its QP's earlier ones. One that was still being filled when we
-// went past it may have been published meanwhile, and its QP's next entry, too: whoever has seen that next
-// one sees here that the earlier one is complete. One that a peer scatters is waited for.
-CompletionConsumer::Earlier CompletionConsumer::earlier_of_same_qp(uint64_t position) const {
-  const uint32_t qp = ring_.entry(position).qp_index;
-  Earlier answer = Earlier::kNone;
-  const auto compare = [&](uint64_t passed) {
-    const Cqe& entry = ring_.entry(passed);
-    const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-    if (passed >= position || state.lap != ring_.lap(passed) || answer == Earlier::kPlacing) return;
-    const bool complete = state.kind == CqeKind::kPublished || state.kind == CqeKind::kLanded;
-    if ((!complete && state.kind != CqeKind::kPlacing) || entry.qp_index != qp) return;
-    answer = complete ? Earlier::kComplete : Earlier::kPlacing;
+// An entry that was still being filled when we went past it may have been published meanwhile, and its QP's next
+// entry, too. Whoever has seen that next one sees here that the earlier one is complete.
+bool CompletionConsumer::passed_unfinished_only(uint64_t position) const {
+  const auto complete = [&](uint64_t passed) {
+    const CqeState state = CqeState::unpack(ring_.entry(passed).state.load(std::memory_order_acquire));
+    return state.lap == ring_.lap(passed) && state.kind != CqeKind::kTaken;
   };
-  for (const uint64_t passed : left_behind_) compare(passed);
-  for (uint64_t passed = std::max(first_passed_, head_); passed < position; ++passed) compare(passed);
-  return answer;
+  for (const LeftBehind& passed : left_behind_)
+    if (complete(passed.position)) return false;
+  for (uint64_t passed = head_; passed < position; ++passed)
+    if (complete(passed)) return false;
+  return true;
 }
 
-bool CompletionConsumer::is_left_behind(uint64_t position) const {
+bool CompletionConsumer::is_left_behind_place(uint64_t position) const {
   return std::any_of(left_behind_.begin(), left_behind_.end(),
-                     [&](uint64_t left) { return left < position && (position - left) % ring_.size() == 0; });
+                     [&](const LeftBehind& left) { return (position - left.position) % ring_.capacity() == 0; });
 }
 
-// The head goes on to `end`. What cannot be consumed yet is left behind.
+// The head goes on to `end`, or to an entry that has become complete meanwhile. What is not complete is left behind, its
+// place claimed for the lap to come.
 void CompletionConsumer::leave_behind(uint64_t end) {
-  while (head_ < end) {
-    Cqe& entry = ring_.entry(head_);
-    const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-    if (state.lap == ring_.lap(head_)) {
-      if (state.kind == CqeKind::kTaken)
-        entry.state.store(CqeState{state.lap + 1, 0, CqeKind::kFree}.pack(), std::memory_order_release);
-      else
-        left_behind_.push_back(head_);
-    }
-    advance();
+  for (pass_taken(); head_ < end && look(head_) == Found::kUnfinished; pass_taken()) {
+    std::atomic<uint64_t>& claim = ring_.claims[ring_.place(head_)];
+    left_behind_.push_back({head_, ClaimWord::unpack(claim.load(std::memory_order_relaxed)).worker});
+    any_left_behind_.store(true, std::memory_order_relaxed);
+    claim.store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(), std::memory_order_release);
+    ++head_;
   }
 }
 
-// An entry of a later position than the head's is marked; the head frees it when it comes by. One that was
-// left behind joins the ring again where the head meets its place next: as taken, since producers may have
-// passed it.
+// Consumed, or dead: an entry of a later position than the head's is marked for the head to pass. The place of one
+// that was left behind is claimed for a lap to come, in nobody's name: the head passes that, too.
 void CompletionConsumer::take_out(uint64_t position) {
-  uint64_t joins = position;
   if (position < head_) {
-    std::erase(left_behind_, position);
-    joins += (head_ - position + ring_.size() - 1) / ring_.size() * ring_.size();
+    std::erase_if(left_behind_, [&](const LeftBehind& left) { return left.position == position; });
+    any_left_behind_.store(!left_behind_.empty(), std::memory_order_relaxed);
+  } else {
+    ring_.entry(position).state.store(ring_.word(position, CqeKind::kTaken), std::memory_order_release);
   }
-  ring_.entry(position).state.store(CqeState{ring_.lap(joins), 0, CqeKind::kTaken}.pack(),
-                                    std::memory_order_release);
 }
 
-CompletionConsumer::Found CompletionConsumer::look(uint64_t position, bool* landed) {
-  Cqe& entry = ring_.entry(position);
-  const uint32_t lap = ring_.lap(position);
-  uint64_t word = entry.state.load(std::memory_order_acquire);
-  const CqeState state = CqeState::unpack(word);
-  if (state.lap != lap) {
-    if (!is_left_behind(position)) return Found::kEnd;
-    if (position == head_) advance();
-    return Found::kPass;
-  }
-  switch (state.kind) {
-    case CqeKind::kFree:
-      return Found::kEnd;
-    case CqeKind::kPublished:
-    case CqeKind::kLanded:
-      if (const Earlier earlier = earlier_of_same_qp(position); earlier != Earlier::kNone)
-        return earlier == Earlier::kPlacing ? Found::kPass : Found::kFromTheStart;
-      *landed = state.kind == CqeKind::kLanded;
-      // A peer that reads or writes this adapter's memory may want to scatter it at this moment.
-      if (*landed && !entry.state.compare_exchange_strong(word, CqeState{lap, 0, CqeKind::kTaken}.pack(),
-                                                          std::memory_order_acq_rel))
-        return Found::kAgain;
-      position_ = position;
-      return Found::kEntry;
-    case CqeKind::kTaken:
-      if (position == head_) {
-        entry.state.store(CqeState{lap + 1, 0, CqeKind::kFree}.pack(), std::memory_order_release);
-        advance();
-      }
-      return Found::kPass;
-    case CqeKind::kClaimed:
-      if (!alive_(alive_context_, state.worker)) {
-        if (position < head_)
-          take_out(position);
-        else
-          entry.state.compare_exchange_strong(word, CqeState{lap, 0, CqeKind::kTaken}.pack(),
-                                              std::memory_order_acq_rel);
-        return position < head_ ? Found::kFromTheStart : Found::kAgain;
-      }
-      first_passed_ = std::min(first_passed_, position);
-      return Found::kPass;
-    case CqeKind::kPlacing:
-      if (!alive_(alive_context_, state.worker)) {
-        entry.state.compare_exchange_strong(word, CqeState{lap, 0, CqeKind::kLanded}.pack(),
-                                            std::memory_order_acq_rel);
-        return Found::kAgain;
-      }
-      first_passed_ = std::min(first_passed_, position);
-      return Found::kPass;
-    default:
-      return Found::kEnd;  // hostile bytes: as if the ring ended here
+void CompletionConsumer::pass_taken() {
+  for (;;) {
+    if (!left_behind_.empty() && is_left_behind_place(head_) && is_claimed(head_)) {
+      // Once more round: still not finished.
+      ring_.claims[ring_.place(head_)].store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(),
+                                             std::memory_order_release);
+      ++head_;
+    } else if (ring_.entry(head_).state.load(std::memory_order_acquire) == ring_.word(head_, CqeKind::kTaken)) {
+      ++head_;
+    } else {
+      return;
+    }
   }
 }
 
 Cqe* CompletionConsumer::take_slowly(bool* landed) {
-  // What was left behind comes first: it is the oldest. Then the ring.
+  const auto found = [&](uint64_t position) {
+    position_ = position;
+    Cqe& entry = ring_.entry(position);
+    *landed = entry.state.load(std::memory_order_acquire) == ring_.word(position, CqeKind::kLanded);
+    return &entry;
+  };
   for (;;) {
-    first_passed_ = kNowhere;
-    Found found = Found::kPass;
-    for (size_t i = 0; i < left_behind_.size() && found != Found::kEntry && found != Found::kFromTheStart;) {
-      found = look(left_behind_[i], landed);
-      if (found != Found::kAgain) ++i;
+    pass_taken();
+    bool from_the_start = false;
+    // What was left behind comes first: it is the oldest. What died unfinished never was.
+    for (size_t i = 0; i < left_behind_.size();) {
+      const LeftBehind left = left_behind_[i];
+      const bool holder_lives = alive_(alive_context_, left.worker);
+      const uint64_t state = ring_.entry(left.position).state.load(std::memory_order_acquire);
+      if (CqeState::unpack(state).lap == ring_.lap(left.position)) return found(left.position);
+      if (holder_lives)
+        ++i;
+      else
+        take_out(left.position);
     }
-    for (uint64_t position = head_; found != Found::kEntry && found != Found::kFromTheStart;) {
-      if (position - head_ >= ring_.size()) return nullptr;
+    for (uint64_t position = head_; is_claimed(position) && !from_the_start; ++position) {
       // Somebody is stopped in the middle of a request, and the others need the room.
-      if (position > head_ && (position - head_) * 4 >= ring_.size() &&
-          left_behind_.size() < ring_.size() / 4)
+      if ((position - head_) * 4 >= ring_.capacity() && position != head_ &&
+          left_behind_.size() < ring_.capacity() / 4)
         leave_behind(position);
-      found = look(position, landed);
-      if (found == Found::kEnd) return nullptr;
-      if (found == Found::kPass) ++position;
+      if (look(position) != Found::kEntry) continue;
+      if (passed_unfinished_only(position)) return found(position);
+      from_the_start = true;
     }
-    if (found == Found::kEntry) return &ring_.entry(position_);
+    if (!from_the_start) return nullptr;
   }
 }
 

@@ -4,31 +4,57 @@
 // the CQ's lock).
 //
 // Invariants, each true after any instruction of any process, so that a SIGKILL leaves a usable ring:
-//  * Entries are claimed densely: no entry before SharedCq::tail is free in its lap. `tail` itself is a hint
-//    and may lag behind.
-//  * Only the producer that claimed an entry writes it until it publishes it.
+//  * Entries are claimed densely: none before SharedCq::tail is free. `tail` itself is a hint and may lag behind.
+//  * An entry is claimed again only after the head has passed it: a claim of lap n follows one of lap n - 1.
+//  * Only the producer that claimed an entry writes it until it publishes it; afterwards only the owner does.
 //  * An entry whose claimer died is taken out of the ring by the consumer; its completion was never promised to
 //    anybody, since the claimer was the one to promise it.
-//  * An entry whose claimer is stopped must not keep the others from going round: the consumer leaves it behind
-//    when too many entries after it have been consumed. Then `head` has passed it while it still shows its old
-//    lap; producers and consumer pass over its place until its claimer has finished with it.
+//  * An entry whose claimer is stopped does not keep the others from going round: when many entries behind it have
+//    been consumed, the consumer leaves it behind. It claims its place for the next lap itself, in nobody's name,
+//    before the head passes it, and so lap after lap until the claimer has finished: producers step over it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "adapter/layout.h"
+#include "adapter/prefetch.h"
+#include "adapter/segment.h"
 
 namespace verbena {
 
 struct CompletionRing {
   SharedCq* cq = nullptr;
   Cqe* entries = nullptr;
+  std::atomic<uint64_t>* claims = nullptr;
   uint32_t order = 0;
+  std::atomic<uint64_t>* known_head = nullptr;  // the producer's own copy of cq->head; may lag behind
 
-  Cqe& entry(uint64_t position) const { return entries[position & ((uint64_t{1} << order) - 1)]; }
-  uint32_t lap(uint64_t position) const { return static_cast<uint32_t>(position >> order); }
-  uint64_t size() const { return uint64_t{1} << order; }
+  // The ring of `cq`; entries == nullptr where its offsets do not lie within the segment.
+  static CompletionRing of(const SegmentView& segment, SharedCq& cq, std::atomic<uint64_t>* known_head) {
+    const uint32_t order = std::atomic_ref(cq.ring_order).load(std::memory_order_relaxed);
+    if (order > 24) return {};
+    auto* entries = segment.at<Cqe>(cq.ring_offset, uint64_t{1} << order);
+    auto* claims = segment.at<std::atomic<uint64_t>>(cq.claim_offset, uint64_t{1} << order);
+    if (entries == nullptr || claims == nullptr) return {};
+    return {&cq, entries, claims, order, known_head};
+  }
+
+  uint64_t capacity() const { return uint64_t{1} << order; }
+  uint64_t place(uint64_t position) const { return position & (capacity() - 1); }
+  Cqe& entry(uint64_t position) const { return entries[place(position)]; }
+  uint32_t lap(uint64_t position) const { return static_cast<uint32_t>((position >> order) + 1); }
+  uint64_t word(uint64_t position, CqeKind kind) const { return CqeState{lap(position), kind}.pack(); }
+
+  // Has the consumer passed the entry that `position` would reuse?
+  bool has_room(uint64_t position) const {
+    const auto behind = [&] {
+      return static_cast<int64_t>(position - known_head->load(std::memory_order_relaxed)) <
+             static_cast<int64_t>(capacity());
+    };
+    if (behind()) return true;
+    known_head->store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
+    return behind();
+  }
 };
 
 // ---- producers ----------------------------------------------------------------------------------------------
@@ -40,36 +66,25 @@ struct Claim {
 
 inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
   uint64_t position = ring.cq->tail.load(std::memory_order_relaxed);
-  // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for
-  // damaged ones, which count as full.
-  for (uint64_t steps = uint64_t{0x10000} + (uint64_t{64} << ring.order); steps != 0; --steps, ++position) {
-    Cqe& entry = ring.entry(position);
-    const uint32_t lap = ring.lap(position);
-    uint64_t seen = entry.state.load(std::memory_order_acquire);
-    const uint64_t free_now = CqeState{lap, 0, CqeKind::kFree}.pack();
-    if (seen == free_now) {
-      if (entry.state.compare_exchange_strong(seen, CqeState{lap, worker, CqeKind::kClaimed}.pack(),
-                                              std::memory_order_acq_rel)) {
-        ring.cq->tail.store(position + 1, std::memory_order_relaxed);
-        return {&entry, position};
-      }
+  for (;;) {
+    std::atomic<uint64_t>& claim = ring.claims[ring.place(position)];
+    uint64_t seen = claim.load(std::memory_order_acquire);
+    const auto ahead = static_cast<int32_t>(ClaimWord::unpack(seen).lap - ring.lap(position));
+    if (ahead >= 0) {  // taken: the hint was old, perhaps by whole laps
+      position += ahead == 0 ? 1 : static_cast<uint64_t>(ahead) << ring.order;
+      continue;
     }
-    const auto ahead = static_cast<int32_t>(CqeState::unpack(seen).lap - lap);
-    if (ahead < 0) {
-      // Not consumed since an earlier lap: the ring is full, unless the consumer has left the entry behind. It
-      // frees an entry before it passes it, so what is still the same after that has been left behind.
-      if (ring.cq->head.load(std::memory_order_acquire) + ring.size() <= position) return {};
-      if (entry.state.load(std::memory_order_acquire) != seen) --position;
-    } else if (ahead > 1) {
-      // The hint was old, and everything up to one lap before that entry is claimed.
-      position += static_cast<uint64_t>(ahead - 1) << ring.order;
+    if (ahead != -1 || !ring.has_room(position)) return {};
+    if (claim.compare_exchange_strong(seen, ClaimWord{ring.lap(position), worker}.pack(),
+                                      std::memory_order_acq_rel)) {
+      ring.cq->tail.store(position + 1, std::memory_order_relaxed);
+      return {&ring.entry(position), position};
     }
   }
-  return {};
 }
 
 inline void publish_completion(const CompletionRing& ring, const Claim& claim, CqeKind kind) {
-  claim.entry->state.store(CqeState{ring.lap(claim.position), 0, kind}.pack(), std::memory_order_release);
+  claim.entry->state.store(ring.word(claim.position, kind), std::memory_order_release);
 }
 
 // ---- the consumer -------------------------------------------------------------------------------------------
@@ -79,85 +94,114 @@ using WorkerAlive = bool (*)(void* context, uint32_t worker);
 
 class CompletionConsumer {
  public:
-  CompletionConsumer() = default;
-  CompletionConsumer(const CompletionRing& ring, WorkerAlive alive, void* alive_context)
-      : ring_(ring), alive_(alive), alive_context_(alive_context) {}
+  // Before anything else; an empty ring.
+  void begin(const CompletionRing& ring, WorkerAlive alive, void* alive_context) {
+    ring_ = ring;
+    alive_ = alive;
+    alive_context_ = alive_context;
+  }
 
   const CompletionRing& ring() const { return ring_; }
   uint64_t head() const { return head_; }
 
-  // The next complete entry, or nullptr. Entries that a live producer still fills are stepped over for now:
-  // their order against other producers' entries is nobody's promise. The entry is the caller's until
-  // consume(); nobody else scatters its bytes any more. *landed: its bytes have yet to be scattered.
-  Cqe* take(bool* landed) {
-    if (!left_behind_.empty()) return take_slowly(landed);
-    uint64_t state = ring_.entry(head_).state.load(std::memory_order_acquire);
-    if (state == CqeState{ring_.lap(head_), 0, CqeKind::kPublished}.pack()) {
-      position_ = head_;
-      *landed = false;
-      return &ring_.entry(head_);
-    }
-    if (state == CqeState{ring_.lap(head_), 0, CqeKind::kFree}.pack()) return nullptr;
-    return take_slowly(landed);
+  // Nothing complete at the head? A look without the CQ's lock, for those who poll in vain.
+  bool seems_empty() const {
+    const uint64_t head = ring_.cq->head.load(std::memory_order_relaxed);
+    return CqeState::unpack(ring_.entry(head).state.load(std::memory_order_relaxed)).lap != ring_.lap(head) &&
+           !any_left_behind_.load(std::memory_order_relaxed);
   }
 
-  // Gives the entry that take() returned last back to the producers.
-  void consume() {
-    Cqe& entry = ring_.entry(position_);
-    if (position_ == head_) {
-      entry.state.store(CqeState{ring_.lap(head_) + 1, 0, CqeKind::kFree}.pack(), std::memory_order_release);
-      advance();
-    } else {
-      take_out(position_);
+  // The next complete entry, or nullptr. `thoroughly`: if there is none at the head, look whether a producer has
+  // claimed it and not filled it yet; the entries behind it are then taken out of turn: order against other
+  // producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the caller does
+  // before consume().
+  Cqe* take(bool* landed, bool thoroughly) {
+    if (!left_behind_.empty()) return take_slowly(landed);
+    Cqe& entry = ring_.entry(head_);
+    const uint64_t state = entry.state.load(std::memory_order_acquire);
+    *landed = state == ring_.word(head_, CqeKind::kLanded);
+    if (!*landed && state != ring_.word(head_, CqeKind::kPublished)) {
+      if (CqeState::unpack(state).lap != ring_.lap(head_) && !thoroughly) return nullptr;
+      return take_slowly(landed);
     }
+    position_ = head_;
+    // The second one in a series: there are more to come, and fetching them does not disturb a producer.
+    if (head_ != begun_) {
+      prefetch(&ring_.entry(head_ + kReadAhead));
+      if (entry.byte_len > kCqeFirstLine) prefetch(&ring_.entry(head_ + kReadAhead).payload[kCqeInlineSize - 1]);
+    }
+    return &entry;
+  }
+
+  // How far ahead of the entry in hand it pays to fetch; 0 while it is not known that more are there.
+  static constexpr uint32_t kReadAhead = 4;
+  uint32_t read_ahead() const { return head_ != begun_ ? kReadAhead : 0; }
+
+  // The entry that take() returned last is done with.
+  void consume() {
+    if (position_ == head_)
+      ++head_;
+    else
+      take_out(position_);
+  }
+
+  // Ends a series of take() and consume(): gives the entries to the producers.
+  void finish() {
+    if (head_ == begun_) return;
+    ring_.cq->head.store(head_, std::memory_order_release);
+    begun_ = head_;
   }
 
   // Calls visit(entry, landed) for each complete entry not yet consumed, in order; an entry for which it
-  // answers true is taken out. Entries that are just being filled or placed by living peers are not visited: the
-  // caller has waited for the visitors that matter to it.
+  // answers true is taken out. Entries that are just being filled are not visited.
   template <typename Visit>
   void for_each(Visit&& visit) {
     const auto look = [&](uint64_t position) {
       Cqe& entry = ring_.entry(position);
       const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-      if (state.lap != ring_.lap(position)) return is_left_behind(position);
-      if (state.kind == CqeKind::kFree) return false;
-      const bool orphaned = state.kind == CqeKind::kPlacing && !alive_(alive_context_, state.worker);
-      if (state.kind != CqeKind::kPublished && state.kind != CqeKind::kLanded && !orphaned) return true;
-      if (visit(entry, state.kind != CqeKind::kPublished)) take_out(position);
-      return true;
+      if (state.lap == ring_.lap(position) && state.kind != CqeKind::kTaken &&
+          visit(entry, state.kind == CqeKind::kLanded))
+        take_out(position);
     };
-    for (uint64_t position : std::vector<uint64_t>(left_behind_)) look(position);
-    for (uint64_t position = head_; position - head_ < ring_.size() && look(position);) ++position;
+    for (const LeftBehind& left : std::vector<LeftBehind>(left_behind_)) look(left.position);
+    for (uint64_t position = head_; is_claimed(position); ++position) look(position);
+    pass_taken();
+    finish();
   }
 
-  // For for_each's visitors: the bytes of a landed entry have been scattered by the owner.
-  void mark_placed(Cqe& entry) {
+  // For for_each's visitors: the bytes of a landed entry have been scattered.
+  static void mark_scattered(Cqe& entry) {
     const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_relaxed));
-    entry.state.store(CqeState{state.lap, 0, CqeKind::kPublished}.pack(), std::memory_order_release);
+    entry.state.store(CqeState{state.lap, CqeKind::kPublished}.pack(), std::memory_order_release);
   }
 
  private:
+  // In whose name the consumer claims the places of entries left behind.
+  static constexpr uint32_t kNobody = 0xffffff;
+
+  struct LeftBehind {
+    uint64_t position;
+    uint32_t worker;  // who has claimed it
+  };
+
+  enum class Found : uint8_t { kNothing, kUnfinished, kTaken, kEntry };
   Cqe* take_slowly(bool* landed);
-  enum class Found : uint8_t { kEnd, kPass, kAgain, kFromTheStart, kEntry };
-  enum class Earlier : uint8_t { kNone, kPlacing, kComplete };
-  Found look(uint64_t position, bool* landed);
-  Earlier earlier_of_same_qp(uint64_t position) const;
-  bool is_left_behind(uint64_t position) const;  // is its place that of an entry left behind?
+  Found look(uint64_t position);
+  bool is_claimed(uint64_t position) const;
+  bool passed_unfinished_only(uint64_t position) const;
+  bool is_left_behind_place(uint64_t position) const;
   void leave_behind(uint64_t end);
   void take_out(uint64_t position);
-  void advance() {
-    ++head_;
-    ring_.cq->head.store(head_, std::memory_order_release);
-  }
+  void pass_taken();
 
   CompletionRing ring_;
   WorkerAlive alive_ = nullptr;
   void* alive_context_ = nullptr;
   uint64_t head_ = 0;
+  uint64_t begun_ = 0;  // what the producers know of the head
   uint64_t position_ = 0;
-  uint64_t first_passed_ = 0;  // in one search: the first entry passed that somebody still fills or scatters
-  std::vector<uint64_t> left_behind_;  // positions before head_, ascending; almost always none
+  std::vector<LeftBehind> left_behind_;  // before head_, ascending; almost always none
+  std::atomic<bool> any_left_behind_{false};
 };
 
 }  // namespace verbena

@@ -25,7 +25,8 @@ inline constexpr uint32_t kMaxMrsPerProcess = 1u << 20;
 
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
 // kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
-inline constexpr uint32_t kCqeInlineSize = 32;
+inline constexpr uint32_t kCqeInlineSize = 96;
+inline constexpr uint32_t kCqeFirstLine = 32;  // so much of the payload lies in an entry's first cache line
 inline constexpr uint32_t kLandingSize = 256;
 
 // ---- completion queue ------------------------------------------------------------------------------------
@@ -39,29 +40,34 @@ struct Worker {
   constexpr uint32_t pack() const { return (generation & kGenerationMask) << 10 | (slot & 0x3ff); }
 };
 
-// An entry's life: free -> claimed -> published -> free (of the next lap). `state` packs
-//   lap (32 bits) | Worker (24 bits) | CqeKind (8 bits).
-// All zero is "free in lap 0", so that fresh memory is an empty ring.
+// An entry's life: free (its last user's lap is over and the head has passed it) -> claimed -> published. The claim
+// is a word of its own, beside the ring, that producers alone touch: claiming does not wait for a line that the
+// consumer looks at. Laps count from 1, so that fresh memory is an empty ring.
+//
+// ClaimWord: lap (32 bits) | Worker (24 bits) | 0. CqeState: lap (32 bits) | CqeKind.
+struct ClaimWord {
+  uint32_t lap;  // low bits of (position >> ring order) + 1
+  uint32_t worker;
+  static constexpr ClaimWord unpack(uint64_t w) {
+    return {static_cast<uint32_t>(w >> 32), static_cast<uint32_t>(w >> 8) & 0xffffff};
+  }
+  constexpr uint64_t pack() const { return uint64_t{lap} << 32 | uint64_t{worker & 0xffffff} << 8; }
+};
+
 enum class CqeKind : uint8_t {
-  kFree = 0,
-  kClaimed = 1,    // a producer fills it; if that producer dies, the consumer steps over it
-  kPublished = 2,  // complete
-  kLanded = 3,     // complete, but the message's bytes still have to be scattered to the receive buffers
-  kPlacing = 4,    // somebody other than the owner scatters the bytes; becomes kPublished
-  kTaken = 5,      // consumed or purged out of turn; freed when the head reaches it
+  kNothing = 0,
+  kPublished = 1,  // complete; written by the producer
+  kLanded = 2,     // complete, but the message's bytes still have to be scattered to the receive buffers
+  kTaken = 3,      // consumed or purged out of turn; written by the owner, the head passes over it
 };
 
 struct CqeState {
-  uint32_t lap;  // low bits of (position >> ring order)
-  uint32_t worker;
+  uint32_t lap;
   CqeKind kind;
   static constexpr CqeState unpack(uint64_t w) {
-    return {static_cast<uint32_t>(w >> 32), static_cast<uint32_t>(w >> 8) & 0xffffff,
-            static_cast<CqeKind>(w & 0xff)};
+    return {static_cast<uint32_t>(w >> 32), static_cast<CqeKind>(w & 0xff)};
   }
-  constexpr uint64_t pack() const {
-    return uint64_t{lap} << 32 | uint64_t{worker & 0xffffff} << 8 | static_cast<uint64_t>(kind);
-  }
+  constexpr uint64_t pack() const { return uint64_t{lap} << 32 | static_cast<uint64_t>(kind); }
 };
 
 enum CqeFlags : uint8_t {
@@ -71,7 +77,9 @@ enum CqeFlags : uint8_t {
   kCqeSolicited = 8,
 };
 
-struct alignas(kCacheLine) Cqe {
+// Two adjacent lines, the second used by messages above 32 bytes: a stream of messages is one sequential stream of
+// lines for either side's prefetcher, and an 8-byte message is one line.
+struct alignas(2 * kCacheLine) Cqe {
   std::atomic<uint64_t> state;
   uint32_t qp_index;  // in the CQ owner's QP table
   uint32_t qp_birth;  // SharedQp::birth, so that an entry outliving its QP is recognised
@@ -87,7 +95,7 @@ struct alignas(kCacheLine) Cqe {
     uint8_t payload[kCqeInlineSize];  // with kCqeInline
   };
 };
-static_assert(sizeof(Cqe) == kCacheLine);
+static_assert(sizeof(Cqe) == 2 * kCacheLine);
 
 // kRaising: a producer has found it armed and is about to write the event. If it does not get there, dead or
 // stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
@@ -97,13 +105,15 @@ struct SharedCq {
   // Line 0, written by the owner at creation and destruction.
   alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
   uint32_t ring_order;   // log2 of the number of entries
-  uint64_t ring_offset;  // Cqe[1 << ring_order]
+  uint64_t ring_offset;   // Cqe[1 << ring_order]
+  uint64_t claim_offset;  // uint64_t[1 << ring_order], ClaimWord
   uint64_t user_handle;  // what the completion channel reports
   uint32_t channel;      // number of the completion channel's FIFO; 0: none
   uint32_t pad0;
   // Line 1, written by producers: where to look for the next free entry. Every entry before it is claimed.
   alignas(kCacheLine) std::atomic<uint64_t> tail;
-  // Line 2, written by the owner: for status and for those who look for landed entries.
+  // Line 2, written by the owner: everything before it has been consumed. Read by producers that have gone once
+  // round since they looked last.
   alignas(kCacheLine) std::atomic<uint64_t> head;
   // Line 3, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<Armed> armed;
@@ -162,6 +172,7 @@ enum Sticky : uint32_t {
   kStickyAccessError = 1u << 1,   // responder: IBV_EVENT_QP_ACCESS_ERR
   kStickyRequestError = 1u << 2,  // responder: IBV_EVENT_QP_REQ_ERR
   kStickyFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
+  kStickyScatter = 1u << 4,       // messages that have landed are to be scattered, a request waits for it
 };
 
 struct SharedQp {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "adapter/segment.h"
 
@@ -20,20 +21,23 @@ struct ReceiveRing {
 
   // The ring of `qp`, or one with ready == nullptr when the offsets do not lie within the segment or the QP has
   // no receive queue.
-  static ReceiveRing of(const SegmentView& segment, const SharedQp& qp) {
-    ReceiveRing ring;
-    // Read once: what is checked is what is used, whoever writes there meanwhile.
-    const uint32_t order = *const_cast<const volatile uint32_t*>(&qp.rq_order);
-    const uint32_t stride = *const_cast<const volatile uint32_t*>(&qp.rq_stride);
-    const uint32_t max_sge = *const_cast<const volatile uint32_t*>(&qp.rq_max_sge);
-    if (order > 24 || max_sge > 1024 || stride < sizeof(ReceiveWqe) + max_sge * sizeof(WqeSge) ||
-        stride % alignof(ReceiveWqe) != 0 || qp.rq_wqe_offset % alignof(ReceiveWqe) != 0)
-      return ring;
+  static ReceiveRing of(const SegmentView& segment, const SharedQp& shared) {
+    // Read once: the owner, if it is hostile, may change them between the check and the use.
+    const auto once = [](const auto& field) {
+      using Field = std::remove_cvref_t<decltype(field)>;
+      return std::atomic_ref(const_cast<Field&>(field)).load(std::memory_order_relaxed);
+    };
+    const uint32_t order = once(shared.rq_order), max_sge = once(shared.rq_max_sge), stride = once(shared.rq_stride);
+    const uint64_t ready_offset = once(shared.rq_ready_offset);
+    if (ready_offset == 0 || order > 24 || max_sge > 1024 || stride % alignof(ReceiveWqe) != 0 ||
+        stride < sizeof(ReceiveWqe) + max_sge * sizeof(WqeSge))
+      return {};
     const uint64_t slots = uint64_t{1} << order;
-    auto* ready = segment.at<std::atomic<uint64_t>>(qp.rq_ready_offset, slots);
-    auto* wqes = segment.at<std::byte>(qp.rq_wqe_offset, slots * stride);
-    auto* landings = segment.at<std::byte>(qp.rq_landing_offset, slots * kLandingSize);
-    if (qp.rq_ready_offset == 0 || ready == nullptr || wqes == nullptr || landings == nullptr) return ring;
+    auto* ready = segment.at<std::atomic<uint64_t>>(ready_offset, slots);
+    const uint64_t wqe_offset = once(shared.rq_wqe_offset);
+    auto* wqes = wqe_offset % alignof(ReceiveWqe) == 0 ? segment.at<std::byte>(wqe_offset, slots * stride) : nullptr;
+    auto* landings = segment.at<std::byte>(once(shared.rq_landing_offset), slots * kLandingSize);
+    if (ready == nullptr || wqes == nullptr || landings == nullptr) return {};
     return {ready, wqes, landings, order, stride, max_sge};
   }
 

@@ -20,7 +20,8 @@ constexpr uint64_t kChunk = 64 * 1024;
 constexpr uint64_t kWantedSize = uint64_t{32} << 30;
 constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
 
-constexpr uint64_t line_up(uint64_t n) { return (n + kCacheLine - 1) / kCacheLine * kCacheLine; }
+// Blocks begin at pairs of lines, as completion entries do.
+constexpr uint64_t line_up(uint64_t n) { return (n + 2 * kCacheLine - 1) / (2 * kCacheLine) * (2 * kCacheLine); }
 
 }  // namespace
 
@@ -30,7 +31,7 @@ OwnSegment::~OwnSegment() {
 }
 
 int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation) {
-  fd_ = memfd_create("verbena-segment", MFD_CLOEXEC);
+  fd_ = memfd_create("verbena-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) return errno;
   uint64_t size = kWantedSize;
   // Growing a file past RLIMIT_FSIZE raises SIGXFSZ (setrlimit(2)): stay below it.
@@ -44,6 +45,8 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
     if (memory != MAP_FAILED) break;
   }
   if (memory == MAP_FAILED) return ENOMEM;
+  // Nobody who maps it can be given SIGBUS by its shrinking.
+  if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return errno;
   view_ = SegmentView(static_cast<std::byte*>(memory), size);
   committed_.resize(size / kChunk);
   if (int error = commit(0, kQpTableOffset); error != 0) return error;
@@ -132,6 +135,7 @@ int PeerSegment::map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_gene
   if (fstat(fd, &status) != 0) return errno;
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size < kLeastSize) return EPROTO;
+  if (const int seals = fcntl(fd, F_GET_SEALS); seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EPROTO;
   void* memory =
       mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) return errno;

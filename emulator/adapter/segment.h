@@ -67,7 +67,7 @@ class OwnSegment {
   // Reserves memory behind [offset, offset + size). 0 or ENOMEM.
   int commit(uint64_t offset, uint64_t size);
 
-  // Zeroed heap memory, aligned to a cache line. 0 when there is none (ENOMEM).
+  // Zeroed heap memory, aligned to a pair of cache lines. 0 when there is none (ENOMEM).
   uint64_t allocate(uint64_t size);
   void release(uint64_t offset, uint64_t size);
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/completion.h"
 
-#include <errno.h>
-
 #include "fabric/peer_adapter.h"
 
 namespace verbena {
@@ -34,11 +32,15 @@ void raise_completion_event_slowly(SharedCq& cq, PeerAdapter& adapter, bool soli
       break;
     }
   }
-  if (adapter.notify(cq.channel, cq.user_handle) == EAGAIN) {
+  if (adapter.notify(cq.channel, cq.user_handle) != 0) {
+    // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
     cq.lost.fetch_add(1, std::memory_order_acq_rel);
-    adapter.view().header().lost_events.store(1, std::memory_order_release);
+    SegmentHeader& header = adapter.view().header();
+    header.lost_events.store(1, std::memory_order_release);
+    header.attention.store(1, std::memory_order_release);
+    adapter.kick();
   }
-  cq.raised.fetch_add(1, std::memory_order_release);
+  cq.raised.fetch_add(1, std::memory_order_relaxed);
   // Unless the owner has armed it anew.
   Armed raising = Armed::kRaising;
   cq.armed.compare_exchange_strong(raising, Armed::kNo, std::memory_order_acq_rel);

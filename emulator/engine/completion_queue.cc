@@ -25,11 +25,16 @@ bool worker_alive(void* context, uint32_t packed) {
   return (generation & Worker::kGenerationMask) == worker.generation && directory.alive(worker.slot, generation);
 }
 
-// A message that arrived in the receive slot goes to the buffers of its WQE.
-void scatter(const Qp& qp, const Cqe& entry) {
+// A message that arrived in the receive slot goes to the buffers of its WQE. `read_ahead`: so many slots further
+// on another message lies already, by all likelihood.
+void scatter(const Qp& qp, const Cqe& entry, uint32_t read_ahead) {
   const ReceiveWqe& wqe = qp.receives.wqe(entry.index);
   const bool in_entry = (entry.flags & kCqeInline) != 0;
   uint32_t left = std::min(entry.byte_len, in_entry ? kCqeInlineSize : kLandingSize);
+  if (!in_entry && read_ahead != 0) {
+    const std::byte* next = qp.receives.landing(entry.index + read_ahead);
+    for (uint32_t at = 0; at < left; at += kCacheLine) prefetch(next + at);
+  }
   const auto* from = in_entry ? reinterpret_cast<const std::byte*>(entry.payload) : qp.receives.landing(entry.index);
   for (uint32_t i = 0; i < wqe.sge_count && i < qp.receives.max_sge && left != 0; ++i) {
     const uint32_t n = std::min(wqe.sge[i].length, left);
@@ -40,6 +45,31 @@ void scatter(const Qp& qp, const Cqe& entry) {
   }
 }
 
+// The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it deregisters it.
+void scatter_safely(const Qp& qp, const Cqe& entry) {
+  const ReceiveWqe& wqe = qp.receives.wqe(entry.index);
+  const bool in_entry = (entry.flags & kCqeInline) != 0;
+  uint32_t left = std::min(entry.byte_len, in_entry ? kCqeInlineSize : kLandingSize);
+  auto* from = in_entry ? reinterpret_cast<std::byte*>(const_cast<uint8_t*>(entry.payload))
+                        : qp.receives.landing(entry.index);
+  for (uint32_t i = 0; i < wqe.sge_count && i < qp.receives.max_sge && left != 0; ++i) {
+    const uint32_t n = std::min(wqe.sge[i].length, left);
+    const iovec local{from, n}, remote{reinterpret_cast<void*>(wqe.sge[i].address), n};
+    qp.process->self().write(qp.process->directory(), &local, 1, &remote, 1);
+    from += n;
+    left -= n;
+  }
+}
+
+// The QP an entry belongs to; nullptr: it is gone, or the entry is not to be believed.
+Qp* qp_of(const Cq& cq, const Cqe& entry) {
+  const uint32_t index = std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
+  Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
+  if (qp == nullptr || qp->shared->birth != entry.qp_birth) return nullptr;
+  if ((entry.flags & kCqeReceive) != 0 && qp->receives.ready == nullptr) return nullptr;
+  return qp;
+}
+
 // Slots below `index` (32 low bits of a running number) are free from now on.
 void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
   const uint64_t before = freed.load(std::memory_order_relaxed);
@@ -47,7 +77,7 @@ void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
   if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
 }
 
-void fill_wc(Qp& qp, const Cqe& entry, bool landed, ibv_wc* wc) {
+void fill_wc(Qp& qp, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc* wc) {
   const bool receive = (entry.flags & kCqeReceive) != 0;
   wc->status = static_cast<ibv_wc_status>(entry.status);
   wc->vendor_err = entry.vendor_err;
@@ -61,7 +91,7 @@ void fill_wc(Qp& qp, const Cqe& entry, bool landed, ibv_wc* wc) {
   wc->sl = 0;
   wc->dlid_path_bits = 0;
   if (receive) {
-    if (landed) scatter(qp, entry);
+    if (landed) scatter(qp, entry, read_ahead);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     wc->wr_id = qp.rq_wr_ids[entry.index & qp.receives.mask()];
     free_slots(qp.rq_freed, entry.index);
@@ -71,6 +101,10 @@ void fill_wc(Qp& qp, const Cqe& entry, bool landed, ibv_wc* wc) {
     free_slots(qp.sq_freed, entry.index);
     qp.shared->sq_completed.store(qp.sq_freed.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
+}
+
+std::string channel_path(Context& context, uint32_t number) {
+  return context.process->home().folder() + "/c" + std::to_string(number);
 }
 
 // The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has closed
@@ -84,42 +118,56 @@ CompChannel* find_channel(Context& context, int fd) {
       found = channel.get();
       return false;
     }
-    return !held && channel->users.load(std::memory_order_acquire) == 0;
+    if (held || channel->users.load(std::memory_order_acquire) != 0) return false;
+    unlink(channel_path(context, channel->number).c_str());
+    return true;
   });
   return found;
 }
 
-std::string channel_path(Context& context, uint32_t number) {
-  return context.process->home().folder() + "/c" + std::to_string(number);
-}
 
-// Events that did not fit into the pipe are written as soon as there is room.
-void reinject_lost_events(Context& context) {
-  Process& process = *context.process;
-  SegmentHeader& header = process.view().header();
-  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return;
-  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+}  // namespace
+
+void Process::owe_event(uint64_t user_handle) {
+  std::lock_guard lock(attend_mutex_);
+  const uint32_t limit = view().header().cq_high_water.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < limit; ++i) {
-    SharedCq* shared = process.view().cq(i);
-    while (shared->alive.load(std::memory_order_acquire) != 0 && shared->lost.load(std::memory_order_acquire) != 0) {
-      if (process.self().notify(shared->channel, shared->user_handle) != 0) {
-        header.lost_events.store(1, std::memory_order_release);
-        break;
-      }
-      shared->lost.fetch_sub(1, std::memory_order_acq_rel);
-    }
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->user_handle != user_handle) continue;
+    cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
+    view().header().lost_events.store(1, std::memory_order_release);
+    call_attention();
   }
 }
 
-}  // namespace
+bool Process::reinject_lost_events() {
+  SegmentHeader& header = view().header();
+  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
+  std::lock_guard lock(attend_mutex_);
+  bool all = true;
+  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < limit; ++i) {
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->channel == nullptr) continue;
+    while (cq->shared->lost.load(std::memory_order_acquire) != 0) {
+      if (cq->channel->fifo.write(&cq->user_handle, sizeof cq->user_handle) != 0) {
+        all = false;
+        break;
+      }
+      cq->shared->lost.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+  if (!all) header.lost_events.store(1, std::memory_order_release);
+  return all;
+}
 
 void scatter_landed(Cq& cq) {
   std::lock_guard lock(cq.lock);
   cq.consumer.for_each([&](Cqe& entry, bool landed) {
-    Qp* qp = landed && entry.qp_index < kMaxQpsPerProcess ? cq.process->qp(entry.qp_index) : nullptr;
-    if (qp == nullptr || qp->shared->birth != entry.qp_birth) return false;
-    scatter(*qp, entry);
-    cq.consumer.mark_placed(entry);
+    Qp* qp = landed ? qp_of(cq, entry) : nullptr;
+    if (qp == nullptr) return false;
+    scatter_safely(*qp, entry);
+    CompletionConsumer::mark_scattered(entry);
     return false;
   });
 }
@@ -161,7 +209,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   auto* cq = new (std::nothrow) Cq;
   if (cq == nullptr) return ENOMEM;
   const auto order = static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(cqe) - 1));
-  const uint64_t bytes = sizeof(Cqe) << order;
+  const uint64_t bytes = (sizeof(Cqe) + sizeof(uint64_t)) << order;  // the ring and its claims
   if (!process.cq_indices().take(&cq->index)) {
     delete cq;
     return ENOMEM;
@@ -182,6 +230,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   SharedCq& shared = *cq->shared;
   shared.ring_order = order;
   shared.ring_offset = ring_offset;
+  shared.claim_offset = ring_offset + (sizeof(Cqe) << order);
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
   shared.tail.store(0, std::memory_order_relaxed);
@@ -191,8 +240,8 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
-  cq->ring = {&shared, process.view().at<Cqe>(ring_offset, uint64_t{1} << order), order};
-  cq->consumer = CompletionConsumer(cq->ring, worker_alive, &process);
+  cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
+  cq->consumer.begin(cq->ring, worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
   for (uint32_t seen = high_water.load(); seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
@@ -208,18 +257,29 @@ uint32_t cq_handle(const Cq* cq) { return cq->index; }
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) return -EINVAL;
+  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken by
+  // events may poll only once, whoever polls without end may look now and then.
+  bool thoroughly = false;
+  if (cq->consumer.seems_empty()) {
+    const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
+    thoroughly = several_producers && (cq->channel != nullptr || (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
+    if (!thoroughly) {
+      if (cq->process->has_pending()) cq->process->progress_from_poll();
+      return 0;
+    }
+  }
   int count = 0;
   cq->lock.lock();
   while (count < num_entries) {
     bool landed = false;
-    Cqe* entry = cq->consumer.take(&landed);
+    Cqe* entry = cq->consumer.take(&landed, thoroughly);
     if (entry == nullptr) break;
-    Qp* qp = entry->qp_index < kMaxQpsPerProcess ? cq->process->qp(entry->qp_index) : nullptr;
-    if (qp != nullptr && qp->shared->birth == entry->qp_birth) fill_wc(*qp, *entry, landed, &wc[count++]);
+    if (Qp* qp = qp_of(*cq, *entry); qp != nullptr)
+      fill_wc(*qp, *entry, landed, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
   }
+  cq->consumer.finish();
   cq->lock.unlock();
-  if (count == 0 && cq->process->has_pending()) cq->process->progress_from_poll();
   return count;
 }
 
@@ -238,9 +298,9 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
 }
 
 void cq_event(Cq* cq) {
-  cq->events_read.fetch_add(1, std::memory_order_relaxed);
+  cq->comp_events.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
-    reinject_lost_events(*cq->context);
+    cq->process->reinject_lost_events();
 }
 
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
@@ -256,27 +316,20 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
   process.wait_for_visitors();
-  uint64_t unread = shared.lost.load(std::memory_order_acquire);
   if (cq->channel != nullptr) {
     // What is still in the pipe is taken out; other CQs' records go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);
     std::vector<uint64_t> others;
     uint64_t record;
-    while (cq->channel->fifo.read(&record, sizeof record)) {
-      if (record == cq->user_handle)
-        ++unread;
-      else
-        others.push_back(record);
-    }
-    for (uint64_t other : others) cq->channel->fifo.write(&other, sizeof other);
+    while (cq->channel->fifo.read(&record, sizeof record))
+      if (record != cq->user_handle) others.push_back(record);
+    for (uint64_t other : others)
+      if (cq->channel->fifo.write(&other, sizeof other) != 0) process.owe_event(other);
     cq->channel->users.fetch_sub(1, std::memory_order_release);
   }
-  // A producer that died after writing its event has not counted it.
-  const auto counted = static_cast<uint32_t>(shared.raised.load(std::memory_order_acquire) - unread);
-  const uint32_t read = cq->events_read.load(std::memory_order_acquire);
-  *comp_events = static_cast<int32_t>(counted - read) > 0 ? counted : read;
+  *comp_events = cq->comp_events.load(std::memory_order_relaxed);
   *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
-  process.segment().release(shared.ring_offset, sizeof(Cqe) << shared.ring_order);
+  process.segment().release(shared.ring_offset, (sizeof(Cqe) + sizeof(uint64_t)) << shared.ring_order);
   process.cq_indices().give(cq->index);
   delete cq;
   return 0;

@@ -13,10 +13,6 @@
 namespace verbena {
 namespace {
 
-// How long the first try to flush receives waits for peers that are in the middle of a request. A request's
-// visit lasts some microseconds; a stopped process's lasts until it is continued.
-constexpr int64_t kVisitPatience = 100'000;
-
 void append_receive_flush(Qp& qp, uint64_t number) {
   Cq& cq = *qp.recv_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
@@ -68,16 +64,22 @@ bool concerns_object(uint32_t type) {
          type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_WQ_FATAL;
 }
 
-void write_event(Context& context, uint64_t element, ibv_event_type type) {
+// False: nobody has read the descriptor for so long that it takes no more; the event is lost.
+bool write_event(Context& context, uint64_t element, ibv_event_type type) {
   const EventRecord record{element, static_cast<uint32_t>(type), 0};
-  if (context.events.write(&record, sizeof record) != 0)
-    VERBENA_WARN("asynchronous event %d is lost: nobody reads the descriptor", type);
+  if (context.events.write(&record, sizeof record) == 0) return true;
+  VERBENA_WARN("asynchronous event %d is lost: nobody reads the descriptor", type);
+  return false;
 }
 
 }  // namespace
 
 void shut_gate(Qp& qp, ibv_qp_state state) {
   const Gate gate = Gate::unpack(qp.shared->gate.load(std::memory_order_relaxed));
+  // What the peer had got to stays to be asked for (ibv_query_qp(3)).
+  if (qp.shared->feeding_generation.load(std::memory_order_relaxed) == gate.generation)
+    qp.attr.rq_psn = qp.shared->expected_psn.load(std::memory_order_relaxed);
+  qp.feeder_flag_set = false;
   qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(), std::memory_order_seq_cst);
   qp.state.store(state, std::memory_order_release);
 }
@@ -91,16 +93,13 @@ void enter_error(Qp& qp) {
   qp.drain_event_due = false;
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
     complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
-  if (!flush_receive_queue(qp, false)) qp.process->call_attention();
+  if (!flush_receive_queue(qp, kVisitPatience)) qp.process->call_attention();
 }
 
-bool flush_receive_queue(Qp& qp, bool patiently) {
+bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
   // Nobody else than the feeder can be at work on the queue.
-  const uint32_t feeder = qp.shared->dest_slot;
-  if (patiently)
-    qp.process->wait_for_visitors(feeder);
-  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), feeder, kVisitPatience))
+  if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot, patience_ns))
     return false;
   std::lock_guard lock(qp.recv_lock);
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
@@ -126,14 +125,25 @@ void purge_completions(Qp& qp) {
 
 void raise_qp_event(Qp& qp, ibv_event_type type) {
   std::lock_guard lock(qp.context->events_mutex);
-  qp.async_events.fetch_add(1, std::memory_order_relaxed);
-  write_event(*qp.context, qp.user_handle, type);
+  if (write_event(*qp.context, qp.user_handle, type)) qp.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
 void raise_cq_event(Cq& cq, ibv_event_type type) {
   std::lock_guard lock(cq.context->events_mutex);
-  cq.async_events.fetch_add(1, std::memory_order_relaxed);
-  write_event(*cq.context, cq.user_handle, type);
+  if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
+}
+
+void act_on_sticky(Qp& qp) {
+  const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
+  if (sticky == 0) return;
+  if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
+  if ((sticky & kStickyScatter) != 0) scatter_landed(*qp.recv_cq);
+  if ((sticky & (kStickyAccessError | kStickyRequestError | kStickyFatal)) == 0) return;
+  qp.send_lock.lock();
+  enter_error(qp);
+  qp.send_lock.unlock();
+  if ((sticky & kStickyAccessError) != 0) raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
+  if ((sticky & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
 }
 
 uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised) {

@@ -16,9 +16,18 @@ void shut_gate(Qp& qp, ibv_qp_state state);
 // (at once, or by the service thread). The caller holds send_lock and is on no visit.
 void enter_error(Qp& qp);
 
+// Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread calls
+// it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a completed
+// request has already ended. Takes send_lock.
+void act_on_sticky(Qp& qp);
+inline void act_on_sticky_if_any(Qp& qp) {
+  if (qp.shared->sticky.load(std::memory_order_acquire) != 0) act_on_sticky(qp);
+}
+
 // Flushes what is posted on the receive queue of a QP in ERR. False: a peer is still at work; come again.
-// `patiently`: wait for as long as it takes.
-bool flush_receive_queue(Qp& qp, bool patiently);
+// A request's visit lasts some microseconds; a stopped process's lasts until it is continued.
+bool flush_receive_queue(Qp& qp, int64_t patience_ns);
+inline constexpr int64_t kVisitPatience = 100'000;
 
 // Takes the completions of `qp` out of its CQs (RESET and destruction).
 void purge_completions(Qp& qp);

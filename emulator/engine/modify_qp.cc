@@ -109,6 +109,7 @@ void to_reset(Qp& qp) {
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
   qp.sq_next = qp.sq_posted;
+  qp.send_psn = 0;
   PeerPath old = std::exchange(qp.path, PeerPath{});
   qp.send_lock.unlock();
   qp.process->wait_for_visitors(qp.shared->dest_slot);
@@ -125,11 +126,12 @@ void to_reset(Qp& qp) {
   qp.attr = {};
 }
 
-void to_rtr(Qp& qp) {
+int to_rtr(Qp& qp) {
   PeerPath path;
   resolve_path(qp, &path);
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
+  if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
   shared.dest_qpn = qp.attr.dest_qp_num;
   shared.dest_slot = path.adapter ? path.adapter->slot() : UINT32_MAX;
   shared.dest_slot_generation = path.adapter ? path.adapter->generation() : 0;
@@ -142,13 +144,14 @@ void to_rtr(Qp& qp) {
   const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
   shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
   qp.state.store(IBV_QPS_RTR, std::memory_order_release);
+  return 0;
 }
 
 // INIT, RTS and SQD: the generation stays.
-void to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
+int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   std::lock_guard send(qp.send_lock);
   // A peer may have put the QP into ERR meanwhile.
-  if (qp.state.load(std::memory_order_acquire) != from) return;
+  if (qp.state.load(std::memory_order_acquire) != from) return EINVAL;
   if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.send_psn = qp.attr.sq_psn;
   SharedQp& shared = *qp.shared;
   if (to == IBV_QPS_INIT) {
@@ -163,13 +166,15 @@ void to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   } else if (to == IBV_QPS_RTS && qp.sq_next != qp.sq_posted) {
     if (progress_send_queue(qp, false) != kEndOfTime || qp.sq_next != qp.sq_posted) qp.process->add_pending(&qp);
   }
+  return 0;
 }
 
 void to_error(Qp& qp) {
   qp.send_lock.lock();
   enter_error(qp);
   qp.send_lock.unlock();
-  flush_receive_queue(qp, true);
+  // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread sees to it.
+  if (!flush_receive_queue(qp, 10 * kVisitPatience)) qp.process->call_attention();
 }
 
 }  // namespace
@@ -177,6 +182,7 @@ void to_error(Qp& qp) {
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   Process& process = *qp->process;
   if (process.dead()) return EIO;
+  act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
   const char* why = nullptr;
@@ -208,11 +214,9 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
       to_error(*qp);
       break;
     case IBV_QPS_RTR:
-      to_rtr(*qp);
-      break;
+      return to_rtr(*qp);
     default:
-      to_state(*qp, from, to, mask);
-      break;
+      return to_state(*qp, from, to, mask);
   }
   return 0;
 }

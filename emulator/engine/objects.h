@@ -21,7 +21,7 @@
 #include "emulator.h"
 #include "engine/process.h"
 #include "engine/send_rules.h"
-#include "engine/spin_lock.h"
+#include "adapter/spin_lock.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
 
@@ -70,16 +70,18 @@ struct Cq {
   uint32_t index = 0;
   SharedCq* shared = nullptr;
   CompletionRing ring;
+  std::atomic<uint64_t> known_head{0};
   uint64_t user_handle = 0;
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 
   SpinLock lock;  // polling and purging
   CompletionConsumer consumer;
+  std::atomic<uint32_t> empty_polls{0};
 
   std::atomic<bool> failed{false};  // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far
-  std::atomic<uint32_t> events_read{0};   // completion events that the program has taken
+  std::atomic<uint32_t> comp_events{0};   // read by the program so far
 };
 
 // A send request as the engine keeps it. The lists point into the program's memory while the program's call
@@ -118,14 +120,14 @@ struct PeerPath {
   uint32_t birth = 0;
   SharedQp* qp = nullptr;
   ReceiveRing receives;
-  CompletionRing completions;
+  CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
   uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
   uint64_t taken = 0;       // receive WQEs consumed there
-  uint32_t last_landed_index = 0;
+  uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
   uint64_t last_landed_position = 0;
   bool established = false;  // COMM_EST is told, in this generation
-  bool has_landed = false;  // some message may still lie in the peer's receive slots
+  bool has_landed = false;
 };
 
 struct Qp {
@@ -150,6 +152,7 @@ struct Qp {
   // ---- requester, under send_lock ----
   SpinLock send_lock;
   PeerPath path;
+  std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
   uint32_t send_psn = 0;
   uint32_t mtu = 1024;
   uint64_t sq_size = 0;
@@ -162,6 +165,7 @@ struct Qp {
   uint32_t sq_inline_stride = 0;
   Waiting waiting = Waiting::kNothing;
   int64_t give_up_at = 0;  // ns, CLOCK_MONOTONIC; INT64_MAX: never
+  int64_t try_again_at = 0;  // ns; not before, unless the service thread does
   VendorError wait_reason{};
   bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished

@@ -93,6 +93,26 @@ Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   return advance(request, size);
 }
 
+// Takes the lock that serialises atomics on the adapter, for at most some 20 microseconds' worth of tries. Atomics are two
+// system calls; a process may be stopped between them, and nobody else shall stand still for it.
+namespace {
+
+bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDirectory& directory) {
+  for (int tries = 0; tries < 20; ++tries) {
+    uint64_t holder = 0;
+    if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
+    const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
+    if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
+      // It died with the lock: its operation has taken place or it has not; it tells nobody of a result.
+      if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
+    }
+    sched_yield();
+  }
+  return false;
+}
+
+}  // namespace
+
 Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
   PeerAdapter& adapter = *initiator.path.adapter;
   const NodeDirectory& directory = initiator.process->directory();
@@ -102,27 +122,12 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
   const uint64_t mine = (uint64_t{home.slot()} + 1) << 32 | home.generation();
 
   // The own process's threads share `mine`, so they take turns before it.
-  static SpinLock own_turns[kAtomicsLocks];
-  SpinLock& own_turn = own_turns[which];
-  own_turn.lock();
-  // A turn lasts two system calls. Who waits longer comes again later: the holder may be stopped.
-  constexpr int kPatience = 64;
-  int tries = 0;
-  for (uint64_t holder = 0; !lock.compare_exchange_weak(holder, mine, std::memory_order_acquire);) {
-    if (holder == 0) continue;
-    const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
-    if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
-      // It died with the lock: its operation has taken place or it has not; it tells nobody of a result.
-      if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) break;
-    } else if (++tries > kPatience) {
-      own_turn.unlock();
-      return Placed::kBusy;
-    } else {
-      sched_yield();
-    }
-    holder = 0;
+  SpinLock& own_turn = adapter.own_atomics[which];
+  if (!own_turn.try_lock()) return Placed::kBusy;
+  if (!take_atomics_lock(lock, mine, directory)) {
+    own_turn.unlock();
+    return Placed::kBusy;
   }
-
   iovec remote{reinterpret_cast<void*>(address), 8};
   iovec local{before, 8};
   int error = adapter.read(directory, &local, 1, &remote, 1);
@@ -145,59 +150,45 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
 
 namespace {
 
-void scatter_to_peer(Qp& initiator, const Cqe& entry) {
-  PeerPath& path = initiator.path;
-  const SegmentView& view = path.adapter->view();
-  // The running number's high bits are lost in the entry; the ring needs the low ones only.
+// Does the landed message `entry` go where one of the ranges is?
+bool overlaps(const PeerPath& path, const Cqe& entry, const iovec* remote, size_t remotes) {
   const ReceiveWqe& wqe = path.receives.wqe(entry.index);
-  uint32_t left = entry.byte_len;
-  const bool in_entry = (entry.flags & kCqeInline) != 0;
-  if (left > (in_entry ? kCqeInlineSize : kLandingSize)) return;
-  iovec local{in_entry ? static_cast<void*>(const_cast<uint8_t*>(entry.payload))
-                       : static_cast<void*>(path.receives.landing(entry.index)),
-              left};
-  iovec remote[kMaxRanges];
-  size_t remotes = 0;
-  for (uint32_t i = 0; i < std::min(wqe.sge_count, path.receives.max_sge) && left != 0; ++i) {
-    const WqeSge sge = wqe.sge[i];
-    if (sge.length == 0) continue;
-    const uint32_t n = std::min(sge.length, left);
-    const Translation place =
-        translate(view, sge.lkey, false, path.qp->pd, MemoryUse::local_scatter, sge.address, n);
-    if (place.check != KeyCheck::kOk || remotes == kMaxRanges) return;
-    remote[remotes++] = {reinterpret_cast<void*>(place.address), n};
-    left -= n;
+  const uint32_t count = std::min(wqe.sge_count, path.receives.max_sge);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t begin = wqe.sge[i].address;
+    const uint64_t end = begin + wqe.sge[i].length;
+    for (size_t r = 0; r < remotes; ++r) {
+      const auto at = reinterpret_cast<uint64_t>(remote[r].iov_base);
+      if (at < end && begin < at + remote[r].iov_len) return true;
+    }
   }
-  path.adapter->write(initiator.process->directory(), &local, 1, remote, remotes);
+  return false;
 }
 
 }  // namespace
 
-void settle_landed(Qp& initiator) {
+bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
   PeerPath& path = initiator.path;
-  if (!path.has_landed) return;
+  if (!path.has_landed) return true;
   const CompletionRing& ring = path.completions;
-  const uint64_t last = path.last_landed_position;
-  const auto lies_landed = [&](uint64_t position) {
-    const CqeState state = CqeState::unpack(ring.entry(position).state.load(std::memory_order_acquire));
-    return state.lap == ring.lap(position) && state.kind == CqeKind::kLanded;
-  };
-  // A QP's entries are consumed in order: when the last is, all are.
-  if (lies_landed(last)) {
-    // Not from the head on: it may have left entries behind.
-    uint64_t position = last - std::min(last, ring.size() - 1);
-    for (; position <= last; ++position) {
-      Cqe& entry = ring.entry(position);
-      if (!lies_landed(position) || entry.qp_index != path.index || entry.qp_birth != path.birth) continue;
-      const uint32_t lap = ring.lap(position);
-      uint64_t landed = CqeState{lap, 0, CqeKind::kLanded}.pack();
-      const uint64_t placing = CqeState{lap, initiator.process->home().worker(), CqeKind::kPlacing}.pack();
-      if (!entry.state.compare_exchange_strong(landed, placing, std::memory_order_acq_rel)) continue;
-      scatter_to_peer(initiator, entry);
-      entry.state.store(CqeState{lap, 0, CqeKind::kPublished}.pack(), std::memory_order_release);
-    }
+  // What the head has passed was scattered when it was polled.
+  const uint64_t head = ring.cq->head.load(std::memory_order_acquire);
+  uint64_t position = std::max(path.first_landed_position, head);
+  bool any = false;
+  for (; position <= path.last_landed_position; ++position) {
+    const Cqe& entry = ring.entry(position);
+    if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
+    if (entry.qp_index != path.index || entry.qp_birth != path.birth) continue;
+    if (!any) path.first_landed_position = position;
+    any = true;
+    if (!overlaps(path, entry, remote, remotes)) continue;
+    if ((path.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel) & kStickyScatter) != 0) return false;
+    path.adapter->view().header().attention.store(1, std::memory_order_release);
+    path.adapter->kick();
+    return false;
   }
-  path.has_landed = false;
+  path.has_landed = any;
+  return true;
 }
 
 }  // namespace verbena

@@ -26,11 +26,13 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
 Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);
 
 // Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
-// atomic of this kind on that adapter. kBusy: another initiator's takes its time, nothing has happened.
+// atomic of this kind on that adapter. kBusy: another initiator's
+// takes its time, nothing has happened; come again.
 Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before);
 
-// Messages of this QP that still lie in the responder's receive slots are scattered to their buffers, so that
-// what follows finds them there.
-void settle_landed(Qp& initiator);
+// Has every message of this QP that is to go into `remote` (addresses of the responder) got there? Small messages lie in
+// the receive slots until their completion is polled; what would overlap one of them has to wait. False: the
+// responder's service thread has been asked to put them where they belong; come again.
+bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes);
 
 }  // namespace verbena

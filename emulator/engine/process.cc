@@ -93,7 +93,7 @@ void Process::wait_for_visitors(uint32_t from_slot) {
   verbena::wait_for_visitors(
       directory(), home_.slot(), from_slot,
       [](void*, int32_t pid) {
-        VERBENA_WARN("teardown waits for process %d, which is stopped in the middle of a request to this adapter",
+        VERBENA_LOG_AT(LogLevel::kError, "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
                      pid);
       },
       nullptr);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "adapter/memory_table.h"
-#include "engine/spin_lock.h"
+#include "adapter/spin_lock.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
@@ -59,6 +59,19 @@ class Process {
   void set_qp(uint32_t index, Qp* qp) { qps_[index].store(qp, std::memory_order_release); }
   Cq* cq(uint32_t index) const { return cqs_[index].load(std::memory_order_acquire); }
   void set_cq(uint32_t index, Cq* cq) { cqs_[index].store(cq, std::memory_order_release); }
+
+  // Completion events that did not reach their channel's pipe. Any thread. False: some pipe is still full.
+  bool reinject_lost_events();
+  void owe_event(uint64_t user_handle);
+
+  // Calls visit(cq) for each CQ; none is destroyed meanwhile.
+  template <typename Visit>
+  void for_each_cq(Visit&& visit) {
+    std::lock_guard lock(attend_mutex_);
+    const uint32_t limit = view().header().cq_high_water.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < limit; ++i)
+      if (Cq* found = cq(i); found != nullptr) visit(*found);
+  }
 
   // Waits until every visit to this adapter that began before is over (teardown; may take as long as a
   // stopped peer stays stopped, and then says so in the log).

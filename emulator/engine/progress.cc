@@ -17,18 +17,8 @@ namespace {
 // waits now and then does not pay for waking it each time.
 constexpr int kIdleTicks = 25;
 constexpr int64_t kTick = 200'000;
-
-void act_on_sticky(Qp& qp) {
-  const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
-  if (sticky == 0) return;
-  if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
-  if ((sticky & ~kStickyCommEst) == 0) return;
-  qp.send_lock.lock();
-  enter_error(qp);
-  qp.send_lock.unlock();
-  if ((sticky & kStickyAccessError) != 0) raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
-  if ((sticky & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
-}
+// What waits for a stopped peer or an unread pipe is looked at this often.
+constexpr int64_t kSlowTick = 10'000'000;
 
 }  // namespace
 
@@ -118,7 +108,7 @@ void Process::attend() {
       qp->send_lock.unlock();
       raise_qp_event(*qp, IBV_EVENT_QP_FATAL);
     }
-    if (!flush_receive_queue(*qp, false)) flushing_ = true;
+    if (!flush_receive_queue(*qp, kVisitPatience)) flushing_ = true;
   }
 }
 
@@ -144,7 +134,7 @@ int64_t Process::serve() {
       if (!has_pending()) next = kEndOfTime;
     }
   }
-  if (flushing_) next = std::min(next, now_ns() + kTick);
+  if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
 }
 

@@ -12,6 +12,7 @@
 
 #include "engine/device_attributes.h"
 #include "engine/objects.h"
+#include "fabric/hazards.h"
 #include "observe/log.h"
 
 #ifndef MADV_POPULATE_READ
@@ -45,13 +46,6 @@ int probe_pages(uintptr_t begin, uintptr_t end, bool writable) {
   return 0;
 }
 
-// Messages that have landed and are not polled yet go to their buffers, before those cease to be registered.
-void scatter_all_landed(Process& process) {
-  const uint32_t limit = process.view().header().cq_high_water.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < limit; ++i)
-    if (Cq* cq = process.cq(i); cq != nullptr) scatter_landed(*cq);
-}
-
 }  // namespace
 
 int alloc_pd(Context* context, Pd** out) {
@@ -83,6 +77,11 @@ int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** ou
   const char* why = nullptr;
   int error = check_mr_access(access, &why);
   if (error == 0) error = check_mr_range(reinterpret_cast<uint64_t>(addr), length, iova, &why);
+  if (error == 0 && length > UINTPTR_MAX - 4096 - reinterpret_cast<uintptr_t>(addr)) {
+    // The last page would end past the address space (kernel, ib_umem_get()).
+    error = EINVAL;
+    why = "the last page passes the end of the address space";
+  }
   if (error == 0 && length == 0) {
     error = EINVAL;
     why = "a region has at least one byte";
@@ -117,7 +116,10 @@ int dereg_mr(Mr* mr) {
   if (process.dead()) return 0;
   process.memory().invalidate(process.segment(), mr->lkey);
   process.wait_for_visitors();
-  scatter_all_landed(process);
+  // The own requests that use it as their local side.
+  wait_for_visits_of(process.directory(), process.home().slot());
+  // Messages that have landed and are not polled yet go to their buffers before those cease to be registered.
+  process.for_each_cq([](Cq& cq) { scatter_landed(cq); });
   process.memory().recycle(mr->lkey);
   mr->pd->users.fetch_sub(1, std::memory_order_release);
   delete mr;

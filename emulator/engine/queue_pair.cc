@@ -10,10 +10,28 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/program_enum.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
+
+int check_type(const ibv_qp_init_attr& attr) {
+  // The program may have put any number there.
+  switch (number_in(attr.qp_type)) {
+    case IBV_QPT_RC:
+      return attr.srq == nullptr ? 0 : EOPNOTSUPP;
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+    case IBV_QPT_DRIVER:
+      return EOPNOTSUPP;
+    default:
+      return EINVAL;
+  }
+}
 
 int check_capabilities(const ibv_qp_cap& cap, bool receives) {
   const struct {
@@ -109,7 +127,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out) {
   Process& process = *pd->context->process;
   if (process.dead()) return EIO;
-  if (attr->qp_type != IBV_QPT_RC || attr->srq != nullptr) return EOPNOTSUPP;
+  if (int error = check_type(*attr); error != 0) return error;
   if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
   if (int error = check_capabilities(attr->cap, true); error != 0) return error;
 
@@ -157,6 +175,7 @@ ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_ac
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (qp->process->dead()) return EIO;
+  act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);
   *attr = qp->attr;

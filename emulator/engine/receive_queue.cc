@@ -77,6 +77,7 @@ int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     *bad_wr = wr;
     return EIO;
   }
+  act_on_sticky_if_any(*qp);
   qp->recv_lock.lock();
   int error = 0;
   for (; wr != nullptr; wr = wr->next) {

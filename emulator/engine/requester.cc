@@ -10,6 +10,7 @@
 #include "engine/completion.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/program_enum.h"
 #include "engine/psn.h"
 #include "engine/responder.h"
 #include "engine/timers.h"
@@ -21,6 +22,9 @@ namespace {
 
 // While requests wait, and nobody polls, the service thread looks at them this often.
 constexpr int64_t kShortTick = 200'000;
+// A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile, and the
+// two do not wear out one cache line between them.
+constexpr int64_t kReceivePause = 5'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
 
@@ -45,12 +49,11 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     if (expected != qp.send_psn) return VendorError::peer_mismatch;
     const SegmentView& view = path.adapter->view();
     SharedCq* cq = view.cq(there.recv_cq);
-    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0 || cq->ring_order > 24)
-      return VendorError::peer_not_ready;
-    Cqe* entries = view.at<Cqe>(cq->ring_offset, uint64_t{1} << cq->ring_order);
-    if (entries == nullptr) return VendorError::peer_not_ready;
+    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
+    qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
     path.completion_queue = cq;
-    path.completions = {cq, entries, cq->ring_order};
+    path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
+    if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
     path.receives = ReceiveRing::of(view, there);
     path.taken = there.rq_taken.load(std::memory_order_relaxed);
     path.has_landed = false;
@@ -135,9 +138,26 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
     return fail(qp, request, reason);
   }
   qp.wait_reason = reason;
+  qp.try_again_at = what == Waiting::kReceive ? now_ns() + kReceivePause : 0;
   std::atomic<uint32_t>& count = what == Waiting::kReceive ? qp.shared->rnr_naks : qp.shared->retries;
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return Step::kWaits;
+}
+
+// One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
+Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
+  const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
+  iovec ranges[PeerAdapter::kMaxRanges];
+  LocalBytes local{ranges, 0};
+  local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
+  *unreachable = VendorError::none;
+  if (local.error != VendorError::none && operation.sges != SgeUse::scatter) return {Answer::kLocal, local.error};
+  const uint64_t generation = qp.path.generation;
+  *unreachable = check_path(qp);
+  if (*unreachable != VendorError::none) return {};
+  // The peer began anew: it knows nothing of the slices it has got.
+  if (qp.path.generation != generation) request.done = 0;
+  return respond(qp, operation, request, local);
 }
 
 Step carry_out(Qp& qp, SendRequest& request) {
@@ -147,25 +167,14 @@ Step carry_out(Qp& qp, SendRequest& request) {
   if (const VendorError error = check_send_length(limits, operation, request.length); error != VendorError::none)
     return fail(qp, request, error);
 
-  iovec ranges[PeerAdapter::kMaxRanges];
-  LocalBytes local{ranges, 0};
-  local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
-  if (local.error != VendorError::none && operation.sges != SgeUse::scatter)
-    return fail(qp, request, local.error);
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
-
-  const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
   PeerPath& path = qp.path;
+  const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
   if (!path.adapter) return wait(qp, request, Waiting::kTransport, VendorError::no_path, transport_patience);
 
-  Response response{};
   VendorError unreachable;
-  {
-    const Visit visit(qp.process->directory(), qp.process->home().slot(), path.adapter->slot());
-    unreachable = check_path(qp);
-    if (unreachable == VendorError::none) response = respond(qp, operation, request, local);
-  }
+  const Response response = attempt(qp, operation, request, &unreachable);
   if (unreachable != VendorError::none)
     return wait(qp, request, Waiting::kTransport, unreachable, transport_patience);
   switch (response.answer) {
@@ -252,8 +261,8 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   }
   const char* why = nullptr;
   if (int error = check_send_wr(limits, qp.type, wr, &why); error != 0) {
-    VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %d, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
-                 static_cast<unsigned long long>(wr.wr_id), wr.opcode, wr.num_sge, wr.send_flags, why);
+    VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
+                 static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge, wr.send_flags, why);
     return error;
   }
   if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size) {
@@ -312,8 +321,12 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
     const bool begun = qp.waiting != Waiting::kNothing;
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
+    if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at) return qp.try_again_at;
     const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
-    if (asks_for_waking && !qp.feeder_flag_set) {
+    // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so we come
+    // back soon once more before we rely on it.
+    const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
+    if (just_asked) {
       qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
       qp.feeder_flag_set = true;
     }
@@ -323,7 +336,7 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     }
     // One slice a visit: others want their turn.
     if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service ? 0 : kShortTick);
-    const bool slow = qp.feeder_flag_set || (from_service && qp.waiting == Waiting::kTransport);
+    const bool slow = (qp.feeder_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
     int64_t tick = kShortTick;
     if (slow) {
       tick = kLongTick;
@@ -349,6 +362,7 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   limits.max_sge = qp->cap.max_send_sge;
   limits.max_inline = qp->cap.max_inline_data;
   limits.max_message = kMaxMessage;
+  act_on_sticky_if_any(*qp);
   qp->send_lock.lock();
   int error = 0;
   for (; wr != nullptr; wr = wr->next) {

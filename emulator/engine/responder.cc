@@ -45,11 +45,32 @@ VendorError local_key_error(KeyCheck check) {
   return VendorError::lkey_out_of_range;
 }
 
+void call_attention(PeerPath& path) {
+  path.adapter->view().header().attention.store(1, std::memory_order_release);
+  path.adapter->kick();
+}
+
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
 void put_in_error(PeerPath& path, uint32_t sticky) {
   path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
-  path.adapter->view().header().attention.store(1, std::memory_order_release);
-  path.adapter->kick();
+  call_attention(path);
+}
+
+// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it would be
+// looking at the very lines.
+void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_entry) {
+  constexpr uint64_t kAhead = 8;
+  const CompletionRing& ring = path.completions;
+  const uint64_t next = claim.position + kAhead;
+  if (ring.order < 6 || next - ring.known_head->load(std::memory_order_relaxed) >= ring.capacity()) return;
+  Cqe& later = ring.entry(next);
+  prefetch_exclusive(&later);
+  if (in_entry) {
+    if (length > kCqeFirstLine) prefetch_exclusive(&later.payload[kCqeInlineSize - 1]);
+  } else if (length <= kLandingSize && path.receives.order >= 6) {
+    std::byte* landing = path.receives.landing(path.taken + kAhead);
+    for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(landing + at);
+  }
 }
 
 // Something the responder refuses without having taken a receive WQE.
@@ -69,15 +90,14 @@ struct Arrival {
   VendorError error;
 };
 
-// Appends the receive completion of WQE `path.taken`. `landed`: the bytes lie in `inline_bytes` (if not null)
-// or in the slot's landing buffer. False: the CQ is full, the completion is lost, the CQ will fail.
-bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed, const iovec* inline_bytes,
-                      size_t inline_count) {
+// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the entry;
+// `landed`: they travel there or in the slot's landing buffer. False: the CQ is full, the completion is lost, the
+// CQ will fail.
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed, const uint8_t* payload) {
   const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
-    path.adapter->view().header().attention.store(1, std::memory_order_release);
-    path.adapter->kick();
+    call_attention(path);
     return false;
   }
   Cqe& entry = *claim.entry;
@@ -93,17 +113,15 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   uint8_t flags = kCqeReceive;
   if (arrival.operation.carries_immediate) flags |= kCqeWithImmediate;
   if (solicited) flags |= kCqeSolicited;
-  if (inline_bytes != nullptr) {
+  if (payload != nullptr) {
     flags |= kCqeInline;
-    uint8_t* to = entry.payload;
-    for (size_t i = 0; i < inline_count; ++i) {
-      std::memcpy(to, inline_bytes[i].iov_base, inline_bytes[i].iov_len);
-      to += inline_bytes[i].iov_len;
-    }
+    std::memcpy(entry.payload, payload, arrival.request.length);
   }
   entry.flags = flags;
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  prepare_next(path, claim, arrival.request.length, payload != nullptr);
   if (landed) {
+    if (!path.has_landed) path.first_landed_position = claim.position;
     path.has_landed = true;
     path.last_landed_position = claim.position;
   }
@@ -118,8 +136,10 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
                       VendorError seen_there) {
   PeerPath& path = initiator.path;
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
-  complete_receive(initiator, path, {operation, request, path, text->status, seen_here}, false, nullptr, 0);
-  put_in_error(path, kStickyFatal);
+  // Before its completion can be polled: whoever polls it finds the QP in ERR.
+  path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  complete_receive(initiator, path, {operation, request, path, text->status, seen_here}, false, nullptr);
+  call_attention(path);
   return {Answer::kNak, seen_there};
 }
 
@@ -139,16 +159,16 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
                         VendorError::remote_receive_too_small);
 
   if (request.length <= kLandingSize && prevalidated(path, ready)) {
+    // Gathered before anything is claimed over there: the program's pages may take their time.
     const bool in_entry = request.length <= kCqeInlineSize;
-    if (!in_entry) {
-      std::byte* to = path.receives.landing(path.taken);
-      for (size_t i = 0; i < local.count; ++i) {
-        std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
-        to += local.ranges[i].iov_len;
-      }
+    uint8_t payload[kCqeInlineSize];
+    uint8_t* to = in_entry ? payload : reinterpret_cast<uint8_t*>(path.receives.landing(path.taken));
+    for (size_t i = 0; i < local.count; ++i) {
+      std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+      to += local.ranges[i].iov_len;
     }
     if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none},
-                          request.length != 0, in_entry ? local.ranges : nullptr, local.count))
+                          request.length != 0, in_entry ? payload : nullptr))
       return {Answer::kNak, VendorError::remote_operation_failed};
     return {Answer::kAck};
   }
@@ -175,7 +195,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
   if (room < request.length)
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
-  settle_landed(initiator);
+  if (!landed_is_settled(initiator, remote, remotes)) return {Answer::kPartial};
   switch (place_slice(initiator, request, local, remote, remotes)) {
     case Placed::kPartly:
       return {Answer::kPartial};
@@ -190,8 +210,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     case Placed::kBusy:
       return {Answer::kGone};
   }
-  if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr,
-                        0))
+  if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
 }
@@ -214,7 +233,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
       (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)))
     return {Answer::kRnr};
   if (request.length != 0) {
-    settle_landed(initiator);
+    if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
     const Placed placed = use == MemoryUse::remote_read ? fetch_slice(initiator, request, local, remote)
                                                         : place_slice(initiator, request, local, &remote, 1);
     switch (placed) {
@@ -232,8 +251,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
     }
   }
   if (operation.consumes_receive &&
-      !complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr,
-                        0))
+      !complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
 }
@@ -243,7 +261,8 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
   const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
                                       MemoryUse::remote_atomic, request.remote_address, 8);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
-  settle_landed(initiator);
+  const iovec remote{reinterpret_cast<void*>(place.address), 8};
+  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
   switch (change_atomically(initiator, request, place.address, &before)) {
     case Placed::kWhole:

@@ -8,6 +8,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <fstream>
 #include <string_view>
 
 #ifndef VERBENA_VERSION
@@ -119,9 +120,10 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
   tree.line(port + "/lid_mask_count", "0");
   tree.line(port + "/sm_lid", "0x0");
   tree.line(port + "/sm_sl", "0");
-  tree.line(port + "/rate", "100 Gb/sec (4X EDR)");
-  tree.format(port + "/cap_mask", "0x%08x", kPortCapabilities);
-  tree.line(port + "/link_layer", device.link_layer == LinkLayer::kEthernet ? "Ethernet" : "InfiniBand");
+  tree.line(port + "/rate", "200 Gb/sec (4X HDR)");
+  const bool ethernet = device.link_layer == LinkLayer::kEthernet;
+  tree.line(port + "/cap_mask", ethernet ? "0x04010000" : "0x00000000");  // IBV_PORT_CM_SUP, _IP_BASED_GIDS
+  tree.line(port + "/link_layer", ethernet ? "Ethernet" : "InfiniBand");
   tree.folder(port + "/pkeys");
   tree.line(port + "/pkeys/0", "0xffff");
   write_gids(tree, port, device);
@@ -150,7 +152,7 @@ void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t in
   tree.line(folder + "/node_guid", guid_text(device.node_guid));
   tree.line(folder + "/sys_image_guid", guid_text(device.node_guid));
   tree.line(folder + "/fw_ver", VERBENA_VERSION);
-  tree.line(folder + "/hw_rev", "0");
+  tree.line(folder + "/hw_rev", "1");
   tree.line(folder + "/hca_type", "VERBENA");
   tree.line(folder + "/board_id", "VERBENA");
   tree.line(folder + "/node_desc", "Verbena RDMA adapter in software");
@@ -198,6 +200,9 @@ bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices)
   for (uint32_t i = 0; i < devices.count; ++i) {
     const std::string device = device_folder(devices.devices[i]);
     const std::string verbs = "sys/class/infiniband_verbs/" + uverbs_name(i);
+    std::string version;
+    std::getline(std::ifstream(folder + "/" + device + "/fw_ver"), version);
+    if (version != VERBENA_VERSION) return false;
     const std::string last_gid = std::to_string(devices.devices[i].gid_count - 1);
     for (const std::string& path :
          {device + "/node_type", device + "/node_guid", device + "/device/modalias",

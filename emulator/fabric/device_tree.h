@@ -4,6 +4,9 @@
 // kernel gives them: drivers/infiniband/core/sysfs.c, uverbs_main.c;
 // Documentation/ABI/stable/sysfs-class-infiniband.
 //
+// What a program may also ask through verbs (rate, capabilities, versions) is the same in both
+// (engine/device_attributes.h); a unit test compares them.
+//
 // Left out, as nothing true could stand there: the ports' counters and hw_counters (files do not count; the
 // kernel leaves them out as well for adapters without a performance agent, and `verbena status` has the
 // numbers), PCI ids and the link to a PCI folder, the netdevs below device/.
@@ -15,11 +18,6 @@
 
 namespace verbena {
 
-// What ports/1/rate says, and ibv_query_port(3) has to say as well.
-inline constexpr uint8_t kActiveWidth = 2;                 // 4X
-inline constexpr uint8_t kActiveSpeed = 32;                // EDR, 25 Gb/s per lane
-inline constexpr uint32_t kPortCapabilities = 0x00010000;  // IBV_PORT_CM_SUP
-
 // Under `folder`: sys/class/infiniband_verbs/{abi_version,uverbsN/{ibdev,dev,abi_version,device,subsystem}},
 // sys/class/infiniband/<name>/{node_type,node_guid,sys_image_guid,fw_ver,hw_rev,hca_type,board_id,node_desc,
 // uevent,subsystem,device/{modalias,numa_node,uevent,infiniband/<name>,infiniband_verbs/uverbsN},
@@ -29,7 +27,7 @@ inline constexpr uint32_t kPortCapabilities = 0x00010000;  // IBV_PORT_CM_SUP
 int write_device_tree(const std::string& folder, const DeviceTable& devices);
 
 // The part of `folder` that programs cannot do without is there (a cleaner of old files may have been at
-// work). Cheap: a handful of access(2) calls per device.
+// work), and this version of Verbena wrote it. Cheap: a handful of system calls per device.
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices);
 
 }  // namespace verbena

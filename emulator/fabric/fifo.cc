@@ -51,6 +51,11 @@ bool FifoEnd::is_same_pipe(int fd) const {
   return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 
+bool FifoEnd::is_orphaned() const {
+  struct stat status;
+  return fd_ < 0 || fstat(fd_, &status) != 0 || status.st_nlink == 0;
+}
+
 bool FifoEnd::verified() const { return is_same_pipe(fd_); }
 
 int FifoEnd::write(const void* record, size_t size) const {

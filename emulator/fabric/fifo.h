@@ -39,6 +39,9 @@ class FifoEnd {
   // Is `fd` a descriptor of this pipe?
   bool is_same_pipe(int fd) const;
 
+  // Has the pipe lost its name? Its owner does not read it any more.
+  bool is_orphaned() const;
+
   // A new descriptor for reading, blocking, close-on-exec; -1 and errno.
   static int open_reader(const std::string& path);
 

@@ -37,10 +37,12 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-bool same_user(int socket_fd) {
+bool same_user(int socket_fd, int32_t* pid = nullptr) {
   ucred credentials;
   socklen_t size = sizeof credentials;
-  return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == geteuid();
+  if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return false;
+  if (pid != nullptr) *pid = credentials.pid;
+  return credentials.uid == geteuid();
 }
 
 void hand_over(int client, int segment_fd, int memory_fd) {
@@ -80,16 +82,17 @@ int listen_for_peers(const std::string& folder) {
   return fd;
 }
 
-void serve_peers(int listener, int segment_fd, int memory_fd) {
+bool serve_peers(int listener, int segment_fd, int memory_fd) {
   for (int served = 0; served < 64; ++served) {
     const int client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      return;
+      return errno != EMFILE && errno != ENFILE;
     }
     if (same_user(client)) hand_over(client, segment_fd, memory_fd);
     close(client);
   }
+  return true;
 }
 
 int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) {
@@ -101,9 +104,10 @@ int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) 
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   int error = 0;
+  int32_t pid = 0;
   if (connect(fd, address.get(), sizeof address.address) != 0) {
     error = errno == EAGAIN ? ETIMEDOUT : errno;
-  } else if (!same_user(fd)) {
+  } else if (!same_user(fd, &pid)) {
     error = EPROTO;
   } else {
     char count = 0;
@@ -126,7 +130,7 @@ int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) 
     } else {
       int fds[2] = {-1, -1};
       std::memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-      *out = {fds[0], fds[1]};
+      *out = {fds[0], fds[1], pid};
     }
   }
   close(fd);

@@ -14,13 +14,15 @@ namespace verbena {
 struct HandedOver {
   int segment_fd = -1;
   int memory_fd = -1;  // -1: the owner could not open it
+  int32_t pid = 0;     // of the process that listens, as this process's pid namespace calls it
 };
 
 // The listening socket for `folder`, non-blocking, close-on-exec; -1 and errno.
 int listen_for_peers(const std::string& folder);
 
-// Owner: accepts everybody who waits and hands over. Bounded: never blocks on a client.
-void serve_peers(int listener, int segment_fd, int memory_fd);
+// Owner: accepts everybody who waits and hands over. Bounded: never blocks on a client. False: somebody waits and
+// cannot be served now, as the process has no descriptor left.
+bool serve_peers(int listener, int segment_fd, int memory_fd);
 
 // Peer: asks the owner of `folder`. Waits at most `timeout_ms`. ENOENT/ECONNREFUSED: it is gone; ETIMEDOUT: it
 // does not answer (stopped?); EPROTO. The caller owns the descriptors.

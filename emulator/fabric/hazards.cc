@@ -100,4 +100,13 @@ bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_
   });
 }
 
+void wait_for_visits_of(const NodeDirectory& directory, uint32_t own_slot) {
+  const uint32_t used = directory.slot(own_slot).hazards_used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
+    std::atomic<uint64_t>& record = directory.hazard(own_slot, i).target;
+    const uint64_t seen = record.load(std::memory_order_seq_cst);
+    while (seen != 0 && record.load(std::memory_order_acquire) == seen) sched_yield();
+  }
+}
+
 }  // namespace verbena

@@ -33,7 +33,11 @@ inline constexpr uint32_t kAnySlot = UINT32_MAX;
 void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context);
 
-// The same, but not longer than about `patience_ns` for each visit. False: somebody is still there.
+// Waits until every visit that the threads of `own_slot` (this process) had begun is over. Not on a visit.
+void wait_for_visits_of(const NodeDirectory& directory, uint32_t own_slot);
+
+// The same as wait_for_visitors, but not longer than about `patience_ns` for each visit. False: somebody is
+// still there.
 bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns);
 
 }  // namespace verbena

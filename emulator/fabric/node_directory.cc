@@ -42,12 +42,17 @@ int initialise_life(pthread_mutex_t* life) {
   return error;
 }
 
+// The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
+// FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
+constexpr uint32_t kOwnerDied = 0x40000000;
+constexpr uint32_t kTidMask = 0x3fffffff;
+
+uint32_t futex_word(Slot& slot) {
+  return static_cast<uint32_t>(std::atomic_ref<int>(slot.life.__data.__lock).load(std::memory_order_acquire));
+}
+
 bool held(Slot& slot) {
-  // The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
-  // FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
-  constexpr uint32_t kOwnerDied = 0x40000000;
-  const uint32_t word =
-      std::atomic_ref<int>(slot.life.__data.__lock).load(std::memory_order_acquire);
+  const uint32_t word = futex_word(slot);
   return word != 0 && (word & kOwnerDied) == 0;
 }
 
@@ -125,7 +130,14 @@ Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {
   Slot& s = slot(index);
   if (s.generation.load(std::memory_order_acquire) != generation) return false;
-  return s.state.load(std::memory_order_acquire) == SlotState::kLive && held(s);
+  const uint32_t word = futex_word(s);
+  return s.state.load(std::memory_order_acquire) == SlotState::kLive && (word & kOwnerDied) == 0 &&
+         (word & kTidMask) == s.holder.load(std::memory_order_relaxed);
+}
+
+void NodeDirectory::note_holder(uint32_t index) const {
+  Slot& s = slot(index);
+  s.holder.store(futex_word(s) & kTidMask, std::memory_order_relaxed);
 }
 
 bool NodeDirectory::occupied(uint32_t index) const { return held(slot(index)); }

@@ -38,7 +38,8 @@ struct alignas(64) Slot {
   std::atomic<int32_t> pid;  // for people only (status, log lines): never used to reach the process
   char program[20];          // /proc/self/comm, for people
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
-  uint8_t padding[52];
+  std::atomic<uint32_t> holder;  // TID of the thread that holds `life`: whoever reclaims the slot holds it too
+  uint8_t padding[48];
 };
 static_assert(sizeof(Slot) == 128);
 
@@ -97,6 +98,9 @@ class NodeDirectory {
 
   // True when a living process holds `slot`, in whatever state and generation. For those who look from outside.
   bool occupied(uint32_t slot) const;
+
+  // The calling thread holds the slot's mutex, and lives there.
+  void note_holder(uint32_t slot) const;
 
   // Gives `qp_index` of `slot` a QP number that no QP on the node has now and that was given out longest ago.
   // 0: the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never given.

@@ -41,6 +41,8 @@ int PeerAdapter::attach(const Residence& home) {
   if (error != 0) return error;
   view_ = mapped_.view();
   pid_ = view_.header().pid;
+  // In another pid namespace the number would be somebody else's.
+  if (pid_ != fds.pid) process_vm_.store(false, std::memory_order_relaxed);
   return 0;
 }
 
@@ -60,20 +62,21 @@ void PeerAdapter::kick() {
 }
 
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
-  FifoEnd* end = nullptr;
-  {
-    std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex_);
+  for (int tries = 0;; ++tries) {
     auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
     if (found == channels_.end()) {
-      auto opened = std::make_unique<FifoEnd>();
-      if (int error = opened->open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
-      channels_.emplace_back(channel, std::move(opened));
+      // Channels that their owner has dropped are closed here, so that they do not gather.
+      std::erase_if(channels_, [](const auto& c) { return c.second.is_orphaned(); });
+      FifoEnd end;
+      if (int error = end.open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
+      channels_.emplace_back(channel, std::move(end));
       found = channels_.end() - 1;
     }
-    end = found->second.get();
+    const int error = found->second.write(&record, sizeof record);
+    if (error != EBADF || tries != 0) return error;
+    channels_.erase(found);  // the program has closed our descriptor: the pipe has a name
   }
-  const int error = end->write(&record, sizeof record);
-  return error;
 }
 
 int PeerAdapter::through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote,

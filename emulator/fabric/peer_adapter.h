@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "adapter/segment.h"
+#include "adapter/spin_lock.h"
 #include "fabric/fifo.h"
 #include "fabric/residence.h"
 
@@ -35,6 +36,9 @@ class PeerAdapter {
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
   const SegmentView& view() const { return view_; }
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
+
+  // Turns of this process's threads at atomics on that adapter.
+  SpinLock own_atomics[kAtomicsLocks];
 
   // Wakes the service thread there.
   void kick();
@@ -65,7 +69,7 @@ class PeerAdapter {
 
   std::mutex mutex_;  // FIFOs are opened at first use
   FifoEnd kick_;
-  std::vector<std::pair<uint32_t, std::unique_ptr<FifoEnd>>> channels_;
+  std::vector<std::pair<uint32_t, FifoEnd>> channels_;
 };
 
 // The peers of this process.

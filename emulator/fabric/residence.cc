@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "fabric/hand_over.h"
@@ -103,7 +104,10 @@ void Residence::leave() {
 
 void Residence::kick() {
   const char byte = 0;
-  kick_.write(&byte, 1);
+  if (kick_.write(&byte, 1) != EBADF) return;
+  // The program has closed a descriptor that it does not own; the pipe has a name.
+  FifoEnd again;
+  if (again.open(folder_ + "/kick") == 0) again.write(&byte, 1);
 }
 
 void* Residence::thread_main(void* self) {
@@ -137,6 +141,7 @@ int Residence::take_slot() {
     if (generation == 0) generation = 1;
     slot.pid.store(getpid(), std::memory_order_relaxed);
     slot.hazards_used.store(0, std::memory_order_relaxed);
+    directory_.note_holder(index);
     slot.state.store(SlotState::kStarting, std::memory_order_release);
     slot.generation.store(generation, std::memory_order_release);
     write_program_name(slot);
@@ -163,18 +168,25 @@ int Residence::prepare() {
 
 void Residence::serve() {
   pollfd watched[2] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}};
+  constexpr int64_t kPause = 10'000'000;
   int64_t wait_ns = -1;
   while (!stop_.load(std::memory_order_acquire)) {
     const timespec timeout{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
     const int ready = ppoll(watched, 2, wait_ns < 0 ? nullptr : &timeout, nullptr);
     if (ready < 0 && errno != EINTR) break;
-    if (watched[1].revents & POLLIN) serve_peers(listener_, segment_.fd(), memory_fd_);
+    watched[1].fd = listener_;
+    bool crowded = false;
+    if (watched[1].revents & POLLIN) crowded = !serve_peers(listener_, segment_.fd(), memory_fd_);
     char drained[256];
     if (watched[0].revents & POLLIN) syscall(SYS_read, kick_.fd(), drained, sizeof drained);
     // A program that closed descriptors it does not own: stop watching what is not ours any more.
-    for (pollfd& w : watched)
-      if (w.revents & POLLNVAL) w.fd = -1;
+    if (watched[0].revents & POLLNVAL) watched[0].fd = -1;
+    if (watched[1].revents & POLLNVAL) watched[1].fd = listener_ = -1;
     wait_ns = work_ != nullptr ? work_(context_) : -1;
+    if (crowded) {
+      watched[1].fd = -1;  // for a while: it would not let us sleep
+      wait_ns = wait_ns < 0 ? kPause : std::min(wait_ns, kPause);
+    }
   }
 }
 

@@ -19,7 +19,7 @@ constexpr const char* kNames[] = {"none", "error", "warn", "info", "debug"};
 
 LogLevel level_from_environment() {
   const char* wanted = getenv("VERBENA_LOG");
-  if (wanted == nullptr) return LogLevel::kNone;
+  if (wanted == nullptr) return LogLevel::kError;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (strcmp(wanted, kNames[i]) == 0) return static_cast<LogLevel>(i);
   return LogLevel::kWarn;  // set to something else: they want to hear something

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Words for people, on stderr, when VERBENA_LOG=error|warn|info|debug asks for them; nothing otherwise. A
-// refusal names the call, the object, the value and the rule it broke. One line a call, written at once, so
+// Words for people, on stderr: VERBENA_LOG=none|error|warn|info|debug says how many. Errors alone by default: what the
+// program cannot learn from any return value. A refusal (warn) names the call, the object, the value and the rule it broke. One line a call, written at once, so
 // that lines of many processes do not mix. Leaves errno alone.
 #pragma once
 

@@ -31,6 +31,7 @@ void add_run(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
 void add_status(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
+void add_probe(CLI::App& app, CommandLine& line);
 
 // --devices, --link-layer, --node.
 struct NodeOptions {

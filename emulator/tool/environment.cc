@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "fabric/node.h"
+#include "tool/file_size_signal.h"
 
 namespace verbena::tool {
 namespace {
@@ -67,7 +68,11 @@ std::vector<Variable> program_environment(const Installation& installation, cons
   };
 }
 
-std::string sanitizer_runtimes() { return VERBENA_SANITIZER_RUNTIMES; }
+std::string sanitizer_runtimes(const Installation& installation) {
+  const std::string start = VERBENA_SANITIZER_START;
+  const std::string runtimes = VERBENA_SANITIZER_RUNTIMES;
+  return start.empty() ? runtimes : runtimes + ":" + installation.library_folder + "/" + start;
+}
 
 std::string current_environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -75,11 +80,12 @@ std::string current_environment(const std::string& name) {
 }
 
 int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string* problem) {
+  const FileSizeSignalIgnored no_signal;
   Installation installation;
   if (find_installation(&installation, problem) != 0) return kFailed;
   const std::string node = node_path(options.name, options.devices);
   if (ensure_node(node, options.devices, problem) != 0) return kFailed;
-  *out = program_environment(installation, node, sanitizer_runtimes(), current_environment);
+  *out = program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
   return 0;
 }
 

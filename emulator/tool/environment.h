@@ -29,8 +29,8 @@ struct Variable {
 std::vector<Variable> program_environment(const Installation& installation, const std::string& node,
                                           const std::string& sanitizer_runtimes, Lookup current);
 
-// The runtimes of the sanitizers this build was made with, ':' between them; "" in a plain build.
-std::string sanitizer_runtimes();
+// What this build's sanitizer wants preloaded before everything else, ':' between; "" in a plain build.
+std::string sanitizer_runtimes(const Installation& installation);
 
 std::string current_environment(const std::string& name);
 

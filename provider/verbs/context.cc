@@ -37,9 +37,6 @@ const pabi34_context_ops kContextOps = {
 // RDMA_DRIVER_UNKNOWN of <rdma/ib_user_ioctl_verbs.h>: no kernel driver stands behind the descriptor.
 constexpr uint32_t kDriverUnknown = 0;
 
-// Completion vectors spread interrupts over processors; here nothing interrupts, so there is one.
-constexpr int kCompVectors = 1;
-
 // Without the preload (RTLD_DEEPBIND, an emptied LD_PRELOAD) there is nobody to claim from: the device works,
 // and only ibv_create_comp_channel(3) fails, with /dev/full's ENOSPC.
 void claim_commands(VerbsContext* context) {
@@ -69,7 +66,7 @@ verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_dat
     return refuse(context, error);
   }
   context->base.context.async_fd = context_async_fd(context->emulated);
-  context->base.context.num_comp_vectors = kCompVectors;
+  context->base.context.num_comp_vectors = kCompletionVectors;
   verbs_set_ops(&context->base, &kContextOps);
   claim_commands(context);
   return &context->base;

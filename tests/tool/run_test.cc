@@ -20,7 +20,14 @@ const std::string kPreload =
 const std::string kDriver =
     fs::path(VERBENA_COMMAND).parent_path().parent_path().string() + "/lib/verbena/libverbena";
 
-using RunCommand = CommandTest;
+class RunCommand : public CommandTest {
+ protected:
+  // Before the command itself as well; in a build with ASan that needs telling.
+  void preload(const std::string& library) {
+    environment_["LD_PRELOAD"] = library;
+    environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+  }
+};
 
 TEST_F(RunCommand, SucceedsAsTheProgramDoes) { EXPECT_TRUE(verbena({"run", "--", "true"}).exited_with(0)); }
 
@@ -82,7 +89,7 @@ TEST_F(RunCommand, KeepsNamedNodesApart) {
 }
 
 TEST_F(RunCommand, PutsThePreloadBehindWhatIsThere) {
-  environment_["LD_PRELOAD"] = "libm.so.6";
+  preload("libm.so.6");
   const std::string seen = verbena({"run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""}).out;
   const std::string wanted = "libm.so.6:" + kPreload;
   ASSERT_GE(seen.size(), wanted.size());
@@ -122,7 +129,7 @@ TEST_F(RunCommand, PutsTheSanitizersRuntimeFirst) {
   const std::string sanitizers = VERBENA_SANITIZE;
   if (sanitizers.find("address") == std::string::npos && sanitizers != "thread")
     GTEST_SKIP() << "no sanitizer in this build that needs it";
-  environment_["LD_PRELOAD"] = "libm.so.6";
+  preload("libm.so.6");
   const std::string seen = verbena({"run", "--", "sh", "-c", "printf %s \"$LD_PRELOAD\""}).out;
   const std::string runtime = sanitizers == "thread" ? "libtsan" : "libasan";
   EXPECT_LT(seen.find(runtime), seen.find("libm.so.6")) << seen;
@@ -134,6 +141,13 @@ TEST_F(RunCommand, SaysWhyThereIsNoNode) {
   const Outcome outcome = verbena({"run", "--", "true"});
   EXPECT_TRUE(outcome.exited_with(1));
   EXPECT_NE(outcome.err.find("mode 0755"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RunCommand, SaysThatAFileMayNotBeSoLarge) {
+  const Outcome outcome =
+      run({"/bin/sh", "-c", "ulimit -f 100; exec " VERBENA_COMMAND " run -- true"}, environment_);
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("File too large"), std::string::npos) << outcome.err;
 }
 
 TEST_F(RunCommand, SaysWhereItLookedForTheLibraries) {

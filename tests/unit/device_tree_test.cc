@@ -16,6 +16,8 @@
 #include <iterator>
 #include <string>
 
+#include "engine/device_attributes.h"
+
 namespace verbena {
 namespace {
 
@@ -123,7 +125,31 @@ TEST_F(DeviceTree, ShowsAnActivePort) {
   EXPECT_EQ(port("phys_state"), "5: LinkUp");
   EXPECT_EQ(port("link_layer"), "Ethernet");
   EXPECT_EQ(port("lid"), "0x0");
-  EXPECT_EQ(port("rate"), "100 Gb/sec (4X EDR)");
+  EXPECT_EQ(port("rate"), "200 Gb/sec (4X HDR)");
+}
+
+TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
+  ibv_port_attr attr;
+  describe_port(table_.devices[0], &attr);
+  EXPECT_EQ(std::stoul(port("state")), static_cast<unsigned long>(attr.state));
+  EXPECT_EQ(std::stoul(port("phys_state")), attr.phys_state);
+  EXPECT_EQ(std::stoul(port("cap_mask"), nullptr, 16), attr.port_cap_flags);
+  EXPECT_EQ(std::stoul(port("lid"), nullptr, 16), attr.lid);
+  EXPECT_EQ(std::stoul(port("sm_lid"), nullptr, 16), attr.sm_lid);
+  EXPECT_EQ(std::stoul(port("sm_sl")), attr.sm_sl);
+  EXPECT_EQ(std::stoul(port("lid_mask_count")), attr.lmc);
+  // enum ib_port_speed and ib_port_width of include/rdma/ib_verbs.h
+  EXPECT_EQ(attr.active_speed, 64) << "HDR";
+  EXPECT_EQ(attr.active_width, 2) << "4X";
+}
+
+TEST_F(DeviceTree, SaysOfTheDeviceWhatVerbsSay) {
+  ibv_device_attr_ex attr;
+  describe_device(table_.devices[0], &attr);
+  EXPECT_EQ(line("infiniband/verbena0/fw_ver"), attr.orig_attr.fw_ver);
+  EXPECT_EQ(std::stoul(line("infiniband/verbena0/hw_rev"), nullptr, 16), attr.orig_attr.hw_ver);
+  EXPECT_EQ(line("infiniband/verbena0/sys_image_guid"), line("infiniband/verbena0/node_guid"));
+  EXPECT_EQ(attr.orig_attr.sys_image_guid, attr.orig_attr.node_guid);
 }
 
 TEST_F(DeviceTree, LeadsFromTheDeviceBackToItsDeviceFile) {
@@ -168,6 +194,13 @@ TEST_F(DeviceTree, IsWholeWhenWritten) { EXPECT_TRUE(device_tree_is_whole(root_,
 
 TEST_F(DeviceTree, IsNotWholeOnceACleanerHasBeenThere) {
   ASSERT_TRUE(fs::remove(root_ + "/sys/class/infiniband/verbena1/ports/1/gids/0"));
+  EXPECT_FALSE(device_tree_is_whole(root_, table_));
+}
+
+TEST_F(DeviceTree, IsNotWholeWhenAnotherVersionWroteIt) {
+  const std::string path = root_ + "/sys/class/infiniband/verbena0/fw_ver";
+  ASSERT_TRUE(fs::remove(path));
+  std::ofstream(path) << "0.0.1\n";
   EXPECT_FALSE(device_tree_is_whole(root_, table_));
 }
 

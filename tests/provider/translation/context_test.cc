@@ -34,7 +34,9 @@ TEST_F(TranslationTest, FailureToOpenClosesTheCommandDescriptor) {
   EXPECT_EQ(device_.refcount, 1);
 }
 
-TEST_F(ContextTest, HasOneCompletionVector) { EXPECT_EQ(context_->num_comp_vectors, 1); }
+TEST_F(ContextTest, HasTheEmulatorsCompletionVectors) {
+  EXPECT_EQ(context_->num_comp_vectors, kCompletionVectors);
+}
 
 TEST_F(ContextTest, QueryDeviceFillsTheOldStructureAndNoMore) {
   struct {

@@ -126,6 +126,20 @@ TEST_F(PdTest, ARangeThatWrapsAroundIsInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// The same file: one whose last page ends where the address space does.
+TEST_F(PdTest, ARangeToTheVeryEndIsInvalid) {
+  Page page(PROT_READ | PROT_WRITE);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), SIZE_MAX - reinterpret_cast<uintptr_t>(page.get()), 0),
+            nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(PdTest, NothingIsNoRegion) {
+  Page page(PROT_READ | PROT_WRITE);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), 0, 0), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST_F(PdTest, AnIovaElsewhereInItsPageIsInvalid) {
   Page page(PROT_READ | PROT_WRITE);
   EXPECT_EQ(ibv_reg_mr_iova(pd_.get(), page.get(), kPage, 8, 0), nullptr);

@@ -41,20 +41,23 @@ class Buffer {
     memset(memory_.get(), 0, size);
     mr_.reset(ibv_reg_mr(pd, memory_.get(), size, access));
     EXPECT_NE(mr_, nullptr) << strerror(errno);
+    if (mr_ == nullptr) return;
+    lkey_ = mr_->lkey;
+    rkey_ = mr_->rkey;
   }
 
   uint8_t* data() const { return memory_.get(); }
   size_t size() const { return size_; }
   uint64_t address(size_t offset = 0) const { return reinterpret_cast<uintptr_t>(memory_.get() + offset); }
-  uint32_t lkey() const { return mr_->lkey; }
-  uint32_t rkey() const { return mr_->rkey; }
+  uint32_t lkey() const { return lkey_; }
+  uint32_t rkey() const { return rkey_; }
   ibv_sge sge(size_t offset, size_t length) const {
     return {.addr = address(offset), .length = static_cast<uint32_t>(length), .lkey = lkey()};
   }
   void fill(uint8_t first) const {
     for (size_t i = 0; i < size_; i++) memory_.get()[i] = static_cast<uint8_t>(first + i * 7);
   }
-  void unregister() { mr_.reset(); }
+  void unregister() { mr_.reset(); }  // the keys are remembered
 
  private:
   static constexpr size_t kPage = 4096;
@@ -63,6 +66,8 @@ class Buffer {
   };
 
   size_t size_ = 0;
+  uint32_t lkey_ = 0;
+  uint32_t rkey_ = 0;
   std::unique_ptr<uint8_t, Free> memory_;
   Mr mr_;
 };

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena doctor: what would keep it from working here, and what to do about it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "tool/command.h"
+#include "tool/file_size_signal.h"
+#include "tool/finding.h"
+
+namespace verbena::tool {
+namespace {
+
+const char* verdict_word(Verdict verdict) {
+  constexpr const char* kWords[] = {"good", "note", "BAD "};
+  return kWords[static_cast<int>(verdict)];
+}
+
+int doctor(const std::vector<std::string>& program) {
+  const FileSizeSignalIgnored no_signal;
+  Findings findings;
+  if (!program.empty()) examine_program(program[0], &findings);
+  for (const auto examine : {examine_installation, examine_rdma_libraries, examine_device_file,
+                             examine_limits, examine_environment, examine_node})
+    examine(&findings);
+  for (const Finding& finding : findings) {
+    std::printf("%s  %s: %s\n", verdict_word(finding.verdict), finding.where.c_str(), finding.what.c_str());
+    if (!finding.remedy.empty()) std::printf("      remedy: %s\n", finding.remedy.c_str());
+  }
+  const auto bad = std::count_if(findings.begin(), findings.end(),
+                                 [](const Finding& finding) { return finding.verdict == Verdict::kBad; });
+  if (bad == 0)
+    std::printf("Nothing stands in the way.\n");
+  else
+    std::printf("%d of %d would keep a program from its device.\n", static_cast<int>(bad),
+                static_cast<int>(findings.size()));
+  if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+  return bad == 0 ? 0 : kFailed;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("doctor", "find what would keep a program from its device here");
+  command->footer(
+      "Looks at the machine, and at the program when one is named; the program is not run.\n"
+      "The exit status is 0 when all is good, 1 when something would fail.\n\n"
+      "Examples:\n"
+      "  verbena doctor\n"
+      "  verbena doctor ./my-program");
+  command->prefix_command();
+  command->callback([command, &line] {
+    const std::vector<std::string> program = program_of(*command, line);
+    line.action = [program] { return doctor(program); };
+  });
+}
+
+}  // namespace verbena::tool

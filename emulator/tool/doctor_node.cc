@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Tries the real thing on a node of the doctor's own: an adapter moves in (descriptors, FIFOs, sockets, a
+// thread), a process that is neither its parent nor its child reaches into its memory, it dies and is missed,
+// and a program finds and opens the device.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "adapter/segment.h"
+#include "fabric/hand_over.h"
+#include "fabric/node.h"
+#include "fabric/node_directory.h"
+#include "fabric/residence.h"
+#include "tool/environment.h"
+#include "tool/finding.h"
+
+namespace verbena::tool {
+namespace {
+
+constexpr int kPatience = 10;  // seconds, for each child
+
+// A child process and a pipe from it; killed and collected at the end.
+class Child {
+ public:
+  // `body` runs in the child with the pipe's writing end and with `stay`, from which it reads end of file
+  // when it may go; its answer is the exit status.
+  template <typename Body>
+  explicit Child(Body body) {
+    int from[2];
+    int stay[2];
+    if (pipe2(from, O_CLOEXEC) != 0) return;
+    if (pipe2(stay, O_CLOEXEC) != 0) {
+      close(from[0]);
+      close(from[1]);
+      return;
+    }
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      alarm(kPatience);
+      close(stay[1]);
+      _exit(body(from[1], stay[0]));
+    }
+    close(from[1]);
+    close(stay[0]);
+    from_ = from[0];
+    stay_ = stay[1];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) kill(pid_, SIGKILL);
+    end();
+    if (from_ >= 0) close(from_);
+  }
+
+  // Lets it go, and waits for its end (alarm(2) sees to that). Its status as wait(2) gives it.
+  int end() {
+    if (stay_ >= 0) close(stay_);
+    stay_ = -1;
+    if (pid_ > 0) waitpid(pid_, &status_, 0);
+    pid_ = -1;
+    return status_;
+  }
+
+  template <typename T>
+  bool receive(T* message) {
+    return from_ >= 0 && read(from_, message, sizeof *message) == static_cast<ssize_t>(sizeof *message);
+  }
+
+  std::string receive_text() {
+    std::string text;
+    char buffer[512];
+    ssize_t got;
+    while (from_ >= 0 && text.size() < 4096 && (got = read(from_, buffer, sizeof buffer)) > 0)
+      text.append(buffer, static_cast<size_t>(got));
+    return text;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int from_ = -1;
+  int stay_ = -1;
+  int status_ = -1;
+};
+
+template <typename T>
+bool send(int fd, const T& message) {
+  return write(fd, &message, sizeof message) == static_cast<ssize_t>(sizeof message);
+}
+
+constexpr uint64_t kSecret = 0x76657262656e6130;
+
+struct Arrival {
+  int error = 0;
+  uint32_t slot = 0;
+  uint32_t generation = 0;
+  int32_t pid = 0;
+  uint64_t node_id = 0;
+  uint64_t secret_address = 0;
+};
+
+// Each 0 or the errno of the way.
+struct Reach {
+  int hand_over = 0;
+  int segment = 0;
+  int memory_descriptor = 0;
+  int process_vm = 0;
+};
+
+int live(const std::string& node, int answer, int stay) {
+  // Neither is destroyed: the process dies with the adapter open, as programs do.
+  static auto* residence = new Residence;
+  static volatile uint64_t secret = kSecret;
+  Arrival arrival;
+  arrival.error = residence->enter(node, nullptr, nullptr);
+  if (arrival.error == 0) {
+    arrival.slot = residence->slot();
+    arrival.generation = residence->generation();
+    arrival.pid = getpid();
+    arrival.node_id = residence->directory().header().node_id;
+    arrival.secret_address = reinterpret_cast<uint64_t>(&secret);
+  }
+  send(answer, arrival);
+  char byte;
+  return read(stay, &byte, 1) == 0 ? 0 : 1;
+}
+
+int read_secret(ssize_t got, uint64_t value) {
+  if (got < 0) return errno;
+  return got == sizeof value && value == kSecret ? 0 : EIO;
+}
+
+int visit(const std::string& node, const Arrival& host, int answer) {
+  Reach reach;
+  HandedOver handed;
+  reach.hand_over = ask_for_segment(slot_folder(node, host.slot, host.generation), 2000, &handed);
+  if (reach.hand_over == 0) {
+    PeerSegment segment;
+    reach.segment = segment.map(handed.segment_fd, host.node_id, host.slot, host.generation);
+    uint64_t value = 0;
+    ssize_t got = pread(handed.memory_fd, &value, sizeof value, static_cast<off_t>(host.secret_address));
+    reach.memory_descriptor = read_secret(got, value);
+    value = 0;
+    const iovec here{&value, sizeof value};
+    const iovec there{reinterpret_cast<void*>(host.secret_address), sizeof value};
+    got = process_vm_readv(host.pid, &here, 1, &there, 1, 0);
+    reach.process_vm = read_secret(got, value);
+  }
+  return send(answer, reach) ? 0 : 1;
+}
+
+std::string ptrace_remedy() {
+  std::ifstream yama("/proc/sys/kernel/yama/ptrace_scope");
+  int scope = 0;
+  if (yama >> scope && scope >= 2)
+    return "sysctl kernel.yama.ptrace_scope=1 (it is " + std::to_string(scope) + ")";
+  return "in a container: --cap-add SYS_PTRACE, or a seccomp profile that allows process_vm_readv and "
+         "_writev";
+}
+
+void judge_memory(const Reach& reach, Findings* findings) {
+  const std::string where = "memory of another process";
+  const auto word = [](int error) { return std::string(std::strerror(error)); };
+  if (reach.memory_descriptor != 0 && reach.process_vm != 0)
+    findings->push_back({Verdict::kBad, where,
+                         "out of reach: /proc/self/mem handed over: " + word(reach.memory_descriptor) +
+                             "; process_vm_readv: " + word(reach.process_vm),
+                         ptrace_remedy()});
+  else if (reach.process_vm != 0)
+    findings->push_back(
+        {Verdict::kNote, where,
+         "process_vm_readv is refused (" + word(reach.process_vm) + "): long messages are slower",
+         ptrace_remedy()});
+  else if (reach.memory_descriptor != 0)
+    findings->push_back(
+        {Verdict::kNote, where,
+         "no /proc/self/mem (" + word(reach.memory_descriptor) + "): short messages are slower",
+         "mount /proc, and leave processes dumpable (prctl PR_SET_DUMPABLE)"});
+  else
+    findings->push_back({Verdict::kGood, where, "can be read and written by a process of the same user", ""});
+}
+
+void judge_reach(const Reach& reach, Findings* findings) {
+  if (reach.hand_over != 0 || reach.segment != 0) {
+    findings->push_back({Verdict::kBad, "hand-over of an adapter",
+                         std::string("fails: ") + std::strerror(reach.hand_over + reach.segment),
+                         "keep the node on a local file system, and processes in one user namespace"});
+    return;
+  }
+  judge_memory(reach, findings);
+}
+
+void examine_life(const std::string& node, Findings* findings) {
+  Child host([&](int answer, int stay) { return live(node, answer, stay); });
+  Arrival arrival;
+  if (!host.receive(&arrival)) arrival.error = ETIMEDOUT;
+  if (arrival.error != 0) {
+    findings->push_back({Verdict::kBad, node,
+                         std::string("an adapter cannot live there: ") + std::strerror(arrival.error),
+                         "set XDG_RUNTIME_DIR or TMPDIR to a folder on a local file system"});
+    return;
+  }
+  findings->push_back({Verdict::kGood, nodes_folder(), "an adapter can live there", ""});
+  Child guest([&](int answer, int) { return visit(node, arrival, answer); });
+  Reach reach;
+  if (guest.receive(&reach))
+    judge_reach(reach, findings);
+  else
+    findings->push_back({Verdict::kBad, "hand-over of an adapter", "no answer", ""});
+  host.end();
+  NodeDirectory directory;
+  if (directory.open(directory_path(node).c_str()) == 0 && directory.occupied(arrival.slot))
+    findings->push_back({Verdict::kBad, "robust mutexes",
+                         "the kernel does not tell that the holder of one has died",
+                         "use a kernel with robust futexes (set_robust_list(2))"});
+  else
+    findings->push_back({Verdict::kGood, "robust mutexes", "a process that died is missed", ""});
+}
+
+int become_probe(const std::vector<Variable>& environment, int answer) {
+  dup2(answer, STDOUT_FILENO);
+  dup2(answer, STDERR_FILENO);
+  for (const Variable& variable : environment) setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  char self[] = "/proc/self/exe";
+  char probe[] = "probe";
+  char* arguments[] = {self, probe, nullptr};
+  execv(self, arguments);
+  return errno;
+}
+
+void examine_way(const std::string& node, Findings* findings) {
+  Installation installation;
+  std::string problem;
+  if (find_installation(&installation, &problem) != 0) return;  // said by examine_installation
+  const std::vector<Variable> environment =
+      program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
+  Child program([&](int answer, int) { return become_probe(environment, answer); });
+  std::string said = program.receive_text();
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  for (char& c : said)
+    if (c == '\n') c = ';';
+  const int status = program.end();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    findings->push_back({Verdict::kGood, "a program", said, ""});
+  else
+    findings->push_back({Verdict::kBad, "a program",
+                         "does not get to the device: " + (said.empty() ? "it says nothing" : said),
+                         "see to what is BAD above; then VERBENA_LOG=info IBV_SHOW_WARNINGS=1 verbena run -- "
+                         "ibv_devinfo says more"});
+}
+
+}  // namespace
+
+void examine_node(Findings* findings) {
+  const std::string node = node_path("doctor-" + std::to_string(getpid()), {});
+  std::string problem;
+  if (ensure_node(node, {}, &problem) != 0) {
+    findings->push_back(
+        {Verdict::kBad, "node", problem,
+         "make the folder yours with mode 0700, or set XDG_RUNTIME_DIR or TMPDIR to one of your "
+         "own with some megabytes free"});
+    return;
+  }
+  examine_life(node, findings);
+  examine_way(node, findings);
+  std::error_code ignored;
+  std::filesystem::remove_all(node, ignored);
+  std::filesystem::remove(node + ".lock", ignored);
+}
+
+}  // namespace verbena::tool

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Can anything be preloaded into this program? ld.so(8): a static program has no ld.so; one that runs with
+// more rights than its user ("secure-execution mode") ignores LD_PRELOAD paths.
+#include <elf.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "tool/elf_file.h"
+#include "tool/environment.h"
+#include "tool/finding.h"
+
+namespace verbena::tool {
+namespace {
+
+constexpr int kDeepestScript = 4;  // BINPRM: how far the kernel follows "#!" lines
+
+bool is_program(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// "" when PATH has no such program.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  std::string path = current_environment("PATH");
+  if (path.empty()) path = "/bin:/usr/bin";
+  for (size_t from = 0; from <= path.size();) {
+    const size_t to = std::min(path.find(':', from), path.size());
+    const std::string folder = to > from ? path.substr(from, to - from) : ".";
+    if (is_program(folder + "/" + name)) return folder + "/" + name;
+    from = to + 1;
+  }
+  return "";
+}
+
+// The interpreter of a script, "" for everything else.
+std::string script_interpreter(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char start[2] = {};
+  std::string line;
+  if (!file.read(start, 2) || std::memcmp(start, "#!", 2) != 0 || !std::getline(file, line)) return "";
+  const size_t from = line.find_first_not_of(" \t");
+  if (from == std::string::npos) return "";
+  return line.substr(from, line.find_first_of(" \t\r", from) - from);
+}
+
+bool examine_rights(const std::string& path, Findings* findings) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return true;
+  const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != geteuid();
+  const bool other_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != getegid();
+  const bool capabilities = getxattr(path.c_str(), "security.capability", nullptr, 0) > 0 && geteuid() != 0;
+  if (!other_user && !other_group && !capabilities) return true;
+  findings->push_back({Verdict::kBad, path,
+                       std::string(capabilities ? "has file capabilities"
+                                   : other_user ? "is set-user-ID"
+                                                : "is set-group-ID") +
+                           ", so that the loader ignores LD_PRELOAD",
+                       "use a copy without that: cp " + path + " . (a copy loses it)"});
+  return false;
+}
+
+bool examine_elf(const std::string& path, Findings* findings) {
+  ElfFile self;
+  ElfFile elf;
+  if (const int error = read_elf(path, &elf); error != 0) {
+    findings->push_back(
+        {Verdict::kBad, path,
+         error == ENOEXEC ? "is neither an ELF program nor a script with a #! line"
+                          : std::string("cannot be read: ") + std::strerror(error),
+         error == ENOEXEC ? "name the program that runs it" : "see to the file's permissions"});
+    return false;
+  }
+  if (read_elf("/proc/self/exe", &self) != 0) return true;
+  if (elf.elf_class != self.elf_class || elf.machine != self.machine || elf.data != self.data) {
+    findings->push_back({Verdict::kBad, path,
+                         "is for " + machine_word(elf.machine) +
+                             (elf.elf_class == ELFCLASS32 ? ", 32 bits" : ", 64 bits") +
+                             ", and Verbena's libraries are for " + machine_word(self.machine),
+                         "use a program, or a build of Verbena, for the same architecture"});
+    return false;
+  }
+  if (elf.interpreter.empty()) {
+    findings->push_back({Verdict::kBad, path,
+                         "is linked statically, so that nothing can be preloaded into it",
+                         "link it dynamically, libibverbs included (without -static)"});
+    return false;
+  }
+  if (elf.interpreter != self.interpreter) {
+    const bool there = access(elf.interpreter.c_str(), X_OK) == 0;
+    findings->push_back({Verdict::kBad, path,
+                         "is loaded by " + elf.interpreter + (there ? "" : ", which is not there,") +
+                             " and Verbena's libraries are for " + self.interpreter,
+                         there ? "use a program built for this C library" : "install that loader"});
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void examine_program(const std::string& name, Findings* findings) {
+  std::string path = find_program(name);
+  if (path.empty() || access(path.c_str(), F_OK) != 0) {
+    findings->push_back({Verdict::kBad, name, "is not there", "see to the path, or install it"});
+    return;
+  }
+  if (!is_program(path)) {
+    findings->push_back(
+        {Verdict::kBad, path, "cannot be executed", "chmod +x, or name the program that runs it"});
+    return;
+  }
+  bool good = examine_rights(path, findings);
+  for (int depth = 0; depth < kDeepestScript; ++depth) {
+    const std::string interpreter = script_interpreter(path);
+    if (interpreter.empty()) break;
+    findings->push_back(
+        {Verdict::kNote, path, "is a script: what counts is each program that it starts", ""});
+    path = interpreter;
+  }
+  good = examine_elf(path, findings) && good;
+  if (good) findings->push_back({Verdict::kGood, path, "a dynamic program that LD_PRELOAD reaches", ""});
+}
+
+}  // namespace verbena::tool

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the doctor finds: each check adds one or more of these.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace verbena::tool {
+
+enum class Verdict {
+  kGood,
+  kNote,  // works, but somebody may want to know
+  kBad,   // something would fail
+};
+
+struct Finding {
+  Verdict verdict;
+  std::string where;   // what was looked at
+  std::string what;    // what was found
+  std::string remedy;  // "" when there is nothing to do
+};
+
+using Findings = std::vector<Finding>;
+
+// doctor_program.cc: `name` is looked for as execvp(3) does.
+void examine_program(const std::string& name, Findings* findings);
+
+// doctor_machine.cc: the libraries, the device file, limits, variables.
+void examine_installation(Findings* findings);
+void examine_rdma_libraries(Findings* findings);
+void examine_device_file(Findings* findings);
+void examine_limits(Findings* findings);
+void examine_environment(Findings* findings);
+
+// doctor_node.cc: makes a node of its own, lets processes live on it and reach into each other, and lets a
+// program look for its device.
+void examine_node(Findings* findings);
+
+}  // namespace verbena::tool

@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Installs what is missing of the Debian/Ubuntu packages for a purpose; does nothing, and asks nobody, when
+# everything is there. sudo is used only by users who are not root.
+#
+#   scripts/install-packages.sh PURPOSE...      purposes: build test demo
+set -eu
+
+packages_for() {
+  case $1 in
+    build) echo g++ cmake ninja-build libibverbs-dev libcli11-dev libfmt-dev nlohmann-json3-dev ;;
+    test) echo libgtest-dev libgmock-dev ibverbs-utils ibverbs-providers perftest python3 python3-pyverbs util-linux ;;
+    demo) echo ibverbs-utils ibverbs-providers perftest ;;
+    *) echo "$0: unknown purpose '$1' (build, test, demo)" >&2; return 2 ;;
+  esac
+}
+
+installed() {
+  [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+missing=
+for purpose in "$@"; do
+  packages=$(packages_for "$purpose")
+  for package in $packages; do
+    case " $missing " in *" $package "*) continue ;; esac
+    installed "$package" || missing="$missing $package"
+  done
+done
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "This is not Debian or Ubuntu. Please install the equivalents of:$missing" >&2
+  exit 1
+fi
+echo "Installing:$missing"
+as_root apt-get update -q
+as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Builds Verbena and runs its tests; exits non-zero on the first preset with a failure.
+#
+#   ./test.sh                all three: release (every test), asan and tsan (docs/TESTING.md says which)
+#   ./test.sh release        one preset only
+set -eu
+cd "$(dirname "$0")"
+
+presets=${*:-release asan tsan}
+jobs=$(nproc)
+
+selection() {  # the tests a preset runs; release runs all
+  case $1 in
+    asan | tsan) echo "-L ^$1\$" ;;
+  esac
+}
+
+# gcc's sanitizers cannot lay out their shadow where the kernel randomises more address bits than they know
+# (vm.mmap_rnd_bits above 28, Ubuntu 24.04): they run without randomisation where that may be asked for.
+launcher() {
+  case $1 in
+    asan | tsan) if setarch "$(uname -m)" -R true 2>/dev/null; then echo "setarch $(uname -m) -R"; fi ;;
+  esac
+}
+
+scripts/install-packages.sh build test
+for preset in $presets; do
+  echo "== $preset: build"
+  cmake --preset "$preset"
+  $(launcher "$preset") cmake --build --preset "$preset" -j "$jobs"
+  echo "== $preset: test"
+  $(launcher "$preset") ctest --preset "$preset" -j "$jobs" --no-tests=error $(selection "$preset")
+done

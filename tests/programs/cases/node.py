@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Several programs on one node, and what the node shows of them."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from cases.pingpong import PROGRAM, check
+from harness import ports
+from harness.failure import Failure, Skip, expect
+from harness.pair import no_trouble, run_pair
+from harness.perftest import HARMLESS
+from harness.processes import Node
+from harness.registry import case
+
+FOREVER = 1_000_000_000  # rounds: the test ends it
+IDLE_SECONDS = 2
+IDLE_TICKS = 2  # a program that waits may be charged for having started, not for waiting
+
+
+@case("four_processes", quick=True)
+def four_processes(settings):
+    """Two pairs at once on one node; neither hears anything of the other."""
+    with Node(settings) as node:
+        pairs = []
+        for number in range(2):
+            port = ports.reserve()
+            server = node.start(PROGRAM, "-g", 1, "-n", 5000, "-c", "-p", port, name=f"server {number}")
+            pairs.append((port, server))
+        clients = []
+        for number, (port, server) in enumerate(pairs):
+            ports.wait_listening(port, server, settings.patience)
+            clients.append(node.start(PROGRAM, "-g", 1, "-n", 5000, "-c", "-p", port, "127.0.0.1",
+                                      name=f"client {number}"))
+        for side in [*clients, *(server for _, server in pairs)]:
+            seen = side.wait(settings.patience)
+            expect(seen == 0, f"{side.name} ended with status {seen}")
+            no_trouble(side)
+            check(side, 4096, 5000)
+
+
+def waiting_pingpong(node):
+    server = node.start(PROGRAM, "-g", 1, "-p", port := ports.reserve(), name="waiting server")
+    ports.wait_listening(port, server, node.settings.patience)
+    return server
+
+
+def waiting_asyncwatch(node):
+    watch = node.start("ibv_asyncwatch")
+    watch.wait_for_output("async event FD", node.settings.patience)
+    return watch
+
+
+def stays_idle(settings, begin):
+    """The time that passes here is what is measured: two seconds of waiting must cost nothing."""
+    with Node(settings) as node:
+        program = begin(node)
+        before = program.cpu_ticks()
+        time.sleep(IDLE_SECONDS)
+        spent = program.cpu_ticks() - before
+        expect(program.poll() is None, f"{program.name} ended")
+        expect(spent < IDLE_TICKS, f"{program.name} used {spent} clock ticks in {IDLE_SECONDS} s of waiting")
+
+
+@case("idle.pingpong_server", processors=1)
+def idle_pingpong(settings):
+    stays_idle(settings, waiting_pingpong)
+
+
+@case("idle.asyncwatch", processors=1)
+def idle_asyncwatch(settings):
+    stays_idle(settings, waiting_asyncwatch)
+
+
+def queue_pairs(node):
+    """Every queue pair that `verbena status` shows, with its process's pid."""
+    return [{"pid": process["pid"], **qp} for process in node.processes() for qp in process.get("qps", [])]
+
+
+def await_queue_pairs(node, holds, sentence):
+    deadline = time.monotonic() + node.settings.patience
+    while not holds(qps := queue_pairs(node)):
+        if time.monotonic() > deadline:
+            raise Failure(f"{sentence}; the last status was {qps}")
+        time.sleep(0.02)
+    return qps
+
+
+@case("status.shows_a_running_pair")
+def status_shows_pair(settings):
+    with Node(settings) as node:
+        port = ports.reserve()
+        both = (PROGRAM, "-g", 1, "-e", "-n", FOREVER, "-p", port)
+        server = node.start(*both, name="server")
+        ports.wait_listening(port, server, settings.patience)
+        client = node.start(*both, "127.0.0.1", name="client")
+        pids = sorted((server.pid, client.pid))
+
+        qps = await_queue_pairs(
+            node, lambda qps: sorted(qp["pid"] for qp in qps if qp["state"] == "RTS") == pids,
+            "no status with both queue pairs in RTS was seen")
+        ends = {qp["pid"]: (qp["qpn"], qp["peer"]["qpn"]) for qp in qps}
+        expect(ends[server.pid] == ends[client.pid][::-1], f"the queue pairs are not each other's peer: {ends}")
+        expect({qp["device"] for qp in qps} == {"verbena0"}, f"the queue pairs are not on verbena0: {qps}")
+
+        for side in (client, server):
+            side.signal(signal.SIGKILL)
+            side.wait(settings.patience)
+        await_queue_pairs(node, lambda qps: not qps, "the killed processes' queue pairs stay in the status")
+
+
+@case("nothing_left_behind", quick=True, processors=1)
+def nothing_left_behind(settings):
+    """When everybody has ended, no slot is taken and no folder of one is left."""
+    with Node(settings) as node:
+        run_pair(node, PROGRAM, both=("-g", 1, "-n", 100))
+        expect(not node.processes(), "the status still shows processes")
+        left = [os.path.join(folder, name) for folder, names, _ in os.walk(node.folder)
+                if os.path.basename(folder) == "slots" for name in names]
+        expect(not left, f"left behind: {left}")
+
+
+@case("exit_status", quick=True, processors=1)
+def exit_status(settings):
+    """`verbena run` ends as the program ends."""
+    with Node(settings) as node:
+        node.run("sh", "-c", "exit 0")
+        node.run("sh", "-c", "exit 3", status=3)
+        node.run("sh", "-c", "kill -TERM $$", status=-signal.SIGTERM)
+
+
+@case("without_root", quick=True)
+def without_root(settings):
+    """Installed, and run as `nobody`: neither root nor the build folder is needed."""
+    if os.getuid() != 0:
+        raise Skip("not root: all other cases already run without it")
+    nobody = pwd.getpwnam("nobody")
+    become = ("setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "--no-new-privs",
+              "--bounding-set=-all", "--inh-caps=-all")
+    prefix = tempfile.mkdtemp(prefix="vp.", dir="/tmp")
+    try:
+        os.chmod(prefix, 0o755)
+        done = subprocess.run(["cmake", "--install", settings.build, "--prefix", prefix], capture_output=True, text=True)
+        expect(done.returncode == 0, f"cmake --install failed: {done.stdout}{done.stderr}")
+        with Node(settings, as_user=become, verbena=os.path.join(prefix, "bin", "verbena")) as node:
+            node.give_to(nobody.pw_uid, nobody.pw_gid)
+            who = node.run("id", "-u")
+            expect(int(who.out) == nobody.pw_uid, "the program does not run as nobody")
+            node.run("ibv_devinfo", "-v")
+            for side in run_pair(node, PROGRAM, both=("-g", 1, "-n", 1000, "-c")):
+                check(side, 4096, 1000)
+            run_pair(node, "ib_write_bw", both=("-F", "-n", 1000))
+            run_pair(node, "ib_read_lat", both=("-F", "-n", 1000), harmless=HARMLESS)
+    finally:
+        shutil.rmtree(prefix, ignore_errors=True)

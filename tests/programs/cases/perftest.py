@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""perftest: ib_{send,write,read,atomic}_{lat,bw}. One row per case; the rows are what the programs offer for RC.
+
+What perftest itself refuses is not here: -a for atomics, -e for writes, -I for reads and atomics, -q for latency
+(perftest 4.5, src/perftest_parameters.c).
+"""
+
+import dataclasses
+
+from harness.pair import run_pair
+from harness.perftest import ALL_SIZES, HARMLESS, check_table
+from harness.processes import Node
+from harness.registry import add
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    program: str
+    variant: str
+    options: tuple = ()
+    iterations: int = 1000
+    sizes: tuple = ()  # what the table must show; (): the program's own size
+    run_options: tuple = ()
+    quick: bool = False
+
+
+DEFAULT_SIZE = {"lat": 2, "bw": 65536}
+ATOMIC_SIZE = 8
+INFINIBAND = ("--link-layer", "infiniband")
+MEBIBYTE = 1 << 20
+
+
+def kind(program):
+    return program.rsplit("_", 1)[1]
+
+
+def default_sizes(program):
+    return (ATOMIC_SIZE,) if "atomic" in program else (DEFAULT_SIZE[kind(program)],)
+
+
+def sized(size, **more):
+    return {"options": ("-s", size), "sizes": (size,), **more}
+
+
+# name of the variant: how it differs from the plain run
+PLAIN = {"plain": {"quick": True}}
+ALL = {"all_sizes": {"options": ("-a",), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+ONE_SIZE = {"size_1": sized(1), "size_64": sized(64), "size_4096": sized(4096),
+            "size_1M": sized(MEBIBYTE, iterations=100)}
+EVENTS = {"events": {"options": ("-e",), "iterations": 500, "quick": True}}
+EVENTS_ALL = {"events_all_sizes": {"options": ("-e", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+BOTH_WAYS = {"bidirectional": {"options": ("-b",), "quick": True}}
+BOTH_WAYS_ALL = {"bidirectional_all_sizes": {"options": ("-b", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+BOTH_WAYS_EVENTS = {"bidirectional_events": {"options": ("-b", "-e"), "iterations": 500}}
+QPS = {"qps_2": {"options": ("-q", 2)},
+       "qps_8": {"options": ("-q", 8), "quick": True},
+       "qps_8_bidirectional": {"options": ("-q", 8, "-b")}}
+QPS_SMALL = {"qps_8_size_64": {"options": ("-q", 8, "-s", 64), "sizes": (64,)}}
+INLINE = {"inline": {"options": ("-I", 64, "-s", 32), "sizes": (32,)}}
+POST_LIST = {"post_list": {"options": ("-l", 8), "iterations": 800}}
+DEPTHS = {"deep_queue": {"options": ("-t", 2048, "-s", 64), "iterations": 4096, "sizes": (64,)},
+          "one_in_flight": {"options": ("-t", 1)}}
+LINK_LOCAL = {"gid0": {"options": ("-x", 0)}}
+LIDS = {"infiniband": {"run_options": INFINIBAND}}
+SMALL_MTU = {"mtu_256": {"options": ("-m", 256)}}
+COMPARE = {"compare_and_swap": {"options": ("-A", "CMP_AND_SWAP"), "quick": True}}
+ONE_READ = {"one_outstanding": {"options": ("-o", 1)}}
+
+OFFERED = {
+    "ib_send_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, EVENTS_ALL, INLINE, LINK_LOCAL, LIDS, SMALL_MTU),
+    "ib_send_bw": (PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
+                   POST_LIST, DEPTHS, LIDS,
+                   {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
+    "ib_write_lat": (PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS),
+    "ib_write_bw": (PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS),
+    "ib_read_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
+    "ib_read_bw": (PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
+    "ib_atomic_lat": (PLAIN, EVENTS, COMPARE, LIDS),
+    "ib_atomic_bw": (PLAIN, EVENTS, COMPARE, BOTH_WAYS, QPS, ONE_READ, LIDS),
+}
+
+
+def measure(settings, row):
+    with Node(settings, row.run_options) as node:
+        both = ("-F", "-n", row.iterations, *row.options)
+        _, client = run_pair(node, row.program, both=both, harmless=HARMLESS)
+        check_table(client, kind(row.program), row.sizes or default_sizes(row.program), row.iterations)
+
+
+for program, groups in OFFERED.items():
+    for group in groups:
+        for variant, difference in group.items():
+            row = Row(program, variant, **difference)
+            add(f"{program}.{variant}", lambda settings, r=row: measure(settings, r), row.quick)

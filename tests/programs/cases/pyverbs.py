@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""pyverbs, rdma-core's own Python binding, in the machine's own Python."""
+
+import os
+
+from harness.failure import expect
+from harness.processes import Node
+from harness.registry import case
+
+SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "rc_loopback.py")
+
+
+@case("pyverbs.rc_loopback", quick=True, processors=1)
+def rc_loopback(settings):
+    with Node(settings) as node:
+        seen = node.run("/usr/bin/python3", SCRIPT, name="rc_loopback.py")
+        expect(seen.out.split() == ["send", "write", "read", "fetch_and_add", "compare_and_swap", "done"],
+               f"rc_loopback.py went as far as: {seen.out.split()}")

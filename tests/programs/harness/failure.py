@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How a case says that something is not as it should be."""
+
+
+class Failure(Exception):
+    """One sentence: what was expected and what was seen."""
+
+
+class Skip(Exception):
+    """This machine cannot run the case; the sentence says why."""
+
+
+def expect(condition, sentence):
+    if not condition:
+        raise Failure(sentence)

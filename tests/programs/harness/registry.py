@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The table of all cases. A case is a function that takes Settings and raises Failure."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    verbena: str  # the command of the build under test
+    build: str  # its build folder
+    patience: float  # seconds that one program may take
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    run: object
+    quick: bool  # also part of the sanitised run (docs/TESTING.md)
+    processors: int  # how many it keeps busy: two programs that poll want two
+
+
+CASES = {}
+
+
+def add(name, run, quick=False, processors=2):
+    assert name not in CASES, name
+    CASES[name] = Case(name, run, quick, processors)
+
+
+def case(name, quick=False, processors=2):
+    def register(function):
+        add(name, function, quick, processors)
+        return function
+    return register

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# cmake -DLIBRARY=… -DNM=… -DREADELF=… -P check_exports.cmake: a library for strangers' processes exports nothing and
+# asks for no C++ runtime.
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(STRIP "${symbols}" symbols)
+if(NOT symbols STREQUAL "")
+  message(FATAL_ERROR "${LIBRARY} exports:\n${symbols}")
+endif()
+execute_process(COMMAND ${READELF} -d ${LIBRARY} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+if(dynamic MATCHES "libstdc\\+\\+|libgcc_s")
+  message(FATAL_ERROR "${LIBRARY} needs a C++ runtime:\n${dynamic}")
+endif()

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena status, on processes whose shared memory the test fills in by hand.
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "adapter/layout.h"
+#include "command_under_test.h"
+#include "fabric/node.h"
+#include "fabric/residence.h"
+
+namespace verbena::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// Lives on a node as an adapter does until it is killed.
+class Inhabitant {
+ public:
+  explicit Inhabitant(const std::string& node, const std::function<void(Residence&)>& furnish = {}) {
+    int ready[2];
+    if (pipe(ready) != 0) return;
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      static auto* residence = new Residence;
+      if (residence->enter(node, nullptr, nullptr) != 0) _exit(1);
+      if (furnish) furnish(*residence);
+      const char byte = 0;
+      if (write(ready[1], &byte, 1) != 1) _exit(2);
+      for (;;) pause();
+    }
+    close(ready[1]);
+    pollfd watched{ready[0], POLLIN, 0};
+    char byte;
+    if (poll(&watched, 1, 30'000) != 1 || read(ready[0], &byte, 1) != 1) ADD_FAILURE() << "nobody moved in";
+    close(ready[0]);
+  }
+  Inhabitant(const Inhabitant&) = delete;
+  Inhabitant& operator=(const Inhabitant&) = delete;
+  ~Inhabitant() { die(); }
+
+  pid_t pid() const { return pid_; }
+  void stop() const {
+    kill(pid_, SIGSTOP);
+    int status;
+    waitpid(pid_, &status, WUNTRACED);
+  }
+  void die() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class StatusCommand : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    ASSERT_TRUE(verbena({"run", "--node", "n", "--", "true"}).exited_with(0));
+    node_ = folder_ + "/verbena-" + std::to_string(geteuid()) + "/n-1-eth";
+  }
+  Json look() const {
+    const Outcome outcome = verbena({"status", "--json", "--node", "n"});
+    EXPECT_TRUE(outcome.exited_with(0)) << outcome.err;
+    return Json::parse(outcome.out, nullptr, false);
+  }
+  Json processes() const { return look()["nodes"][0]["processes"]; }
+
+  std::string node_;
+};
+
+void furnish_qp(Residence& home) {
+  OwnSegment& segment = home.segment();
+  ASSERT_EQ(segment.commit(kQpTableOffset, 2 * sizeof(SharedQp)), 0);
+  SharedQp& qp = *segment.view().qp(1);
+  qp.qpn = 0x1234;
+  qp.type = IBV_QPT_RC;
+  qp.dest_qpn = 0x4321;
+  qp.dest_slot = home.slot();
+  qp.dest_slot_generation = home.generation();
+  qp.sq_posted = 9;
+  qp.sq_completed = 7;
+  qp.rq_posted = 5;
+  qp.rq_taken = 1;
+  qp.requests_out = 9;
+  qp.bytes_out = 900;
+  qp.in_use = 1;
+  qp.gate = Gate{3, IBV_QPS_RTS}.pack();
+  segment.view().header().qp_high_water = 2;
+}
+
+void furnish_cq(Residence& home) {
+  OwnSegment& segment = home.segment();
+  ASSERT_EQ(segment.commit(kCqTableOffset, sizeof(SharedCq)), 0);
+  SharedCq& cq = *segment.view().cq(0);
+  cq.ring_order = 4;
+  cq.tail = 6;
+  cq.head = 2;
+  cq.armed = Armed::kSolicited;
+  cq.alive = 1;
+  segment.view().header().cq_high_water = 1;
+}
+
+void furnish_mr(Residence& home) {
+  OwnSegment& segment = home.segment();
+  ASSERT_EQ(segment.commit(kMrTableOffset, 2 * sizeof(SharedMr)), 0);
+  SharedMr& mr = *segment.view().mr(1);
+  mr.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+  mr.length = 4096;
+  mr.valid = 0x100 | 7;
+  segment.view().header().mr_high_water = 2;
+}
+
+TEST_F(StatusCommand, ShowsAnEmptyNode) { EXPECT_EQ(processes(), Json::array()); }
+
+TEST_F(StatusCommand, ShowsTheDevices) { EXPECT_EQ(look()["nodes"][0]["devices"][0]["name"], "verbena0"); }
+
+TEST_F(StatusCommand, ShowsWhoLivesThere) {
+  const Inhabitant somebody(node_);
+  const Json seen = processes();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0]["pid"], somebody.pid());
+  EXPECT_FALSE(seen[0].contains("problem")) << seen[0]["problem"];
+}
+
+TEST_F(StatusCommand, ShowsManyProcesses) {
+  const Inhabitant one(node_);
+  const Inhabitant two(node_);
+  EXPECT_EQ(processes().size(), 2u);
+}
+
+TEST_F(StatusCommand, ShowsQpsWithStateAndPeer) {
+  const Inhabitant somebody(node_, furnish_qp);
+  const Json qps = processes()[0]["qps"];
+  ASSERT_EQ(qps.size(), 1u);
+  EXPECT_EQ(qps[0]["qpn"], 0x1234);
+  EXPECT_EQ(qps[0]["type"], "RC");
+  EXPECT_EQ(qps[0]["state"], "RTS");
+  EXPECT_EQ(qps[0]["peer"]["qpn"], 0x4321);
+  EXPECT_EQ(qps[0]["peer"]["pid"], somebody.pid());
+}
+
+TEST_F(StatusCommand, ShowsWhatIsOutstanding) {
+  const Inhabitant somebody(node_, furnish_qp);
+  const Json qps = processes()[0]["qps"];
+  ASSERT_EQ(qps.size(), 1u);
+  EXPECT_EQ(qps[0]["sends_outstanding"], 2);
+  EXPECT_EQ(qps[0]["receives_posted"], 4);
+}
+
+TEST_F(StatusCommand, SumsTheCountersOfAProcess) {
+  const Inhabitant somebody(node_, furnish_qp);
+  const Json counters = processes()[0]["counters"];
+  EXPECT_EQ(counters["requests_out"], 9);
+  EXPECT_EQ(counters["bytes_out"], 900);
+}
+
+TEST_F(StatusCommand, TellsAPeerThatIsGone) {
+  const Inhabitant somebody(node_, [](Residence& home) {
+    furnish_qp(home);
+    home.segment().view().qp(1)->dest_slot_generation = home.generation() + 1;
+  });
+  const Json peer = processes()[0]["qps"][0]["peer"];
+  EXPECT_EQ(peer["alive"], false);
+  EXPECT_FALSE(peer.contains("pid"));
+}
+
+TEST_F(StatusCommand, ShowsCqs) {
+  const Inhabitant somebody(node_, furnish_cq);
+  const Json cqs = processes()[0]["cqs"];
+  ASSERT_EQ(cqs.size(), 1u);
+  EXPECT_EQ(cqs[0]["capacity"], 16);
+  EXPECT_EQ(cqs[0]["entries"], 4);
+  EXPECT_EQ(cqs[0]["armed"], "solicited");
+}
+
+TEST_F(StatusCommand, ShowsMrs) {
+  const Inhabitant somebody(node_, furnish_mr);
+  const Json mrs = processes()[0]["mrs"];
+  ASSERT_EQ(mrs.size(), 1u);
+  EXPECT_EQ(mrs[0]["length"], 4096);
+  EXPECT_NE(mrs[0]["lkey"], mrs[0]["rkey"]);
+  EXPECT_EQ(mrs[0]["access"], (Json{"LOCAL_WRITE", "REMOTE_READ"}));
+}
+
+TEST_F(StatusCommand, SaysTheSameInATable) {
+  const Inhabitant somebody(node_, furnish_qp);
+  const std::string text = verbena({"status", "--node", "n"}).out;
+  for (const std::string& word : {std::string("0x001234"), std::string("RTS"), std::string("verbena0"),
+                                  "0x004321 of " + std::to_string(somebody.pid())})
+    EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+}
+
+TEST_F(StatusCommand, DoesNotWaitForAStoppedProcess) {
+  const Inhabitant somebody(node_, furnish_qp);
+  somebody.stop();
+  const Json seen = processes();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(std::string(seen[0]["problem"]).rfind("not answering", 0), 0u);
+}
+
+TEST_F(StatusCommand, ShowsOthersBesideAStoppedProcess) {
+  const Inhabitant stopped(node_);
+  const Inhabitant awake(node_, furnish_qp);
+  stopped.stop();
+  int with_qps = 0;
+  for (const Json& process : processes()) with_qps += process.contains("qps") ? 1 : 0;
+  EXPECT_EQ(with_qps, 1);
+}
+
+TEST_F(StatusCommand, SaysThatAProcessDied) {
+  Inhabitant somebody(node_);
+  somebody.die();
+  const Json seen = processes();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0]["problem"], "dead, not yet cleaned up");
+}
+
+TEST_F(StatusCommand, BelievesNoNumberOfADamagedSegment) {
+  const Inhabitant somebody(node_, [](Residence& home) {
+    furnish_qp(home);
+    furnish_cq(home);
+    home.segment().view().qp(1)->gate = ~uint64_t{0};
+    home.segment().view().qp(1)->dest_slot = 0xffffffff;
+    home.segment().view().qp(1)->device = 0xffffffff;
+    home.segment().view().cq(0)->ring_order = 0xffffffff;
+    home.segment().view().header().qp_high_water = 0xffffffff;
+    home.segment().view().header().cq_high_water = 0xffffffff;
+  });
+  const Json seen = processes();
+  ASSERT_EQ(seen.size(), 1u);
+  ASSERT_EQ(seen[0]["qps"].size(), 1u);
+  EXPECT_EQ(seen[0]["qps"][0]["state"], "255");
+  EXPECT_EQ(seen[0]["cqs"].size(), 0u);
+}
+
+TEST_F(StatusCommand, RefusesASegmentOfAnotherVersion) {
+  const Inhabitant somebody(
+      node_, [](Residence& home) { home.segment().view().header().layout_version = kLayoutVersion + 1; });
+  const Json seen = processes();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0]["problem"], "its segment is damaged, or another version's");
+}
+
+TEST_F(StatusCommand, ShowsAllNodesWhenNoneIsNamed) {
+  ASSERT_TRUE(verbena({"run", "--node", "m", "--", "true"}).exited_with(0));
+  const Json seen = Json::parse(verbena({"status", "--json"}).out, nullptr, false);
+  EXPECT_EQ(seen["nodes"].size(), 2u);
+}
+
+TEST_F(StatusCommand, ShowsTheNodeOfTheEnvironment) {
+  ASSERT_TRUE(verbena({"run", "--node", "m", "--", "true"}).exited_with(0));
+  environment_["VERBENA_NODE"] = node_;
+  const Json seen = Json::parse(verbena({"status", "--json"}).out, nullptr, false);
+  ASSERT_EQ(seen["nodes"].size(), 1u);
+  EXPECT_EQ(seen["nodes"][0]["path"], node_);
+}
+
+TEST_F(StatusCommand, SaysThatThereIsNoSuchNode) {
+  const Outcome outcome = verbena({"status", "--node", "nowhere"});
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.out.find("No such file"), std::string::npos) << outcome.out;
+}
+
+TEST_F(StatusCommand, IsContentWithoutNodes) {
+  environment_["TMPDIR"] = folder_ + "/empty";
+  const Outcome outcome = verbena({"status"});
+  EXPECT_TRUE(outcome.exited_with(0));
+  EXPECT_EQ(outcome.out.rfind("no nodes", 0), 0u);
+}
+
+}  // namespace
+}  // namespace verbena::test

@@ -97,7 +97,9 @@ struct alignas(2 * kCacheLine) Cqe {
 };
 static_assert(sizeof(Cqe) == 2 * kCacheLine);
 
-enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2 };
+// kRaising: a producer has found it armed and is about to write the event. If it does not get there, dead or
+// stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
+enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 };
 
 struct SharedCq {
   // Line 0, written by the owner at creation and destruction.
@@ -116,7 +118,7 @@ struct SharedCq {
   // Line 3, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<Armed> armed;
   std::atomic<uint32_t> overrun;     // sticky, set by producers
-  std::atomic<uint64_t> raised;      // events owed to the channel in the CQ's life
+  std::atomic<uint64_t> raised;      // events written to the channel, or counted as lost, in the CQ's life
   std::atomic<uint64_t> lost;        // events that did not fit into the FIFO: the owner writes them later
 };
 static_assert(sizeof(SharedCq) == 4 * kCacheLine);

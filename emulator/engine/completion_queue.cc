@@ -284,7 +284,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
   const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kNext;
-  while (static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted) &&
+  while ((armed == Armed::kRaising || static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted)) &&
          !cq->shared->armed.compare_exchange_weak(armed, wanted, std::memory_order_acq_rel)) {
   }
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was

@@ -98,7 +98,9 @@ void enter_error(Qp& qp) {
 
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
-  if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), patience_ns)) return false;
+  // Nobody else than the feeder can be at work on the queue.
+  if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot, patience_ns))
+    return false;
   std::lock_guard lock(qp.recv_lock);
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
   for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)

@@ -112,7 +112,7 @@ void to_reset(Qp& qp) {
   qp.send_psn = 0;
   PeerPath old = std::exchange(qp.path, PeerPath{});
   qp.send_lock.unlock();
-  qp.process->wait_for_visitors();
+  qp.process->wait_for_visitors(qp.shared->dest_slot);
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
   purge_completions(qp);

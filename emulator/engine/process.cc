@@ -89,9 +89,9 @@ void Process::after_fork_in_child() {
   process_mutex.unlock();
 }
 
-void Process::wait_for_visitors() {
+void Process::wait_for_visitors(uint32_t from_slot) {
   verbena::wait_for_visitors(
-      directory(), home_.slot(),
+      directory(), home_.slot(), from_slot,
       [](void*, int32_t pid) {
         VERBENA_LOG_AT(LogLevel::kError, "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
                      pid);

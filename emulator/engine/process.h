@@ -11,6 +11,7 @@
 
 #include "adapter/memory_table.h"
 #include "adapter/spin_lock.h"
+#include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
 
@@ -74,7 +75,7 @@ class Process {
 
   // Waits until every visit to this adapter that began before is over (teardown; may take as long as a
   // stopped peer stays stopped, and then says so in the log).
-  void wait_for_visitors();
+  void wait_for_visitors(uint32_t from_slot = kAnySlot);
 
   // Peers and the own process leave word here that some sticky flag wants looking at.
   void call_attention();

@@ -202,7 +202,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   shut_gate(*qp, IBV_QPS_RESET);
   qp->send_lock.unlock();
   process.forget_qp(qp->index);
-  process.wait_for_visitors();
+  process.wait_for_visitors(qp->shared->dest_slot);
   purge_completions(*qp);
   process.qp_is_gone(qp->index);
   qp->shared->in_use.store(0, std::memory_order_release);

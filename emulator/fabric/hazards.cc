@@ -22,9 +22,11 @@ int64_t now_ns() {
 // Calls wait(slot, is_over) for each visit to `target_slot` that is under way and does not end within some spins.
 // Stops, and answers false, when `wait` does.
 template <typename Wait>
-bool for_each_visit(const NodeDirectory& directory, uint32_t target_slot, Wait&& wait) {
+bool for_each_visit(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, Wait&& wait) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (uint32_t s = 0; s < kMaxSlots; ++s) {
+  const uint32_t first = from_slot < kMaxSlots ? from_slot : 0;
+  const uint32_t end = from_slot < kMaxSlots ? from_slot + 1 : kMaxSlots;
+  for (uint32_t s = first; s < end; ++s) {
     Slot& slot = directory.slot(s);
     const uint32_t used = slot.hazards_used.load(std::memory_order_acquire);
     const uint32_t generation = slot.generation.load(std::memory_order_acquire);
@@ -73,9 +75,9 @@ Visit::Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_
   }
 }
 
-void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
+void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context) {
-  for_each_visit(directory, target_slot, [&](Slot& slot, auto&& is_over) {
+  for_each_visit(directory, target_slot, from_slot, [&](Slot& slot, auto&& is_over) {
     const int64_t began = now_ns();
     for (bool told = false; !is_over();) {
       sched_yield();
@@ -87,8 +89,8 @@ void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
   });
 }
 
-bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, int64_t patience_ns) {
-  return for_each_visit(directory, target_slot, [&](Slot&, auto&& is_over) {
+bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns) {
+  return for_each_visit(directory, target_slot, from_slot, [&](Slot&, auto&& is_over) {
     const int64_t began = now_ns();
     while (!is_over()) {
       if (now_ns() - began > patience_ns) return false;

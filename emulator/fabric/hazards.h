@@ -25,15 +25,19 @@ class Visit {
   Hazard* hazard_;
 };
 
+inline constexpr uint32_t kAnySlot = UINT32_MAX;
+
 // Waits until every visit to `target_slot` that had begun before the call is over or its process dead.
+// `from_slot`: only that process's visits matter, so that the others, stopped or not, keep nobody waiting.
 // `on_stall(context, pid)` is called once for each process that keeps the caller waiting longer than a second.
-void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot,
+void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context);
 
 // Waits until every visit that the threads of `own_slot` (this process) had begun is over. Not on a visit.
 void wait_for_visits_of(const NodeDirectory& directory, uint32_t own_slot);
 
-// The same as wait_for_visitors, but not longer than about `patience_ns` for each visit. False: somebody is still there.
-bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, int64_t patience_ns);
+// The same as wait_for_visitors, but not longer than about `patience_ns` for each visit. False: somebody is
+// still there.
+bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns);
 
 }  // namespace verbena

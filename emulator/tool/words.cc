@@ -26,7 +26,8 @@ constexpr Word kQpStates[] = {{IBV_QPS_RESET, "RESET"}, {IBV_QPS_INIT, "INIT"}, 
 
 constexpr Word kArmed[] = {{static_cast<uint32_t>(Armed::kNo), "no"},
                            {static_cast<uint32_t>(Armed::kSolicited), "solicited"},
-                           {static_cast<uint32_t>(Armed::kNext), "next"}};
+                           {static_cast<uint32_t>(Armed::kNext), "next"},
+                           {static_cast<uint32_t>(Armed::kRaising), "raising"}};
 
 constexpr Word kAccess[] = {{IBV_ACCESS_LOCAL_WRITE, "LOCAL_WRITE"},
                             {IBV_ACCESS_REMOTE_WRITE, "REMOTE_WRITE"},

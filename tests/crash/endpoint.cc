@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kSendPages = kWindow;
 constexpr size_t kReceiveAt = kSendPages;
-constexpr size_t kWriteAt = kReceiveAt + kReceives;
+constexpr size_t kWriteAt = kReceiveAt + kReceives + 1;  // one to spare
 constexpr size_t kWritePages = kWriteSlots * kWriteSize / kPage;
 constexpr size_t kReadAt = kWriteAt + kWritePages;
 constexpr size_t kCounterAt = kReadAt + 1;
@@ -173,7 +173,7 @@ bool Endpoint::start(int f, const FlowPlan& plan) {
   return true;
 }
 
-bool Endpoint::post_receive(int f, uint64_t buffer) {
+bool Endpoint::post_receive(int f, uint64_t buffer, void (*mark)()) {
   ibv_sge sge = {reinterpret_cast<uint64_t>(region(f) + (kReceiveAt + buffer) * kPage), kBigSize, mr_->lkey};
   ibv_recv_wr wr = {};
   wr.wr_id = kReceiveBit | id_of(f, buffer);
@@ -181,12 +181,13 @@ bool Endpoint::post_receive(int f, uint64_t buffer) {
   wr.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   block_.flows[f].receives_posted.fetch_add(1);
+  if (mark != nullptr) mark();
   if (int error = ibv_post_recv(flows_[f].qp, &wr, &bad))
     return report("flow %d: ibv_post_recv: errno %d", f, error), false;
   return true;
 }
 
-bool Endpoint::post_next(int f) {
+bool Endpoint::post_next(int f, void (*mark)()) {
   Flow& flow = flows_[f];
   const uint64_t number = flow.posted;
   const Kind kind = kind_of(flow.plan.kind, number);
@@ -222,6 +223,7 @@ bool Endpoint::post_next(int f) {
   flow.post_ns[number % kWindow] = now_ns();
   block_.flows[f].posted.store(++flow.posted);
   ibv_send_wr* bad = nullptr;
+  if (mark != nullptr) mark();
   if (int error = ibv_post_send(flow.qp, &wr, &bad)) {
     flow.active = false;
     return report("flow %d: ibv_post_send of message %llu: errno %d", f,
@@ -325,9 +327,11 @@ bool Endpoint::handle(const ibv_wc& wc) {
   return (wc.wr_id & kReceiveBit) != 0 ? handle_receive(f, wc) : handle_send(f, wc);
 }
 
-int Endpoint::poll_once() {
+int Endpoint::poll_once(void (*mark)()) {
   ibv_wc wc[16];
+  if (mark != nullptr) mark();
   const int count = ibv_poll_cq(cq_, 16, wc);
+  if (mark != nullptr) mark();
   if (count < 0) report("ibv_poll_cq: %d", count);
   for (int i = 0; i < count; ++i) handle(wc[i]);
   return count;

@@ -45,17 +45,19 @@ class Endpoint {
   void pause(int flow) { flows_[flow].active = false; }
   // Has everything that this flow's region received from an initiator that got so far arrived whole?
   bool verify(int flow, uint64_t acknowledged, uint64_t posted);
-  bool post_next(int flow);
+  // With `mark`: called right before the one verb that this is about.
+  bool post_next(int flow, void (*mark)() = nullptr);
   // From now on this side of the flow, a target so far, is the one that posts (small messages, when asked
   // to).
   void turn(int flow);
-  bool post_receive(int flow, uint64_t buffer);
+  bool post_receive(int flow, uint64_t buffer, void (*mark)() = nullptr);
   bool drop(int flow);
   ibv_qp_state state(int flow);
   // Polls until the CQ is empty, posts what may be posted. Answers in how many microseconds there is
   // something to do again at the latest; 0: at once, -1: not before a completion.
   int64_t pump();
-  int poll_once();  // one ibv_poll_cq; completions handled
+  // One ibv_poll_cq between two marks; completions handled afterwards.
+  int poll_once(void (*mark)() = nullptr);
 
   bool has_active_flow() const;
   ibv_comp_channel* channel() const { return channel_; }

@@ -241,11 +241,14 @@ class Role {
     std::string what;
     int flow = 0;
     words >> what >> flow;
-    TRACE_MARK();
-    if (what == "send") endpoint_.post_next(flow);
-    if (what == "receive") endpoint_.post_receive(flow, 0);
-    if (what == "poll") endpoint_.poll_once();
-    TRACE_MARK();
+    const auto mark = [] { TRACE_MARK(); };
+    if (what == "poll") {
+      endpoint_.poll_once(mark);
+      return;
+    }
+    if (what == "send") endpoint_.post_next(flow, mark);
+    if (what == "receive") endpoint_.post_receive(flow, kReceives, mark);
+    mark();
   }
 
   void await_exec(std::istringstream&) {

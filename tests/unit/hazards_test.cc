@@ -35,7 +35,7 @@ class Hazards : public ::testing::Test {
     });
   }
   const NodeDirectory& directory() const { return node_.directory(); }
-  bool gone(int64_t patience = kMs) const { return visitors_gone(directory(), kHost, patience); }
+  bool gone(int64_t patience = kMs) const { return visitors_gone(directory(), kHost, kAnySlot, patience); }
 
   TemporaryNode node_;
 };
@@ -51,8 +51,8 @@ TEST_F(Hazards, AVisitorIsSeen) {
 TEST_F(Hazards, AVisitorToSomebodyElseIsNone) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
-  EXPECT_TRUE(visitors_gone(directory(), kHost + 1, kMs));
-  EXPECT_TRUE(visitors_gone(directory(), kGuest, kMs));
+  EXPECT_TRUE(visitors_gone(directory(), kHost + 1, kAnySlot, kMs));
+  EXPECT_TRUE(visitors_gone(directory(), kGuest, kAnySlot, kMs));
 }
 
 TEST_F(Hazards, AVisitThatIsOverIsNone) {
@@ -68,7 +68,7 @@ TEST_F(Hazards, AVisitorWhoDiedIsNone) {
   ASSERT_EQ(child.answer(), 'v');
   child.kill_now();
   EXPECT_TRUE(gone());
-  wait_for_visitors(directory(), kHost, nullptr, nullptr);
+  wait_for_visitors(directory(), kHost, kAnySlot, nullptr, nullptr);
 }
 
 TEST_F(Hazards, PatienceIsKeptAndEnds) {
@@ -87,7 +87,7 @@ TEST_F(Hazards, WaitingEndsWhenTheVisitDoes) {
   ASSERT_EQ(child.answer(), 'v');
   std::atomic<bool> over{false};
   std::jthread waiting([&] {
-    wait_for_visitors(directory(), kHost, nullptr, nullptr);
+    wait_for_visitors(directory(), kHost, kAnySlot, nullptr, nullptr);
     over = true;
   });
   EXPECT_FALSE(gone(50 * kMs));  // some time goes by
@@ -111,7 +111,7 @@ TEST_F(Hazards, WaitingIsNotForVisitsThatBeganLater) {
   std::jthread visiting([&] {
     while (!over.load()) record.store(to_host | (visits.fetch_add(1) & 0xffff'ffff));
   });
-  wait_for_visitors(directory(), kHost, nullptr, nullptr);
+  wait_for_visitors(directory(), kHost, kAnySlot, nullptr, nullptr);
   over = true;
   visiting.join();
   pthread_mutex_unlock(&slot.life);
@@ -125,7 +125,7 @@ TEST_F(Hazards, AStalledTeardownNamesWhoKeepsItWaiting) {
   std::atomic<int32_t> named{0};
   std::jthread waiting([&] {
     wait_for_visitors(
-        directory(), kHost, [](void* at, int32_t pid) { static_cast<std::atomic<int32_t>*>(at)->store(pid); },
+        directory(), kHost, kAnySlot, [](void* at, int32_t pid) { static_cast<std::atomic<int32_t>*>(at)->store(pid); },
         &named);
   });
   EXPECT_TRUE(eventually([&] { return named.load() == child.pid(); }));

@@ -130,6 +130,8 @@ struct PeerPath {
   uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
   uint64_t last_landed_position = 0;
   bool established = false;  // COMM_EST is told, in this generation
+  // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if solicited.
+  uint8_t event_due = 0;
   bool has_landed = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/clock.h"
 #include "engine/completion.h"
@@ -144,6 +145,18 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
   return Step::kWaits;
 }
 
+// The request is done.
+void finish(Qp& qp, const SendRequest& request) {
+  qp.waiting = Waiting::kNothing;
+  qp.send_psn = psn_add(qp.send_psn, packets_of(request.length, qp.mtu));
+  SharedQp& own = *qp.shared;
+  own.send_psn.store(qp.send_psn, std::memory_order_relaxed);
+  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + request.length, std::memory_order_relaxed);
+  qp.sq_next = request.number + 1;
+  complete_send(qp, request, VendorError::none);
+}
+
 // One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
 Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
   const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
@@ -157,7 +170,13 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   if (*unreachable != VendorError::none) return {};
   // The peer began anew: it knows nothing of the slices it has got.
   if (qp.path.generation != generation) request.done = 0;
-  return respond(qp, operation, request, local);
+  const Response response = respond(qp, operation, request, local);
+  // The own completion first: whom the peer's event wakes may have answered before this thread runs again, and
+  // must not find that answer completed and the request not.
+  if (response.answer == Answer::kAck) finish(qp, request);
+  if (const uint8_t due = std::exchange(qp.path.event_due, 0); due != 0)
+    raise_completion_event(*qp.path.completion_queue, *qp.path.adapter, due == 2);
+  return response;
 }
 
 Step carry_out(Qp& qp, SendRequest& request) {
@@ -174,6 +193,7 @@ Step carry_out(Qp& qp, SendRequest& request) {
   if (!path.adapter) return wait(qp, request, Waiting::kTransport, VendorError::no_path, transport_patience);
 
   VendorError unreachable;
+  const uint32_t done_before = request.done;
   const Response response = attempt(qp, operation, request, &unreachable);
   if (unreachable != VendorError::none)
     return wait(qp, request, Waiting::kTransport, unreachable, transport_patience);
@@ -181,6 +201,9 @@ Step carry_out(Qp& qp, SendRequest& request) {
     case Answer::kAck:
       break;
     case Answer::kPartial:
+      // Not a byte: the responder has still to scatter what this would overtake, and a silent one is silent.
+      if (request.done == done_before)
+        return wait(qp, request, Waiting::kTransport, VendorError::peer_silent, transport_patience);
       qp.waiting = Waiting::kSlice;
       qp.give_up_at = kEndOfTime;
       return Step::kWaits;
@@ -197,14 +220,6 @@ Step carry_out(Qp& qp, SendRequest& request) {
     case Answer::kGone:
       return wait(qp, request, Waiting::kTransport, VendorError::peer_gone, transport_patience);
   }
-  qp.waiting = Waiting::kNothing;
-  qp.send_psn = psn_add(qp.send_psn, packets_of(request.length, qp.mtu));
-  SharedQp& own = *qp.shared;
-  own.send_psn.store(qp.send_psn, std::memory_order_relaxed);
-  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + request.length, std::memory_order_relaxed);
-  qp.sq_next = request.number + 1;
-  complete_send(qp, request, VendorError::none);
   return Step::kFinished;
 }
 

@@ -127,7 +127,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   }
   ++path.taken;
   path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
-  raise_completion_event(*path.completion_queue, *path.adapter, solicited || arrival.status != IBV_WC_SUCCESS);
+  path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
 }
 

@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--verbena", default="verbena")
     parser.add_argument("--build", default="")
-    parser.add_argument("--patience", type=float, default=30, help="seconds that one program may take")
+    parser.add_argument("--patience", type=float, default=100, help="seconds that one program may take")
     options = parser.parse_args()
     if options.list:
         for entry in CASES.values():

@@ -23,6 +23,7 @@ class Hazards : public ::testing::Test {
     return Child([this](const Child& self) {
       Slot& slot = directory().slot(kGuest);
       pthread_mutex_lock(&slot.life);
+      directory().note_holder(kGuest);
       slot.generation.store(1);
       slot.state.store(SlotState::kLive);
       std::optional<Visit> visit(std::in_place, directory(), kGuest, kHost);
@@ -100,6 +101,7 @@ TEST_F(Hazards, WaitingIsNotForVisitsThatBeganLater) {
   // The same record, changed once: the visit that was seen is over.
   Slot& slot = directory().slot(kGuest);
   pthread_mutex_lock(&slot.life);
+  directory().note_holder(kGuest);
   slot.generation.store(1);
   slot.state.store(SlotState::kLive);
   slot.hazards_used.store(1);

@@ -139,6 +139,7 @@ class Liveness : public Directory {
   static void live(const NodeDirectory& directory) {
     Slot& slot = directory.slot(kSlot);
     pthread_mutex_lock(&slot.life);
+    directory.note_holder(kSlot);
     slot.generation.store(kGeneration);
     slot.state.store(SlotState::kLive);
   }

@@ -69,8 +69,8 @@ TEST_F(Segment, AllocatesUsedMemoryAsZeroAgain) {
 TEST_F(Segment, SplitsABlockThatIsTooLarge) {
   const uint64_t offset = segment_.allocate(640);
   segment_.release(offset, 640);
-  EXPECT_EQ(segment_.allocate(64), offset);
-  EXPECT_EQ(segment_.allocate(576), offset + 64);
+  EXPECT_EQ(segment_.allocate(128), offset);
+  EXPECT_EQ(segment_.allocate(512), offset + 128);
 }
 
 TEST_F(Segment, JoinsNeighboursReleasedInAnyOrder) {
@@ -102,9 +102,9 @@ TEST_F(Segment, RefusesToCommitBehindItsEnd) {
 TEST_F(Segment, FindsNoObjectThatDoesNotLieInIt) {
   const SegmentView& view = segment_.view();
   const uint64_t end = view.size();
-  EXPECT_NE(view.at<Cqe>(end - 64), nullptr);
+  EXPECT_NE(view.at<Cqe>(end - 128), nullptr);
   EXPECT_EQ(view.at<Cqe>(end), nullptr);
-  EXPECT_EQ(view.at<Cqe>(end - 64, 2), nullptr);
+  EXPECT_EQ(view.at<Cqe>(end - 128, 2), nullptr);
   EXPECT_EQ(view.at<Cqe>(4097), nullptr) << "misaligned";
   EXPECT_EQ(view.at<Cqe>(4096, UINT64_MAX), nullptr);
   EXPECT_EQ(view.at<Cqe>(UINT64_MAX - 63), nullptr);

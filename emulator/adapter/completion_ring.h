@@ -47,12 +47,14 @@ struct CompletionRing {
 
   // Has the consumer passed the entry that `position` would reuse?
   bool has_room(uint64_t position) const {
+    // Acquire and release: whoever relies on what another producer has read of the head relies on the consumer's
+    // having done with the entry.
     const auto behind = [&] {
-      return static_cast<int64_t>(position - known_head->load(std::memory_order_relaxed)) <
+      return static_cast<int64_t>(position - known_head->load(std::memory_order_acquire)) <
              static_cast<int64_t>(capacity());
     };
     if (behind()) return true;
-    known_head->store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
+    known_head->store(cq->head.load(std::memory_order_acquire), std::memory_order_release);
     return behind();
   }
 };

@@ -13,7 +13,8 @@
 namespace verbena {
 namespace {
 
-constexpr int kAttachTimeoutMs = 2000;
+// A peer whose service thread does not answer for so long is stopped, or as good as.
+constexpr int kAttachTimeoutMs = 5000;
 
 // The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is; process_vm_*(2)
 // is better from there on: it takes several ranges in one call.

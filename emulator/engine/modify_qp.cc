@@ -194,7 +194,10 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   AttributeLimits limits = attribute_limits(*qp->context->device);
   limits.current_state = from;
   limits.port = qp->attr.port_num;
-  limits.sq_draining = from == IBV_QPS_SQD && qp->waiting != Waiting::kNothing;
+  if (from == IBV_QPS_SQD) {
+    std::lock_guard send(qp->send_lock);
+    limits.sq_draining = qp->waiting != Waiting::kNothing;
+  }
   error = check_attributes(limits, qp->type, *attr, mask, &why);
   if (error != 0) {
     VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s", qp->shared->qpn, why);

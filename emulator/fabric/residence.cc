@@ -100,6 +100,7 @@ void Residence::leave() {
   stop_.store(true, std::memory_order_release);
   kick();
   pthread_join(thread_, nullptr);
+  kick_.close();  // not by the thread, which may be gone before the kick above is written
 }
 
 void Residence::kick() {
@@ -192,7 +193,6 @@ void Residence::serve() {
 
 void Residence::give_back() {
   Slot& slot = directory_.slot(slot_);
-  kick_.close();
   if (listener_ >= 0) close(listener_);
   if (memory_fd_ >= 0) close(memory_fd_);
   listener_ = memory_fd_ = -1;

@@ -223,7 +223,7 @@ TEST(Threads, DestroyTheirOwnWhileOthersWork) {
 }
 
 TEST(Threads, DestroyAQpThatItsPeerIsSendingTo) {
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 20; ++i) {
     Pair pair({.timeout = 4, .retry_cnt = 0}, {});
     Region memory(pair.pd.get(), 64);
     std::jthread traffic([&] {

@@ -115,6 +115,8 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
     if (!directory.alive(slot_, generation_)) return ESRCH;
     const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals, remote,
                               remotes, 0UL);
+    // And again after it: between the two the process may have become another program, whose bytes these are.
+    if (!directory.alive(slot_, generation_)) return ESRCH;
     if (done == static_cast<long>(size)) return 0;
     // Fewer bytes: a range further on is not mapped.
     if (done >= 0) return EFAULT;

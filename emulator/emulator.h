@@ -80,7 +80,7 @@ int create_comp_channel(Context* context, int* fd);
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out);
 int cq_capacity(const Cq* cq);
 uint32_t cq_handle(const Cq* cq);
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL, -EIO (CQ in error)
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL; -EIO in a forked child
 int req_notify_cq(Cq* cq, bool solicited_only);
 void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from its channel
 

@@ -36,7 +36,6 @@ struct Context {
   int async_fd = -1;   // the program's end, the caller's
   std::mutex channels_mutex;
   std::vector<std::unique_ptr<CompChannel>> channels;
-  std::atomic<uint32_t> next_pd{0};
 };
 
 struct Pd {
@@ -175,7 +174,6 @@ struct Qp {
   bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
   bool listed = false;           // on the process's pending list, under its mutex
-  bool fully_flushed = false;
 
   // ---- receive queue, under recv_lock ----
   SpinLock recv_lock;

@@ -11,6 +11,7 @@
 #include "engine/completion.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/key_errors.h"
 #include "engine/program_enum.h"
 #include "engine/psn.h"
 #include "engine/responder.h"
@@ -78,12 +79,6 @@ VendorError check_path(Qp& qp) {
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
   if (gate == Gate{path.generation, IBV_QPS_RTS}.pack() && path.generation != 0) return VendorError::none;
   return check_path_slowly(qp, gate);
-}
-
-VendorError local_key_error(KeyCheck check) {
-  constexpr VendorError kErrors[] = {VendorError::none, VendorError::lkey_unknown, VendorError::lkey_other_pd,
-                                     VendorError::lkey_no_local_write, VendorError::lkey_out_of_range};
-  return kErrors[static_cast<unsigned>(check)];
 }
 
 // Finds the memory behind the request's list.

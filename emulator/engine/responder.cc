@@ -7,43 +7,12 @@
 #include <cstring>
 
 #include "engine/completion.h"
+#include "engine/key_errors.h"
 #include "engine/placement.h"
 #include "engine/psn.h"
 
 namespace verbena {
 namespace {
-
-VendorError remote_key_error(KeyCheck check) {
-  switch (check) {
-    case KeyCheck::kOk:
-      return VendorError::none;
-    case KeyCheck::kUnknown:
-      return VendorError::rkey_unknown;
-    case KeyCheck::kOtherPd:
-      return VendorError::rkey_other_pd;
-    case KeyCheck::kNoRight:
-      return VendorError::rkey_no_right;
-    case KeyCheck::kOutside:
-      break;
-  }
-  return VendorError::rkey_out_of_range;
-}
-
-VendorError local_key_error(KeyCheck check) {
-  switch (check) {
-    case KeyCheck::kOk:
-      return VendorError::none;
-    case KeyCheck::kUnknown:
-      return VendorError::lkey_unknown;
-    case KeyCheck::kOtherPd:
-      return VendorError::lkey_other_pd;
-    case KeyCheck::kNoRight:
-      return VendorError::lkey_no_local_write;
-    case KeyCheck::kOutside:
-      break;
-  }
-  return VendorError::lkey_out_of_range;
-}
 
 void call_attention(PeerPath& path) {
   path.adapter->view().header().attention.store(1, std::memory_order_release);

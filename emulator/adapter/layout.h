@@ -5,8 +5,8 @@
 // addressed by offset or index; a reader checks both before use, since a segment is a stranger's memory.
 //
 // "owner" is the process the segment belongs to; "feeder" is the process whose QP is connected to the QP in
-// question (an RC or UC receive queue has exactly one); "producer" is anybody who may append to a CQ: the owner
-// and the feeders of the QPs that use it. Each cache line below says who writes it.
+// question (an RC or UC receive queue has exactly one); "producer" is anybody who may append to a CQ: the
+// owner and the feeders of the QPs that use it. Each cache line below says who writes it.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,12 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 2;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 3;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
 inline constexpr uint32_t kMaxCqsPerProcess = 1u << 15;
+inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 15;
 inline constexpr uint32_t kMaxMrsPerProcess = 1u << 20;
 
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
@@ -40,9 +41,9 @@ struct Worker {
   constexpr uint32_t pack() const { return (generation & kGenerationMask) << 10 | (slot & 0x3ff); }
 };
 
-// An entry's life: free (its last user's lap is over and the head has passed it) -> claimed -> published. The claim
-// is a word of its own, beside the ring, that producers alone touch: claiming does not wait for a line that the
-// consumer looks at. Laps count from 1, so that fresh memory is an empty ring.
+// An entry's life: free (its last user's lap is over and the head has passed it) -> claimed -> published. The
+// claim is a word of its own, beside the ring, that producers alone touch: claiming does not wait for a line
+// that the consumer looks at. Laps count from 1, so that fresh memory is an empty ring.
 //
 // ClaimWord: lap (32 bits) | Worker (24 bits) | 0. CqeState: lap (32 bits) | CqeKind.
 struct ClaimWord {
@@ -71,14 +72,26 @@ struct CqeState {
 };
 
 enum CqeFlags : uint8_t {
-  kCqeReceive = 1,      // belongs to the receive queue: `index` counts receive WQEs, else send WQEs
+  kCqeReceive = 1,  // belongs to the receive queue: `index` counts receive WQEs, else send WQEs
   kCqeWithImmediate = 2,
-  kCqeInline = 4,       // landed in `payload`, else (with kLanded) in the receive slot's landing buffer
+  kCqeInline = 4,  // landed in `payload`, else (with kLanded) in the receive slot's landing buffer
   kCqeSolicited = 8,
+  kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
+  kCqeWithInvalidate = 32,  // `immediate` is the rkey that was invalidated, host byte order
+  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with its GRH
 };
 
-// Two adjacent lines, the second used by messages above 32 bytes: a stream of messages is one sequential stream of
-// lines for either side's prefetcher, and an 8-byte message is one line.
+// What a UD completion says of the datagram's origin: the first bytes of Cqe::payload, landed or not.
+struct DatagramSource {
+  uint32_t qpn;
+  uint16_t lid;
+  uint8_t sl;
+  uint8_t path_bits;
+};
+static_assert(sizeof(DatagramSource) == 8);
+
+// Two adjacent lines, the second used by messages above 32 bytes: a stream of messages is one sequential
+// stream of lines for either side's prefetcher, and an 8-byte message is one line.
 struct alignas(2 * kCacheLine) Cqe {
   std::atomic<uint64_t> state;
   uint32_t qp_index;  // in the CQ owner's QP table
@@ -104,26 +117,27 @@ enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 }
 struct SharedCq {
   // Line 0, written by the owner at creation and destruction.
   alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
-  uint32_t ring_order;   // log2 of the number of entries
-  uint64_t ring_offset;   // Cqe[1 << ring_order]
-  uint64_t claim_offset;  // uint64_t[1 << ring_order], ClaimWord
-  uint64_t user_handle;  // what the completion channel reports
-  uint32_t channel;      // number of the completion channel's FIFO; 0: none
+  uint32_t ring_order;                              // log2 of the number of entries
+  uint64_t ring_offset;                             // Cqe[1 << ring_order]
+  uint64_t claim_offset;                            // uint64_t[1 << ring_order], ClaimWord
+  uint64_t user_handle;                             // what the completion channel reports
+  uint32_t channel;                                 // number of the completion channel's FIFO; 0: none
   uint32_t pad0;
   // Line 1, written by producers: where to look for the next free entry. Every entry before it is claimed.
   alignas(kCacheLine) std::atomic<uint64_t> tail;
-  // Line 2, written by the owner: everything before it has been consumed. Read by producers that have gone once
-  // round since they looked last.
+  // Line 2, written by the owner: everything before it has been consumed. Read by producers that have gone
+  // once round since they looked last.
   alignas(kCacheLine) std::atomic<uint64_t> head;
   // Line 3, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<Armed> armed;
-  std::atomic<uint32_t> overrun;     // sticky, set by producers
-  std::atomic<uint64_t> raised;      // events written to the channel, or counted as lost, in the CQ's life
-  std::atomic<uint64_t> lost;        // events that did not fit into the FIFO: the owner writes them later
+  std::atomic<uint32_t> overrun;  // sticky, set by producers
+  std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
+  std::atomic<uint64_t> lost;     // events that did not fit into the FIFO: the owner writes them later
 };
 static_assert(sizeof(SharedCq) == 4 * kCacheLine);
 
-// ---- receive queue ------------------------------------------------------------------------------------------
+// ---- receive queue
+// ------------------------------------------------------------------------------------------
 
 struct WqeSge {
   uint64_t address;
@@ -134,7 +148,9 @@ static_assert(sizeof(WqeSge) == 16);
 
 struct ReceiveWqe {
   uint32_t sge_count;
-  uint32_t reserved[3];
+  uint32_t epoch;   // of a shared queue: as in ReadyWord
+  uint32_t length;  // of a shared queue: bytes it takes, saturated
+  uint32_t reserved;
   WqeSge sge[];  // room for SharedQp::rq_max_sge
 };
 
@@ -146,14 +162,45 @@ struct ReadyWord {
   uint32_t epoch;   // 24 bits
   uint32_t length;  // saturated
   static constexpr ReadyWord unpack(uint64_t w) {
-    return {static_cast<uint8_t>(w >> 56), static_cast<uint32_t>(w >> 32) & 0xffffff, static_cast<uint32_t>(w)};
+    return {static_cast<uint8_t>(w >> 56), static_cast<uint32_t>(w >> 32) & 0xffffff,
+            static_cast<uint32_t>(w)};
   }
-  constexpr uint64_t pack() const {
-    return uint64_t{lap} << 56 | uint64_t{epoch & 0xffffff} << 32 | length;
-  }
+  constexpr uint64_t pack() const { return uint64_t{lap} << 56 | uint64_t{epoch & 0xffffff} << 32 | length; }
 };
 
-// ---- queue pair ---------------------------------------------------------------------------------------------
+// ---- shared receive queue
+// -------------------------------------------------------------------------------------
+
+// A receive queue with many feeders: an SRQ of the program, or the receive queue of a UD QP. WQEs lie in
+// slots, in no order; the ring of OrderWords says in which order they are to be taken. A slot is free again
+// when its completion has been polled, in whatever order that happens; the owner alone counts
+// (adapter/shared_receive_ring.h).
+struct SharedSrq {
+  // Line 0, written by the owner at creation.
+  alignas(kCacheLine) std::atomic<uint32_t> birth;  // counts the queues that had this table entry
+  std::atomic<uint32_t> in_use;
+  uint64_t order_offset;    // uint64_t[1 << order], OrderWord
+  uint64_t wqe_offset;      // ReceiveWqe, `stride` bytes each
+  uint64_t landing_offset;  // kLandingSize bytes each
+  uint32_t order;
+  uint32_t stride;
+  uint32_t max_sge;
+  uint32_t pd;
+  uint32_t cq;    // XRC: the CQ of its completions
+  uint32_t srqn;  // XRC: its number on the node
+  uint32_t xrcd;  // XRC: its domain
+  // Line 1, written by takers: where to look for the next WQE. Every one before it is taken.
+  alignas(kCacheLine) std::atomic<uint64_t> head;
+  // Line 2, written by the owner.
+  alignas(kCacheLine) std::atomic<uint64_t> posted;
+  // Line 3, written by the owner (arming) and by the taker that finds fewer WQEs left.
+  alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
+  std::atomic<uint32_t> limit_reached;              // sticky, set by takers
+};
+static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
+
+// ---- queue pair
+// ---------------------------------------------------------------------------------------------
 
 // Whether the responder takes requests, as one word that a feeder compares with every request:
 //   generation (56 bits) | state (8 bits, enum ibv_qp_state).
@@ -184,7 +231,7 @@ struct SharedQp {
   uint32_t dest_slot_generation;
   uint32_t dest_index;
   uint32_t dest_birth;
-  uint32_t birth;  // counts the QPs that had this table entry; 0: never used
+  uint32_t birth;   // counts the QPs that had this table entry; 0: never used
   uint32_t access;  // qp_access_flags
   uint32_t pd;
   uint8_t type;  // enum ibv_qp_type
@@ -195,8 +242,8 @@ struct SharedQp {
   uint32_t reserved0;
   // Line 1, written by the owner at creation.
   alignas(kCacheLine) uint64_t rq_ready_offset;  // uint64_t[1 << rq_order], ReadyWord
-  uint64_t rq_wqe_offset;      // ReceiveWqe, rq_stride bytes each
-  uint64_t rq_landing_offset;  // kLandingSize bytes each
+  uint64_t rq_wqe_offset;                        // ReceiveWqe, rq_stride bytes each
+  uint64_t rq_landing_offset;                    // kLandingSize bytes each
   uint32_t rq_order;
   uint32_t rq_stride;
   uint32_t rq_max_sge;
@@ -204,6 +251,8 @@ struct SharedQp {
   uint32_t send_cq;
   uint32_t device;
   std::atomic<uint32_t> in_use;
+  uint32_t srq;  // index + 1 of the SharedSrq that the receive WQEs come from; 0: the QP's own ring
+  std::atomic<uint32_t> qkey;  // UD
   // Line 2, written by the feeder.
   alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
   std::atomic<uint32_t> msn;
@@ -213,7 +262,9 @@ struct SharedQp {
   std::atomic<uint64_t> feeding_generation;  // the generation the values above belong to
   // Line 3, written by the feeder when something is the matter; read by the owner all the time.
   alignas(kCacheLine) std::atomic<uint32_t> sticky;
-  std::atomic<uint32_t> feeder_waits;  // a request found no receive WQE: posting one wakes the feeder
+  std::atomic<uint32_t> feeder_waits;     // a request found no receive WQE: posting one wakes the feeder
+  std::atomic<uint32_t> dropped;          // UC and UD: messages the QP has dropped
+  std::atomic<uint32_t> qkey_violations;  // UD
   // Line 4, written by the owner's requester; for status.
   alignas(kCacheLine) std::atomic<uint64_t> requests_out;
   std::atomic<uint64_t> bytes_out;
@@ -226,7 +277,8 @@ struct SharedQp {
 };
 static_assert(sizeof(SharedQp) == 5 * kCacheLine);
 
-// ---- memory regions -----------------------------------------------------------------------------------------
+// ---- memory regions
+// -----------------------------------------------------------------------------------------
 
 // lkey = index << 9 | tag, rkey = lkey | 0x100: never equal, and the low 8 bits are the tag, as the interface
 // for memory windows wants it (ibv_inc_rkey(3)). Index 0 is never given, so neither key is ever 0.
@@ -251,7 +303,8 @@ struct alignas(kCacheLine) SharedMr {
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 
-// ---- the segment ----------------------------------------------------------------------------------------------
+// ---- the segment
+// ----------------------------------------------------------------------------------------------
 
 // Serialises atomics on those words of an adapter's memory whose addresses lead to it. 0, or slot + 1 of the
 // holder in the high half and its slot generation in the low half: a dead holder's lock may be taken over. A
@@ -279,6 +332,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> qp_high_water;  // table entries ever used, for status
   std::atomic<uint32_t> cq_high_water;
   std::atomic<uint32_t> mr_high_water;
+  std::atomic<uint32_t> srq_high_water;
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
   std::atomic<uint32_t> attention;    // some sticky flag or overrun is set; set by peers before they kick
   // Lines 2 to 17, written by initiators: atomics on one word of this adapter's memory take turns.
@@ -287,7 +341,8 @@ struct SegmentHeader {
 
 inline constexpr uint64_t kQpTableOffset = 4096;
 inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
-inline constexpr uint64_t kMrTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
+inline constexpr uint64_t kSrqTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
+inline constexpr uint64_t kMrTableOffset = kSrqTableOffset + sizeof(SharedSrq) * kMaxSrqsPerProcess;
 inline constexpr uint64_t kHeapOffset = kMrTableOffset + sizeof(SharedMr) * uint64_t{kMaxMrsPerProcess};
 static_assert(kHeapOffset % 4096 == 0);
 static_assert(sizeof(SegmentHeader) <= kQpTableOffset);

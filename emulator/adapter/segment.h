@@ -32,6 +32,9 @@ class SegmentView {
   SharedCq* cq(uint32_t index) const {
     return index < kMaxCqsPerProcess ? at<SharedCq>(kCqTableOffset + sizeof(SharedCq) * index) : nullptr;
   }
+  SharedSrq* srq(uint32_t index) const {
+    return index < kMaxSrqsPerProcess ? at<SharedSrq>(kSrqTableOffset + sizeof(SharedSrq) * index) : nullptr;
+  }
   SharedMr* mr(uint32_t index) const {
     return index < kMaxMrsPerProcess ? at<SharedMr>(kMrTableOffset + sizeof(SharedMr) * uint64_t{index})
                                      : nullptr;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A receive queue with many feeders (SharedSrq): an SRQ, or the receive queue of a UD QP. The owner posts
+// WQEs into free slots and appends each slot's number to the order ring; feeders of any process take them in
+// that order.
+//
+// Invariants, each true after any instruction of any process:
+//  * A WQE is taken by one compare-and-swap on its order word, which then names its taker.
+//  * A slot belongs to the owner again when a completion that names it has been polled, or when its taker has
+//  died
+//    without one (the owner finds such slots; nobody else may give a slot back).
+//  * There are as many order words as slots, so that appending never waits.
+#pragma once
+
+#include <cstdint>
+
+#include "adapter/segment.h"
+
+namespace verbena {
+
+// posted -> taken by `worker`, in lap after lap of the order ring.
+struct OrderWord {
+  uint32_t lap;  // 15 bits of (position >> order) + 1
+  bool taken;
+  uint32_t slot;    // 24 bits
+  uint32_t worker;  // Worker::pack(), 24 bits; 0 while posted
+  static constexpr uint32_t kLapMask = 0x7fff;
+  static constexpr OrderWord unpack(uint64_t w) {
+    return {static_cast<uint32_t>(w >> 49), (w >> 48 & 1) != 0, static_cast<uint32_t>(w >> 24) & 0xffffff,
+            static_cast<uint32_t>(w) & 0xffffff};
+  }
+  constexpr uint64_t pack() const {
+    return uint64_t{lap & kLapMask} << 49 | uint64_t{taken} << 48 | uint64_t{slot & 0xffffff} << 24 |
+           (worker & 0xffffff);
+  }
+};
+
+struct SharedReceiveRing {
+  SharedSrq* shared = nullptr;
+  std::atomic<uint64_t>* order_words =
+      nullptr;  // nullptr: no such queue, or its offsets lie outside the segment
+  std::byte* wqes = nullptr;
+  std::byte* landings = nullptr;
+  uint32_t order = 0;
+  uint32_t stride = 0;
+  uint32_t max_sge = 0;
+
+  static SharedReceiveRing of(const SegmentView& segment, SharedSrq& shared);
+
+  uint64_t slots() const { return uint64_t{1} << order; }
+  ReceiveWqe& wqe(uint32_t slot) const {
+    return *reinterpret_cast<ReceiveWqe*>(wqes + uint64_t{slot} * stride);
+  }
+  std::byte* landing(uint32_t slot) const { return landings + uint64_t{slot} * kLandingSize; }
+
+  // Owner: the WQE in `slot` is complete; it becomes the newest. The caller holds the queue's posting lock.
+  void post(uint32_t slot) const;
+
+  // Feeder, on a visit: takes the oldest WQE for `worker`. False: there is none.
+  bool take(uint32_t worker, uint32_t* slot) const;
+};
+
+}  // namespace verbena

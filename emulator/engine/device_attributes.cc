@@ -16,14 +16,15 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.sys_image_guid = htobe64(device.node_guid);
   attr.max_mr_size = UINT64_MAX;
   attr.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  // No vendor's numbers: programs that know an adapter by them would expect its private features.
-  attr.vendor_id = 0;
+  // No vendor's numbers: programs that know an adapter by them would expect its private features. What a
+  // device without an IEEE company id says is drivers/infiniband/sw/rxe/rxe_param.h's answer, RXE_VENDOR_ID.
+  attr.vendor_id = 0xffffff;
   attr.vendor_part_id = 0;
   attr.hw_ver = 1;
   attr.max_qp = kMaxQps;
   attr.max_qp_wr = kMaxWr;
-  attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                          IBV_DEVICE_N_NOTIFY_CQ;
+  attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
+                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ;
   attr.max_sge = kMaxSge;
   attr.max_sge_rd = kMaxSge;
   attr.max_cq = kMaxCqs;
@@ -64,8 +65,8 @@ void describe_port(const DeviceDescription& device, ibv_port_attr* attr) {
 AttributeLimits attribute_limits(const DeviceDescription& device) {
   AttributeLimits limits;
   limits.ports = 1;
-  limits.link_layer = device.link_layer == LinkLayer::kInfiniband ? IBV_LINK_LAYER_INFINIBAND
-                                                                   : IBV_LINK_LAYER_ETHERNET;
+  limits.link_layer =
+      device.link_layer == LinkLayer::kInfiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
   limits.active_mtu = static_cast<ibv_mtu>(device.active_mtu);
   limits.pkeys = 1;
   limits.gids = static_cast<int>(device.gid_count);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs the pyverbs suite that the distribution's package rdma-core ships, over verbena0, and compares.
+"""Runs the pyverbs suite that the distribution's package python3-pyverbs ships, over verbena0, and compares.
 
   run_pyverbs.py --list                                             the modules, one per line
   run_pyverbs.py MODULE --verbena build/release/bin/verbena         exit status 0: every test of the module did what

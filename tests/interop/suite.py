@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The pyverbs test suite as the distribution ships it: in the documentation folder of its package rdma-core.
+"""The pyverbs test suite as the distribution ships it: in the documentation folder of its package python3-pyverbs.
 
 Slim images leave documentation out (dpkg's path-exclude); then the package is downloaded and looked into.
 """
@@ -13,6 +13,7 @@ import subprocess
 
 from harness.failure import Skip
 
+PACKAGE = "python3-pyverbs"
 SHIPPED = "usr/share/doc/rdma-core/tests"
 
 
@@ -30,17 +31,17 @@ def unpack(into, build):
 
 
 def downloaded(folder):
-    """The suite's folder inside the package rdma-core that belongs to the installed python3-pyverbs."""
+    """The suite's folder inside the package that is installed."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # every module's test wants it, side by side
-        version = said(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"], folder)
-        package = os.path.join(folder, f"rdma-core {version}".replace(":", "%3a"))
+        version = said(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], folder)
+        package = os.path.join(folder, f"{PACKAGE} {version}".replace(":", "%3a"))
         if not os.path.isdir(package):
-            for old in glob.glob(os.path.join(folder, "rdma-core_*.deb")):
+            for old in glob.glob(os.path.join(folder, f"{PACKAGE}_*.deb")):
                 os.unlink(old)
-            said(["apt-get", "-q", "download", f"rdma-core={version}"], folder)
-            (archive,) = glob.glob(os.path.join(folder, "rdma-core_*.deb"))
+            said(["apt-get", "-q", "download", f"{PACKAGE}={version}"], folder)
+            (archive,) = glob.glob(os.path.join(folder, f"{PACKAGE}_*.deb"))
             said(["dpkg-deb", "-x", archive, package + ".new"], folder)
             os.rename(package + ".new", package)
     return os.path.join(package, SHIPPED)

@@ -191,8 +191,8 @@ int create_comp_channel(Context* context, int* fd) {
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
   Process& process = *context->process;
   if (process.dead()) return EIO;
-  if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
-    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %u", cqe, kMaxCqe);
+  if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
+    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
   }
   if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
@@ -206,7 +206,9 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   if (cq == nullptr) return ENOMEM;
   const auto order = static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(cqe) - 1));
   const uint64_t bytes = (sizeof(Cqe) + sizeof(uint64_t)) << order;  // the ring and its claims
-  if (!process.cq_indices().take(&cq->index)) {
+  const bool counted = take_quota(*context, Counted::kCqs, "ibv_create_cq") == 0;
+  if (!counted || !process.cq_indices().take(&cq->index)) {
+    if (counted) give_quota(*context, Counted::kCqs);
     delete cq;
     return ENOMEM;
   }
@@ -215,6 +217,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   const uint64_t ring_offset = committed ? process.segment().allocate(bytes) : 0;
   if (ring_offset == 0) {
     process.cq_indices().give(cq->index);
+    give_quota(*context, Counted::kCqs);
     delete cq;
     return ENOMEM;
   }
@@ -247,7 +250,10 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   return 0;
 }
 
-int cq_capacity(const Cq* cq) { return 1 << cq->ring.order; }
+int cq_capacity(const Cq* cq) {
+  const uint64_t most = cq->context->device->limits.max_cqe;
+  return static_cast<int>(std::min(uint64_t{1} << cq->ring.order, most));
+}
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
@@ -327,6 +333,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
   process.segment().release(shared.ring_offset, (sizeof(Cqe) + sizeof(uint64_t)) << shared.ring_order);
   process.cq_indices().give(cq->index);
+  give_quota(*cq->context, Counted::kCqs);
   delete cq;
   return 0;
 }

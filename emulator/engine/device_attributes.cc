@@ -8,34 +8,40 @@
 
 namespace verbena {
 
+namespace {
+
+int claimed(uint64_t limit) { return static_cast<int>(limit); }  // no limit is above INT_MAX (all_limits())
+
+}  // namespace
+
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   *out = {};
   ibv_device_attr& attr = out->orig_attr;
   std::strncpy(attr.fw_ver, "0.1.0", sizeof attr.fw_ver - 1);
   attr.node_guid = htobe64(device.node_guid);
   attr.sys_image_guid = htobe64(device.node_guid);
-  attr.max_mr_size = UINT64_MAX;
+  const DeviceLimits& limits = device.limits;
+  attr.max_mr_size = limits.max_mr_size;
   attr.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  // No vendor's numbers: programs that know an adapter by them would expect its private features. What a
-  // device without an IEEE company id says is drivers/infiniband/sw/rxe/rxe_param.h's answer, RXE_VENDOR_ID.
-  attr.vendor_id = 0xffffff;
-  attr.vendor_part_id = 0;
-  attr.hw_ver = 1;
-  attr.max_qp = kMaxQps;
-  attr.max_qp_wr = kMaxWr;
+  // No vendor's numbers by default: programs that know an adapter by them would expect its private features.
+  attr.vendor_id = static_cast<uint32_t>(limits.vendor_id);
+  attr.vendor_part_id = static_cast<uint32_t>(limits.vendor_part_id);
+  attr.hw_ver = static_cast<uint32_t>(limits.hw_ver);
+  attr.max_qp = claimed(limits.max_qp);
+  attr.max_qp_wr = claimed(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ;
-  attr.max_sge = kMaxSge;
-  attr.max_sge_rd = kMaxSge;
-  attr.max_cq = kMaxCqs;
-  attr.max_cqe = kMaxCqe;
-  attr.max_mr = static_cast<int>(kMaxMrs);
-  attr.max_pd = kMaxPds;
-  attr.max_qp_rd_atom = kMaxRdAtomic;
-  attr.max_qp_init_rd_atom = kMaxRdAtomic;
-  attr.max_res_rd_atom = kMaxRdAtomic * kMaxQps;
+  attr.max_sge = claimed(limits.max_sge);
+  attr.max_sge_rd = claimed(limits.max_sge_rd);
+  attr.max_cq = claimed(limits.max_cq);
+  attr.max_cqe = claimed(limits.max_cqe);
+  attr.max_mr = claimed(limits.max_mr);
+  attr.max_pd = claimed(limits.max_pd);
+  attr.max_qp_rd_atom = claimed(limits.max_qp_rd_atom);
+  attr.max_qp_init_rd_atom = claimed(limits.max_qp_init_rd_atom);
+  attr.max_res_rd_atom = claimed(limits.max_res_rd_atom);
   attr.atomic_cap = IBV_ATOMIC_HCA;
-  attr.max_ah = 1 << 20;
+  attr.max_ah = claimed(limits.max_ah);
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
@@ -51,7 +57,7 @@ void describe_port(const DeviceDescription& device, ibv_port_attr* attr) {
   attr->active_mtu = static_cast<ibv_mtu>(device.active_mtu);
   attr->gid_tbl_len = static_cast<int>(device.gid_count);
   attr->port_cap_flags = infiniband ? 0 : IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
-  attr->max_msg_sz = kMaxMessage;
+  attr->max_msg_sz = static_cast<uint32_t>(device.limits.max_msg_sz);
   attr->pkey_tbl_len = 1;
   attr->lid = static_cast<uint16_t>(device.lid);
   attr->max_vl_num = 1;
@@ -70,8 +76,8 @@ AttributeLimits attribute_limits(const DeviceDescription& device) {
   limits.active_mtu = static_cast<ibv_mtu>(device.active_mtu);
   limits.pkeys = 1;
   limits.gids = static_cast<int>(device.gid_count);
-  limits.max_rd_atomic = kMaxRdAtomic;
-  limits.max_dest_rd_atomic = kMaxRdAtomic;
+  limits.max_rd_atomic = static_cast<uint8_t>(device.limits.max_qp_init_rd_atom);
+  limits.max_dest_rd_atomic = static_cast<uint8_t>(device.limits.max_qp_rd_atom);
   return limits;
 }
 

@@ -11,6 +11,7 @@
 
 #include "adapter/memory_table.h"
 #include "adapter/spin_lock.h"
+#include "engine/quota.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
@@ -53,6 +54,7 @@ class Process {
   MemoryTable& memory() { return memory_; }
   IndexPool& qp_indices() { return qp_indices_; }
   IndexPool& cq_indices() { return cq_indices_; }
+  Quota& quota() { return quota_; }
 
   // Private objects by table index; nullptr: none. Set and cleared under the CQ locks that polls hold.
   Qp* qp(uint32_t index) const { return qps_[index].load(std::memory_order_acquire); }
@@ -111,6 +113,7 @@ class Process {
   MemoryTable memory_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
   IndexPool cq_indices_{kMaxCqsPerProcess};
+  Quota quota_;
   std::unique_ptr<std::atomic<Qp*>[]> qps_;
   std::unique_ptr<std::atomic<Cq*>[]> cqs_;
   std::atomic<bool> dead_{false};

@@ -51,8 +51,12 @@ int probe_pages(uintptr_t begin, uintptr_t end, bool writable) {
 int alloc_pd(Context* context, Pd** out) {
   if (context->process->dead()) return EIO;
   static std::atomic<uint32_t> next_handle{1};
+  if (take_quota(*context, Counted::kPds, "ibv_alloc_pd") != 0) return ENOMEM;
   auto* pd = new (std::nothrow) Pd;
-  if (pd == nullptr) return ENOMEM;
+  if (pd == nullptr) {
+    give_quota(*context, Counted::kPds);
+    return ENOMEM;
+  }
   pd->context = context;
   pd->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
   *out = pd;
@@ -64,6 +68,7 @@ int dealloc_pd(Pd* pd) {
     VERBENA_WARN("ibv_dealloc_pd: %u objects still belong to it", pd->users.load());
     return EBUSY;
   }
+  if (!pd->context->process->dead()) give_quota(*pd->context, Counted::kPds);
   delete pd;
   return 0;
 }
@@ -82,6 +87,10 @@ int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** ou
     error = EINVAL;
     why = "the last page passes the end of the address space";
   }
+  if (error == 0 && length > pd->context->device->limits.max_mr_size) {
+    error = EINVAL;
+    why = "longer than the device's max_mr_size";
+  }
   if (error == 0 && length == 0) {
     error = EINVAL;
     why = "a region has at least one byte";
@@ -97,12 +106,17 @@ int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** ou
                  needs_writable_memory(access) ? ", or not writable as access 0x1 asks" : "");
     return error;
   }
+  if (take_quota(*pd->context, Counted::kMrs, "ibv_reg_mr") != 0) return ENOMEM;
   auto* mr = new (std::nothrow) Mr;
-  if (mr == nullptr) return ENOMEM;
+  if (mr == nullptr) {
+    give_quota(*pd->context, Counted::kMrs);
+    return ENOMEM;
+  }
   mr->pd = pd;
   error = process.memory().add(process.segment(), {pd->handle, static_cast<uint32_t>(access), iova, length, begin},
                                &mr->lkey, &mr->rkey);
   if (error != 0) {
+    give_quota(*pd->context, Counted::kMrs);
     delete mr;
     return error;
   }
@@ -121,6 +135,7 @@ int dereg_mr(Mr* mr) {
   // Messages that have landed and are not polled yet go to their buffers before those cease to be registered.
   process.for_each_cq([](Cq& cq) { scatter_landed(cq); });
   process.memory().recycle(mr->lkey);
+  give_quota(*mr->pd->context, Counted::kMrs);
   mr->pd->users.fetch_sub(1, std::memory_order_release);
   delete mr;
   return 0;

@@ -33,29 +33,33 @@ int check_type(const ibv_qp_init_attr& attr) {
   }
 }
 
-int check_capabilities(const ibv_qp_cap& cap, bool receives) {
+int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool receives) {
   const struct {
     const char* name;
-    uint32_t value, limit;
-  } rules[] = {{"max_send_wr", cap.max_send_wr, kMaxWr},
-               {"max_recv_wr", receives ? cap.max_recv_wr : 0, kMaxWr},
-               {"max_send_sge", cap.max_send_sge, kMaxSge},
-               {"max_recv_sge", receives ? cap.max_recv_sge : 0, kMaxSge},
-               {"max_inline_data", cap.max_inline_data, kMaxInline}};
+    uint32_t value;
+    uint64_t limit;
+  } rules[] = {{"max_send_wr", cap.max_send_wr, limits.max_qp_wr},
+               {"max_recv_wr", receives ? cap.max_recv_wr : 0, limits.max_qp_wr},
+               {"max_send_sge", cap.max_send_sge, limits.max_sge},
+               {"max_recv_sge", receives ? cap.max_recv_sge : 0, limits.max_sge},
+               {"max_inline_data", cap.max_inline_data, limits.max_inline_data}};
   for (const auto& rule : rules) {
     if (rule.value <= rule.limit) continue;
-    VERBENA_WARN("ibv_create_qp: %s %u: the device has %u", rule.name, rule.value, rule.limit);
+    VERBENA_WARN("ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
+                 static_cast<unsigned long long>(rule.limit));
     return EINVAL;
   }
   return 0;
 }
 
-// Queues have a power of two of slots, at least one; the capabilities say so to the program.
-void round_up(ibv_qp_cap& cap) {
-  cap.max_send_wr = std::bit_ceil(std::max(cap.max_send_wr, 1u));
+// Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
+// device claims.
+void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
+  const auto most = static_cast<uint32_t>(limits.max_qp_wr);
+  cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
   cap.max_send_sge = std::max(cap.max_send_sge, 1u);
   if (cap.max_recv_wr != 0) {
-    cap.max_recv_wr = std::bit_ceil(cap.max_recv_wr);
+    cap.max_recv_wr = std::min(std::bit_ceil(cap.max_recv_wr), most);
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1u);
   }
 }
@@ -66,7 +70,7 @@ int make_receive_queue(Qp& qp) {
   shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
   shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
   if (qp.cap.max_recv_wr == 0) return 0;
-  const uint64_t slots = qp.cap.max_recv_wr;
+  const uint64_t slots = std::bit_ceil(qp.cap.max_recv_wr);
   const uint64_t line = kCacheLine;
   const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
   const uint64_t stride = sizeof(ReceiveWqe) + qp.cap.max_recv_sge * sizeof(WqeSge);
@@ -87,10 +91,10 @@ int make_receive_queue(Qp& qp) {
 
 void make_send_queue(Qp& qp) {
   qp.sq_size = qp.cap.max_send_wr;
-  qp.sq.resize(qp.sq_size);
-  qp.sq_sges.resize(qp.sq_size * qp.cap.max_send_sge);
+  qp.sq.resize(std::bit_ceil(qp.sq_size));
+  qp.sq_sges.resize(qp.sq.size() * qp.cap.max_send_sge);
   qp.sq_inline_stride = qp.cap.max_inline_data;
-  qp.sq_inline.resize(qp.sq_size * qp.sq_inline_stride);
+  qp.sq_inline.resize(qp.sq.size() * qp.sq_inline_stride);
 }
 
 int fill(Qp& qp, const ibv_qp_init_attr& attr) {
@@ -100,7 +104,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   qp.shared = process.view().qp(qp.index);
   SharedQp& shared = *qp.shared;
   qp.cap = attr.cap;
-  round_up(qp.cap);
+  round_up(qp.context->device->limits, qp.cap);
   make_send_queue(qp);
   if (int error = make_receive_queue(qp); error != 0) return error;
   shared.birth += 1;
@@ -129,11 +133,13 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   if (process.dead()) return EIO;
   if (int error = check_type(*attr); error != 0) return error;
   if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
-  if (int error = check_capabilities(attr->cap, true); error != 0) return error;
+  if (int error = check_capabilities(pd->context->device->limits, attr->cap, true); error != 0) return error;
 
   Qp* qp = new (std::nothrow) Qp;
   if (qp == nullptr) return ENOMEM;
-  if (!process.qp_indices().take(&qp->index)) {
+  const bool counted = take_quota(*pd->context, Counted::kQps, "ibv_create_qp") == 0;
+  if (!counted || !process.qp_indices().take(&qp->index)) {
+    if (counted) give_quota(*pd->context, Counted::kQps);
     delete qp;
     return ENOMEM;
   }
@@ -153,6 +159,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   if (error != 0) {
     process.segment().release(qp->rq_offset, qp->rq_bytes);
     process.qp_indices().give(qp->index);
+    give_quota(*pd->context, Counted::kQps);
     delete qp;
     return error;
   }
@@ -212,6 +219,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   qp->send_cq->users.fetch_sub(1, std::memory_order_release);
   qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
   process.qp_indices().give(qp->index);
+  give_quota(*qp->context, Counted::kQps);
   delete qp;
   return 0;
 }

@@ -22,7 +22,10 @@ constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; 
 constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
-constexpr size_t kDirectorySize = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
+constexpr size_t kCountsOffset = kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize;  // [device][kind][slot]
+constexpr size_t kDirectorySize =
+    align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, 4096);
 
 struct Descriptor {
   int fd = -1;
@@ -174,6 +177,18 @@ void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
     if (word != 0 && QpnEntry::unpack(word).slot == slot_index)
       table[i].compare_exchange_strong(word, 0, std::memory_order_acq_rel);
   }
+}
+
+std::atomic<uint32_t>& NodeDirectory::count(uint32_t device, Counted kind, uint32_t slot_index) const {
+  const size_t row = device % kMaxDevices * kKinds + static_cast<size_t>(kind);
+  std::byte* counts = base_ + kCountsOffset;
+  return std::launder(reinterpret_cast<std::atomic<uint32_t>*>(counts))[row * kMaxSlots + slot_index % kMaxSlots];
+}
+
+void NodeDirectory::clear_counts(uint32_t slot_index) const {
+  for (uint32_t device = 0; device < kMaxDevices; ++device)
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      count(device, static_cast<Counted>(kind), slot_index).store(0, std::memory_order_release);
 }
 
 bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {

@@ -9,6 +9,7 @@
 //    until it closes the device or dies. The mutex is robust: the kernel marks it when the holder's thread
 //    ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). Whoever then locks
 //    it with EOWNERDEAD cleans up and frees the slot.
+//  * a slot's counts of objects: that process, cleared when the slot is given back or reclaimed.
 //  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
 //    reclaims the owner's slot.
 #pragma once
@@ -20,6 +21,7 @@
 #include <cstdint>
 
 #include "adapter/layout.h"
+#include "fabric/counted.h"
 #include "fabric/device_table.h"
 
 namespace verbena {
@@ -107,6 +109,10 @@ class NodeDirectory {
   uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;
   void release_qpn(uint32_t qpn, uint32_t slot) const;
   void release_all_qpns(uint32_t slot) const;
+
+  // How many of `kind` the adapter in `slot` has on `device`; device < kMaxDevices.
+  std::atomic<uint32_t>& count(uint32_t device, Counted kind, uint32_t slot) const;
+  void clear_counts(uint32_t slot) const;
 
   // Who has this number? False: nobody.
   bool find_qpn(uint32_t qpn, QpnEntry* out) const;

@@ -33,7 +33,7 @@ void add_status(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);
 
-// --devices, --link-layer, --node.
+// --devices, --link-layer, --profile, --node.
 struct NodeOptions {
   DeviceTableOptions devices;
   std::string name;

@@ -176,7 +176,7 @@ void scatter_landed(Cq& cq) {
 CompChannel::~CompChannel() { unlink(path.c_str()); }
 
 int create_comp_channel(Context* context, int* fd) {
-  if (context->process->dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   static std::atomic<uint32_t> next_number{1};
   find_channel(*context, -1);
   auto channel = std::make_unique<CompChannel>();
@@ -193,7 +193,7 @@ int create_comp_channel(Context* context, int* fd) {
 
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
     VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
@@ -273,6 +273,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
     cq->look_again_at.store(0, std::memory_order_relaxed);
   }
   if (cq->consumer.seems_empty()) {
+    if (cq->context->failed.load(std::memory_order_relaxed)) return -EIO;
     const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
     thoroughly = several_producers && (cq->channel != nullptr || (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
     if (!thoroughly) {
@@ -299,7 +300,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
 }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
-  if (cq->process->dead()) return EIO;
+  if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);

@@ -43,6 +43,11 @@ int open_context(const char* name, Context** out) {
     context->process = process;
     context->device = &table.devices[i];
     context->device_index = i;
+    {
+      std::lock_guard lock(process->contexts_mutex);
+      context->events_seen = process->directory().events(i).count();
+      process->contexts.push_back(context);
+    }
     *out = context;
     return 0;
   }
@@ -53,6 +58,10 @@ int open_context(const char* name, Context** out) {
 void close_context(Context* context) {
   Process* process = context->process;
   if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
+  {
+    std::lock_guard lock(process->contexts_mutex);
+    std::erase(process->contexts, context);
+  }
   delete context;
   process->release();
 }
@@ -60,13 +69,16 @@ void close_context(Context* context) {
 int context_async_fd(const Context* context) { return context->async_fd; }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
+  if (int error = usable(*context); error != 0) return error;
   describe_device(*context->device, attr);
   return 0;
 }
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
+  if (int error = usable(*context); error != 0) return error;
   if (port != 1) return EINVAL;
-  describe_port(*context->device, attr);
+  describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
+                attr);
   return 0;
 }
 

@@ -49,10 +49,10 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   out->max_dm_size = 0;
 }
 
-void describe_port(const DeviceDescription& device, ibv_port_attr* attr) {
+void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr) {
   *attr = {};
   const bool infiniband = device.link_layer == LinkLayer::kInfiniband;
-  attr->state = IBV_PORT_ACTIVE;
+  attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = static_cast<ibv_mtu>(device.active_mtu);
   attr->gid_tbl_len = static_cast<int>(device.gid_count);
@@ -63,7 +63,7 @@ void describe_port(const DeviceDescription& device, ibv_port_attr* attr) {
   attr->max_vl_num = 1;
   attr->active_width = 2;   // 4X
   attr->active_speed = 64;  // HDR lanes: 200 Gb/s
-  attr->phys_state = 5;     // LinkUp
+  attr->phys_state = down ? 3 : 5;  // Disabled (as mlx5 without a carrier), LinkUp
   attr->link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
   attr->flags = 0;
 }

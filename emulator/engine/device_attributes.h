@@ -15,10 +15,8 @@
 
 namespace verbena {
 
-inline constexpr uint32_t kMaxMessage = 1u << 30;  // bytes
-
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* attr);
-void describe_port(const DeviceDescription& device, ibv_port_attr* attr);
+void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr);
 AttributeLimits attribute_limits(const DeviceDescription& device);
 
 }  // namespace verbena

@@ -133,6 +133,11 @@ void raise_cq_event(Cq& cq, ibv_event_type type) {
   if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
+void raise_port_event(Context& context, ibv_event_type type) {
+  std::lock_guard lock(context.events_mutex);
+  write_event(context, 1, type);
+}
+
 void act_on_sticky(Qp& qp) {
   const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
   if (sticky == 0) return;

@@ -102,6 +102,9 @@ class Process {
   static int64_t service(void* self);
   int64_t serve();
   void attend();
+  void attend_device_events();             // device_events.cc
+  void fail_context(Context& context);     // device_events.cc
+  bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under attend_mutex_
   int64_t progress_pending(bool from_service);
   static void before_fork();
   static void after_fork_in_parent();

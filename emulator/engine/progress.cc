@@ -52,6 +52,10 @@ void Process::qp_is_gone(uint32_t index) {
   std::erase(gone_, index);
 }
 
+bool Process::is_going(uint32_t qp_index) const {
+  return std::find(gone_.begin(), gone_.end(), qp_index) != gone_.end();
+}
+
 void Process::forget_cq(uint32_t index) {
   std::lock_guard lock(attend_mutex_);
   set_cq(index, nullptr);
@@ -99,7 +103,7 @@ void Process::attend() {
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
-    if (qp == nullptr || std::find(gone_.begin(), gone_.end(), i) != gone_.end()) continue;
+    if (qp == nullptr || is_going(i)) continue;
     act_on_sticky(*qp);
     const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
     if ((qp->send_cq->failed || qp->recv_cq->failed) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
@@ -113,6 +117,7 @@ void Process::attend() {
 }
 
 int64_t Process::serve() {
+  attend_device_events();
   attend();
   int64_t next = kEndOfTime;
   bool pending;

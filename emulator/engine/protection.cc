@@ -49,7 +49,7 @@ int probe_pages(uintptr_t begin, uintptr_t end, bool writable) {
 }  // namespace
 
 int alloc_pd(Context* context, Pd** out) {
-  if (context->process->dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   static std::atomic<uint32_t> next_handle{1};
   if (take_quota(*context, Counted::kPds, "ibv_alloc_pd") != 0) return ENOMEM;
   auto* pd = new (std::nothrow) Pd;
@@ -77,7 +77,7 @@ uint32_t pd_handle(const Pd* pd) { return pd->handle; }
 
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out) {
   Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
   const char* why = nullptr;
   int error = check_mr_access(access, &why);
@@ -146,7 +146,7 @@ uint32_t mr_rkey(const Mr* mr) { return mr->rkey; }
 uint32_t mr_handle(const Mr* mr) { return MemoryKey::unpack(mr->lkey).index; }
 
 int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
-  if (pd->context->process->dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   const char* why = nullptr;
   if (int error = check_address(attribute_limits(*pd->context->device), *attr, false, &why); error != 0) {
     VERBENA_WARN("ibv_create_ah: %s", why);

@@ -130,7 +130,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
 
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out) {
   Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   if (int error = check_type(*attr); error != 0) return error;
   if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, true); error != 0) return error;
@@ -181,7 +181,7 @@ uint32_t qp_handle(const Qp* qp) { return qp->index; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
-  if (qp->process->dead()) return EIO;
+  if (int error = usable(*qp->context); error != 0) return error;
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);
@@ -220,6 +220,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
   process.qp_indices().give(qp->index);
   give_quota(*qp->context, Counted::kQps);
+  give_quota(*qp->context, Counted::kResponderResources, qp->responder_resources);
   delete qp;
   return 0;
 }

@@ -68,6 +68,12 @@ int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount
   return error;
 }
 
+int change_quota(Context& context, Counted kind, const char* verb, uint64_t from, uint64_t to) {
+  if (to > from) return take_quota(context, kind, verb, to - from);
+  if (to < from) give_quota(context, kind, from - to);
+  return 0;
+}
+
 void give_quota(Context& context, Counted kind, uint64_t amount) {
   Process& process = *context.process;
   process.quota().give(process.directory(), process.home().slot(), context.device_index, kind, amount);

@@ -36,6 +36,8 @@ class Quota {
 
 // For the objects of `context`; `verb` is named in the log when it is refused. Answers as Quota::take.
 int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount = 1);
+// The caller has `from` of `kind` and is to have `to`. Answers as Quota::take, and has then changed nothing.
+int change_quota(Context& context, Counted kind, const char* verb, uint64_t from, uint64_t to);
 void give_quota(Context& context, Counted kind, uint64_t amount = 1);
 
 }  // namespace verbena

@@ -78,6 +78,7 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
 
 VendorError check_path(Qp& qp) {
   PeerPath& path = qp.path;
+  if (!ports_up(qp)) return VendorError::port_down;
   if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
   if (gate == Gate{path.generation, IBV_QPS_RTS}.pack() && path.generation != 0) return VendorError::none;
@@ -177,7 +178,7 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
 Step carry_out(Qp& qp, SendRequest& request) {
   const SendOperation& operation = *find_send_operation(request.opcode);
   SendLimits limits;
-  limits.max_message = kMaxMessage;
+  limits.max_message = static_cast<uint32_t>(qp.context->device->limits.max_msg_sz);
   if (const VendorError error = check_send_length(limits, operation, request.length);
       error != VendorError::none)
     return fail(qp, request, error);
@@ -271,6 +272,7 @@ namespace {
 
 int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
                  state);
@@ -383,7 +385,7 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   SendLimits limits;
   limits.max_sge = qp->cap.max_send_sge;
   limits.max_inline = qp->cap.max_inline_data;
-  limits.max_message = kMaxMessage;
+  limits.max_message = static_cast<uint32_t>(qp->context->device->limits.max_msg_sz);
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
   qp->send_lock.lock();

@@ -130,6 +130,7 @@ constexpr VendorErrorText kVendorErrors[] = {
     ROW(no_path, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the address leads to no adapter"),
     ROW(peer_mismatch, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the QP at the address is connected to another one, or with another PSN"),
     ROW(peer_silent, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "no answer came in (retry_cnt + 1) timeouts"),
+    ROW(port_down, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the port here or the peer's is down"),
     ROW(no_receive_posted, IBV_WC_RNR_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the responder had no receive request posted, rnr_retry times"),
     ROW(adapter_failed, IBV_WC_FATAL_ERR, kNoReceive, kNoEvent, "the adapter itself has failed"),
 };

@@ -128,6 +128,7 @@ enum class VendorError : uint32_t {
   no_path = 0xb3,         // the address leads nowhere
   peer_mismatch = 0xb4,   // a QP is there, but it expects another source, PSN or MTU
   peer_silent = 0xb5,     // no answer in time
+  port_down = 0xb6,       // this port, or the peer's
   // IBV_WC_RNR_RETRY_EXC_ERR
   no_receive_posted = 0xc1,
   // IBV_WC_FATAL_ERR

@@ -204,6 +204,22 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices) {
   return tree.error();
 }
 
+int show_port_state(const std::string& folder, const DeviceDescription& device, bool down) {
+  const std::string port = device_folder(device) + "/ports/1";
+  // enum ib_port_state and ib_port_phys_state: a link that is gone shows as mlx5 shows it, disabled.
+  const std::pair<const char*, const char*> files[] = {{"/state", down ? "1: DOWN" : "4: ACTIVE"},
+                                                       {"/phys_state", down ? "3: Disabled" : "5: LinkUp"}};
+  for (const auto& [name, text] : files) {
+    const std::string fresh = folder + "/port-state.new";
+    unlink(fresh.c_str());
+    TreeWriter tree(folder);
+    tree.line("port-state.new", text);
+    if (tree.error() != 0) return tree.error();
+    if (rename(fresh.c_str(), (folder + "/" + port + name).c_str()) != 0) return errno;
+  }
+  return 0;
+}
+
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices) {
   const auto exists = [&](const std::string& path) {
     return access((folder + "/" + path).c_str(), F_OK) == 0;

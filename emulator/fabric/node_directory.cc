@@ -24,8 +24,9 @@ constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
 constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
 constexpr size_t kCountsOffset = kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize;  // [device][kind][slot]
-constexpr size_t kDirectorySize =
-    align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, 4096);
+constexpr size_t kEventsOffset =
+    align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
+constexpr size_t kDirectorySize = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 4096);
 
 struct Descriptor {
   int fd = -1;
@@ -189,6 +190,10 @@ void NodeDirectory::clear_counts(uint32_t slot_index) const {
   for (uint32_t device = 0; device < kMaxDevices; ++device)
     for (size_t kind = 0; kind < kKinds; ++kind)
       count(device, static_cast<Counted>(kind), slot_index).store(0, std::memory_order_release);
+}
+
+DeviceEventLog& NodeDirectory::events(uint32_t device) const {
+  return std::launder(reinterpret_cast<DeviceEventLog*>(base_ + kEventsOffset))[device % kMaxDevices];
 }
 
 bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {

@@ -46,6 +46,12 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
       ->type_name("NAME");
 }
 
+bool names_node(const CLI::App& command) {
+  return command.count("--devices") + command.count("--link-layer") + command.count("--profile") +
+             command.count("--node") !=
+         0;
+}
+
 std::vector<std::string> program_of(const CLI::App& command, const CommandLine& line) {
   std::vector<std::string> program = command.remaining();
   if (!program.empty() && program[0].size() > 1 && program[0][0] == '-')

@@ -60,9 +60,7 @@ void add_status(CLI::App& app, CommandLine& line) {
   command->add_flag("--json", options->json, "the same as JSON");
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"status takes no program"};
-    options->chosen = command->count("--node") + command->count("--devices") +
-                          command->count("--link-layer") + command->count("--profile") !=
-                      0;
+    options->chosen = names_node(*command);
     line.action = [options] { return status(*options); };
   });
 }

@@ -136,7 +136,7 @@ TEST_F(DeviceTree, ShowsAnActivePort) {
 
 TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
   ibv_port_attr attr;
-  describe_port(table_.devices[0], &attr);
+  describe_port(table_.devices[0], false, &attr);
   EXPECT_EQ(std::stoul(port("state")), static_cast<unsigned long>(attr.state));
   EXPECT_EQ(std::stoul(port("phys_state")), attr.phys_state);
   EXPECT_EQ(std::stoul(port("cap_mask"), nullptr, 16), attr.port_cap_flags);

@@ -29,6 +29,7 @@ DeviceTableOptions small_device() {
   limits.max_mr_size = 8192;
   limits.max_qp_rd_atom = 3;
   limits.max_qp_init_rd_atom = 2;
+  limits.max_res_rd_atom = 4;
   limits.max_msg_sz = 4096;
   limits.active_mtu = 512;
   return options;
@@ -237,6 +238,21 @@ struct RequestsInFlight : Limits {
 
 TEST_F(RequestsInFlight, AsResponderUpToTheClaim) { EXPECT_EQ(rtr(3), 0); }
 TEST_F(RequestsInFlight, AsResponderNotAboveTheClaim) { EXPECT_EQ(rtr(4), EINVAL); }
+TEST_F(RequestsInFlight, OfAllQueuePairsTogetherUpToTheClaim) {
+  Owned<Qp> second = make_qp(pd.get(), cq.get(), cq.get());
+  ASSERT_EQ(claims().max_res_rd_atom, 4);
+  ASSERT_EQ(rtr(3), 0);
+  std::swap(qp, second);
+  EXPECT_EQ(rtr(2), ENOMEM);
+  EXPECT_EQ(to_state(qp.get(), IBV_QPS_RESET), 0);
+  EXPECT_EQ(rtr(1), 0);
+}
+TEST_F(RequestsInFlight, OfADestroyedQueuePairAreFreeAgain) {
+  ASSERT_EQ(rtr(3), 0);
+  qp = nullptr;
+  qp = make_qp(pd.get(), cq.get(), cq.get());
+  EXPECT_EQ(rtr(3), 0);
+}
 TEST_F(RequestsInFlight, AsInitiatorUpToTheClaim) {
   ASSERT_EQ(rtr(1), 0);
   EXPECT_EQ(rts(2), 0);
@@ -247,6 +263,39 @@ TEST_F(RequestsInFlight, AsInitiatorNotAboveTheClaim) {
 }
 TEST_F(RequestsInFlight, PathMtuUpToTheClaim) { EXPECT_EQ(rtr(1, IBV_MTU_512), 0); }
 TEST_F(RequestsInFlight, PathMtuNotAboveTheClaim) { EXPECT_EQ(rtr(1, IBV_MTU_1024), EINVAL); }
+
+struct MessageSize : ::testing::Test {
+  TemporaryNode node{small_device()};
+  Owned<Context> context = open_device();
+  Owned<Pd> pd = make_pd(context.get());
+  Owned<Cq> cq = make_cq(context.get());
+  Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
+  Region memory{pd.get(), 8192};
+  void SetUp() override {
+    const QpSetup setup{.max_rd_atomic = 1, .max_dest_rd_atomic = 1};
+    ASSERT_EQ(to_init(qp.get(), setup), 0);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_RTR;
+    attr.path_mtu = IBV_MTU_512;
+    attr.dest_qp_num = qp_number(qp.get());
+    attr.max_dest_rd_atomic = 1;
+    attr.ah_attr.is_global = 1;
+    attr.ah_attr.port_num = 1;
+    std::memcpy(attr.ah_attr.grh.dgid.raw, node.directory().devices().devices[0].gids[0].raw.data(), 16);
+    ASSERT_EQ(modify_qp(qp.get(), &attr,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+              0);
+    ASSERT_EQ(to_rts(qp.get(), setup), 0);
+  }
+  ibv_wc_status write(uint32_t length) {
+    EXPECT_EQ(rdma(qp.get(), IBV_WR_RDMA_WRITE, {memory.sge(0, length)}, memory.address(), memory.rkey()), 0);
+    return completion(cq.get()).status;
+  }
+};
+
+TEST_F(MessageSize, UpToTheClaim) { EXPECT_EQ(write(4096), IBV_WC_SUCCESS); }
+TEST_F(MessageSize, NotAboveTheClaim) { EXPECT_EQ(write(4097), IBV_WC_LOC_LEN_ERR); }
 
 }  // namespace
 }  // namespace verbena

@@ -106,4 +106,13 @@ int destroy_qp(Qp* qp, uint32_t* async_events);  // *async_events as in destroy_
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
+// ibv_wr_complete(3): all of the list is posted, or none of it. Errors as of post_send.
+int post_send_batch(Qp* qp, ibv_send_wr* wr);
+
+// IBV_WR_ATOMIC_WRITE of rdma-core 43.
+inline constexpr auto kAtomicWrite = static_cast<ibv_wr_opcode>(15);
+
+// Does the device offer `opcode` on QPs of `type`? 0, or EOPNOTSUPP, told in the log.
+int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode);
+
 }  // namespace verbena

@@ -38,9 +38,16 @@ struct VerbsCq {
   Cq* emulated;
 };
 
+struct WrArena;  // wr.h
+
 struct VerbsQp {
-  pabi34_qp base;
+  union {
+    pabi34_qp base;
+    char room[sizeof(pabi34_qp) +
+              64];  // the mark of an extended QP lies further on in newer versions (layout.h)
+  };
   Qp* emulated;
+  WrArena* arena;  // of a QP with ibv_wr_*(3)
 };
 
 inline VerbsContext* to_context(ibv_context* context) {

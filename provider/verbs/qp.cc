@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include <cstring>
+
+#include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
+#include "verbs/wr.h"
 
 namespace verbena::verbs {
 namespace {
@@ -12,6 +16,18 @@ constexpr int kKnownAttributes = IBV_QP_RATE_LIMIT - 1;
 // The kernel knows an object only in the context that made it.
 bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
   return cq == nullptr || cq->context == context;
+}
+
+// Makes of a new QP one that ibv_qp_to_qp_ex(3) gives out. False: no memory.
+bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
+  const size_t mark_offset = rdma_core::installed_qp_mask_offset();
+  if (mark_offset == 0 || mark_offset + sizeof(uint32_t) > sizeof(qp.room)) return false;
+  qp.arena = make_wr_arena(cap, false);
+  if (qp.arena == nullptr) return false;
+  define_send_ops(&qp.base.qp_ex, qp.base.qp.qp_type, send_ops_flags);
+  const uint32_t mark = PABI34_QP_EX;
+  memcpy(qp.room + mark_offset, &mark, sizeof(mark));
+  return true;
 }
 
 Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated; }
@@ -45,10 +61,10 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   return &ibv;
 }
 
-// What says no more than ibv_create_qp(3) could. ibv_wr_*(3) (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS), XRC, RSS and
-// creation flags are not built.
+// XRC, RSS and creation flags are not built.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
-  constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  constexpr uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
     return refuse(EOPNOTSUPP);
@@ -60,8 +76,18 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
                             .cap = attr->cap,
                             .qp_type = attr->qp_type,
                             .sq_sig_all = attr->sq_sig_all};
+  const bool has_send_ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (has_send_ops) {
+    if (const int error = check_send_ops(attr->qp_type, attr->send_ops_flags); error != 0)
+      return refuse(error);
+  }
   ibv_qp* qp = create_qp(attr->pd, &plain);
-  if (qp != nullptr) attr->cap = plain.cap;
+  if (qp == nullptr) return nullptr;
+  if (has_send_ops && !extend(*to_qp(qp), plain.cap, attr->send_ops_flags)) {
+    destroy_qp(qp);
+    return refuse(ENOMEM);
+  }
+  attr->cap = plain.cap;
   return qp;
 }
 
@@ -88,6 +114,7 @@ int destroy_qp(ibv_qp* ibv) {
   uint32_t async_events = 0;
   if (const int error = verbena::destroy_qp(qp->emulated, &async_events); error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
+  free_wr_arena(qp->arena);
   free(qp);
   return 0;
 }

@@ -86,13 +86,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        attr.srq = &srq;
        attr.qp_type = IBV_QPT_RC;
        return error_of(ibv_create_qp(o.pd, &attr)); }},
-    {"create_qp_ex with SEND_OPS_FLAGS", [](const Objects& o) {
-       ibv_qp_init_attr_ex attr = {};
-       attr.send_cq = attr.recv_cq = o.cq;
-       attr.qp_type = IBV_QPT_RC;
-       attr.pd = o.pd;
-       attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-       return error_of(ibv_create_qp_ex(o.context, &attr)); }},
     {"create_rwq_ind_table", [](const Objects& o) {
        ibv_rwq_ind_table_init_attr attr = {};
        return error_of(ibv_create_rwq_ind_table(o.context, &attr)); }},

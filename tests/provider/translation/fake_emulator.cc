@@ -127,6 +127,11 @@ int destroy_qp(Qp*, uint32_t* async_events) {
   return unmake();
 }
 
+int post_send_batch(Qp*, ibv_send_wr* wr) {
+  fake.sent = wr;
+  return fake.error;
+}
+int check_send_operation(ibv_qp_type, ibv_wr_opcode) { return fake.error; }
 int post_send(Qp*, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   fake.sent = wr;
   if (fake.error != 0) *bad_wr = wr;

@@ -77,7 +77,11 @@ int create_comp_channel(Context* context, int* fd);
 // `channel_fd` is a descriptor from create_comp_channel, or -1. The CQ holds at least `cqe` entries;
 // cq_capacity tells how many (ibv_create_cq(3): "the actual size"). EINVAL: cqe < 1 or above max_cqe,
 // comp_vector out of range.
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out);
+struct CqOptions {
+  bool ignore_overrun = false;  // completions that find no room are lost; the CQ stays (ibv_create_cq_ex(3))
+};
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options = {});
 int cq_capacity(const Cq* cq);
 uint32_t cq_handle(const Cq* cq);
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL; -EIO in a forked child

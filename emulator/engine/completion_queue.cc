@@ -188,7 +188,8 @@ int create_comp_channel(Context* context, int* fd) {
   return 0;
 }
 
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options) {
   Process& process = *context->process;
   if (process.dead()) return EIO;
   if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
@@ -221,6 +222,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->context = context;
   cq->process = &process;
   cq->user_handle = user_handle;
+  cq->ignore_overrun = options.ignore_overrun;
   cq->channel = channel;
   cq->shared = process.view().cq(cq->index);
   SharedCq& shared = *cq->shared;

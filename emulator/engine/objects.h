@@ -74,6 +74,7 @@ struct Cq {
   CompletionRing ring;
   std::atomic<uint64_t> known_head{0};
   uint64_t user_handle = 0;
+  bool ignore_overrun = false;
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 

@@ -91,7 +91,8 @@ void Process::attend() {
   const uint32_t cqs = header.cq_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < cqs; ++i) {
     Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->shared->overrun.load(std::memory_order_acquire) == 0 || cq->failed.exchange(true))
+    if (cq == nullptr || cq->ignore_overrun || cq->shared->overrun.load(std::memory_order_acquire) == 0 ||
+        cq->failed.exchange(true))
       continue;
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
     raise_cq_event(*cq, IBV_EVENT_CQ_ERR);

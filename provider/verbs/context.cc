@@ -11,13 +11,17 @@ namespace {
 
 // The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
+    .alloc_parent_domain = alloc_parent_domain,
     .alloc_pd = alloc_pd,
+    .alloc_td = alloc_td,
     .cq_event = cq_event,
     .create_ah = create_ah,
     .create_cq = create_cq,
+    .create_cq_ex = create_cq_ex,
     .create_qp = create_qp,
     .create_qp_ex = create_qp_ex,
     .dealloc_pd = dealloc_pd,
+    .dealloc_td = dealloc_td,
     .dereg_mr = dereg_mr,
     .destroy_ah = destroy_ah,
     .destroy_cq = destroy_cq,

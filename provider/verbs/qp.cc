@@ -3,6 +3,7 @@
 
 #include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 #include "verbs/wr.h"
@@ -22,7 +23,7 @@ bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
 bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
   const size_t mark_offset = rdma_core::installed_qp_mask_offset();
   if (mark_offset == 0 || mark_offset + sizeof(uint32_t) > sizeof(qp.room)) return false;
-  qp.arena = make_wr_arena(cap, false);
+  qp.arena = make_wr_arena(cap, to_pd(qp.base.qp.pd));
   if (qp.arena == nullptr) return false;
   define_send_ops(&qp.base.qp_ex, qp.base.qp.qp_type, send_ops_flags);
   const uint32_t mark = PABI34_QP_EX;
@@ -39,12 +40,18 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (attr->srq != nullptr) return refuse(EOPNOTSUPP);
   if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq))
     return refuse(EINVAL);
-  auto* qp = allocate<VerbsQp>();
-  if (qp == nullptr) return nullptr;
+  bool from_domain = false;
+  auto* qp = static_cast<VerbsQp*>(allocate_in(to_pd(pd), sizeof(VerbsQp), Resource::kQp, &from_domain));
+  if (qp == nullptr) return refuse(ENOMEM);
+  qp->from_domain = from_domain;
   const int error =
       verbena::create_qp(to_pd(pd)->emulated, attr, emulated(attr->send_cq), emulated(attr->recv_cq),
                          reinterpret_cast<uintptr_t>(qp), &qp->emulated);
-  if (error != 0) return refuse(qp, error);
+  if (error != 0) {
+    free_in(to_pd(pd), qp, Resource::kQp, from_domain);
+    return refuse(error);
+  }
+  hold(to_pd(pd));
   ibv_qp& ibv = qp->base.qp;
   ibv.context = pd->context;
   ibv.qp_context = attr->qp_context;
@@ -114,8 +121,10 @@ int destroy_qp(ibv_qp* ibv) {
   uint32_t async_events = 0;
   if (const int error = verbena::destroy_qp(qp->emulated, &async_events); error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
+  VerbsPd* pd = to_pd(ibv->pd);
   free_wr_arena(qp->arena);
-  free(qp);
+  free_in(pd, qp, Resource::kQp, qp->from_domain);
+  let_go(pd);
   return 0;
 }
 

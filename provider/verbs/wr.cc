@@ -5,13 +5,16 @@
 #include <cstring>
 
 #include "rdma_core/layout.h"
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 
 namespace verbena::verbs {
 
 struct WrArena {
-  pthread_mutex_t mutex;
+  VerbsPd* pd;
+  bool from_domain;  // this memory is the PD's, which is a parent domain
   bool alone;
+  pthread_mutex_t mutex;
   bool open;       // between start and complete or abort
   int error;       // of the batch: the first mistake
   uint32_t count;  // work requests of the batch
@@ -252,28 +255,33 @@ const SendOp kSendOps[] = {
 
 }  // namespace
 
-WrArena* make_wr_arena(const ibv_qp_cap& cap, bool alone) {
-  auto* arena = allocate<WrArena>();
-  if (arena == nullptr) return nullptr;
+WrArena* make_wr_arena(const ibv_qp_cap& cap, VerbsPd* pd) {
+  const size_t max_wr = std::max(cap.max_send_wr, 1u);
+  const size_t max_sge = std::max(cap.max_send_sge, 1u);
+  const size_t wr_bytes = max_wr * sizeof(ibv_send_wr);
+  const size_t sge_bytes = max_wr * max_sge * sizeof(ibv_sge);
+  const size_t data_bytes = max_wr * std::max(cap.max_inline_data, kAtomicWriteSize);
+  bool from_domain = false;
+  void* memory = allocate_in(pd, sizeof(WrArena) + wr_bytes + sge_bytes + data_bytes, Resource::kSendQueue,
+                             &from_domain);
+  if (memory == nullptr) return nullptr;
+  auto* arena = static_cast<WrArena*>(memory);
+  arena->pd = pd;
+  arena->from_domain = from_domain;
+  arena->alone = has_thread_domain(*pd);
   pthread_mutex_init(&arena->mutex, nullptr);
-  arena->alone = alone;
-  arena->max_wr = std::max(cap.max_send_wr, 1u);
-  arena->max_sge = std::max(cap.max_send_sge, 1u);
+  arena->max_wr = static_cast<uint32_t>(max_wr);
+  arena->max_sge = static_cast<uint32_t>(max_sge);
   arena->max_inline = cap.max_inline_data;
-  arena->wrs = static_cast<ibv_send_wr*>(calloc(arena->max_wr, sizeof(ibv_send_wr)));
-  arena->sges = static_cast<ibv_sge*>(calloc(size_t{arena->max_wr} * arena->max_sge, sizeof(ibv_sge)));
-  arena->bytes = static_cast<char*>(calloc(arena->max_wr, std::max(arena->max_inline, kAtomicWriteSize)));
-  if (arena->wrs != nullptr && arena->sges != nullptr && arena->bytes != nullptr) return arena;
-  free_wr_arena(arena);
-  return nullptr;
+  char* behind = reinterpret_cast<char*>(arena + 1);
+  arena->wrs = reinterpret_cast<ibv_send_wr*>(behind);
+  arena->sges = reinterpret_cast<ibv_sge*>(behind + wr_bytes);
+  arena->bytes = behind + wr_bytes + sge_bytes;
+  return arena;
 }
 
 void free_wr_arena(WrArena* arena) {
-  if (arena == nullptr) return;
-  free(arena->wrs);
-  free(arena->sges);
-  free(arena->bytes);
-  free(arena);
+  if (arena != nullptr) free_in(arena->pd, arena, Resource::kSendQueue, arena->from_domain);
 }
 
 int check_send_ops(ibv_qp_type type, uint64_t send_ops_flags) {

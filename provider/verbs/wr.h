@@ -14,11 +14,12 @@
 
 namespace verbena::verbs {
 
+struct VerbsPd;
 struct WrArena;
 
-// Room for `cap`'s work requests. `alone`: the program promises that one thread at a time uses the QP
-// (ibv_alloc_td(3)), so nothing is locked. nullptr: no memory.
-WrArena* make_wr_arena(const ibv_qp_cap& cap, bool alone);
+// Room for `cap`'s work requests, of the memory of `pd`. Nothing is locked where `pd` has a thread domain:
+// the program promises that one thread at a time uses the QP (ibv_alloc_td(3)). nullptr: no memory.
+WrArena* make_wr_arena(const ibv_qp_cap& cap, VerbsPd* pd);
 void free_wr_arena(WrArena* arena);  // nullptr is allowed
 
 // Can every operation of `send_ops_flags` be built for QPs of `type`? 0; or EOPNOTSUPP (mlx5, rxe), told in

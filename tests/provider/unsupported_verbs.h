@@ -44,13 +44,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        return error_of(ibv_alloc_dm(o.context, &attr)); }},
     {"alloc_mw", [](const Objects& o) { return error_of(ibv_alloc_mw(o.pd, IBV_MW_TYPE_1)); }},
     {"alloc_null_mr", [](const Objects& o) { return error_of(ibv_alloc_null_mr(o.pd)); }},
-    {"alloc_parent_domain", [](const Objects& o) {
-       ibv_parent_domain_init_attr attr = {};
-       attr.pd = o.pd;
-       return error_of(ibv_alloc_parent_domain(o.context, &attr)); }},
-    {"alloc_td", [](const Objects& o) {
-       ibv_td_init_attr attr = {};
-       return error_of(ibv_alloc_td(o.context, &attr)); }},
     {"attach_counters_point_flow", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        ibv_counter_attach_attr attr = {};
@@ -69,10 +62,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"create_counters", [](const Objects& o) {
        ibv_counters_init_attr attr = {};
        return error_of(ibv_create_counters(o.context, &attr)); }},
-    {"create_cq_ex", [](const Objects& o) {
-       ibv_cq_init_attr_ex attr = {};
-       attr.cqe = 1;
-       return error_of(ibv_create_cq_ex(o.context, &attr)); }},
     {"create_flow", [](const Objects& o) {
        ibv_flow_attr attr = {};
        return error_of(ibv_create_flow(o.qp, &attr)); }},
@@ -106,9 +95,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"dealloc_mw", [](const Objects& o) {
        auto mw = stand_in<ibv_mw>(o);
        return ibv_dealloc_mw(&mw); }},
-    {"dealloc_td", [](const Objects& o) {
-       auto td = stand_in<ibv_td>(o);
-       return ibv_dealloc_td(&td); }},
     {"destroy_counters", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        return ibv_destroy_counters(&counters); }},

@@ -85,7 +85,7 @@ int create_comp_channel(Context*, int* fd) {
   return 0;
 }
 
-int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out) {
+int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out, const CqOptions&) {
   fake.cq_channel_fd = channel_fd;
   fake.user_handle = user_handle;
   return make(&the_cq, out);

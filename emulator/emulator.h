@@ -86,6 +86,9 @@ int cq_capacity(const Cq* cq);
 uint32_t cq_handle(const Cq* cq);
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL; -EIO in a forked child
 int req_notify_cq(Cq* cq, bool solicited_only);
+
+// ibv_modify_cq(3): an armed CQ's event comes after `count` completions or `period` microseconds; 0: no such limit.
+int modify_cq(Cq* cq, uint16_t count, uint16_t period);
 void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from its channel
 
 // EBUSY: QPs still use it. On success every event not yet read has been taken out of the channel, and

@@ -237,6 +237,8 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
+    word->store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
   cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
   cq->consumer.begin(cq->ring, worker_alive, &process);

@@ -27,6 +27,7 @@ const pabi34_context_ops kContextOps = {
     .destroy_cq = destroy_cq,
     .destroy_qp = destroy_qp,
     .free_context = free_context,
+    .modify_cq = modify_cq,
     .modify_qp = modify_qp,
     .poll_cq = poll_cq,
     .post_recv = post_recv,

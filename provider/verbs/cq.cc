@@ -56,6 +56,13 @@ int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
   return verbena::poll_cq(to_cq(cq)->emulated, num_entries, wc);
 }
 
+// libibverbs/cmd.c, ibv_cmd_modify_cq: EINVAL for attributes nobody knows.
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
+  if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) return answer(EINVAL);
+  if (attr->attr_mask == 0) return 0;
+  return answer(verbena::modify_cq(to_cq(cq)->emulated, attr->moderate.cq_count, attr->moderate.cq_period));
+}
+
 int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return answer(verbena::req_notify_cq(to_cq(cq)->emulated, solicited_only != 0));
 }

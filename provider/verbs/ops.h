@@ -39,6 +39,7 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 int destroy_cq(ibv_cq* cq);
 void cq_event(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
 // cq_ex.cc

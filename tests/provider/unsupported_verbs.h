@@ -126,9 +126,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"import_dm", [](const Objects& o) { return error_of(ibv_import_dm(o.context, 1)); }},
     {"import_mr", [](const Objects& o) { return error_of(ibv_import_mr(o.pd, 1)); }},
     {"import_pd", [](const Objects& o) { return error_of(ibv_import_pd(o.context, 1)); }},
-    {"modify_cq", [](const Objects& o) {
-       ibv_modify_cq_attr attr = {};
-       return ibv_modify_cq(o.cq, &attr); }},
     {"modify_flow_action_esp", [](const Objects& o) {
        auto action = stand_in<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};

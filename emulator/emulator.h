@@ -47,6 +47,9 @@ int context_async_fd(const Context* context);
 int query_device(Context* context, ibv_device_attr_ex* attr);  // fills every field of the structure
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr);  // EINVAL: no such port
 
+// The clock of completion time stamps, in nanoseconds (hca_core_clock is 1 GHz).
+uint64_t device_clock(const Context* context);
+
 // ---- protection domains, memory, address handles ------------------------------------------------------
 
 int alloc_pd(Context* context, Pd** out);

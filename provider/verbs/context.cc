@@ -35,6 +35,7 @@ const pabi34_context_ops kContextOps = {
     .query_device_ex = query_device_ex,
     .query_port = query_port,
     .query_qp = query_qp,
+    .query_rt_values = query_rt_values,
     .reg_mr = reg_mr,
     .req_notify_cq = req_notify_cq,
 };

@@ -13,6 +13,7 @@ namespace verbena::verbs {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
 
 // pd.cc
 ibv_pd* alloc_pd(ibv_context* context);

@@ -162,9 +162,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"query_ece", [](const Objects& o) {
        ibv_ece ece = {};
        return ibv_query_ece(o.qp, &ece); }},
-    {"query_rt_values", [](const Objects& o) {
-       ibv_values_ex values = {};
-       return ibv_query_rt_values_ex(o.context, &values); }},
     {"query_srq", [](const Objects& o) {
        auto srq = stand_in<ibv_srq>(o);
        ibv_srq_attr attr = {};

@@ -61,6 +61,7 @@ int query_port(Context*, uint8_t port, ibv_port_attr* attr) {
   attr->lid = port;
   return fake.error;
 }
+uint64_t device_clock(const Context*) { return fake.clock; }
 
 int alloc_pd(Context*, Pd** out) { return make(&the_pd, out); }
 int dealloc_pd(Pd*) { return unmake(); }

@@ -21,4 +21,7 @@ inline void raise_completion_event(SharedCq& cq, PeerAdapter& adapter, bool soli
   raise_completion_event_slowly(cq, adapter, solicited_or_error);
 }
 
+// The event of completions that moderation has kept back, if the CQ is still armed. The owner calls.
+void raise_kept_back_event(SharedCq& cq, PeerAdapter& adapter);
+
 }  // namespace verbena

@@ -194,7 +194,8 @@ int create_comp_channel(Context* context, int* fd) {
   return 0;
 }
 
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options) {
   Process& process = *context->process;
   if (process.dead()) return EIO;
   if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
@@ -227,6 +228,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->context = context;
   cq->process = &process;
   cq->user_handle = user_handle;
+  cq->ignore_overrun = options.ignore_overrun;
   cq->channel = channel;
   cq->shared = process.view().cq(cq->index);
   SharedCq& shared = *cq->shared;
@@ -241,6 +243,8 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
+    word->store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
   cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
   cq->consumer.begin(cq->ring, worker_alive, &process);

@@ -40,6 +40,8 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.phys_port_cnt = 1;
   out->phys_port_cnt_ex = 1;
   out->max_dm_size = 0;
+  out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
+  out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
 }
 
 void describe_port(const DeviceDescription& device, ibv_port_attr* attr) {

@@ -74,6 +74,8 @@ struct Cq {
   CompletionRing ring;
   std::atomic<uint64_t> known_head{0};
   uint64_t user_handle = 0;
+  bool ignore_overrun = false;
+  int64_t moderated_until = 0;  // ns: the event that moderation keeps back is due then; 0: none. Under attend_mutex_
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 

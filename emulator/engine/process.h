@@ -101,6 +101,7 @@ class Process {
   int64_t serve();
   void attend();
   int64_t progress_pending(bool from_service);
+  int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();
@@ -122,6 +123,7 @@ class Process {
   std::atomic<uint32_t> pending_count_{0};
   std::mutex attend_mutex_;     // held while the service thread looks at QPs and CQs that called for it
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
+  bool moderating_ = false;     // some CQ's event waits for its period to end
   bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
 
   std::atomic<bool> service_awake_{false};

@@ -11,18 +11,23 @@ namespace {
 
 // The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
+    .alloc_parent_domain = alloc_parent_domain,
     .alloc_pd = alloc_pd,
+    .alloc_td = alloc_td,
     .cq_event = cq_event,
     .create_ah = create_ah,
     .create_cq = create_cq,
+    .create_cq_ex = create_cq_ex,
     .create_qp = create_qp,
     .create_qp_ex = create_qp_ex,
     .dealloc_pd = dealloc_pd,
+    .dealloc_td = dealloc_td,
     .dereg_mr = dereg_mr,
     .destroy_ah = destroy_ah,
     .destroy_cq = destroy_cq,
     .destroy_qp = destroy_qp,
     .free_context = free_context,
+    .modify_cq = modify_cq,
     .modify_qp = modify_qp,
     .poll_cq = poll_cq,
     .post_recv = post_recv,
@@ -30,6 +35,7 @@ const pabi34_context_ops kContextOps = {
     .query_device_ex = query_device_ex,
     .query_port = query_port,
     .query_qp = query_qp,
+    .query_rt_values = query_rt_values,
     .reg_mr = reg_mr,
     .req_notify_cq = req_notify_cq,
 };

@@ -12,7 +12,10 @@
 
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/clock.h"
 #include "engine/objects.h"
+#include "engine/small_copy.h"
+#include "engine/streaming.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -39,7 +42,7 @@ void scatter(const Qp& qp, const Cqe& entry, uint32_t read_ahead) {
   for (uint32_t i = 0; i < wqe.sge_count && i < qp.receives.max_sge && left != 0; ++i) {
     const uint32_t n = std::min(wqe.sge[i].length, left);
     if (n == 0) continue;
-    std::memcpy(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
+    copy_small(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
     from += n;
     left -= n;
   }
@@ -256,6 +259,13 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken by
   // events may poll only once, whoever polls without end may look now and then.
   bool thoroughly = false;
+  if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
+    if (received_in_a_row >= kStream && now_ns() < pause) {
+      if (cq->process->has_pending()) cq->process->progress_from_poll();
+      return 0;
+    }
+    cq->look_again_at.store(0, std::memory_order_relaxed);
+  }
   if (cq->consumer.seems_empty()) {
     const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
     thoroughly = several_producers && (cq->channel != nullptr || (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
@@ -276,11 +286,15 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   }
   cq->consumer.finish();
   cq->lock.unlock();
+  received_in_a_row += static_cast<uint32_t>(count);
+  if (received_in_a_row >= kStream && count < num_entries)
+    cq->look_again_at.store(now_ns() + kStreamPause, std::memory_order_relaxed);
   return count;
 }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
   if (cq->process->dead()) return EIO;
+  cq->look_again_at.store(0, std::memory_order_relaxed);
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
   const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kNext;

@@ -70,6 +70,7 @@ struct Cq {
   SpinLock lock;  // polling and purging
   CompletionConsumer consumer;
   std::atomic<uint32_t> empty_polls{0};
+  std::atomic<int64_t> look_again_at{0};  // ns; a stream's next entry is not looked at before (engine/streaming.h)
 
   std::atomic<bool> failed{false};  // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far

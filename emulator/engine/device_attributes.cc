@@ -7,8 +7,19 @@
 #include <cstring>
 
 namespace verbena {
-
 namespace {
+
+// Pages are found when they are accessed, whatever the transport.
+void describe_paging(ibv_device_attr_ex* out) {
+  constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+  constexpr uint32_t kAll =
+      kSends | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+  out->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  out->odp_caps.per_transport_caps.rc_odp_caps = kAll;
+  out->odp_caps.per_transport_caps.uc_odp_caps = kSends | IBV_ODP_SUPPORT_WRITE;
+  out->odp_caps.per_transport_caps.ud_odp_caps = kSends;
+  out->xrc_odp_caps = kAll & ~uint32_t{IBV_ODP_SUPPORT_RECV};
+}
 
 int claimed(uint64_t limit) { return static_cast<int>(limit); }  // no limit is above INT_MAX (all_limits())
 
@@ -30,12 +41,14 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp = claimed(limits.max_qp);
   attr.max_qp_wr = claimed(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
-                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ;
+                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_WINDOW |
+                          IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attr.max_sge = claimed(limits.max_sge);
   attr.max_sge_rd = claimed(limits.max_sge_rd);
   attr.max_cq = claimed(limits.max_cq);
   attr.max_cqe = claimed(limits.max_cqe);
   attr.max_mr = claimed(limits.max_mr);
+  attr.max_mw = claimed(limits.max_mw);
   attr.max_pd = claimed(limits.max_pd);
   attr.max_qp_rd_atom = claimed(limits.max_qp_rd_atom);
   attr.max_qp_init_rd_atom = claimed(limits.max_qp_init_rd_atom);
@@ -46,7 +59,10 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
   out->phys_port_cnt_ex = 1;
-  out->max_dm_size = 0;
+  out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
+  out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
+  out->max_dm_size = limits.max_dm_size;
+  describe_paging(out);
 }
 
 void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr) {

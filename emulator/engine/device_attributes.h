@@ -15,17 +15,6 @@
 
 namespace verbena {
 
-inline constexpr uint32_t kMaxMessage = 1u << 30;  // bytes
-inline constexpr uint32_t kMaxWr = 32768;
-inline constexpr uint32_t kMaxSge = 30;
-inline constexpr uint32_t kMaxInline = 1024;  // bytes
-inline constexpr uint32_t kMaxCqe = 4u << 20;
-inline constexpr uint32_t kMaxRdAtomic = 16;
-inline constexpr uint32_t kMaxQps = 16384;
-inline constexpr uint32_t kMaxCqs = 16384;
-inline constexpr uint32_t kMaxMrs = kMaxMrsPerProcess - 1;
-inline constexpr uint32_t kMaxPds = 1u << 20;
-
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* attr);
 void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr);
 AttributeLimits attribute_limits(const DeviceDescription& device);

@@ -3,6 +3,8 @@
 // What happens to a device as a whole (fabric/device_events.h), told to the contexts that have it open: the
 // service thread's work.
 #include "fabric/device_events.h"
+#include <algorithm>
+
 #include "engine/error_flow.h"
 #include "engine/objects.h"
 #include "engine/process.h"
@@ -43,6 +45,13 @@ void Process::fail_context(Context& context) {
     if (found->state.load(std::memory_order_acquire) != IBV_QPS_RESET) enter_error(*found);
     found->send_lock.unlock();
   }
+}
+
+int usable(Process& process, uint64_t file) {
+  if (process.dead()) return EIO;
+  std::lock_guard lock(process.contexts_mutex);
+  const auto failed = [file](const Context* context) { return context->file == file && context->failed; };
+  return std::any_of(process.contexts.begin(), process.contexts.end(), failed) ? EIO : 0;
 }
 
 }  // namespace verbena

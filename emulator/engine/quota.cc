@@ -75,8 +75,11 @@ int change_quota(Context& context, Counted kind, const char* verb, uint64_t from
 }
 
 void give_quota(Context& context, Counted kind, uint64_t amount) {
-  Process& process = *context.process;
-  process.quota().give(process.directory(), process.home().slot(), context.device_index, kind, amount);
+  give_quota(*context.process, context.device_index, kind, amount);
+}
+
+void give_quota(Process& process, uint32_t device, Counted kind, uint64_t amount) {
+  process.quota().give(process.directory(), process.home().slot(), device, kind, amount);
 }
 
 }  // namespace verbena

@@ -16,6 +16,7 @@
 namespace verbena {
 
 struct Context;
+class Process;
 
 // The limit of a kind, and what refusals call it.
 uint64_t limit_of(const DeviceLimits& limits, Counted kind);
@@ -39,5 +40,7 @@ int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount
 // The caller has `from` of `kind` and is to have `to`. Answers as Quota::take, and has then changed nothing.
 int change_quota(Context& context, Counted kind, const char* verb, uint64_t from, uint64_t to);
 void give_quota(Context& context, Counted kind, uint64_t amount = 1);
+// For objects that may outlive the context they were made on.
+void give_quota(Process& process, uint32_t device, Counted kind, uint64_t amount = 1);
 
 }  // namespace verbena

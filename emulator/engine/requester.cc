@@ -81,8 +81,10 @@ VendorError check_path(Qp& qp) {
   if (!ports_up(qp)) return VendorError::port_down;
   if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
-  if (gate == Gate{path.generation, IBV_QPS_RTS}.pack() && path.generation != 0) return VendorError::none;
-  return check_path_slowly(qp, gate);
+  if (gate == path.gate && gate != 0) return VendorError::none;
+  const VendorError error = check_path_slowly(qp, gate);
+  path.gate = error == VendorError::none ? gate : 0;
+  return error;
 }
 
 // Finds the memory behind the request's list.
@@ -177,8 +179,7 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
 
 Step carry_out(Qp& qp, SendRequest& request) {
   const SendOperation& operation = *find_send_operation(request.opcode);
-  SendLimits limits;
-  limits.max_message = static_cast<uint32_t>(qp.context->device->limits.max_msg_sz);
+  const SendLimits limits = send_limits(qp);
   if (const VendorError error = check_send_length(limits, operation, request.length);
       error != VendorError::none)
     return fail(qp, request, error);
@@ -382,10 +383,7 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     *bad_wr = wr;
     return EIO;
   }
-  SendLimits limits;
-  limits.max_sge = qp->cap.max_send_sge;
-  limits.max_inline = qp->cap.max_inline_data;
-  limits.max_message = static_cast<uint32_t>(qp->context->device->limits.max_msg_sz);
+  const SendLimits limits = send_limits(*qp);
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
   qp->send_lock.lock();

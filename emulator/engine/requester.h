@@ -33,6 +33,16 @@ inline void advance(Qp& qp, uint32_t length) {
   own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
 }
 
+// What post_send holds the QP's requests to.
+inline SendLimits send_limits(const Qp& qp) {
+  SendLimits limits;
+  limits.max_sge = qp.cap.max_send_sge;
+  limits.max_sge_read = static_cast<uint32_t>(qp.context->device->limits.max_sge_rd);
+  limits.max_inline = qp.cap.max_inline_data;
+  limits.max_message = static_cast<uint32_t>(qp.context->device->limits.max_msg_sz);
+  return limits;
+}
+
 // Are the QP's own port and the peer's up?
 inline bool ports_up(const Qp& qp) {
   return (qp.process->directory().header().ports_down.load(std::memory_order_relaxed) & qp.path.ports) == 0;

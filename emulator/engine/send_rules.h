@@ -57,6 +57,7 @@ inline constexpr uint32_t kOpcodesBuilt = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR
 
 struct SendLimits {
   uint32_t max_sge = 1;              // of the QP (cap.max_send_sge, as given at creation)
+  uint32_t max_sge_read = UINT32_MAX;  // of the device (ibv_device_attr::max_sge_rd), for RDMA READs
   uint32_t max_inline = 0;           // of the QP, in bytes
   uint32_t max_message = 1u << 30;   // of the port (ibv_port_attr::max_msg_sz), in bytes; UD: the path MTU
   uint32_t opcodes = kOpcodesBuilt;  // bit (1 << ibv_wr_opcode): the device offers it
@@ -70,7 +71,7 @@ uint64_t message_length(const ibv_send_wr& wr) noexcept;
 // num_sge <= max_sge.
 //   EINVAL      no such opcode; opcode not for this QP type; a flag that contradicts the opcode; negative
 //               num_sge; SGEs announced but sg_list null
-//   ENOMEM      more SGEs than max_sge, more inline bytes than max_inline (mlx5, providers/mlx5/qp.c; rxe:
+//   ENOMEM      more SGEs than max_sge (or max_sge_read), more inline bytes than max_inline (mlx5, providers/mlx5/qp.c; rxe:
 //   EINVAL) EOPNOTSUPP  an atomic on a device without (mlx5)
 // Lengths are not judged here but at execution (below). Flags without a meaning for the opcode, other than
 // IBV_SEND_INLINE, are ignored, as in mlx5 and rxe. QP state and queue space are the caller's (mlx5: ENOMEM
@@ -120,6 +121,7 @@ enum class VendorError : uint32_t {
   rkey_out_of_range = 0x93,
   rkey_no_right = 0x94,       // MR without the IBV_ACCESS_REMOTE_* right
   remote_memory_gone = 0x95,  // pages behind the MR are not mapped any more
+  rkey_other_qp = 0x96,       // memory window of type 2, bound on another QP
   // IBV_WC_REM_OP_ERR
   remote_operation_failed = 0xa1,  // its receive WQE's memory, or its CQ, is at fault
   // IBV_WC_RETRY_EXC_ERR

@@ -22,8 +22,8 @@ struct DeviceLimits {
   // How many there may be of an object on the device, over all processes of the node (engine/quota.h).
   uint64_t max_qp = 16384;
   uint64_t max_cq = 16384;
-  uint64_t max_mr = 512 * 1024;
-  uint64_t max_mw = 256 * 1024;
+  uint64_t max_mr = (1u << 20) - 1;
+  uint64_t max_mw = 1u << 20;
   uint64_t max_pd = 1u << 20;
   uint64_t max_ah = 1u << 20;
   uint64_t max_srq = 16384;

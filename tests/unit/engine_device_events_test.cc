@@ -219,6 +219,9 @@ TEST_F(FailedDevice, EndsWaitingForEver) {
 }
 
 TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
+  Mr* of_before = nullptr;
+  ASSERT_EQ(reg_mr(pair->pd.get(), memory->data(), 8, memory->address(), 0, &of_before), 0);
+  const Owned<Mr> owned(of_before);
   fail();
   Context* context = pair->context.get();
   ibv_device_attr_ex device;
@@ -229,6 +232,11 @@ TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
   Mr* mr = nullptr;
   Cq* cq = nullptr;
   Qp* qp = nullptr;
+  Mw* mw = nullptr;
+  Ah* ah = nullptr;
+  Dm* dm = nullptr;
+  ibv_ah_attr ah_attr{};
+  ibv_alloc_dm_attr dm_attr{};
   int fd = -1;
   const std::pair<const char*, int> answers[] = {
       {"query_device", query_device(context, &device)},
@@ -242,6 +250,12 @@ TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
       {"create_qp", create_qp(pair->pd.get(), &init, pair->a.send_cq.get(), pair->a.send_cq.get(), 0, &qp)},
       {"modify_qp", to_state(*pair->a, IBV_QPS_RESET)},
       {"query_qp", query_qp(*pair->a, &qp_attr, &init)},
+      {"alloc_mw", alloc_mw(pair->pd.get(), IBV_MW_TYPE_1, &mw)},
+      {"create_ah", create_ah(pair->pd.get(), &ah_attr, &ah)},
+      {"alloc_dm", alloc_dm(context, &dm_attr, &dm)},
+      {"alloc_null_mr", alloc_null_mr(pair->pd.get(), &mr)},
+      {"rereg_mr", rereg_mr(owned.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0)},
+      {"modify_cq", modify_cq(pair->a.send_cq.get(), 1, 1)},
       {"post_send", send(*pair->a, {memory->sge(0, 8)})},
       {"post_recv", receive(*pair->a, {memory->sge(0, 8)})},
   };

@@ -22,8 +22,12 @@ DeviceTableOptions small_device() {
   limits.max_cq = 3;
   limits.max_mr = 5;
   limits.max_pd = 3;
+  limits.max_mw = 2;
+  limits.max_ah = 4;
+  limits.max_dm_size = 8192;
   limits.max_qp_wr = 100;  // not a power of two
-  limits.max_sge = limits.max_sge_rd = 7;
+  limits.max_sge = 7;
+  limits.max_sge_rd = 5;
   limits.max_inline_data = 50;
   limits.max_cqe = 1000;
   limits.max_mr_size = 8192;
@@ -96,6 +100,50 @@ TEST_F(Limits, Mrs) {
   };
   EXPECT_EQ(made<Mr>(make, &error), claims().max_mr);
   EXPECT_EQ(error, ENOMEM);
+}
+
+TEST_F(Limits, MemoryWindows) {
+  Mw* mws[3] = {};
+  EXPECT_EQ(alloc_mw(pd.get(), IBV_MW_TYPE_1, &mws[0]), 0);
+  EXPECT_EQ(alloc_mw(pd.get(), IBV_MW_TYPE_2, &mws[1]), 0);
+  EXPECT_EQ(claims().max_mw, 2);
+  EXPECT_EQ(alloc_mw(pd.get(), IBV_MW_TYPE_1, &mws[2]), ENOMEM);
+  EXPECT_EQ(dealloc_mw(mws[0]), 0);
+  EXPECT_EQ(alloc_mw(pd.get(), IBV_MW_TYPE_1, &mws[0]), 0);
+  for (Mw* mw : {mws[0], mws[1]}) EXPECT_EQ(dealloc_mw(mw), 0);
+}
+
+TEST_F(Limits, AddressHandles) {
+  std::vector<Ah*> ahs;
+  ibv_ah_attr attr{};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  Ah* ah = nullptr;
+  while (ahs.size() < 64 && create_ah(pd.get(), &attr, &ah) == 0) ahs.push_back(ah);
+  EXPECT_EQ(static_cast<int>(ahs.size()), claims().max_ah);
+  for (Ah* each : ahs) EXPECT_EQ(destroy_ah(each), 0);
+}
+
+TEST_F(Limits, DeviceMemory) {
+  ibv_alloc_dm_attr attr{};
+  Dm *one = nullptr, *two = nullptr, *three = nullptr;
+  attr.length = 4096;
+  EXPECT_EQ(alloc_dm(context.get(), &attr, &one), 0);
+  EXPECT_EQ(alloc_dm(context.get(), &attr, &two), 0);
+  EXPECT_EQ(alloc_dm(context.get(), &attr, &three), ENOMEM);
+  EXPECT_EQ(free_dm(one), 0);
+  EXPECT_EQ(alloc_dm(context.get(), &attr, &one), 0);
+  for (Dm* dm : {one, two}) EXPECT_EQ(free_dm(dm), 0);
+}
+
+TEST_F(Limits, DeviceMemoryInOnePiece) {
+  ibv_alloc_dm_attr attr{};
+  Dm* dm = nullptr;
+  attr.length = 8192;
+  ASSERT_EQ(alloc_dm(context.get(), &attr, &dm), 0);
+  EXPECT_EQ(free_dm(dm), 0);
+  attr.length = 8193;
+  EXPECT_EQ(alloc_dm(context.get(), &attr, &dm), EINVAL);
 }
 
 TEST_F(Limits, Qps) {
@@ -269,7 +317,7 @@ struct MessageSize : ::testing::Test {
   Owned<Context> context = open_device();
   Owned<Pd> pd = make_pd(context.get());
   Owned<Cq> cq = make_cq(context.get());
-  Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
+  Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get(), {.sge = 7});
   Region memory{pd.get(), 8192};
   void SetUp() override {
     const QpSetup setup{.max_rd_atomic = 1, .max_dest_rd_atomic = 1};
@@ -294,6 +342,20 @@ struct MessageSize : ::testing::Test {
   }
 };
 
+TEST_F(MessageSize, AReadOfAsManySgesAsTheClaim) {
+  EXPECT_EQ(rdma(qp.get(), IBV_WR_RDMA_READ, Sges(5, memory.sge(0, 8)), memory.address(4096), memory.rkey()),
+            0);
+  EXPECT_EQ(completion(cq.get()).status, IBV_WC_SUCCESS);
+}
+TEST_F(MessageSize, AReadOfOneMoreSgeIsRefused) {
+  EXPECT_EQ(rdma(qp.get(), IBV_WR_RDMA_READ, Sges(6, memory.sge(0, 8)), memory.address(4096), memory.rkey()),
+            ENOMEM);
+}
+TEST_F(MessageSize, AWriteMayHaveMore) {
+  EXPECT_EQ(rdma(qp.get(), IBV_WR_RDMA_WRITE, Sges(6, memory.sge(0, 8)), memory.address(4096), memory.rkey()),
+            0);
+  EXPECT_EQ(completion(cq.get()).status, IBV_WC_SUCCESS);
+}
 TEST_F(MessageSize, UpToTheClaim) { EXPECT_EQ(write(4096), IBV_WC_SUCCESS); }
 TEST_F(MessageSize, NotAboveTheClaim) { EXPECT_EQ(write(4097), IBV_WC_LOC_LEN_ERR); }
 

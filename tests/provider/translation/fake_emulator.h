@@ -27,9 +27,11 @@ struct FakeEmulator {
   const ibv_send_wr* sent = nullptr;
   const ibv_recv_wr* received = nullptr;
   bool solicited_only = false;
+  uint32_t srq_limit = 0;
+  bool qp_has_srq = false;
 
   uint32_t comp_events = 0;   // what destroy_cq reports
-  uint32_t async_events = 0;  // what destroy_cq and destroy_qp report
+  uint32_t async_events = 0;  // what destroy_cq, destroy_qp and destroy_srq report
 };
 
 extern FakeEmulator fake;

@@ -112,6 +112,22 @@ int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reac
 int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
 int destroy_srq(Srq* srq, uint32_t* async_events);  // EBUSY: QPs still use it; *async_events as in destroy_cq
 
+// ---- extended reliable connection ---------------------------------------------------------------------
+
+// ibv_open_xrcd(3); `flags`: O_CREAT and O_EXCL. `fd` -1: a domain of its own. EBADF, EAGAIN: the file has none yet,
+// and O_CREAT is not set; EINVAL: it has one, and O_EXCL is set; ENOMEM.
+int open_xrcd(Context* context, int fd, int flags, Xrcd** out);
+int close_xrcd(Xrcd* xrcd);  // EBUSY: SRQs or QPs made with it still exist
+
+// The receiving end, which has neither PD nor queues nor CQs; ibv_create_qp_ex(3) with IBV_QP_INIT_ATTR_XRCD. Modified,
+// queried and destroyed as any QP.
+int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out);
+// Another opening of the XRC_RECV QP number `qpn` of this process's; events go to every opening's `user_handle`, and
+// the QP lives until the last one is destroyed. EINVAL: the domain has no such QP; EOPNOTSUPP: it is another process's.
+int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
+// As destroy_qp, for the opening with `user_handle`.
+int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
+
 // ---- queue pairs --------------------------------------------------------------------------------------
 
 // `attr->cap` becomes what was really given (never less). `send_cq` and `recv_cq` stand for the CQs that

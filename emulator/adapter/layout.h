@@ -204,6 +204,7 @@ struct SharedSrq {
   // Line 3, written by the owner (arming) and by the taker that finds fewer WQEs left.
   alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
   std::atomic<uint32_t> limit_reached;              // sticky, set by takers
+  std::atomic<uint32_t> scatter_wanted;             // XRC: as kStickyScatter of a QP
   std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);

@@ -23,7 +23,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp = kMaxQps;
   attr.max_qp_wr = kMaxWr;
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                          IBV_DEVICE_N_NOTIFY_CQ;
+                          IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_XRC;
   attr.max_sge = kMaxSge;
   attr.max_sge_rd = kMaxSge;
   attr.max_cq = kMaxCqs;

@@ -41,6 +41,7 @@ void flush_one_receive(Qp& qp, uint64_t number);
 
 // ---- events ----
 void raise_qp_event(Qp& qp, ibv_event_type type);
+void raise_event_at_openings(Qp& qp, ibv_event_type type);  // XRC_RECV
 void raise_cq_event(Cq& cq, ibv_event_type type);
 void raise_srq_event(Srq& srq, ibv_event_type type);
 

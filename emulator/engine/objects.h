@@ -99,6 +99,7 @@ struct SendRequest {
   uint64_t remote_address;
   uint64_t compare_add;
   uint64_t swap;
+  uint32_t remote_srqn;  // XRC
   const ibv_sge* sges;
   uint32_t sge_count;
   uint32_t length;
@@ -115,6 +116,9 @@ enum class Waiting : uint8_t {
   kSlice,      // a long transfer goes on when polled
 };
 
+struct XrcTarget;
+struct XrcTargets;
+
 // The way to the peer's queue pair, found once on the way to RTR and checked again whenever the peer's gate
 // shows another generation.
 struct PeerPath {
@@ -129,6 +133,7 @@ struct PeerPath {
   ReceiveRing receives;
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
   uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
+  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
   CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
   uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
@@ -139,6 +144,14 @@ struct PeerPath {
   // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if solicited.
   uint8_t event_due = 0;
   bool has_landed = false;
+};
+
+// A handle of the program on an XRC_RECV queue pair.
+struct QpOpening {
+  Context* context;
+  Xrcd* xrcd;
+  uint64_t user_handle;
+  uint32_t async_events;
 };
 
 struct Qp {
@@ -188,6 +201,10 @@ struct Qp {
   uint64_t rq_posted = 0;
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
+  std::shared_ptr<XrcTargets> xrc_targets;  // XRC_SEND, under send_lock
+  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
+  std::mutex openings_mutex;
+  std::vector<QpOpening> openings;
   Srq* srq = nullptr;  // receives come from there, and the queue above is not used
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;

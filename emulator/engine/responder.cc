@@ -10,6 +10,7 @@
 #include "engine/key_errors.h"
 #include "engine/placement.h"
 #include "engine/psn.h"
+#include "engine/xrc.h"
 
 namespace verbena {
 namespace {
@@ -42,15 +43,6 @@ void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_e
   }
 }
 
-// Something the responder refuses without having taken a receive WQE.
-Response refuse(PeerPath& path, VendorError error) {
-  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
-  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
-                     : event == kNoEvent              ? kStickyFatal
-                                                      : kStickyRequestError);
-  return {Answer::kNak, error};
-}
-
 struct Arrival {
   const SendOperation& operation;
   const SendRequest& request;
@@ -77,7 +69,7 @@ bool next_shared_receive(Qp& initiator, Receive* out) {
     bool limit_reached;
     if (!ring.take(initiator.process->home().worker(), &slot, &limit_reached)) return false;
     path.in_hand = slot + 1;
-    path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
+    if (path.target == nullptr) path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
     if (limit_reached) call_attention(*path.memory);
   }
   const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
@@ -121,13 +113,22 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
     flags |= kCqeFromShared;
     entry.index = path.in_hand - 1;
     path.in_hand = 0;
-    path.qp->srq_slot.store(0, std::memory_order_release);
+    if (path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  }
+  uint8_t* to = entry.payload;
+  if (const XrcTarget* target = path.target; target != nullptr) {
+    flags |= kCqeXrc;
+    entry.qp_index = target->index;
+    entry.qp_birth = target->birth;
+    const XrcSource source{path.qp->qpn, initiator.shared->qpn};
+    std::memcpy(to, &source, sizeof source);
+    to += sizeof source;
   }
   if (arrival.operation.carries_immediate) flags |= kCqeWithImmediate;
   if (solicited) flags |= kCqeSolicited;
   if (payload != nullptr) {
     flags |= kCqeInline;
-    std::memcpy(entry.payload, payload, arrival.request.length);
+    std::memcpy(to, payload, arrival.request.length);
   }
   entry.flags = flags;
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
@@ -172,7 +173,8 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 
   if (request.length <= kLandingSize && prevalidated(path, receive)) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
-    const bool in_entry = request.length <= kCqeInlineSize;
+    const bool in_entry =
+        request.length <= kCqeInlineSize - (path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0);
     uint8_t payload[kCqeInlineSize];
     uint8_t* to = in_entry ? payload : receive.landing;
     for (size_t i = 0; i < local.count; ++i) {
@@ -297,6 +299,14 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
 }
 
 }  // namespace
+
+Response refuse(PeerPath& path, VendorError error) {
+  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
+                     : event == kNoEvent              ? kStickyFatal
+                                                      : kStickyRequestError);
+  return {Answer::kNak, error};
+}
 
 Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;

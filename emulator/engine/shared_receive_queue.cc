@@ -109,6 +109,7 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.limit.store(0, std::memory_order_relaxed);
   shared.limit_reached.store(0, std::memory_order_relaxed);
   shared.feeders_wait.store(0, std::memory_order_relaxed);
+  shared.scatter_wanted.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
   return srq.ring.order_words != nullptr ? 0 : ENOMEM;
 }

@@ -21,6 +21,7 @@
 
 #include "adapter/layout.h"
 #include "fabric/device_table.h"
+#include "fabric/xrc_domains.h"
 
 namespace verbena {
 
@@ -67,6 +68,7 @@ struct DirectoryHeader {
   uint64_t size;          // of the file
   uint64_t node_id;       // random; tells one making of the node from the next
   std::atomic<uint32_t> next_qpn;  // rotates through the 24-bit space
+  std::atomic<uint32_t> next_xrcd;  // number of the XRC domain made last
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
   DeviceTable devices;
 };
@@ -92,6 +94,8 @@ class NodeDirectory {
   Slot& slot(uint32_t index) const;  // index < kMaxSlots
 
   Hazard& hazard(uint32_t slot, uint32_t index) const;  // index < kHazardsPerSlot
+
+  XrcOpening& xrc_opening(uint32_t index) const;  // index < kMaxXrcOpenings
 
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;

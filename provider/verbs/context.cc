@@ -12,6 +12,7 @@ namespace {
 // The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
     .alloc_pd = alloc_pd,
+    .close_xrcd = close_xrcd,
     .cq_event = cq_event,
     .create_ah = create_ah,
     .create_cq = create_cq,
@@ -29,6 +30,8 @@ const pabi34_context_ops kContextOps = {
     .get_srq_num = get_srq_num,
     .modify_qp = modify_qp,
     .modify_srq = modify_srq,
+    .open_qp = open_qp,
+    .open_xrcd = open_xrcd,
     .poll_cq = poll_cq,
     .post_recv = post_recv,
     .post_send = post_send,

@@ -49,6 +49,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 // What says no more than ibv_create_qp(3) could. ibv_wr_*(3) (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS), XRC, RSS and
 // creation flags are not built.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
@@ -87,7 +88,10 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* ini
 int destroy_qp(ibv_qp* ibv) {
   VerbsQp* qp = to_qp(ibv);
   uint32_t async_events = 0;
-  if (const int error = verbena::destroy_qp(qp->emulated, &async_events); error != 0) return answer(error);
+  const int error = ibv->qp_type == IBV_QPT_XRC_RECV
+                        ? verbena::close_qp(qp->emulated, reinterpret_cast<uintptr_t>(qp), &async_events)
+                        : verbena::destroy_qp(qp->emulated, &async_events);
+  if (error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
   free(qp);
   return 0;

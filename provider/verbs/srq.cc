@@ -5,8 +5,8 @@
 
 namespace verbena::verbs {
 
-// What ibv_create_srq(3) fills in afterwards (libibverbs/verbs.c) is filled in here as well, for ibv_create_srq_ex(3),
-// which fills in nothing.
+// What ibv_create_srq(3) fills in afterwards (libibverbs/verbs.c) is filled in here as well, for
+// ibv_create_srq_ex(3), which fills in nothing.
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   ibv_srq_init_attr_ex extended = {};
   extended.srq_context = attr->srq_context;
@@ -20,17 +20,28 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 
 // Tag matching is not built. libibverbs hands what is a basic SRQ to ibv_create_srq(3) by itself.
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
-  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  constexpr uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
   const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
-  if (type != IBV_SRQT_BASIC) return refuse(EOPNOTSUPP);
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return refuse(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
+  XrcPlace xrc;
+  if (type == IBV_SRQT_XRC) {
+    if ((attr->comp_mask & kXrc) != kXrc || attr->xrcd->context != context || attr->cq->context != context)
+      return refuse(EINVAL);
+    xrc = {to_xrcd(attr->xrcd)->emulated, to_cq(attr->cq)->emulated};
+  }
   auto* srq = allocate<VerbsSrq>();
   if (srq == nullptr) return nullptr;
-  const int error = verbena::create_srq(to_pd(attr->pd)->emulated, &attr->attr, {},
+  const int error = verbena::create_srq(to_pd(attr->pd)->emulated, &attr->attr, xrc,
                                         reinterpret_cast<uintptr_t>(srq), &srq->emulated);
   if (error != 0) return refuse(srq, error);
   srq->base.srq_type = type;
+  if (type == IBV_SRQT_XRC) {
+    srq->base.xrcd = &to_xrcd(attr->xrcd)->base;
+    srq->base.cq = attr->cq;
+  }
   srq->base.srq_num = srq_number(srq->emulated);
   ibv_srq& ibv = srq->base.srq;
   ibv.context = context;
@@ -51,7 +62,9 @@ int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask) {
   return answer(verbena::modify_srq(to_srq(srq)->emulated, attr, attr_mask));
 }
 
-int query_srq(ibv_srq* srq, ibv_srq_attr* attr) { return answer(verbena::query_srq(to_srq(srq)->emulated, attr)); }
+int query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
+  return answer(verbena::query_srq(to_srq(srq)->emulated, attr));
+}
 
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return verbena::post_srq_recv(to_srq(srq)->emulated, wr, bad_wr);

@@ -63,9 +63,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        mw.type = IBV_MW_TYPE_1;
        ibv_mw_bind bind = {};
        return ibv_bind_mw(o.qp, &mw, &bind); }},
-    {"close_xrcd", [](const Objects& o) {
-       auto xrcd = stand_in<ibv_xrcd>(o);
-       return ibv_close_xrcd(&xrcd); }},
     {"create_counters", [](const Objects& o) {
        ibv_counters_init_attr attr = {};
        return error_of(ibv_create_counters(o.context, &attr)); }},
@@ -89,11 +86,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"create_rwq_ind_table", [](const Objects& o) {
        ibv_rwq_ind_table_init_attr attr = {};
        return error_of(ibv_create_rwq_ind_table(o.context, &attr)); }},
-    {"create_srq_ex", [](const Objects& o) {
-       ibv_srq_init_attr_ex attr = {};
-       attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
-       attr.srq_type = IBV_SRQT_XRC;
-       return error_of(ibv_create_srq_ex(o.context, &attr)); }},
     {"create_wq", [](const Objects& o) {
        ibv_wq_init_attr attr = {};
        attr.pd = o.pd;
@@ -143,14 +135,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto wq = stand_in<ibv_wq>(o);
        ibv_wq_attr attr = {};
        return ibv_modify_wq(&wq, &attr); }},
-    {"open_qp", [](const Objects& o) {
-       ibv_qp_open_attr attr = {};
-       return error_of(ibv_open_qp(o.context, &attr)); }},
-    {"open_xrcd", [](const Objects& o) {
-       ibv_xrcd_init_attr attr = {};
-       attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-       attr.fd = -1;
-       return error_of(ibv_open_xrcd(o.context, &attr)); }},
     {"post_srq_ops", [](const Objects& o) {
        auto srq = stand_in<ibv_srq>(o);
        ibv_ops_wr wr = {};

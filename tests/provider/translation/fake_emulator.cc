@@ -17,6 +17,7 @@ struct Cq {};
 struct Qp {};
 struct Ah {};
 struct Srq {};
+struct Xrcd {};
 
 namespace {
 
@@ -27,6 +28,7 @@ Cq the_cq;
 Qp the_qp;
 Ah the_ah;
 Srq the_srq;
+Xrcd the_xrcd;
 
 template <typename Object>
 int make(Object* object, Object** out) {
@@ -106,7 +108,29 @@ int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {
   return unmake();
 }
 
-int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace&, uint64_t user_handle, Srq** out) {
+int open_xrcd(Context*, int fd, int flags, Xrcd** out) {
+  fake.xrcd_fd = fd;
+  fake.xrcd_flags = flags;
+  return make(&the_xrcd, out);
+}
+int close_xrcd(Xrcd*) { return unmake(); }
+int create_xrc_recv_qp(Xrcd*, uint64_t user_handle, Qp** out) {
+  fake.user_handle = user_handle;
+  return make(&the_qp, out);
+}
+int open_qp(Context*, Xrcd*, uint32_t qpn, uint64_t user_handle, Qp** out) {
+  fake.opened_qpn = qpn;
+  fake.user_handle = user_handle;
+  return make(&the_qp, out);
+}
+int close_qp(Qp*, uint64_t user_handle, uint32_t* async_events) {
+  fake.closed_handle = user_handle;
+  *async_events = fake.async_events;
+  return unmake();
+}
+
+int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out) {
+  fake.srq_is_xrc = xrc.xrcd == &the_xrcd && xrc.cq == &the_cq;
   fake.user_handle = user_handle;
   if (fake.error == 0) attr->max_wr = 256;
   return make(&the_srq, out);

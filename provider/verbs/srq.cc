@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "verbs/acknowledge.h"
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -32,11 +33,18 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
       return refuse(EINVAL);
     xrc = {to_xrcd(attr->xrcd)->emulated, to_cq(attr->cq)->emulated};
   }
-  auto* srq = allocate<VerbsSrq>();
-  if (srq == nullptr) return nullptr;
-  const int error = verbena::create_srq(to_pd(attr->pd)->emulated, &attr->attr, xrc,
+  VerbsPd* pd = to_pd(attr->pd);
+  bool from_domain = false;
+  auto* srq = static_cast<VerbsSrq*>(allocate_in(pd, sizeof(VerbsSrq), Resource::kSrq, &from_domain));
+  if (srq == nullptr) return refuse(ENOMEM);
+  srq->from_domain = from_domain;
+  const int error = verbena::create_srq(pd->emulated, &attr->attr, xrc,
                                         reinterpret_cast<uintptr_t>(srq), &srq->emulated);
-  if (error != 0) return refuse(srq, error);
+  if (error != 0) {
+    free_in(pd, srq, Resource::kSrq, from_domain);
+    return refuse(error);
+  }
+  hold(pd);
   srq->base.srq_type = type;
   if (type == IBV_SRQT_XRC) {
     srq->base.xrcd = &to_xrcd(attr->xrcd)->base;
@@ -75,7 +83,9 @@ int destroy_srq(ibv_srq* ibv) {
   uint32_t async_events = 0;
   if (const int error = verbena::destroy_srq(srq->emulated, &async_events); error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
-  free(srq);
+  VerbsPd* pd = to_pd(ibv->pd);
+  free_in(pd, srq, Resource::kSrq, srq->from_domain);
+  let_go(pd);
   return 0;
 }
 

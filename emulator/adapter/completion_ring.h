@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "adapter/device_clock.h"
 #include "adapter/prefetch.h"
 #include "adapter/segment.h"
 
@@ -28,6 +29,7 @@ struct CompletionRing {
   std::atomic<uint64_t>* claims = nullptr;
   uint32_t order = 0;
   std::atomic<uint64_t>* known_head = nullptr;  // the producer's own copy of cq->head; may lag behind
+  uint32_t flags = 0;                           // CqFlags
 
   // The ring of `cq`; entries == nullptr where its offsets do not lie within the segment.
   static CompletionRing of(const SegmentView& segment, SharedCq& cq, std::atomic<uint64_t>* known_head) {
@@ -36,9 +38,13 @@ struct CompletionRing {
     auto* entries = segment.at<Cqe>(cq.ring_offset, uint64_t{1} << order);
     auto* claims = segment.at<std::atomic<uint64_t>>(cq.claim_offset, uint64_t{1} << order);
     if (entries == nullptr || claims == nullptr) return {};
-    return {&cq, entries, claims, order, known_head};
+    const uint32_t flags = std::atomic_ref(cq.flags).load(std::memory_order_relaxed);
+    return {&cq, entries, claims, order, known_head, flags};
   }
 
+  bool ignores_overrun() const { return (flags & kCqIgnoresOverrun) != 0; }
+  // So many bytes of a message find room in an entry.
+  uint32_t inline_size() const { return (flags & kCqStamped) != 0 ? kStampedInlineSize : kCqeInlineSize; }
   uint64_t capacity() const { return uint64_t{1} << order; }
   uint64_t place(uint64_t position) const { return position & (capacity() - 1); }
   Cqe& entry(uint64_t position) const { return entries[place(position)]; }
@@ -89,6 +95,8 @@ inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
 }
 
 inline void publish_completion(const CompletionRing& ring, const Claim& claim, CqeKind kind) {
+  if ((ring.flags & kCqStamped) != 0) [[unlikely]]
+    claim.entry->set_stamp(device_clock_ticks());
   claim.entry->state.store(ring.word(claim.position, kind), std::memory_order_release);
 }
 

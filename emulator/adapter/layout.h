@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace verbena {
 
@@ -27,6 +28,7 @@ inline constexpr uint32_t kMaxMrsPerProcess = 1u << 20;
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
 // kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
 inline constexpr uint32_t kCqeInlineSize = 96;
+inline constexpr uint32_t kStampedInlineSize = kCqeInlineSize - 8;  // in a CQ with time stamps
 inline constexpr uint32_t kCqeFirstLine = 32;  // so much of the payload lies in an entry's first cache line
 inline constexpr uint32_t kLandingSize = 256;
 
@@ -107,12 +109,25 @@ struct alignas(2 * kCacheLine) Cqe {
     uint64_t wr_id;                   // of a send completion; the owner knows a receive's
     uint8_t payload[kCqeInlineSize];  // with kCqeInline
   };
+
+  // When the completion was published, in ticks of the device's clock (device_clock.h). Only of a kCqStamped CQ.
+  void set_stamp(uint64_t time) { std::memcpy(payload + kStampedInlineSize, &time, sizeof time); }
+  uint64_t stamp() const {
+    uint64_t time;
+    std::memcpy(&time, payload + kStampedInlineSize, sizeof time);
+    return time;
+  }
 };
 static_assert(sizeof(Cqe) == 2 * kCacheLine);
 
 // kRaising: a producer has found it armed and is about to write the event. If it does not get there, dead or
 // stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
 enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 };
+
+enum CqFlags : uint32_t {
+  kCqStamped = 1,         // producers write the time into each entry's last 8 bytes (Cqe::set_stamp)
+  kCqIgnoresOverrun = 2,  // a completion that finds no room is lost, and nothing else happens
+};
 
 // When an armed CQ raises its event (ibv_modify_cq(3)): after `count` completions or when `period` has passed since the
 // first that no event has told of, whichever comes first; a 0 means that there is no such limit.
@@ -136,7 +151,7 @@ struct SharedCq {
   uint64_t claim_offset;                            // uint64_t[1 << ring_order], ClaimWord
   uint64_t user_handle;                             // what the completion channel reports
   uint32_t channel;                                 // number of the completion channel's FIFO; 0: none
-  uint32_t pad0;
+  uint32_t flags;                                   // CqFlags
   // Line 1, written by producers: where to look for the next free entry. Every entry before it is claimed.
   alignas(kCacheLine) std::atomic<uint64_t> tail;
   // Line 2, written by the owner: everything before it has been consumed. Read by producers that have gone

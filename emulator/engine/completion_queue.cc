@@ -234,6 +234,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.claim_offset = ring_offset + (sizeof(Cqe) << order);
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
+  shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
   shared.tail.store(0, std::memory_order_relaxed);
   shared.head.store(0, std::memory_order_relaxed);
   shared.armed.store(Armed::kNo, std::memory_order_relaxed);
@@ -257,7 +258,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
 int cq_capacity(const Cq* cq) { return 1 << cq->ring.order; }
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) return -EINVAL;
   // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken by
@@ -284,6 +285,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
     bool landed = false;
     Cqe* entry = cq->consumer.take(&landed, thoroughly);
     if (entry == nullptr) break;
+    if (stamps != nullptr) stamps[count] = entry->stamp();
     if (Qp* qp = qp_of(*cq, *entry); qp != nullptr)
       fill_wc(*qp, *entry, landed, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();

@@ -316,6 +316,7 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   if (!failed && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
   Cq& cq = *qp.send_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
     qp.process->call_attention();

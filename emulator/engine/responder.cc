@@ -61,6 +61,13 @@ Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
 bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
                       const uint8_t* payload) {
   const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
+  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
+    // The completion is lost, and the message must not be: it cannot wait there for being polled.
+    if (landed) return false;
+    ++path.taken;
+    path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+    return true;
+  }
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
     call_attention(path);
@@ -139,17 +146,17 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 
   if (request.length <= kLandingSize && prevalidated(path, ready)) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
-    const bool in_entry = request.length <= kCqeInlineSize;
+    const bool in_entry = request.length <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
     uint8_t* to = in_entry ? payload : reinterpret_cast<uint8_t*>(path.receives.landing(path.taken));
     for (size_t i = 0; i < local.count; ++i) {
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
     }
-    if (!complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
-                          in_entry ? payload : nullptr))
-      return {Answer::kNak, VendorError::remote_operation_failed};
-    return {Answer::kAck};
+    if (complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
+                         in_entry ? payload : nullptr))
+      return {Answer::kAck};
+    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
   }
 
   // The WQE's own list, checked now: keys may have ended since it was posted.
@@ -266,6 +273,26 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
   return {Answer::kAck};
 }
 
+// ATOMIC WRITE: 8 aligned bytes, in one piece.
+Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
+                                      MemoryUse::remote_write, request.remote_address, sizeof(uint64_t));
+  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
+  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  uint64_t value = 0;
+  auto* to = reinterpret_cast<std::byte*>(&value);
+  for (size_t i = 0; i < local.count; ++i) {
+    std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+    to += local.ranges[i].iov_len;
+  }
+  const iovec from{&value, sizeof value};
+  const int error = path.adapter->write(initiator.process->directory(), &from, 1, &remote, 1);
+  if (error == ESRCH) return {Answer::kGone};
+  return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
+}
+
 }  // namespace
 
 Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
@@ -278,7 +305,9 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
     if (error != VendorError::none) return refuse(path, error);
   }
   Response response;
-  if (operation.atomic)
+  if (operation.atomic && operation.sges == SgeUse::gather)
+    response = respond_to_atomic_write(initiator, request, local);
+  else if (operation.atomic)
     response = respond_to_atomic(initiator, request, local);
   else if (operation.awaits_response)
     response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_read);

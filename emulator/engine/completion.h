@@ -12,8 +12,8 @@ namespace verbena {
 class PeerAdapter;
 class Process;
 
-// Raises the CQ's event if it is armed for this completion. To be called after publish_completion. `adapter` is
-// where the CQ lies.
+// Raises the CQ's event if it is armed for this completion. To be called after publish_completion. `adapter`
+// is where the CQ lies.
 void raise_completion_event_slowly(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error);
 
 inline void raise_completion_event(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error) {

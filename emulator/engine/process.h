@@ -83,8 +83,8 @@ class Process {
   PeerAdapter& self() { return *self_; }
 
   // ---- requests that wait (progress.cc) ----
-  void add_pending(Qp* qp);      // caller holds qp's send_lock
-  void forget_qp(uint32_t index);  // on return the service thread does not touch it any more
+  void add_pending(Qp* qp);         // caller holds qp's send_lock
+  void forget_qp(uint32_t index);   // on return the service thread does not touch it any more
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
   void forget_cq(uint32_t index);
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }

@@ -87,6 +87,10 @@ struct CqOptions {
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
               const CqOptions& options = {});
 int cq_capacity(const Cq* cq);
+
+// ibv_resize_cq(3). EINVAL: cqe as in create_cq, or more completions than that wait to be polled; ENOMEM. Returns when
+// nobody appends to the old ring any more: like teardown it waits for a peer that is stopped in the middle of that.
+int resize_cq(Cq* cq, int cqe);
 uint32_t cq_handle(const Cq* cq);
 
 // Entries written, or < 0: -EINVAL; -EIO in a forked child. `stamps`, of a stamped CQ only, is as long as `wc`: the

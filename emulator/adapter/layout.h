@@ -143,21 +143,31 @@ struct Moderation {
   }
 };
 
-struct SharedCq {
-  // Line 0, written by the owner at creation and destruction.
-  alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
-  uint32_t ring_order;                              // log2 of the number of entries
-  uint64_t ring_offset;                             // Cqe[1 << ring_order]
-  uint64_t claim_offset;                            // uint64_t[1 << ring_order], ClaimWord
-  uint64_t user_handle;                             // what the completion channel reports
-  uint32_t channel;                                 // number of the completion channel's FIFO; 0: none
-  uint32_t flags;                                   // CqFlags
-  // Line 1, written by producers: where to look for the next free entry. Every entry before it is claimed.
+// The ring of a CQ, and where its producers and its consumer are.
+struct SharedCqRing {
+  // Line 0, written by producers: where to look for the next free entry. Every entry before it is claimed.
   alignas(kCacheLine) std::atomic<uint64_t> tail;
-  // Line 2, written by the owner: everything before it has been consumed. Read by producers that have gone
-  // once round since they looked last.
+  // Line 1, written by the owner: everything before the head has been consumed. Read by producers that have gone
+  // once round since they looked last. The rest does not change while the ring is in use.
   alignas(kCacheLine) std::atomic<uint64_t> head;
-  // Line 3, written by the owner (arming) and by the producer that finds it armed.
+  uint64_t offset;        // Cqe[1 << order]
+  uint64_t claim_offset;  // uint64_t[1 << order], ClaimWord
+  uint32_t order;         // log2 of the number of entries
+};
+
+struct SharedCq {
+  // Line 0, written by the owner at creation, destruction and resizing.
+  alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
+  uint32_t channel;                                 // number of the completion channel's FIFO; 0: none
+  uint64_t user_handle;                             // what the completion channel reports
+  uint32_t flags;                                   // CqFlags
+  // rings[ring_generation & 1] is in use; resizing makes the other one and moves on. What had landed in earlier
+  // generations' rings has been scattered when scattered_generation says so, too.
+  std::atomic<uint32_t> ring_generation;
+  std::atomic<uint32_t> scattered_generation;
+  // Lines 1 to 4.
+  SharedCqRing rings[2];
+  // Line 5, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<Armed> armed;
   std::atomic<uint32_t> overrun;  // sticky, set by producers
   std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
@@ -166,7 +176,7 @@ struct SharedCq {
   std::atomic<uint32_t> unreported;   // moderated: completions since the last event, counted by producers
   std::atomic<uint32_t> timer_asked;  // moderated: the owner is to raise the event when the period is over
 };
-static_assert(sizeof(SharedCq) == 4 * kCacheLine);
+static_assert(sizeof(SharedCq) == 6 * kCacheLine);
 
 // ---- receive queue
 // ------------------------------------------------------------------------------------------

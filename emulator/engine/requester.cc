@@ -54,7 +54,6 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     const SegmentView& view = path.adapter->view();
     SharedCq* cq = view.cq(there.recv_cq);
     if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
-    qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
     path.completion_queue = cq;
     path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
     if (path.completions.entries == nullptr) return VendorError::peer_not_ready;

@@ -94,7 +94,9 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
   if (landed) {
-    if (!path.has_landed) path.first_landed_position = claim.position;
+    const uint32_t generation = path.completions.generation;
+    if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = claim.position;
+    path.landed_generation = generation;
     path.has_landed = true;
     path.last_landed_position = claim.position;
   }

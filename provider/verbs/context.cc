@@ -38,6 +38,7 @@ const pabi34_context_ops kContextOps = {
     .query_rt_values = query_rt_values,
     .reg_mr = reg_mr,
     .req_notify_cq = req_notify_cq,
+    .resize_cq = resize_cq,
 };
 
 // RDMA_DRIVER_UNKNOWN of <rdma/ib_user_ioctl_verbs.h>: no kernel driver stands behind the descriptor.

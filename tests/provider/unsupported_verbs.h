@@ -176,7 +176,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"reg_dmabuf_mr", [](const Objects& o) { return error_of(ibv_reg_dmabuf_mr(o.pd, 0, 4096, 0, -1, 0)); }},
     {"rereg_mr", [](const Objects& o) {
        return ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0) != 0 ? errno : 0; }},
-    {"resize_cq", [](const Objects& o) { return ibv_resize_cq(o.cq, 100); }},
     {"set_ece", [](const Objects& o) {
        ibv_ece ece = {};
        ece.vendor_id = 1;

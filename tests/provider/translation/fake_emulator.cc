@@ -98,6 +98,7 @@ int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;
   return fake.error;
 }
+int resize_cq(Cq*, int) { return fake.error; }
 int modify_cq(Cq*, uint16_t, uint16_t) { return fake.error; }
 void cq_event(Cq*) {}
 int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {

@@ -30,6 +30,8 @@ struct CompChannel;
 struct Cq;
 struct Qp;
 struct Ah;
+struct Mw;
+struct Dm;
 
 // ---- device -----------------------------------------------------------------------------------------
 
@@ -39,6 +41,10 @@ struct Ah;
 // EPROTO: the node was made by another version of Verbena.
 int open_context(const char* name, Context** out);
 void close_context(Context* context);
+
+// A second context on the device of `original`, with an asynchronous descriptor of its own; handles of the one's
+// objects mean the same in the other (ibv_import_device(3)). errno as open_context.
+int import_context(const Context* original, Context** out);
 
 // The descriptor ibv_get_async_event(3) reads: 16-byte records (u64 element, u32 type, u32 reserved), as
 // struct ib_uverbs_async_event_desc. Readable, pollable, close-on-exec. The caller owns (and closes) it.
@@ -56,14 +62,55 @@ int alloc_pd(Context* context, Pd** out);
 int dealloc_pd(Pd* pd);  // EBUSY: objects still belong to it
 uint32_t pd_handle(const Pd* pd);
 
+// The protection domain with this handle, as an object of `context` (ibv_import_pd(3)): either may be deallocated,
+// the other is then to be unimported. ENOENT: no context of the same file has it.
+int import_pd(Context* context, uint32_t handle, Pd** out);
+void unimport_pd(Pd* pd);
+
 // `iova` is the address the initiators use for the first byte (== addr unless ibv_reg_mr_iova or
-// IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EOPNOTSUPP: flags
-// not built; EFAULT: part of the range is not mapped, or not writable where the flags ask for writing.
+// IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EFAULT: part of the
+// range is not mapped, or not writable where the flags ask for writing; not with IBV_ACCESS_ON_DEMAND, whose pages
+// are looked for when they are accessed. Address 0, length SIZE_MAX and ON_DEMAND: the whole address space.
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out);
-int dereg_mr(Mr* mr);
+
+// `flags`: IBV_REREG_MR_CHANGE_*; what they do not name stays, the keys too. Requests that use the region meanwhile
+// fail. EINVAL: no flag or another one, no region of reg_mr, and as reg_mr; EBUSY: a memory window is bound to it.
+int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access);
+
+// An lkey that takes any address, swallows what is written and answers zeros (ibv_alloc_null_mr); its rkey is 0.
+int alloc_null_mr(Pd* pd, Mr** out);
+
+// ibv_reg_dmabuf_mr(3). EBADF, EINVAL: no dma-buf, or shorter; EOPNOTSUPP: it cannot be mapped for the CPU.
+int reg_dmabuf_mr(Pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, Mr** out);
+
+int dereg_mr(Mr* mr);  // of any of these kinds. EBUSY: a memory window is bound to it
+
+// ibv_import_mr(3): the region itself. ENOENT: none with this handle in the domain's file.
+int import_mr(Pd* pd, uint32_t handle, Mr** out);
+size_t mr_length(const Mr* mr);
+
+// ibv_advise_mr(3), which names the errno values.
+int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge* sges, uint32_t count);
 uint32_t mr_lkey(const Mr* mr);
 uint32_t mr_rkey(const Mr* mr);
 uint32_t mr_handle(const Mr* mr);
+
+// Memory windows. EINVAL: no such type; ENOMEM: max_mw are there.
+int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out);
+int dealloc_mw(Mw* mw);  // bound or not
+uint32_t mw_rkey(const Mw* mw);  // the first one; binding gives others
+uint32_t mw_handle(const Mw* mw);
+
+// Device memory. alloc_dm: EINVAL: more than max_dm_size, alignment above a page; ENOMEM: so much is not left.
+int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out);
+int free_dm(Dm* dm);  // EBUSY: memory regions of it are registered
+uint32_t dm_handle(const Dm* dm);
+int import_dm(Context* context, uint32_t handle, Dm** out);  // as import_mr
+// EFAULT: outside; EINVAL: offset or length no multiple of 4 (as mlx5, providers/mlx5/verbs.c, mlx5_access_dm).
+int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length);
+int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length);
+// EINVAL: no IBV_ACCESS_ZERO_BASED, flags for other memory, outside.
+int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out);
 
 int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);
 int destroy_ah(Ah* ah);

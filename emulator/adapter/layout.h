@@ -17,13 +17,13 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 4;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 5;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
 inline constexpr uint32_t kMaxCqsPerProcess = 1u << 15;
 inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 15;
-inline constexpr uint32_t kMaxMrsPerProcess = 1u << 20;
+inline constexpr uint32_t kMaxMrsPerProcess = 1u << 21;  // keys: memory regions, and as many memory windows
 
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
 // kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
@@ -334,14 +334,26 @@ struct MemoryKey {
   constexpr uint32_t pack() const { return index << 9 | (remote ? 0x100u : 0u) | tag; }
 };
 
+// What a key stands for. A window has an rkey only, the null region an lkey only.
+enum class KeyKind : uint32_t {
+  kRegion = 0,
+  kNullRegion = 1,  // takes every address: `address` is where writes vanish, `iova` where zeros are read
+  kWindow1 = 2,     // memory window of type 1: for every QP of the PD
+  kWindow2 = 3,     // type 2B: for the QP `qpn` of the PD
+};
+
+// Written by the owner while `valid` is 0. A bound window is unbound by its owner or, of type 2, by the peer of
+// its QP: whoever takes `valid` to 0 by compare-and-swap.
 struct alignas(kCacheLine) SharedMr {
-  std::atomic<uint32_t> valid;  // 0, or 0x100 | tag
+  std::atomic<uint32_t> valid;  // 0, or 0x100 | tag; of a window: while it is bound
   uint32_t pd;
-  uint32_t access;  // IBV_ACCESS_*
-  uint32_t reserved;
-  uint64_t iova;     // what initiators call the first byte
-  uint64_t length;   // bytes
-  uint64_t address;  // where it lies in the owner's address space
+  uint32_t access;    // IBV_ACCESS_*
+  uint32_t last_tag;  // of the last use
+  uint64_t iova;      // what initiators call the first byte
+  uint64_t length;    // bytes
+  uint64_t address;   // where it lies in the owner's address space
+  KeyKind kind;
+  uint32_t qpn;  // kWindow2: of the QP that it was bound on
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 

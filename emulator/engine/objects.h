@@ -20,6 +20,7 @@
 #include "adapter/receive_ring.h"
 #include "adapter/spin_lock.h"
 #include "emulator.h"
+#include "engine/memory_objects.h"
 #include "engine/process.h"
 #include "engine/send_rules.h"
 #include "fabric/device_table.h"
@@ -31,23 +32,12 @@ struct Context {
   Process* process = nullptr;
   const DeviceDescription* device = nullptr;
   uint32_t device_index = 0;
+  uint64_t file = 0;  // contexts that are imported from each other share it: handles mean the same in them
   std::mutex events_mutex;
   FifoEnd events;     // writes struct ib_uverbs_async_event_desc records
   int async_fd = -1;  // the program's end, the caller's
   std::mutex channels_mutex;
   std::vector<std::unique_ptr<CompChannel>> channels;
-};
-
-struct Pd {
-  Context* context = nullptr;
-  uint32_t handle = 0;  // unique in the process: keys of contexts must not fit each other
-  std::atomic<uint32_t> users{0};
-};
-
-struct Mr {
-  Pd* pd = nullptr;
-  uint32_t lkey = 0;
-  uint32_t rkey = 0;
 };
 
 struct Ah {

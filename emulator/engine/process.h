@@ -11,6 +11,7 @@
 
 #include "adapter/memory_table.h"
 #include "adapter/spin_lock.h"
+#include "engine/memory_objects.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
@@ -51,6 +52,7 @@ class Process {
   OwnSegment& segment() { return home_.segment(); }
   const SegmentView& view() { return home_.segment().view(); }
   MemoryTable& memory() { return memory_; }
+  MemoryObjects& memory_objects() { return memory_objects_; }
   IndexPool& qp_indices() { return qp_indices_; }
   IndexPool& cq_indices() { return cq_indices_; }
 
@@ -113,6 +115,7 @@ class Process {
   PeerTable peers_;
   std::shared_ptr<PeerAdapter> self_;
   MemoryTable memory_;
+  MemoryObjects memory_objects_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
   IndexPool cq_indices_{kMaxCqsPerProcess};
   std::unique_ptr<std::atomic<Qp*>[]> qps_;

@@ -377,26 +377,34 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
   return kEndOfTime;
 }
 
+SendLimits send_limits(const Qp& qp) {
+  SendLimits limits;
+  limits.max_sge = qp.cap.max_send_sge;
+  limits.max_inline = qp.cap.max_inline_data;
+  limits.max_message = kMaxMessage;
+  return limits;
+}
+
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  const SendLimits limits = send_limits(qp);
+  for (; wr != nullptr; wr = wr->next) {
+    const int error = post_one(qp, *wr, limits);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    return error;
+  }
+  return 0;
+}
+
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (qp->process->dead()) {
     *bad_wr = wr;
     return EIO;
   }
-  SendLimits limits;
-  limits.max_sge = qp->cap.max_send_sge;
-  limits.max_inline = qp->cap.max_inline_data;
-  limits.max_message = kMaxMessage;
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
   qp->send_lock.lock();
-  int error = 0;
-  for (; wr != nullptr; wr = wr->next) {
-    error = post_one(*qp, *wr, limits);
-    if (error != 0) {
-      *bad_wr = wr;
-      break;
-    }
-  }
+  const int error = post_list(*qp, wr, bad_wr);
   qp->send_lock.unlock();
   return error;
 }

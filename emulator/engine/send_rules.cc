@@ -131,6 +131,8 @@ constexpr VendorErrorText kVendorErrors[] = {
         "the MR of the rkey was not registered with the IBV_ACCESS_REMOTE_ right needed"),
     ROW(remote_memory_gone, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
         "memory under the MR of the rkey is not mapped any more"),
+    ROW(rkey_other_qp, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
+        "the rkey is of a memory window of type 2 that was bound on another QP"),
     ROW(remote_operation_failed, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, kNoEvent,
         "the responder could not finish: its receive request or its CQ is at fault"),
     ROW(peer_not_ready, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "there is no QP at the address, or it does not receive in its state"),

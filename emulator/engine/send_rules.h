@@ -126,6 +126,7 @@ enum class VendorError : uint32_t {
   rkey_out_of_range = 0x93,
   rkey_no_right = 0x94,       // MR without the IBV_ACCESS_REMOTE_* right
   remote_memory_gone = 0x95,  // pages behind the MR are not mapped any more
+  rkey_other_qp = 0x96,       // memory window of type 2, bound on another QP
   // IBV_WC_REM_OP_ERR
   remote_operation_failed = 0xa1,  // its receive WQE's memory, or its CQ, is at fault
   // IBV_WC_RETRY_EXC_ERR

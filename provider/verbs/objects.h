@@ -33,6 +33,16 @@ struct VerbsMr {
   Mr* emulated;
 };
 
+struct VerbsMw {
+  ibv_mw base;
+  Mw* emulated;
+};
+
+struct VerbsDm {
+  ibv_dm base;
+  Dm* emulated;
+};
+
 struct VerbsAh {
   ibv_ah base;
   Ah* emulated;
@@ -63,10 +73,13 @@ inline VerbsContext* to_context(ibv_context* context) {
 }
 inline VerbsPd* to_pd(ibv_pd* pd) { return reinterpret_cast<VerbsPd*>(pd); }
 inline VerbsMr* to_mr(pabi34_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
+inline VerbsMw* to_mw(ibv_mw* mw) { return reinterpret_cast<VerbsMw*>(mw); }
+inline VerbsDm* to_dm(ibv_dm* dm) { return reinterpret_cast<VerbsDm*>(dm); }
 inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
 inline VerbsCq* to_cq(ibv_cq* cq) { return reinterpret_cast<VerbsCq*>(cq); }
 inline VerbsQp* to_qp(ibv_qp* qp) { return reinterpret_cast<VerbsQp*>(qp); }
 
+static_assert(offsetof(VerbsMw, base) == 0 && offsetof(VerbsDm, base) == 0);
 static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 &&
               offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
               offsetof(VerbsQp, base) == 0);

@@ -5,6 +5,7 @@
 // 0 or an errno value (poll_cq: entries, or a negative errno value).
 #pragma once
 
+#include "emulator.h"
 #include "rdma_core/pabi34_rdma_core36.h"
 
 namespace verbena::verbs {
@@ -26,7 +27,32 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
 
 // mr.cc
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access);
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access);
+ibv_mr* alloc_null_mr(ibv_pd* pd);
+int rereg_mr(pabi34_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access);
 int dereg_mr(pabi34_mr* mr);
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges, uint32_t count);
+
+// mw.cc
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
+int dealloc_mw(ibv_mw* mw);
+
+// dm.cc
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr);
+int free_dm(ibv_dm* dm);
+ibv_dm* wrap_dm(ibv_context* context, Dm* emulated);  // nullptr and ENOMEM
+
+// import.cc: objects of a context seen from another on the same command descriptor.
+ibv_pd* import_pd(ibv_context* context, uint32_t handle);
+void unimport_pd(ibv_pd* pd);
+ibv_mr* import_mr(ibv_pd* pd, uint32_t handle);
+void unimport_mr(ibv_mr* mr);
+ibv_dm* import_dm(ibv_context* context, uint32_t handle);
+void unimport_dm(ibv_dm* dm);
+int answer_control(void* verbs_context, unsigned long request,
+                   void* argument);  // the ioctl that import needs
 
 // ah.cc
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr);
@@ -60,6 +86,7 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
 // context.cc: a context's life, and the table of all of these.
 verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* private_data);
+verbs_context* import_context(ibv_device* device, int cmd_fd);
 void free_context(ibv_context* context);
 
 }  // namespace verbena::verbs

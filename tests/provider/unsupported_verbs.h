@@ -36,14 +36,6 @@ Object stand_in(const Objects& objects) {
 
 // clang-format off
 inline const UnsupportedVerb kUnsupportedVerbs[] = {
-    {"advise_mr", [](const Objects& o) {
-       ibv_sge sge = {};
-       return ibv_advise_mr(o.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1); }},
-    {"alloc_dm", [](const Objects& o) {
-       ibv_alloc_dm_attr attr = {};
-       return error_of(ibv_alloc_dm(o.context, &attr)); }},
-    {"alloc_mw", [](const Objects& o) { return error_of(ibv_alloc_mw(o.pd, IBV_MW_TYPE_1)); }},
-    {"alloc_null_mr", [](const Objects& o) { return error_of(ibv_alloc_null_mr(o.pd)); }},
     {"attach_counters_point_flow", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        ibv_counter_attach_attr attr = {};
@@ -51,11 +43,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"attach_mcast", [](const Objects& o) {
        const ibv_gid gid = {};
        return ibv_attach_mcast(o.qp, &gid, 0); }},
-    {"bind_mw", [](const Objects& o) {
-       auto mw = stand_in<ibv_mw>(o);
-       mw.type = IBV_MW_TYPE_1;
-       ibv_mw_bind bind = {};
-       return ibv_bind_mw(o.qp, &mw, &bind); }},
     {"close_xrcd", [](const Objects& o) {
        auto xrcd = stand_in<ibv_xrcd>(o);
        return ibv_close_xrcd(&xrcd); }},
@@ -92,9 +79,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        attr.pd = o.pd;
        attr.cq = o.cq;
        return error_of(ibv_create_wq(o.context, &attr)); }},
-    {"dealloc_mw", [](const Objects& o) {
-       auto mw = stand_in<ibv_mw>(o);
-       return ibv_dealloc_mw(&mw); }},
     {"destroy_counters", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        return ibv_destroy_counters(&counters); }},
@@ -116,16 +100,10 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"detach_mcast", [](const Objects& o) {
        const ibv_gid gid = {};
        return ibv_detach_mcast(o.qp, &gid, 0); }},
-    {"free_dm", [](const Objects& o) {
-       auto dm = stand_in<ibv_dm>(o);
-       return ibv_free_dm(&dm); }},
     {"get_srq_num", [](const Objects& o) {
        auto srq = stand_in<ibv_srq>(o);
        uint32_t number = 0;
        return ibv_get_srq_num(&srq, &number); }},
-    {"import_dm", [](const Objects& o) { return error_of(ibv_import_dm(o.context, 1)); }},
-    {"import_mr", [](const Objects& o) { return error_of(ibv_import_mr(o.pd, 1)); }},
-    {"import_pd", [](const Objects& o) { return error_of(ibv_import_pd(o.context, 1)); }},
     {"modify_flow_action_esp", [](const Objects& o) {
        auto action = stand_in<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};
@@ -170,12 +148,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto counters = stand_in<ibv_counters>(o);
        uint64_t value = 0;
        return ibv_read_counters(&counters, &value, 1, 0); }},
-    {"reg_dm_mr", [](const Objects& o) {
-       auto dm = stand_in<ibv_dm>(o);
-       return error_of(ibv_reg_dm_mr(o.pd, &dm, 0, 8, IBV_ACCESS_ZERO_BASED)); }},
-    {"reg_dmabuf_mr", [](const Objects& o) { return error_of(ibv_reg_dmabuf_mr(o.pd, 0, 4096, 0, -1, 0)); }},
-    {"rereg_mr", [](const Objects& o) {
-       return ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0) != 0 ? errno : 0; }},
     {"set_ece", [](const Objects& o) {
        ibv_ece ece = {};
        ece.vendor_id = 1;

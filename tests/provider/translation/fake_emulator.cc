@@ -16,6 +16,8 @@ struct Mr {};
 struct Cq {};
 struct Qp {};
 struct Ah {};
+struct Mw {};
+struct Dm {};
 
 namespace {
 
@@ -25,6 +27,8 @@ Mr the_mr;
 Cq the_cq;
 Qp the_qp;
 Ah the_ah;
+Mw the_mw;
+Dm the_dm;
 
 template <typename Object>
 int make(Object* object, Object** out) {
@@ -44,6 +48,12 @@ int unmake() {
 
 int open_context(const char* name, Context** out) {
   snprintf(fake.device, sizeof(fake.device), "%s", name);
+  if (fake.error != 0) return fake.error;
+  fake.contexts++;
+  *out = &the_context;
+  return 0;
+}
+int import_context(const Context*, Context** out) {
   if (fake.error != 0) return fake.error;
   fake.contexts++;
   *out = &the_context;
@@ -76,6 +86,56 @@ int dereg_mr(Mr*) { return unmake(); }
 uint32_t mr_lkey(const Mr*) { return 0x100; }
 uint32_t mr_rkey(const Mr*) { return 0x200; }
 uint32_t mr_handle(const Mr*) { return 12; }
+
+size_t mr_length(const Mr*) { return 100; }
+int rereg_mr(Mr*, int flags, Pd* pd, void*, size_t, int access) {
+  fake.rereg_flags = flags;
+  fake.rereg_pd = pd;
+  fake.access = access;
+  return fake.error;
+}
+int alloc_null_mr(Pd*, Mr** out) { return make(&the_mr, out); }
+int reg_dmabuf_mr(Pd*, uint64_t, size_t, uint64_t iova, int, int access, Mr** out) {
+  fake.iova = iova;
+  fake.access = access;
+  return make(&the_mr, out);
+}
+int advise_mr(Pd*, ibv_advise_mr_advice, uint32_t, const ibv_sge*, uint32_t) { return fake.error; }
+
+int import_pd(Context*, uint32_t, Pd** out) {
+  *out = &the_pd;
+  return fake.error;
+}
+void unimport_pd(Pd*) { fake.unimported++; }
+int import_mr(Pd*, uint32_t, Mr** out) {
+  *out = &the_mr;
+  return fake.error;
+}
+int import_dm(Context*, uint32_t, Dm** out) {
+  *out = &the_dm;
+  return fake.error;
+}
+
+int alloc_mw(Pd*, ibv_mw_type, Mw** out) { return make(&the_mw, out); }
+int dealloc_mw(Mw*) { return unmake(); }
+uint32_t mw_rkey(const Mw*) { return 0x3ff; }
+uint32_t mw_handle(const Mw*) { return 15; }
+
+int alloc_dm(Context*, const ibv_alloc_dm_attr*, Dm** out) { return make(&the_dm, out); }
+int free_dm(Dm*) { return unmake(); }
+uint32_t dm_handle(const Dm*) { return 16; }
+int copy_to_dm(Dm*, uint64_t offset, const void*, size_t) {
+  fake.iova = offset;
+  return fake.error;
+}
+int copy_from_dm(void*, const Dm*, uint64_t offset, size_t) {
+  fake.iova = offset;
+  return fake.error;
+}
+int reg_dm_mr(Pd*, Dm*, uint64_t, size_t, unsigned access, Mr** out) {
+  fake.access = static_cast<int>(access);
+  return make(&the_mr, out);
+}
 
 int create_ah(Pd*, const ibv_ah_attr*, Ah** out) { return make(&the_ah, out); }
 int destroy_ah(Ah*) { return unmake(); }
@@ -137,6 +197,7 @@ int post_send_batch(Qp*, ibv_send_wr* wr) {
 int check_send_operation(ibv_qp_type, ibv_wr_opcode) { return fake.error; }
 int post_send(Qp*, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   fake.sent = wr;
+  fake.sent_copy = *wr;
   if (fake.error != 0) *bad_wr = wr;
   return fake.error;
 }

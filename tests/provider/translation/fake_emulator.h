@@ -25,7 +25,11 @@ struct FakeEmulator {
   ibv_qp_attr modify_attr = {};
   int modify_mask = 0;
   ibv_qp_init_attr query_init = {};
+  int rereg_flags = 0;
+  Pd* rereg_pd = nullptr;
+  int unimported = 0;
   const ibv_send_wr* sent = nullptr;
+  ibv_send_wr sent_copy = {};  // of the first
   const ibv_recv_wr* received = nullptr;
   bool solicited_only = false;
 

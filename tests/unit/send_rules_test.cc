@@ -11,7 +11,7 @@ namespace verbena {
 namespace {
 
 constexpr int kOpcodes = IBV_WR_TSO + 1;
-constexpr uint32_t kEveryOpcode = (1u << kOpcodes) - 1;
+constexpr uint32_t kEveryOpcode = ((1u << kOpcodes) - 1) | 1u << kAtomicWrite;
 
 SendLimits limits() {
   SendLimits l;

@@ -58,7 +58,6 @@ VendorError find_receives(Qp& qp) {
   const SegmentView& view = path.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
-  qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
   path.completion_queue = cq;
   path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
   if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
@@ -90,7 +89,8 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     if (expected != qp.send_psn) return VendorError::peer_mismatch;
     if (!qp.xrc_targets)
       if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
-    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return VendorError::peer_not_ready;
+    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
+      return VendorError::peer_not_ready;
     there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
     path.generation = gate.generation;
     path.established = false;
@@ -358,6 +358,7 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   if (!failed && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
   Cq& cq = *qp.send_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
     qp.process->call_attention();
@@ -421,26 +422,34 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
   return kEndOfTime;
 }
 
+SendLimits send_limits(const Qp& qp) {
+  SendLimits limits;
+  limits.max_sge = qp.cap.max_send_sge;
+  limits.max_inline = qp.cap.max_inline_data;
+  limits.max_message = kMaxMessage;
+  return limits;
+}
+
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  const SendLimits limits = send_limits(qp);
+  for (; wr != nullptr; wr = wr->next) {
+    const int error = post_one(qp, *wr, limits);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    return error;
+  }
+  return 0;
+}
+
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (qp->process->dead()) {
     *bad_wr = wr;
     return EIO;
   }
-  SendLimits limits;
-  limits.max_sge = qp->cap.max_send_sge;
-  limits.max_inline = qp->cap.max_inline_data;
-  limits.max_message = kMaxMessage;
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
   qp->send_lock.lock();
-  int error = 0;
-  for (; wr != nullptr; wr = wr->next) {
-    error = post_one(*qp, *wr, limits);
-    if (error != 0) {
-      *bad_wr = wr;
-      break;
-    }
-  }
+  const int error = post_list(*qp, wr, bad_wr);
   qp->send_lock.unlock();
   return error;
 }

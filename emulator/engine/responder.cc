@@ -85,11 +85,25 @@ Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
   return {request.flags, request.length, request.immediate, operation.received, operation.carries_immediate};
 }
 
+// The receive WQE is used up: the queue goes on, and nothing is in hand any more.
+void count_taken(PeerPath& path) {
+  if (path.in_hand != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  path.in_hand = 0;
+  ++path.taken;
+  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
                       const uint8_t* payload) {
   const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
+  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
+    // The completion is lost, and the message must not be: it cannot wait there for being polled.
+    if (landed) return false;
+    count_taken(path);
+    return true;
+  }
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
     call_attention(*path.memory);
@@ -109,8 +123,6 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (path.in_hand != 0) {
     flags |= kCqeFromShared;
     entry.index = path.in_hand - 1;
-    path.in_hand = 0;
-    if (path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
   }
   uint8_t* to = entry.payload;
   if (const XrcTarget* target = path.target; target != nullptr) {
@@ -131,12 +143,13 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
   if (landed) {
-    if (!path.has_landed) path.first_landed_position = claim.position;
+    const uint32_t generation = path.completions.generation;
+    if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = claim.position;
+    path.landed_generation = generation;
     path.has_landed = true;
     path.last_landed_position = claim.position;
   }
-  ++path.taken;
-  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+  count_taken(path);
   path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
 }
@@ -183,18 +196,18 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 
   if (request.length <= kLandingSize && prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
-    const bool in_entry =
-        request.length <= kCqeInlineSize - (path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0);
+    const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
+    const bool in_entry = request.length + header <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
     uint8_t* to = in_entry ? payload : receive.landing;
     for (size_t i = 0; i < local.count; ++i) {
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
     }
-    if (!complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
-                          in_entry ? payload : nullptr))
-      return {Answer::kNak, VendorError::remote_operation_failed};
-    return {Answer::kAck};
+    if (complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
+                         in_entry ? payload : nullptr))
+      return {Answer::kAck};
+    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
   }
 
   // The WQE's own list, checked now: keys may have ended since it was posted.
@@ -308,6 +321,26 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
   return {Answer::kAck};
 }
 
+// ATOMIC WRITE: 8 aligned bytes, in one piece.
+Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
+                                      MemoryUse::remote_write, request.remote_address, sizeof(uint64_t));
+  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
+  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  uint64_t value = 0;
+  auto* to = reinterpret_cast<std::byte*>(&value);
+  for (size_t i = 0; i < local.count; ++i) {
+    std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+    to += local.ranges[i].iov_len;
+  }
+  const iovec from{&value, sizeof value};
+  const int error = path.adapter->write(initiator.process->directory(), &from, 1, &remote, 1);
+  if (error == ESRCH) return {Answer::kGone};
+  return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
+}
+
 }  // namespace
 
 Response refuse(PeerPath& path, VendorError error) {
@@ -328,7 +361,9 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
     if (error != VendorError::none) return refuse(path, error);
   }
   Response response;
-  if (operation.atomic)
+  if (operation.atomic && operation.sges == SgeUse::gather)
+    response = respond_to_atomic_write(initiator, request, local);
+  else if (operation.atomic)
     response = respond_to_atomic(initiator, request, local);
   else if (operation.awaits_response)
     response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_read);

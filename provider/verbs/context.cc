@@ -62,6 +62,7 @@ const pabi34_context_ops kContextOps = {
     .reg_mr = reg_mr,
     .req_notify_cq = req_notify_cq,
     .rereg_mr = rereg_mr,
+    .resize_cq = resize_cq,
     .unimport_dm = unimport_dm,
     .unimport_mr = unimport_mr,
     .unimport_pd = unimport_pd,

@@ -67,6 +67,7 @@ int destroy_cq(ibv_cq* cq);
 void cq_event(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
+int resize_cq(ibv_cq* cq, int cqe);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
 // cq_ex.cc

@@ -9,6 +9,9 @@
 namespace verbena {
 namespace {
 
+// IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>; libibverbs has no name of its own for it.
+constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
+
 // Pages are found when they are accessed, whatever the transport.
 void describe_paging(ibv_device_attr_ex* out) {
   constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -43,6 +46,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_WINDOW |
                           IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  if (limits.max_xrcd != 0) attr.device_cap_flags |= IBV_DEVICE_XRC;
   attr.max_sge = claimed(limits.max_sge);
   attr.max_sge_rd = claimed(limits.max_sge_rd);
   attr.max_cq = claimed(limits.max_cq);
@@ -53,12 +57,17 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp_rd_atom = claimed(limits.max_qp_rd_atom);
   attr.max_qp_init_rd_atom = claimed(limits.max_qp_init_rd_atom);
   attr.max_res_rd_atom = claimed(limits.max_res_rd_atom);
+  attr.max_srq = claimed(limits.max_srq);
+  attr.max_srq_wr = claimed(limits.max_srq_wr);
+  attr.max_srq_sge = claimed(limits.max_srq_sge);
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = claimed(limits.max_ah);
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
   out->phys_port_cnt_ex = 1;
+  out->device_cap_flags_ex = attr.device_cap_flags | kCapAtomicWrite;
+  out->completion_timestamp_mask = UINT64_MAX;
   out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = limits.max_dm_size;

@@ -21,8 +21,12 @@ int64_t progress_send_queue(Qp& qp, bool from_service);
 // Appends the completion of `request` to the QP's own send CQ, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
+// What post_send does under send_lock, which the caller holds; and the rules that it goes by.
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+SendLimits send_limits(const Qp& qp);
+
 // The request as the engine keeps it; `number` is its running number.
-SendRequest read_request(const ibv_send_wr& wr, uint64_t number);
+SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
 
 // A message of `length` bytes has been carried out: PSN and counters go on.
 inline void advance(Qp& qp, uint32_t length) {
@@ -33,16 +37,6 @@ inline void advance(Qp& qp, uint32_t length) {
   own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
 }
 
-// What post_send holds the QP's requests to.
-inline SendLimits send_limits(const Qp& qp) {
-  SendLimits limits;
-  limits.max_sge = qp.cap.max_send_sge;
-  limits.max_sge_read = static_cast<uint32_t>(qp.context->device->limits.max_sge_rd);
-  limits.max_inline = qp.cap.max_inline_data;
-  limits.max_message = static_cast<uint32_t>(qp.context->device->limits.max_msg_sz);
-  return limits;
-}
-
 // Are the QP's own port and the peer's up?
 inline bool ports_up(const Qp& qp) {
   return (qp.process->directory().header().ports_down.load(std::memory_order_relaxed) & qp.path.ports) == 0;
@@ -51,7 +45,7 @@ inline bool ports_up(const Qp& qp) {
 // Raises the event of the receive completion that was appended last, after the own completion.
 inline void raise_event_due(PeerPath& path) {
   if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)
-    raise_completion_event(*path.completion_queue, *path.adapter, due == 2);
+    raise_completion_event(*path.completion_queue, *path.memory, due == 2);
 }
 
 }  // namespace verbena

@@ -18,6 +18,8 @@
 
 #include <cstdint>
 
+#include "emulator.h"
+
 namespace verbena {
 
 // ---- operations ---------------------------------------------------------------------------------------
@@ -53,7 +55,11 @@ const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept;
 inline constexpr uint32_t kOpcodesBuilt = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
                                           1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM |
                                           1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |
-                                          1u << IBV_WR_ATOMIC_FETCH_AND_ADD;
+                                          1u << IBV_WR_ATOMIC_FETCH_AND_ADD |
+                                          1u << kAtomicWrite;
+
+// An atomic write may always be inline: ibv_wr_atomic_write(3) has no other way.
+inline constexpr uint32_t kAtomicWriteSize = 8;
 
 struct SendLimits {
   uint32_t max_sge = 1;              // of the QP (cap.max_send_sge, as given at creation)
@@ -115,6 +121,7 @@ enum class VendorError : uint32_t {
   remote_atomic_misaligned = 0x83,
   remote_no_read_resources = 0x84,  // READ or atomic towards max_dest_rd_atomic 0
   remote_qp_no_right = 0x85,        // qp_access_flags without the IBV_ACCESS_REMOTE_ right
+  remote_srq_unknown = 0x86,        // XRC: no SRQ of the responder's domain has the number
   // IBV_WC_REM_ACCESS_ERR
   rkey_unknown = 0x91,
   rkey_other_pd = 0x92,

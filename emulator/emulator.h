@@ -53,6 +53,9 @@ int context_async_fd(const Context* context);
 int query_device(Context* context, ibv_device_attr_ex* attr);  // fills every field of the structure
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr);  // EINVAL: no such port
 
+// The clock of completion time stamps, in nanoseconds (hca_core_clock is 1 GHz).
+uint64_t device_clock(const Context* context);
+
 // ---- protection domains, memory, address handles ------------------------------------------------------
 
 int alloc_pd(Context* context, Pd** out);
@@ -124,11 +127,18 @@ int create_comp_channel(Context* context, int* fd);
 // `channel_fd` is a descriptor from create_comp_channel, or -1. The CQ holds at least `cqe` entries;
 // cq_capacity tells how many (ibv_create_cq(3): "the actual size"). EINVAL: cqe < 1 or above max_cqe,
 // comp_vector out of range.
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out);
+struct CqOptions {
+  bool ignore_overrun = false;  // completions that find no room are lost; the CQ stays (ibv_create_cq_ex(3))
+};
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options = {});
 int cq_capacity(const Cq* cq);
 uint32_t cq_handle(const Cq* cq);
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL; -EIO in a forked child
 int req_notify_cq(Cq* cq, bool solicited_only);
+
+// ibv_modify_cq(3): an armed CQ's event comes after `count` completions or `period` microseconds; 0: no such limit.
+int modify_cq(Cq* cq, uint16_t count, uint16_t period);
 void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from its channel
 
 // EBUSY: QPs still use it. On success every event not yet read has been taken out of the channel, and
@@ -152,5 +162,14 @@ int destroy_qp(Qp* qp, uint32_t* async_events);  // *async_events as in destroy_
 // bad_wr points at the first WR not taken; those before it are posted.
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+// ibv_wr_complete(3): all of the list is posted, or none of it. Errors as of post_send.
+int post_send_batch(Qp* qp, ibv_send_wr* wr);
+
+// IBV_WR_ATOMIC_WRITE of rdma-core 43.
+inline constexpr auto kAtomicWrite = static_cast<ibv_wr_opcode>(15);
+
+// Does the device offer `opcode` on QPs of `type`? 0, or EOPNOTSUPP, told in the log.
+int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode);
 
 }  // namespace verbena

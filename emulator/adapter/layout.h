@@ -114,6 +114,20 @@ static_assert(sizeof(Cqe) == 2 * kCacheLine);
 // stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
 enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 };
 
+// When an armed CQ raises its event (ibv_modify_cq(3)): after `count` completions or when `period` has passed since the
+// first that no event has told of, whichever comes first; a 0 means that there is no such limit.
+struct Moderation {
+  uint16_t count;
+  uint16_t period;  // microseconds
+  static constexpr Moderation unpack(uint32_t w) {
+    return {static_cast<uint16_t>(w), static_cast<uint16_t>(w >> 16)};
+  }
+  constexpr uint32_t pack() const { return uint32_t{period} << 16 | count; }
+  constexpr bool reached(uint32_t completions) const {
+    return (count != 0 && completions >= count) || (count == 0 && period == 0);
+  }
+};
+
 struct SharedCq {
   // Line 0, written by the owner at creation and destruction.
   alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
@@ -133,6 +147,9 @@ struct SharedCq {
   std::atomic<uint32_t> overrun;  // sticky, set by producers
   std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
   std::atomic<uint64_t> lost;     // events that did not fit into the FIFO: the owner writes them later
+  std::atomic<uint32_t> moderation;   // Moderation, packed; 0: none
+  std::atomic<uint32_t> unreported;   // moderated: completions since the last event, counted by producers
+  std::atomic<uint32_t> timer_asked;  // moderated: the owner is to raise the event when the period is over
 };
 static_assert(sizeof(SharedCq) == 4 * kCacheLine);
 

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <new>
 
+#include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
-#include "engine/clock.h"
 #include "engine/objects.h"
 #include "engine/small_copy.h"
 #include "engine/streaming.h"
@@ -25,11 +25,12 @@ bool worker_alive(void* context, uint32_t packed) {
   const Worker worker = Worker::unpack(packed);
   const NodeDirectory& directory = static_cast<Process*>(context)->directory();
   const uint32_t generation = directory.slot(worker.slot).generation.load(std::memory_order_acquire);
-  return (generation & Worker::kGenerationMask) == worker.generation && directory.alive(worker.slot, generation);
+  return (generation & Worker::kGenerationMask) == worker.generation &&
+         directory.alive(worker.slot, generation);
 }
 
-// A message that arrived in the receive slot goes to the buffers of its WQE. `read_ahead`: so many slots further
-// on another message lies already, by all likelihood.
+// A message that arrived in the receive slot goes to the buffers of its WQE. `read_ahead`: so many slots
+// further on another message lies already, by all likelihood.
 void scatter(const Qp& qp, const Cqe& entry, uint32_t read_ahead) {
   const ReceiveWqe& wqe = qp.receives.wqe(entry.index);
   const bool in_entry = (entry.flags & kCqeInline) != 0;
@@ -38,7 +39,8 @@ void scatter(const Qp& qp, const Cqe& entry, uint32_t read_ahead) {
     const std::byte* next = qp.receives.landing(entry.index + read_ahead);
     for (uint32_t at = 0; at < left; at += kCacheLine) prefetch(next + at);
   }
-  const auto* from = in_entry ? reinterpret_cast<const std::byte*>(entry.payload) : qp.receives.landing(entry.index);
+  const auto* from =
+      in_entry ? reinterpret_cast<const std::byte*>(entry.payload) : qp.receives.landing(entry.index);
   for (uint32_t i = 0; i < wqe.sge_count && i < qp.receives.max_sge && left != 0; ++i) {
     const uint32_t n = std::min(wqe.sge[i].length, left);
     if (n == 0) continue;
@@ -48,7 +50,8 @@ void scatter(const Qp& qp, const Cqe& entry, uint32_t read_ahead) {
   }
 }
 
-// The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it deregisters it.
+// The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it
+// deregisters it.
 void scatter_safely(const Qp& qp, const Cqe& entry) {
   const ReceiveWqe& wqe = qp.receives.wqe(entry.index);
   const bool in_entry = (entry.flags & kCqeInline) != 0;
@@ -66,7 +69,8 @@ void scatter_safely(const Qp& qp, const Cqe& entry) {
 
 // The QP an entry belongs to; nullptr: it is gone, or the entry is not to be believed.
 Qp* qp_of(const Cq& cq, const Cqe& entry) {
-  const uint32_t index = std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
+  const uint32_t index =
+      std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
   Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
   if (qp == nullptr || qp->shared->birth != entry.qp_birth) return nullptr;
   if ((entry.flags & kCqeReceive) != 0 && qp->receives.ready == nullptr) return nullptr;
@@ -111,8 +115,8 @@ std::string channel_path(Context& context, uint32_t number) {
   return context.process->home().folder() + "/c" + std::to_string(number);
 }
 
-// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has closed
-// are dropped on the way: libibverbs closes them without telling the provider.
+// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has
+// closed are dropped on the way: libibverbs closes them without telling the provider.
 CompChannel* find_channel(Context& context, int fd) {
   CompChannel* found = nullptr;
   std::lock_guard lock(context.channels_mutex);
@@ -126,7 +130,6 @@ CompChannel* find_channel(Context& context, int fd) {
   });
   return found;
 }
-
 
 }  // namespace
 
@@ -192,7 +195,8 @@ int create_comp_channel(Context* context, int* fd) {
   return 0;
 }
 
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options) {
   Process& process = *context->process;
   if (process.dead()) return EIO;
   if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
@@ -225,6 +229,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->context = context;
   cq->process = &process;
   cq->user_handle = user_handle;
+  cq->ignore_overrun = options.ignore_overrun;
   cq->channel = channel;
   cq->shared = process.view().cq(cq->index);
   SharedCq& shared = *cq->shared;
@@ -239,12 +244,15 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
+    word->store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
   cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
   cq->consumer.begin(cq->ring, worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
-  for (uint32_t seen = high_water.load(); seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
+  for (uint32_t seen = high_water.load();
+       seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
   }
   process.set_cq(cq->index, cq);
   *out = cq;
@@ -257,8 +265,8 @@ uint32_t cq_handle(const Cq* cq) { return cq->index; }
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) return -EINVAL;
-  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken by
-  // events may poll only once, whoever polls without end may look now and then.
+  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken
+  // by events may poll only once, whoever polls without end may look now and then.
   bool thoroughly = false;
   if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
     if (received_in_a_row >= kStream && now_ns() < pause) {
@@ -269,7 +277,8 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   }
   if (cq->consumer.seems_empty()) {
     const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
-    thoroughly = several_producers && (cq->channel != nullptr || (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
+    thoroughly = several_producers && (cq->channel != nullptr ||
+                                       (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
     if (!thoroughly) {
       if (cq->process->has_pending()) cq->process->progress_from_poll();
       return 0;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/objects.h"
 
@@ -69,6 +70,8 @@ void close_context(Context* context) {
 }
 
 int context_async_fd(const Context* context) { return context->async_fd; }
+
+uint64_t device_clock(const Context*) { return static_cast<uint64_t>(now_ns()); }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
   describe_device(*context->device, attr);

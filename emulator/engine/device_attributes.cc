@@ -56,6 +56,8 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
   out->phys_port_cnt_ex = 1;
+  out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
+  out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = kMaxDeviceMemory;
   describe_paging(out);
 }

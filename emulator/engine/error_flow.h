@@ -8,17 +8,17 @@
 
 namespace verbena {
 
-// Shuts the gate and puts the QP into `state` (ERR or RESET, or SQD with the gate open is not this function's).
-// The caller holds send_lock. Peers that are in the middle of a request may still finish it.
+// Shuts the gate and puts the QP into `state` (ERR or RESET, or SQD with the gate open is not this
+// function's). The caller holds send_lock. Peers that are in the middle of a request may still finish it.
 void shut_gate(Qp& qp, ibv_qp_state state);
 
 // Moves the QP to ERR, flushes the send queue, and the receive queue as soon as no peer is at work on it
 // (at once, or by the service thread). The caller holds send_lock and is on no visit.
 void enter_error(Qp& qp);
 
-// Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread calls
-// it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a completed
-// request has already ended. Takes send_lock.
+// Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread
+// calls it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a
+// completed request has already ended. Takes send_lock.
 void act_on_sticky(Qp& qp);
 inline void act_on_sticky_if_any(Qp& qp) {
   if (qp.shared->sticky.load(std::memory_order_acquire) != 0) act_on_sticky(qp);

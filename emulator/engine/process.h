@@ -85,8 +85,8 @@ class Process {
   PeerAdapter& self() { return *self_; }
 
   // ---- requests that wait (progress.cc) ----
-  void add_pending(Qp* qp);      // caller holds qp's send_lock
-  void forget_qp(uint32_t index);  // on return the service thread does not touch it any more
+  void add_pending(Qp* qp);         // caller holds qp's send_lock
+  void forget_qp(uint32_t index);   // on return the service thread does not touch it any more
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
   void forget_cq(uint32_t index);
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
@@ -103,6 +103,7 @@ class Process {
   int64_t serve();
   void attend();
   int64_t progress_pending(bool from_service);
+  int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();
@@ -125,6 +126,7 @@ class Process {
   std::atomic<uint32_t> pending_count_{0};
   std::mutex attend_mutex_;     // held while the service thread looks at QPs and CQs that called for it
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
+  bool moderating_ = false;     // some CQ's event waits for its period to end
   bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
 
   std::atomic<bool> service_awake_{false};

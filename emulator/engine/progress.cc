@@ -5,6 +5,7 @@
 
 #include "engine/clock.h"
 #include "engine/error_flow.h"
+#include "engine/moderation.h"
 #include "engine/objects.h"
 #include "engine/process.h"
 #include "engine/requester.h"
@@ -91,7 +92,9 @@ void Process::attend() {
   const uint32_t cqs = header.cq_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < cqs; ++i) {
     Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->shared->overrun.load(std::memory_order_acquire) == 0 || cq->failed.exchange(true))
+    if (cq != nullptr && begin_moderation(*cq)) moderating_ = true;
+    if (cq == nullptr || cq->ignore_overrun || cq->shared->overrun.load(std::memory_order_acquire) == 0 ||
+        cq->failed.exchange(true))
       continue;
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
     raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
@@ -134,6 +137,7 @@ int64_t Process::serve() {
       if (!has_pending()) next = kEndOfTime;
     }
   }
+  if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
 }

@@ -82,8 +82,10 @@ VendorError check_path(Qp& qp) {
   PeerPath& path = qp.path;
   if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
-  if (gate == Gate{path.generation, IBV_QPS_RTS}.pack() && path.generation != 0) return VendorError::none;
-  return check_path_slowly(qp, gate);
+  if (gate == path.gate && gate != 0) return VendorError::none;
+  const VendorError error = check_path_slowly(qp, gate);
+  path.gate = error == VendorError::none ? gate : 0;
+  return error;
 }
 
 // Finds the memory behind the request's list.

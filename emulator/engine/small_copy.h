@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Copies of a few dozen bytes without a call: memcpy(3) of unknown length costs as much as the rest of a small send.
+// Copies of a few dozen bytes without a call: memcpy(3) of unknown length costs as much as the rest of a
+// small send.
 #pragma once
 
 #include <cstddef>

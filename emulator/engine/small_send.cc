@@ -40,13 +40,13 @@ bool send_small(Qp& qp, const ibv_send_wr& wr) {
   if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   PeerPath& path = qp.path;
-  if (!path.adapter || path.generation == 0 || path.receives.ready == nullptr) return false;
+  if (!path.adapter || path.gate == 0 || path.receives.ready == nullptr) return false;
   const uint32_t length = wr.sg_list[0].length;
 
   const Visit visit(qp.process->directory(), qp.process->home().slot(), path.adapter->slot());
   uint64_t address;
   if (!readable(qp, wr, &address) || !path.adapter->alive(qp.process->directory()) ||
-      path.qp->gate.load(std::memory_order_acquire) != Gate{path.generation, IBV_QPS_RTS}.pack())
+      path.qp->gate.load(std::memory_order_acquire) != path.gate)
     return false;
   ReadyWord ready;
   if (!path.receives.peek(path.taken, &ready) || length > ready.length || !prevalidated(path, ready))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A thread that receives one message after the other and sends none in between is at the end of a stream. When it
-// is faster than the sender, it would look at the next completion entry all the time, and so take the cache line
-// away from the sender just when he writes it: both sides pay for every message. So at the end of a stream the next
-// look waits for a moment, in which a few messages gather. A thread that answers what it gets never waits, and a
-// message that comes after a pause is seen at once.
+// A thread that receives one message after the other and sends none in between is at the end of a stream.
+// When it is faster than the sender, it would look at the next completion entry all the time, and so take the
+// cache line away from the sender just when he writes it: both sides pay for every message. So at the end of
+// a stream the next look waits for a moment, in which a few messages gather. A thread that answers what it
+// gets never waits, and a message that comes after a pause is seen at once.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 // the other.
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 
@@ -18,9 +19,13 @@ struct VerbsContext {
   Context* emulated;
 };
 
+struct ParentDomain;  // domain.h
+
 struct VerbsPd {
   ibv_pd base;
-  Pd* emulated;
+  Pd* emulated;                 // of a parent domain: that of the PD it contains
+  ParentDomain* parent;         // nullptr: an ordinary PD
+  std::atomic<uint32_t> users;  // objects that only the provider knows to hold on to it (domain.h)
 };
 
 struct VerbsMr {
@@ -46,11 +51,21 @@ struct VerbsAh {
 struct VerbsCq {
   pabi34_cq base;
   Cq* emulated;
+  VerbsPd* domain;   // the parent domain it was created in, or nullptr
+  bool from_domain;  // its memory is the domain's
 };
 
+struct WrArena;  // wr.h
+
 struct VerbsQp {
-  pabi34_qp base;
+  union {
+    pabi34_qp base;
+    char room[sizeof(pabi34_qp) +
+              64];  // the mark of an extended QP lies further on in newer versions (layout.h)
+  };
   Qp* emulated;
+  WrArena* arena;    // of a QP with ibv_wr_*(3)
+  bool from_domain;  // its memory is its PD's, which is a parent domain
 };
 
 inline VerbsContext* to_context(ibv_context* context) {

@@ -14,10 +14,16 @@ namespace verbena::verbs {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
 
 // pd.cc
 ibv_pd* alloc_pd(ibv_context* context);
 int dealloc_pd(ibv_pd* pd);
+
+// domain.cc
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
 
 // mr.cc
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access);
@@ -60,7 +66,11 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 int destroy_cq(ibv_cq* cq);
 void cq_event(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
+
+// cq_ex.cc
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
 
 // qp.cc
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr);

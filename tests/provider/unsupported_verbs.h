@@ -36,13 +36,6 @@ Object stand_in(const Objects& objects) {
 
 // clang-format off
 inline const UnsupportedVerb kUnsupportedVerbs[] = {
-    {"alloc_parent_domain", [](const Objects& o) {
-       ibv_parent_domain_init_attr attr = {};
-       attr.pd = o.pd;
-       return error_of(ibv_alloc_parent_domain(o.context, &attr)); }},
-    {"alloc_td", [](const Objects& o) {
-       ibv_td_init_attr attr = {};
-       return error_of(ibv_alloc_td(o.context, &attr)); }},
     {"attach_counters_point_flow", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        ibv_counter_attach_attr attr = {};
@@ -56,10 +49,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"create_counters", [](const Objects& o) {
        ibv_counters_init_attr attr = {};
        return error_of(ibv_create_counters(o.context, &attr)); }},
-    {"create_cq_ex", [](const Objects& o) {
-       ibv_cq_init_attr_ex attr = {};
-       attr.cqe = 1;
-       return error_of(ibv_create_cq_ex(o.context, &attr)); }},
     {"create_flow", [](const Objects& o) {
        ibv_flow_attr attr = {};
        return error_of(ibv_create_flow(o.qp, &attr)); }},
@@ -73,13 +62,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        attr.srq = &srq;
        attr.qp_type = IBV_QPT_RC;
        return error_of(ibv_create_qp(o.pd, &attr)); }},
-    {"create_qp_ex with SEND_OPS_FLAGS", [](const Objects& o) {
-       ibv_qp_init_attr_ex attr = {};
-       attr.send_cq = attr.recv_cq = o.cq;
-       attr.qp_type = IBV_QPT_RC;
-       attr.pd = o.pd;
-       attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-       return error_of(ibv_create_qp_ex(o.context, &attr)); }},
     {"create_rwq_ind_table", [](const Objects& o) {
        ibv_rwq_ind_table_init_attr attr = {};
        return error_of(ibv_create_rwq_ind_table(o.context, &attr)); }},
@@ -97,9 +79,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        attr.pd = o.pd;
        attr.cq = o.cq;
        return error_of(ibv_create_wq(o.context, &attr)); }},
-    {"dealloc_td", [](const Objects& o) {
-       auto td = stand_in<ibv_td>(o);
-       return ibv_dealloc_td(&td); }},
     {"destroy_counters", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        return ibv_destroy_counters(&counters); }},
@@ -125,9 +104,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto srq = stand_in<ibv_srq>(o);
        uint32_t number = 0;
        return ibv_get_srq_num(&srq, &number); }},
-    {"modify_cq", [](const Objects& o) {
-       ibv_modify_cq_attr attr = {};
-       return ibv_modify_cq(o.cq, &attr); }},
     {"modify_flow_action_esp", [](const Objects& o) {
        auto action = stand_in<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};
@@ -164,9 +140,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"query_ece", [](const Objects& o) {
        ibv_ece ece = {};
        return ibv_query_ece(o.qp, &ece); }},
-    {"query_rt_values", [](const Objects& o) {
-       ibv_values_ex values = {};
-       return ibv_query_rt_values_ex(o.context, &values); }},
     {"query_srq", [](const Objects& o) {
        auto srq = stand_in<ibv_srq>(o);
        ibv_srq_attr attr = {};

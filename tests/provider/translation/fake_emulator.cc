@@ -71,6 +71,7 @@ int query_port(Context*, uint8_t port, ibv_port_attr* attr) {
   attr->lid = port;
   return fake.error;
 }
+uint64_t device_clock(const Context*) { return fake.clock; }
 
 int alloc_pd(Context*, Pd** out) { return make(&the_pd, out); }
 int dealloc_pd(Pd*) { return unmake(); }
@@ -145,7 +146,7 @@ int create_comp_channel(Context*, int* fd) {
   return 0;
 }
 
-int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out) {
+int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out, const CqOptions&) {
   fake.cq_channel_fd = channel_fd;
   fake.user_handle = user_handle;
   return make(&the_cq, out);
@@ -157,6 +158,7 @@ int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;
   return fake.error;
 }
+int modify_cq(Cq*, uint16_t, uint16_t) { return fake.error; }
 void cq_event(Cq*) {}
 int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {
   *comp_events = fake.comp_events;
@@ -187,6 +189,11 @@ int destroy_qp(Qp*, uint32_t* async_events) {
   return unmake();
 }
 
+int post_send_batch(Qp*, ibv_send_wr* wr) {
+  fake.sent = wr;
+  return fake.error;
+}
+int check_send_operation(ibv_qp_type, ibv_wr_opcode) { return fake.error; }
 int post_send(Qp*, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   fake.sent = wr;
   fake.sent_copy = *wr;

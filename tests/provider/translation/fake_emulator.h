@@ -17,6 +17,7 @@ struct FakeEmulator {
   int async_fd = -1;
   int channel_fd = -1;
 
+  uint64_t clock = 0;
   uint64_t iova = 0;
   int access = 0;
   int cq_channel_fd = 0;

@@ -128,6 +128,7 @@ void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ah
     wc->src_qp = party.qp->shared->dest_qpn;
   }
   wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
+  if ((entry.flags & kCqeWithInvalidate) != 0) wc->wc_flags = IBV_WC_WITH_INV;
   wc->pkey_index = 0;
   wc->slid = 0;
   wc->sl = 0;

@@ -21,6 +21,10 @@ int64_t progress_send_queue(Qp& qp, bool from_service);
 // Appends the completion of `request` to the QP's own send CQ, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
+// What post_send does under send_lock, which the caller holds; and the rules that it goes by.
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+SendLimits send_limits(const Qp& qp);
+
 // The request as the engine keeps it; `number` is its running number.
 SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
 

@@ -65,7 +65,7 @@ uint32_t pd_handle(const Pd* pd);
 // The protection domain with this handle, as an object of `context` (ibv_import_pd(3)): either may be deallocated,
 // the other is then to be unimported. ENOENT: no context of the same file has it.
 int import_pd(Context* context, uint32_t handle, Pd** out);
-void unimport_pd(Pd* pd);
+void unimport_pd(Pd* pd);  // frees it: nothing that was made in it, by this Pd, is used afterwards
 
 // `iova` is the address the initiators use for the first byte (== addr unless ibv_reg_mr_iova or
 // IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EFAULT: part of the

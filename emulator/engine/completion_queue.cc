@@ -94,6 +94,7 @@ void fill_wc(Qp& qp, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc*
   wc->qp_num = qp.shared->qpn;
   wc->src_qp = qp.shared->dest_qpn;
   wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
+  if ((entry.flags & kCqeWithInvalidate) != 0) wc->wc_flags = IBV_WC_WITH_INV;
   wc->pkey_index = 0;
   wc->slid = 0;
   wc->sl = 0;

@@ -12,8 +12,10 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/key_errors.h"
+#include "engine/memory_requests.h"
 #include "engine/program_enum.h"
 #include "engine/psn.h"
+#include "engine/region_pages.h"
 #include "engine/responder.h"
 #include "engine/small_send.h"
 #include "engine/streaming.h"
@@ -108,6 +110,10 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
                    find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
       return local_key_error(place.check);
     }
+    // Short ones are copied by the CPU: an absent page must not be the program's fault.
+    if (place.on_demand && request.length <= kLandingSize &&
+        bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
+      return VendorError::local_memory_gone;
     ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
   }
   return VendorError::none;
@@ -175,7 +181,23 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   return response;
 }
 
+// Binding and invalidating here need no peer, and no PSN.
+Step carry_out_here(Qp& qp, const SendRequest& request) {
+  const Response response = carry_out_locally(qp, request);
+  if (response.answer == Answer::kLocal) return fail(qp, request, response.error);
+  if (response.answer == Answer::kBusy) {
+    qp.waiting = Waiting::kTurn;
+    qp.give_up_at = kEndOfTime;
+    return Step::kWaits;
+  }
+  qp.waiting = Waiting::kNothing;
+  qp.sq_next = request.number + 1;
+  complete_send(qp, request, VendorError::none);
+  return Step::kFinished;
+}
+
 Step carry_out(Qp& qp, SendRequest& request) {
+  if (is_local(request.opcode)) return carry_out_here(qp, request);
   const SendOperation& operation = *find_send_operation(request.opcode);
   SendLimits limits;
   limits.max_message = kMaxMessage;
@@ -265,6 +287,7 @@ SendRequest read_request(const ibv_send_wr& wr, uint64_t number) {
     request.remote_address = wr.wr.rdma.remote_addr;
     request.rkey = wr.wr.rdma.rkey;
   }
+  read_memory_wr(wr, &request);
   return request;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/completion.h"
 #include "engine/key_errors.h"
+#include "engine/memory_requests.h"
 #include "engine/placement.h"
 #include "engine/psn.h"
 #include "engine/small_copy.h"
@@ -53,7 +54,8 @@ Response refuse(PeerPath& path, VendorError error) {
 }
 
 Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
-  return {request.flags, request.length, request.immediate, operation.received, operation.carries_immediate};
+  return {request.flags, request.length, request.immediate, operation.received, operation.carries_immediate,
+          operation.carries_invalidate};
 }
 
 }  // namespace
@@ -85,6 +87,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   entry.vendor_err = static_cast<uint8_t>(arrival.error);
   uint8_t flags = kCqeReceive;
   if (arrival.with_immediate) flags |= kCqeWithImmediate;
+  if (arrival.with_invalidate) flags |= kCqeWithInvalidate;
   if (solicited) flags |= kCqeSolicited;
   if (payload != nullptr) {
     flags |= kCqeInline;
@@ -136,6 +139,12 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
   return {Answer::kNak, seen_there};
 }
 
+// SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
+VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation, const SendRequest& request) {
+  if (!operation.carries_invalidate) return VendorError::none;
+  return invalidate_remotely(path.adapter->view(), *path.qp, request.immediate);
+}
+
 // SEND: the message goes where the next receive WQE says.
 Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local) {
@@ -146,6 +155,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
+  bool invalidated = false;
   if (request.length <= kLandingSize && prevalidated(path, ready)) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
     const bool in_entry = request.length <= path.completions.inline_size();
@@ -155,10 +165,13 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
     }
+    if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
+      return fail_receive(initiator, operation, request, VendorError::local_access, error);
     if (complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
                          in_entry ? payload : nullptr))
       return {Answer::kAck};
     if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
+    invalidated = true;
   }
 
   // The WQE's own list, checked now: keys may have ended since it was posted.
@@ -198,6 +211,11 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     case Placed::kBusy:
       return {Answer::kGone};
   }
+  if (invalidated) {
+    // The key has ended already, and the message had only to find a place.
+  } else if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none) {
+    return fail_receive(initiator, operation, request, VendorError::local_access, error);
+  }
   if (!complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
@@ -219,7 +237,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
   iovec remote{};
   if (request.length != 0) {
     const Translation place = translate(path.adapter->view(), request.rkey, true, qp.pd, use,
-                                        request.remote_address, request.length);
+                                        request.remote_address, request.length, qp.qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
   }
@@ -251,7 +269,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
 Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;
   const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
-                                      MemoryUse::remote_atomic, request.remote_address, 8);
+                                      MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
   if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};

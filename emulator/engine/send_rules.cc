@@ -192,6 +192,12 @@ int check_send_wr(const SendLimits& limits, ibv_qp_type type, const ibv_send_wr&
       operation == &kAtomicWriteOperation ? std::max(limits.max_inline, kAtomicWriteSize) : limits.max_inline;
   if (is_inline && message_length(wr) > max_inline)
     return refuse(ENOMEM, "the inline message is longer than the QP's max_inline_data", why);
+  if (wr.opcode == IBV_WR_BIND_MW && wr.bind_mw.mw == nullptr)
+    return refuse(EINVAL, "bind_mw.mw is null", why);
+  // As ibv_bind_mw(3) does for windows of type 1.
+  if (const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
+      wr.opcode == IBV_WR_BIND_MW && info.mr == nullptr && (info.addr != 0 || info.length != 0))
+    return refuse(EINVAL, "bind_info names a range and no memory region", why);
   return refuse(0, nullptr, why);
 }
 

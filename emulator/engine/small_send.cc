@@ -31,7 +31,7 @@ bool readable(const Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
   const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
                                       MemoryUse::local_gather, sge.addr, sge.length);
   *address = place.address;
-  return place.check == KeyCheck::kOk;
+  return place.check == KeyCheck::kOk && !place.on_demand;
 }
 
 }  // namespace

@@ -130,6 +130,7 @@ void free_context(ibv_context* ibv) {
   release_commands(context);
   // An import that failed half-way has not been given its asynchronous descriptor.
   if (ibv->async_fd == -1) close(context_async_fd(context->emulated));
+  free_unimported(context);
   close_context(context->emulated);
   verbs_uninit_context(&context->base);
   free(context);

@@ -24,9 +24,11 @@ SendLimits limits() {
 
 struct Request {
   ibv_sge sges[4] = {};
+  ibv_mw window = {};
   ibv_send_wr wr = {};
   explicit Request(ibv_wr_opcode opcode, unsigned flags = 0) {
     wr.opcode = opcode;
+    if (opcode == IBV_WR_BIND_MW) wr.bind_mw.mw = &window;
     wr.send_flags = flags;
     wr.sg_list = sges;
   }
@@ -117,6 +119,21 @@ TEST(PostSend, InlineIsForSendAndWriteOnly) {
 TEST(PostSend, OtherFlagsAreIgnoredWhereTheyMeanNothing) {
   const unsigned others = ~static_cast<unsigned>(IBV_SEND_INLINE);
   EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, others).wr, nullptr), 0);
+}
+
+TEST(PostSend, ABindNamesItsWindow) {
+  Request request(IBV_WR_BIND_MW);
+  request.wr.bind_mw.mw = nullptr;
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+}
+
+TEST(PostSend, ABindOfARangeNamesItsRegion) {
+  Request request(IBV_WR_BIND_MW);
+  request.wr.bind_mw.bind_info.length = 8;
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+  ibv_mr region = {};
+  request.wr.bind_mw.bind_info.mr = &region;
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), 0);
 }
 
 TEST(PostSend, NumberOfSges) {

@@ -30,6 +30,8 @@ struct CompChannel;
 struct Cq;
 struct Qp;
 struct Ah;
+struct Srq;
+struct Xrcd;
 struct Mw;
 struct Dm;
 
@@ -154,12 +156,51 @@ void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from it
 // until they are acknowledged (ibv_destroy_cq(3), ibv_ack_cq_events(3)).
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events);
 
+// ---- shared receive queues ----------------------------------------------------------------------------
+
+// Where an XRC SRQ belongs and completes; both null: a basic SRQ.
+struct XrcPlace {
+  Xrcd* xrcd = nullptr;
+  Cq* cq = nullptr;
+};
+
+// `attr->max_wr` and `attr->max_sge` become what was really given (never less); the limit is not armed
+// (ibv_create_srq(3)). `user_handle` comes back in asynchronous events. EINVAL: an attribute above the device's, or
+// only half of an XrcPlace; ENOMEM.
+int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
+uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
+uint32_t srq_handle(const Srq* srq);
+// EINVAL: resizing (IBV_DEVICE_SRQ_RESIZE is not claimed), a limit above max_wr, unknown bits of the mask. When fewer
+// requests than the limit are posted already, the event comes at once.
+int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask);
+int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reached
+int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
+int destroy_srq(Srq* srq, uint32_t* async_events);  // EBUSY: QPs still use it; *async_events as in destroy_cq
+
+// ---- extended reliable connection ---------------------------------------------------------------------
+
+// ibv_open_xrcd(3); `flags`: O_CREAT and O_EXCL. `fd` -1: a domain of its own. EBADF, EAGAIN: the file has none yet,
+// and O_CREAT is not set; EINVAL: it has one, and O_EXCL is set; ENOMEM.
+int open_xrcd(Context* context, int fd, int flags, Xrcd** out);
+int close_xrcd(Xrcd* xrcd);  // EBUSY: SRQs or QPs made with it still exist
+
+// The receiving end, which has neither PD nor queues nor CQs; ibv_create_qp_ex(3) with IBV_QP_INIT_ATTR_XRCD. Modified,
+// queried and destroyed as any QP.
+int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out);
+// Another opening of the XRC_RECV QP number `qpn` of this process's; events go to every opening's `user_handle`, and
+// the QP lives until the last one is destroyed. EINVAL: the domain has no such QP; EOPNOTSUPP: it is another process's.
+int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
+// As destroy_qp, for the opening with `user_handle`.
+int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
+
 // ---- queue pairs --------------------------------------------------------------------------------------
 
 // `attr->cap` becomes what was really given (never less). `send_cq` and `recv_cq` stand for the CQs that
 // `attr` names in libibverbs' terms. `user_handle` comes back in asynchronous events.
-// EINVAL: a capability above the device's, no CQ; EOPNOTSUPP: a QP type not built; ENOMEM.
-int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out);
+// EINVAL: a capability above the device's, no CQ; EOPNOTSUPP: a QP type not built; ENOMEM. With `srq`, what `attr`
+// says of a receive queue is ignored: max_recv_wr and max_recv_sge become 0.
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
+              Srq* srq = nullptr);
 uint32_t qp_number(const Qp* qp);
 uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);

@@ -81,6 +81,7 @@ enum CqeFlags : uint8_t {
   kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
   kCqeWithInvalidate = 32,  // `immediate` is the rkey that was invalidated, host byte order
   kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with its GRH
+  kCqeXrc = 128,            // `qp_index` and `qp_birth` are an SRQ's; an XrcSource stands before the payload
 };
 
 // What a UD completion says of the datagram's origin: the first bytes of Cqe::payload, landed or not.
@@ -91,6 +92,13 @@ struct DatagramSource {
   uint8_t path_bits;
 };
 static_assert(sizeof(DatagramSource) == 8);
+
+// Through which queue pair of whatever adapter an XRC SRQ's message came.
+struct XrcSource {
+  uint32_t qpn;         // of the XRC_RECV queue pair
+  uint32_t source_qpn;  // of the XRC_SEND queue pair
+};
+static_assert(sizeof(XrcSource) == sizeof(DatagramSource));
 
 // Two adjacent lines, the second used by messages above 32 bytes: a stream of messages is one sequential
 // stream of lines for either side's prefetcher, and an 8-byte message is one line.
@@ -238,6 +246,8 @@ struct SharedSrq {
   // Line 3, written by the owner (arming) and by the taker that finds fewer WQEs left.
   alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
   std::atomic<uint32_t> limit_reached;              // sticky, set by takers
+  std::atomic<uint32_t> scatter_wanted;             // XRC: as kStickyScatter of a QP
+  std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
 
@@ -263,6 +273,8 @@ enum Sticky : uint32_t {
   kStickyFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
   kStickyScatter = 1u << 4,       // messages that have landed are to be scattered, a request waits for it
 };
+
+inline constexpr uint32_t kFlushing = 1u << 31;
 
 struct SharedQp {
   // Line 0, written by the owner, read by the feeder with every request.
@@ -295,6 +307,7 @@ struct SharedQp {
   std::atomic<uint32_t> in_use;
   uint32_t srq;  // index + 1 of the SharedSrq that the receive WQEs come from; 0: the QP's own ring
   std::atomic<uint32_t> qkey;  // UD
+  uint32_t xrcd;               // XRC_RECV: its domain's number on the node
   // Line 2, written by the feeder.
   alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
   std::atomic<uint32_t> msn;
@@ -302,6 +315,9 @@ struct SharedQp {
   std::atomic<uint64_t> requests_in;
   std::atomic<uint64_t> bytes_in;
   std::atomic<uint64_t> feeding_generation;  // the generation the values above belong to
+  // With `srq`: slot + 1 of the WQE that a message in the middle has taken; or 0. The owner takes it out when it puts
+  // an end to the message, marked with kFlushing while it completes it.
+  std::atomic<uint32_t> srq_slot;
   // Line 3, written by the feeder when something is the matter; read by the owner all the time.
   alignas(kCacheLine) std::atomic<uint32_t> sticky;
   std::atomic<uint32_t> feeder_waits;     // a request found no receive WQE: posting one wakes the feeder

@@ -42,7 +42,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp_wr = kMaxWr;
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
                           IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                          IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                          IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC;
   attr.max_sge = kMaxSge;
   attr.max_sge_rd = kMaxSge;
   attr.max_cq = kMaxCqs;
@@ -53,6 +53,9 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp_rd_atom = kMaxRdAtomic;
   attr.max_qp_init_rd_atom = kMaxRdAtomic;
   attr.max_res_rd_atom = kMaxRdAtomic * kMaxQps;
+  attr.max_srq = kMaxSrqs;
+  attr.max_srq_wr = kMaxWr;
+  attr.max_srq_sge = kMaxSge;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = 1 << 20;
   attr.max_pkeys = 1;

@@ -29,6 +29,10 @@ inline void act_on_sticky_if_any(Qp& qp) {
 bool flush_receive_queue(Qp& qp, int64_t patience_ns);
 inline constexpr int64_t kVisitPatience = 100'000;
 
+// RESET and destruction, when no peer is at work on it: gives an SRQ back what the QP had in hand, and forgets what is
+// posted on a shared queue of its own.
+void forget_receives(Qp& qp);
+
 // Takes the completions of `qp` out of its CQs (RESET and destruction).
 void purge_completions(Qp& qp);
 
@@ -37,7 +41,9 @@ void flush_one_receive(Qp& qp, uint64_t number);
 
 // ---- events ----
 void raise_qp_event(Qp& qp, ibv_event_type type);
+void raise_event_at_openings(Qp& qp, ibv_event_type type);  // XRC_RECV
 void raise_cq_event(Cq& cq, ibv_event_type type);
+void raise_srq_event(Srq& srq, ibv_event_type type);
 
 // Takes the events of a destroyed object that nobody has read out of the descriptor. Answers how many of the
 // `raised` ones the program has read.

@@ -116,6 +116,7 @@ void to_reset(Qp& qp) {
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
   purge_completions(qp);
+  forget_receives(qp);
   // Running numbers go on, so that slots and laps stay what they are; everything posted is forgotten.
   const uint64_t posted = qp.rq_posted;
   qp.rq_freed.store(posted, std::memory_order_release);

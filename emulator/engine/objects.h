@@ -23,6 +23,7 @@
 #include "engine/memory_objects.h"
 #include "engine/process.h"
 #include "engine/send_rules.h"
+#include "engine/shared_receive_queue.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
 
@@ -97,6 +98,7 @@ struct SendRequest {
   uint64_t remote_address;
   uint64_t compare_add;
   uint64_t swap;
+  uint32_t remote_srqn;  // XRC
   const ibv_sge* sges;
   uint32_t sge_count;
   uint32_t length;
@@ -113,6 +115,9 @@ enum class Waiting : uint8_t {
   kSlice,      // a long transfer goes on when polled
 };
 
+struct XrcTarget;
+struct XrcTargets;
+
 // The way to the peer's queue pair, found once on the way to RTR and checked again whenever the peer's gate
 // shows another generation.
 struct PeerPath {
@@ -120,7 +125,14 @@ struct PeerPath {
   uint32_t index = 0;
   uint32_t birth = 0;
   SharedQp* qp = nullptr;
+  // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
+  PeerAdapter* memory = nullptr;
+  uint32_t receive_pd = 0;  // to which the keys of receive requests must belong there,
+  uint32_t remote_pd = 0;   // and to which those of RDMA operations
   ReceiveRing receives;
+  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
+  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
+  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
   CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
   uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
@@ -134,6 +146,14 @@ struct PeerPath {
   // solicited.
   uint8_t event_due = 0;
   bool has_landed = false;
+};
+
+// A handle of the program on an XRC_RECV queue pair.
+struct QpOpening {
+  Context* context;
+  Xrcd* xrcd;
+  uint64_t user_handle;
+  uint32_t async_events;
 };
 
 struct Qp {
@@ -183,6 +203,11 @@ struct Qp {
   uint64_t rq_posted = 0;
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
+  std::shared_ptr<XrcTargets> xrc_targets;  // XRC_SEND, under send_lock
+  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
+  std::mutex openings_mutex;
+  std::vector<QpOpening> openings;
+  Srq* srq = nullptr;  // receives come from there, and the queue above is not used
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;

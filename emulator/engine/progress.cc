@@ -58,6 +58,11 @@ void Process::forget_cq(uint32_t index) {
   set_cq(index, nullptr);
 }
 
+void Process::forget_srq(uint32_t index) {
+  std::lock_guard lock(attend_mutex_);
+  set_srq(index, nullptr);
+}
+
 void Process::wait_for_own_producers(const Cq& cq) {
   std::lock_guard lock(attend_mutex_);
   const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
@@ -110,13 +115,21 @@ void Process::attend() {
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
     raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
   }
+  const uint32_t srqs = header.srq_high_water.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < srqs; ++i)
+    if (Srq* srq = this->srq(i); srq != nullptr) {
+      raise_srq_limit_if_reached(*srq);
+      if (srq->cq != nullptr && srq->shared->scatter_wanted.exchange(0, std::memory_order_acq_rel) != 0)
+        scatter_landed(*srq->cq);
+    }
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
     if (qp == nullptr || std::find(gone_.begin(), gone_.end(), i) != gone_.end()) continue;
     act_on_sticky(*qp);
     const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
-    if ((qp->send_cq->failed || qp->recv_cq->failed) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
+    const auto failed = [](const Cq* cq) { return cq != nullptr && cq->failed; };
+    if ((failed(qp->send_cq) || failed(qp->recv_cq)) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
       qp->send_lock.lock();
       enter_error(*qp);
       qp->send_lock.unlock();

@@ -11,6 +11,8 @@
 #include "engine/error_flow.h"
 #include "engine/objects.h"
 #include "engine/program_enum.h"
+#include "engine/queue_pair.h"
+#include "engine/xrc.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -20,12 +22,14 @@ int check_type(const ibv_qp_init_attr& attr) {
   // The program may have put any number there.
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
-      return attr.srq == nullptr ? 0 : EOPNOTSUPP;
+      return 0;
+    case IBV_QPT_XRC_SEND:
+      return 0;
+    case IBV_QPT_XRC_RECV:  // has a domain instead of a PD: create_xrc_recv_qp()
+      return EINVAL;
     case IBV_QPT_UC:
     case IBV_QPT_UD:
     case IBV_QPT_RAW_PACKET:
-    case IBV_QPT_XRC_SEND:
-    case IBV_QPT_XRC_RECV:
     case IBV_QPT_DRIVER:
       return EOPNOTSUPP;
     default:
@@ -65,6 +69,7 @@ int make_receive_queue(Qp& qp) {
   SharedQp& shared = *qp.shared;
   shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
   shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
+  shared.srq = qp.srq != nullptr ? qp.srq->index + 1 : 0;
   if (qp.cap.max_recv_wr == 0) return 0;
   const uint64_t slots = qp.cap.max_recv_wr;
   const uint64_t line = kCacheLine;
@@ -100,14 +105,17 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   qp.shared = process.view().qp(qp.index);
   SharedQp& shared = *qp.shared;
   qp.cap = attr.cap;
-  round_up(qp.cap);
+  if (qp.srq != nullptr || qp.type == IBV_QPT_XRC_SEND) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
+  if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.cap);
+  if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
   if (int error = make_receive_queue(qp); error != 0) return error;
   shared.birth += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
-  shared.pd = qp.pd->handle;
-  shared.recv_cq = qp.recv_cq->index;
-  shared.send_cq = qp.send_cq->index;
+  shared.pd = qp.pd != nullptr ? qp.pd->handle : 0;
+  shared.recv_cq = qp.recv_cq != nullptr ? qp.recv_cq->index : UINT32_MAX;
+  shared.send_cq = qp.send_cq != nullptr ? qp.send_cq->index : UINT32_MAX;
+  shared.xrcd = qp.xrcd != nullptr ? qp.xrcd->number : 0;
   shared.device = qp.context->device_index;
   shared.dest_slot = UINT32_MAX;
   for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
@@ -115,7 +123,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
                      &shared.sq_completed})
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits, &shared.send_psn,
-                     &shared.rnr_naks, &shared.retries})
+                     &shared.srq_slot, &shared.rnr_naks, &shared.retries})
     word->store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
@@ -124,30 +132,16 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
 
 }  // namespace
 
-int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out) {
-  Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
-  if (int error = check_type(*attr); error != 0) return error;
-  if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
-  if (int error = check_capabilities(attr->cap, true); error != 0) return error;
-
-  Qp* qp = new (std::nothrow) Qp;
-  if (qp == nullptr) return ENOMEM;
+int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
+  Process& process = *qp->context->process;
+  qp->process = &process;
   if (!process.qp_indices().take(&qp->index)) {
     delete qp;
     return ENOMEM;
   }
-  qp->context = pd->context;
-  qp->process = &process;
-  qp->pd = pd;
-  qp->send_cq = send_cq;
-  qp->recv_cq = recv_cq;
-  qp->user_handle = user_handle;
-  qp->type = attr->qp_type;
-  qp->signal_all = attr->sq_sig_all != 0;
   int error = ENOMEM;
   try {
-    error = fill(*qp, *attr);
+    error = fill(*qp, attr);
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
@@ -156,14 +150,39 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
     delete qp;
     return error;
   }
-  pd->users.fetch_add(1, std::memory_order_relaxed);
-  send_cq->users.fetch_add(1, std::memory_order_relaxed);
-  recv_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->pd != nullptr) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->send_cq != nullptr) qp->send_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
+  if (qp->xrcd != nullptr) qp->xrcd->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
   for (uint32_t seen = high_water.load(); seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
   }
   process.set_qp(qp->index, qp);
   qp->shared->in_use.store(1, std::memory_order_release);
+  return 0;
+}
+
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out, Srq* srq) {
+  Process& process = *pd->context->process;
+  if (process.dead()) return EIO;
+  if (int error = check_type(*attr); error != 0) return error;
+  // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c, ib_create_qp).
+  const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
+  if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  if (int error = check_capabilities(attr->cap, receives && srq == nullptr); error != 0) return error;
+
+  Qp* qp = new (std::nothrow) Qp;
+  if (qp == nullptr) return ENOMEM;
+  qp->context = pd->context;
+  qp->pd = pd;
+  qp->send_cq = send_cq;
+  qp->recv_cq = receives ? recv_cq : nullptr;
+  qp->srq = receives ? srq : nullptr;
+  qp->user_handle = user_handle;
+  qp->type = attr->qp_type;
+  qp->signal_all = attr->sq_sig_all != 0;
+  if (int error = bring_to_life(qp, *attr); error != 0) return error;
   attr->cap = qp->cap;
   *out = qp;
   return 0;
@@ -193,26 +212,37 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   return 0;
 }
 
-int destroy_qp(Qp* qp, uint32_t* async_events) {
+void take_down_qp(Qp& qp) {
+  Process& process = *qp.process;
+  process.directory().release_qpn(qp.shared->qpn, process.home().slot());
+  qp.send_lock.lock();
+  shut_gate(qp, IBV_QPS_RESET);
+  qp.send_lock.unlock();
+  process.forget_qp(qp.index);
+  process.wait_for_visitors(qp.shared->dest_slot);
+  purge_completions(qp);
+  forget_receives(qp);
+  process.qp_is_gone(qp.index);
+  qp.shared->in_use.store(0, std::memory_order_release);
+}
+
+void free_qp(Qp* qp) {
   Process& process = *qp->process;
-  *async_events = 0;
-  if (process.dead()) return 0;
-  process.directory().release_qpn(qp->shared->qpn, process.home().slot());
-  qp->send_lock.lock();
-  shut_gate(*qp, IBV_QPS_RESET);
-  qp->send_lock.unlock();
-  process.forget_qp(qp->index);
-  process.wait_for_visitors(qp->shared->dest_slot);
-  purge_completions(*qp);
-  process.qp_is_gone(qp->index);
-  qp->shared->in_use.store(0, std::memory_order_release);
-  *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
   process.segment().release(qp->rq_offset, qp->rq_bytes);
-  qp->pd->users.fetch_sub(1, std::memory_order_release);
-  qp->send_cq->users.fetch_sub(1, std::memory_order_release);
-  qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);
+  if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
   process.qp_indices().give(qp->index);
   delete qp;
+}
+
+int destroy_qp(Qp* qp, uint32_t* async_events) {
+  *async_events = 0;
+  if (qp->process->dead()) return 0;
+  take_down_qp(*qp);
+  *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
+  free_qp(qp);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/clock.h"
@@ -20,6 +21,7 @@
 #include "engine/small_send.h"
 #include "engine/streaming.h"
 #include "engine/timers.h"
+#include "engine/xrc.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -38,6 +40,40 @@ bool takes_requests(uint8_t state) {
   return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
 
+uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
+
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with the same
+// generation goes on with the WQE it has.
+bool find_shared_receives(PeerPath& path, uint32_t index) {
+  SharedSrq* srq = path.adapter->view().srq(index);
+  if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
+  path.shared_receives = SharedReceiveRing::of(path.adapter->view(), *srq);
+  path.receive_pd = srq->pd;
+  path.in_hand = path.qp->srq_slot.load(std::memory_order_relaxed);
+  return path.shared_receives.order_words != nullptr && path.in_hand <= path.shared_receives.slots();
+}
+
+// The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
+VendorError find_receives(Qp& qp) {
+  PeerPath& path = qp.path;
+  const SharedQp& there = *path.qp;
+  const SegmentView& view = path.adapter->view();
+  SharedCq* cq = view.cq(there.recv_cq);
+  if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
+  path.completion_queue = cq;
+  path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
+  if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
+  path.receives = ReceiveRing::of(view, there);
+  path.memory = path.adapter.get();
+  path.receive_pd = path.remote_pd = there.pd;
+  path.shared_receives = {};
+  path.in_hand = 0;
+  if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
+  path.taken = there.rq_taken.load(std::memory_order_relaxed);
+  path.has_landed = false;
+  return VendorError::none;
+}
+
 // Finds the peer right or says why not. The caller is on a visit.
 VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   PeerPath& path = qp.path;
@@ -46,22 +82,15 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   SharedQp& there = *path.qp;
   if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
   if (gate.generation != path.generation) {
-    if (there.type != qp.type || there.dest_qpn != qp.shared->qpn || there.dest_slot != home.slot() ||
+    if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn || there.dest_slot != home.slot() ||
         there.dest_slot_generation != home.generation() || there.dest_index != qp.index ||
         there.dest_birth != qp.shared->birth)
       return VendorError::peer_mismatch;
     const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
     if (expected != qp.send_psn) return VendorError::peer_mismatch;
-    const SegmentView& view = path.adapter->view();
-    SharedCq* cq = view.cq(there.recv_cq);
-    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
-    path.completion_queue = cq;
-    path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
-    if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
-    path.receives = ReceiveRing::of(view, there);
-    path.taken = there.rq_taken.load(std::memory_order_relaxed);
-    path.has_landed = false;
+    if (!qp.xrc_targets)
+      if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
     if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
       return VendorError::peer_not_ready;
     there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
@@ -161,7 +190,12 @@ void finish(Qp& qp, const SendRequest& request) {
 
 // One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
 Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
+  VendorError target = VendorError::none;
+  if (qp.xrc_targets) target = select_target(qp, request.remote_srqn);
   const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
+  std::optional<Visit> visit_to_target;
+  if (qp.xrc_targets && target == VendorError::none)
+    visit_to_target.emplace(qp.process->directory(), qp.process->home().slot(), qp.path.memory->slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   LocalBytes local{ranges, 0};
   local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
@@ -171,6 +205,12 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   const uint64_t generation = qp.path.generation;
   *unreachable = check_path(qp);
   if (*unreachable != VendorError::none) return {};
+  if (qp.xrc_targets) {
+    if (target == VendorError::none) target = check_target(qp);
+    if (target == VendorError::remote_srq_unknown) return refuse(qp.path, target);
+    *unreachable = target;
+    if (target != VendorError::none) return {};
+  }
   // The peer began anew: it knows nothing of the slices it has got.
   if (qp.path.generation != generation) request.done = 0;
   const Response response = respond(qp, operation, request, local);
@@ -267,7 +307,7 @@ void keep(Qp& qp, const SendRequest& request) {
 
 }  // namespace
 
-SendRequest read_request(const ibv_send_wr& wr, uint64_t number) {
+SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   SendRequest request{};
   request.wr_id = wr.wr_id;
   request.number = number;
@@ -278,6 +318,7 @@ SendRequest read_request(const ibv_send_wr& wr, uint64_t number) {
   request.sge_count = static_cast<uint32_t>(wr.num_sge);
   request.length = static_cast<uint32_t>(std::min<uint64_t>(message_length(wr), UINT32_MAX));
   request.is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (qp.type == IBV_QPT_XRC_SEND) request.remote_srqn = wr.qp_type.xrc.remote_srqn;
   if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     request.remote_address = wr.wr.atomic.remote_addr;
     request.rkey = wr.wr.atomic.rkey;
@@ -317,7 +358,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
         static_cast<unsigned long long>(qp.sq_freed.load()), static_cast<unsigned long long>(qp.sq_size));
     return ENOMEM;
   }
-  SendRequest request = read_request(wr, qp.sq_posted);
+  SendRequest request = read_request(qp, wr, qp.sq_posted);
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   if (state == IBV_QPS_ERR) {
@@ -368,12 +409,16 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
     if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at)
       return qp.try_again_at;
-    const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
+    // An XRC SRQ's owner does not know who waits.
+    const bool asks_for_waking =
+        from_service && qp.waiting == Waiting::kReceive && qp.path.adapter && !qp.xrc_targets;
     // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so
     // we come back soon once more before we rely on it.
     const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
     if (just_asked) {
       qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+      if (SharedSrq* srq = qp.path.shared_receives.shared; srq != nullptr)
+        srq->feeders_wait.store(1, std::memory_order_seq_cst);
       qp.feeder_flag_set = true;
     }
     if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {

@@ -26,7 +26,7 @@ int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 SendLimits send_limits(const Qp& qp);
 
 // The request as the engine keeps it; `number` is its running number.
-SendRequest read_request(const ibv_send_wr& wr, uint64_t number);
+SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
 
 // A message of `length` bytes has been carried out: PSN and counters go on.
 inline void advance(Qp& qp, uint32_t length) {
@@ -40,7 +40,7 @@ inline void advance(Qp& qp, uint32_t length) {
 // Raises the event of the receive completion that was appended last, after the own completion.
 inline void raise_event_due(PeerPath& path) {
   if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)
-    raise_completion_event(*path.completion_queue, *path.adapter, due == 2);
+    raise_completion_event(*path.completion_queue, *path.memory, due == 2);
 }
 
 }  // namespace verbena

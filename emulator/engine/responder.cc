@@ -12,19 +12,20 @@
 #include "engine/placement.h"
 #include "engine/psn.h"
 #include "engine/small_copy.h"
+#include "engine/xrc.h"
 
 namespace verbena {
 namespace {
 
-void call_attention(PeerPath& path) {
-  path.adapter->view().header().attention.store(1, std::memory_order_release);
-  path.adapter->kick();
+void call_attention(PeerAdapter& adapter) {
+  adapter.view().header().attention.store(1, std::memory_order_release);
+  adapter.kick();
 }
 
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
 void put_in_error(PeerPath& path, uint32_t sticky) {
   path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
-  call_attention(path);
+  call_attention(*path.adapter);
 }
 
 // In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
@@ -44,18 +45,63 @@ void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_e
   }
 }
 
-// Something the responder refuses without having taken a receive WQE.
-Response refuse(PeerPath& path, VendorError error) {
-  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
-  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
-                     : event == kNoEvent              ? kStickyFatal
-                                                      : kStickyRequestError);
-  return {Answer::kNak, error};
+// The receive WQE that the current message goes to.
+struct Receive {
+  const ReceiveWqe* wqe;
+  uint8_t* landing;
+  uint32_t max_sge;
+  uint32_t epoch;   // as in ReadyWord
+  uint32_t length;  // bytes it takes, saturated
+};
+
+// An SRQ's WQE is taken when it is first asked for, and stays in hand until the message is complete.
+bool next_shared_receive(Qp& initiator, Receive* out) {
+  PeerPath& path = initiator.path;
+  const SharedReceiveRing& ring = path.shared_receives;
+  if (path.in_hand == 0) {
+    uint32_t slot;
+    bool limit_reached;
+    if (!ring.take(initiator.process->home().worker(), &slot, &limit_reached)) return false;
+    path.in_hand = slot + 1;
+    if (path.target == nullptr) path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
+    if (limit_reached) call_attention(*path.memory);
+  }
+  const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
+  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch,
+          wqe.length};
+  return true;
+}
+
+// False: there is none (RNR).
+bool next_receive(Qp& initiator, Receive* out) {
+  PeerPath& path = initiator.path;
+  if (path.shared_receives.shared != nullptr) return next_shared_receive(initiator, out);
+  ReadyWord ready;
+  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
+  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.landing(path.taken)),
+          path.receives.max_sge, ready.epoch, ready.length};
+  return true;
 }
 
 Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
-  return {request.flags, request.length, request.immediate, operation.received, operation.carries_immediate,
+  return {request.flags,
+          request.length,
+          request.immediate,
+          operation.received,
+          operation.carries_immediate,
           operation.carries_invalidate};
+}
+
+// Nothing is in hand any more. Before the completion is published: whoever dies in between leaves a slot that
+// its owner finds again, not one that completes twice.
+void let_go(PeerPath& path) {
+  if (path.in_hand != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  path.in_hand = 0;
+}
+
+void count_taken(PeerPath& path) {
+  ++path.taken;
+  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -66,13 +112,13 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (claim.entry == nullptr && path.completions.ignores_overrun()) {
     // The completion is lost, and the message must not be: it cannot wait there for being polled.
     if (landed) return false;
-    ++path.taken;
-    path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+    let_go(path);
+    count_taken(path);
     return true;
   }
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
-    call_attention(path);
+    call_attention(*path.memory);
     return false;
   }
   Cqe& entry = *claim.entry;
@@ -86,12 +132,26 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   entry.opcode = static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
   entry.vendor_err = static_cast<uint8_t>(arrival.error);
   uint8_t flags = kCqeReceive;
+  if (path.in_hand != 0) {
+    flags |= kCqeFromShared;
+    entry.index = path.in_hand - 1;
+    let_go(path);
+  }
+  uint8_t* to = entry.payload;
+  if (const XrcTarget* target = path.target; target != nullptr) {
+    flags |= kCqeXrc;
+    entry.qp_index = target->index;
+    entry.qp_birth = target->birth;
+    const XrcSource source{path.qp->qpn, initiator.shared->qpn};
+    std::memcpy(to, &source, sizeof source);
+    to += sizeof source;
+  }
   if (arrival.with_immediate) flags |= kCqeWithImmediate;
   if (arrival.with_invalidate) flags |= kCqeWithInvalidate;
   if (solicited) flags |= kCqeSolicited;
   if (payload != nullptr) {
     flags |= kCqeInline;
-    copy_small(entry.payload, payload, arrival.length);
+    copy_small(to, payload, arrival.length);
   }
   entry.flags = flags;
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
@@ -103,8 +163,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
     path.has_landed = true;
     path.last_landed_position = claim.position;
   }
-  ++path.taken;
-  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+  count_taken(path);
   path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
 }
@@ -118,7 +177,7 @@ void count_request(Qp& initiator, uint32_t length) {
 }
 
 bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
-  const uint32_t epoch = path.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
   return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
 }
 
@@ -135,32 +194,34 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
   arrival.status = text->status;
   arrival.error = seen_here;
   complete_receive(initiator, path, arrival, false, nullptr);
-  call_attention(path);
+  call_attention(*path.adapter);
   return {Answer::kNak, seen_there};
 }
 
 // SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
-VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation, const SendRequest& request) {
+VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
+                                const SendRequest& request) {
   if (!operation.carries_invalidate) return VendorError::none;
-  return invalidate_remotely(path.adapter->view(), *path.qp, request.immediate);
+  return invalidate_remotely(path.memory->view(), *path.qp, request.immediate);
 }
 
 // SEND: the message goes where the next receive WQE says.
 Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local) {
   PeerPath& path = initiator.path;
-  ReadyWord ready;
-  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return {Answer::kRnr};
-  if (request.length > ready.length)
+  Receive receive;
+  bool invalidated = false;
+  if (!next_receive(initiator, &receive)) return {Answer::kRnr};
+  if (request.length > receive.length)
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  bool invalidated = false;
-  if (request.length <= kLandingSize && prevalidated(path, ready)) {
+  if (request.length <= kLandingSize && prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
-    const bool in_entry = request.length <= path.completions.inline_size();
+    const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
+    const bool in_entry = request.length + header <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
-    uint8_t* to = in_entry ? payload : reinterpret_cast<uint8_t*>(path.receives.landing(path.taken));
+    uint8_t* to = in_entry ? payload : receive.landing;
     for (size_t i = 0; i < local.count; ++i) {
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
@@ -175,8 +236,8 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
   }
 
   // The WQE's own list, checked now: keys may have ended since it was posted.
-  const ReceiveWqe& wqe = path.receives.wqe(path.taken);
-  const uint32_t sge_count = std::min(wqe.sge_count, path.receives.max_sge);
+  const ReceiveWqe& wqe = *receive.wqe;
+  const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
   size_t remotes = 0;
   uint64_t room = 0;
@@ -185,7 +246,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     if (sge.length == 0) continue;
     if (remotes + 1 >= PeerAdapter::kMaxRanges) break;
     const uint64_t used = std::min<uint64_t>(sge.length, request.length - room);
-    const Translation place = translate(path.adapter->view(), sge.lkey, false, path.qp->pd,
+    const Translation place = translate(path.memory->view(), sge.lkey, false, path.receive_pd,
                                         MemoryUse::local_scatter, sge.address, sge.length);
     if (place.check != KeyCheck::kOk)
       return fail_receive(initiator, operation, request, local_key_error(place.check),
@@ -211,11 +272,10 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     case Placed::kBusy:
       return {Answer::kGone};
   }
-  if (invalidated) {
-    // The key has ended already, and the message had only to find a place.
-  } else if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none) {
+  if (const VendorError error =
+          invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);
+      error != VendorError::none)
     return fail_receive(initiator, operation, request, VendorError::local_access, error);
-  }
   if (!complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
@@ -225,19 +285,16 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local, MemoryUse use) {
   PeerPath& path = initiator.path;
-  const SharedQp& qp = *path.qp;
-  ReadyWord ready;
-  if (operation.consumes_receive &&
-      (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)))
-    return {Answer::kRnr};
+  Receive receive;
+  if (operation.consumes_receive && !next_receive(initiator, &receive)) return {Answer::kRnr};
   const auto refuse_request = [&](VendorError error) {
     if (!operation.consumes_receive) return refuse(path, error);
     return fail_receive(initiator, operation, request, VendorError::local_access, error);
   };
   iovec remote{};
   if (request.length != 0) {
-    const Translation place = translate(path.adapter->view(), request.rkey, true, qp.pd, use,
-                                        request.remote_address, request.length, qp.qpn);
+    const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
+                                        request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
   }
@@ -268,7 +325,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
 
 Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;
-  const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
+  const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd,
                                       MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
@@ -296,8 +353,9 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
 // ATOMIC WRITE: 8 aligned bytes, in one piece.
 Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;
-  const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
-                                      MemoryUse::remote_write, request.remote_address, sizeof(uint64_t));
+  const Translation place =
+      translate(path.memory->view(), request.rkey, true, path.remote_pd, MemoryUse::remote_write,
+                request.remote_address, sizeof(uint64_t), path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
   if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
@@ -308,12 +366,20 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
     to += local.ranges[i].iov_len;
   }
   const iovec from{&value, sizeof value};
-  const int error = path.adapter->write(initiator.process->directory(), &from, 1, &remote, 1);
+  const int error = path.memory->write(initiator.process->directory(), &from, 1, &remote, 1);
   if (error == ESRCH) return {Answer::kGone};
   return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
 }
 
 }  // namespace
+
+Response refuse(PeerPath& path, VendorError error) {
+  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
+                     : event == kNoEvent              ? kStickyFatal
+                                                      : kStickyRequestError);
+  return {Answer::kNak, error};
+}
 
 Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
                  const LocalBytes& local) {

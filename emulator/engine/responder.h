@@ -35,6 +35,9 @@ struct LocalBytes {
   VendorError error = VendorError::none;
 };
 
+// The responder refuses a request without having taken a receive WQE: its QP is told, and goes to ERR.
+Response refuse(PeerPath& path, VendorError error);
+
 // `local`: gathered bytes for SEND and WRITE, the place for the answer for READ and atomics.
 Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
                  const LocalBytes& local);

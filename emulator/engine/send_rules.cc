@@ -122,6 +122,8 @@ constexpr VendorErrorText kVendorErrors[] = {
         "READ or atomic towards a QP with max_dest_rd_atomic 0"),
     ROW(remote_qp_no_right, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
         "the responder's qp_access_flags do not allow this operation"),
+    ROW(remote_srq_unknown, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
+        "no SRQ of the responder's XRC domain has the number"),
     ROW(rkey_unknown, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR, "no MR over there has this rkey"),
     ROW(rkey_other_pd, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
         "the rkey is of another PD than the responder's QP"),

@@ -121,6 +121,7 @@ enum class VendorError : uint32_t {
   remote_atomic_misaligned = 0x83,
   remote_no_read_resources = 0x84,  // READ or atomic towards max_dest_rd_atomic 0
   remote_qp_no_right = 0x85,        // qp_access_flags without the IBV_ACCESS_REMOTE_ right
+  remote_srq_unknown = 0x86,        // XRC: no SRQ of the responder's domain has the number
   // IBV_WC_REM_ACCESS_ERR
   rkey_unknown = 0x91,
   rkey_other_pd = 0x92,

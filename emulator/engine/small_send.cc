@@ -66,7 +66,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr) {
   qp.sq_next = qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
-    complete_send(qp, read_request(wr, number), VendorError::none);
+    complete_send(qp, read_request(qp, wr, number), VendorError::none);
   raise_event_due(path);
   return true;
 }

@@ -22,7 +22,8 @@ constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; 
 constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
-constexpr size_t kDirectorySize = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kDirectorySize = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 4096);
 
 struct Descriptor {
   int fd = -1;
@@ -127,6 +128,11 @@ Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
   return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
 }
 
+XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
+  return *std::launder(reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset +
+                                                     index % kMaxXrcOpenings * sizeof(XrcOpening)));
+}
+
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {
   Slot& s = slot(index);
   if (s.generation.load(std::memory_order_acquire) != generation) return false;
@@ -176,11 +182,23 @@ void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
   }
 }
 
-bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {
-  const uint64_t word = qpn_table()[qpn % kQpnTableSize].load(std::memory_order_acquire);
+bool NodeDirectory::find_number(uint32_t number, QpnEntry* out) const {
+  const uint64_t word = qpn_table()[number % kQpnTableSize].load(std::memory_order_acquire);
   if (word == 0) return false;
   *out = QpnEntry::unpack(word);
-  return out->qpn == qpn && out->slot < kMaxSlots;
+  return out->qpn == number && out->slot < kMaxSlots;
+}
+
+bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {
+  return find_number(qpn, out) && (out->qp_index & kSrqFlag) == 0;
+}
+
+bool NodeDirectory::find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const {
+  QpnEntry found;
+  if (!find_number(srqn, &found) || (found.qp_index & kSrqFlag) == 0) return false;
+  *slot = found.slot;
+  *srq_index = found.qp_index & ~kSrqFlag;
+  return true;
 }
 
 }  // namespace verbena

@@ -21,6 +21,7 @@
 
 #include "adapter/layout.h"
 #include "fabric/device_table.h"
+#include "fabric/xrc_domains.h"
 
 namespace verbena {
 
@@ -67,6 +68,7 @@ struct DirectoryHeader {
   uint64_t size;          // of the file
   uint64_t node_id;       // random; tells one making of the node from the next
   std::atomic<uint32_t> next_qpn;  // rotates through the 24-bit space
+  std::atomic<uint32_t> next_xrcd;  // number of the XRC domain made last
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
   DeviceTable devices;
 };
@@ -93,6 +95,8 @@ class NodeDirectory {
 
   Hazard& hazard(uint32_t slot, uint32_t index) const;  // index < kHazardsPerSlot
 
+  XrcOpening& xrc_opening(uint32_t index) const;  // index < kMaxXrcOpenings
+
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;
 
@@ -108,10 +112,17 @@ class NodeDirectory {
   void release_qpn(uint32_t qpn, uint32_t slot) const;
   void release_all_qpns(uint32_t slot) const;
 
-  // Who has this number? False: nobody.
+  // SRQ numbers (ibv_get_srq_num(3)) are of the same space and table: no SRQ has the number of a QP.
+  uint32_t claim_srqn(uint32_t slot, uint32_t srq_index) const { return claim_qpn(slot, srq_index | kSrqFlag); }
+  void release_srqn(uint32_t srqn, uint32_t slot) const { release_qpn(srqn, slot); }
+  bool find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const;
+
+  // Who has this number? False: no queue pair.
   bool find_qpn(uint32_t qpn, QpnEntry* out) const;
 
  private:
+  static constexpr uint32_t kSrqFlag = 1u << 23;  // in QpnEntry::qp_index
+  bool find_number(uint32_t number, QpnEntry* out) const;
   std::atomic<uint64_t>* qpn_table() const;
 
   std::byte* base_ = nullptr;

@@ -17,7 +17,7 @@ struct VerbsPd;
 
 // What an allocation is for: the low half of resource_type. The high half is the kernel driver's number, and
 // there is none (RDMA_DRIVER_UNKNOWN, 0).
-enum class Resource : uint64_t { kQp = 1, kSendQueue = 2, kCq = 3 };
+enum class Resource : uint64_t { kQp = 1, kSendQueue = 2, kCq = 3, kSrq = 4 };
 
 // `size` zeroed bytes, aligned for anything. *from_domain: the program's allocator gave them, and its
 // counterpart gets them back. `pd` may be nullptr. nullptr: no memory, or the program's allocator refused.

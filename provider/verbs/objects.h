@@ -59,6 +59,16 @@ struct VerbsCq {
   bool from_domain;  // its memory is the domain's
 };
 
+struct VerbsXrcd {
+  pabi34_xrcd base;
+  Xrcd* emulated;
+};
+
+struct VerbsSrq {
+  pabi34_srq base;
+  Srq* emulated;
+  bool from_domain;  // its memory is its PD's, which is a parent domain
+};
 struct WrArena;  // wr.h
 
 struct VerbsQp {
@@ -81,12 +91,14 @@ inline VerbsMw* to_mw(ibv_mw* mw) { return reinterpret_cast<VerbsMw*>(mw); }
 inline VerbsDm* to_dm(ibv_dm* dm) { return reinterpret_cast<VerbsDm*>(dm); }
 inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
 inline VerbsCq* to_cq(ibv_cq* cq) { return reinterpret_cast<VerbsCq*>(cq); }
+inline VerbsXrcd* to_xrcd(ibv_xrcd* xrcd) { return reinterpret_cast<VerbsXrcd*>(xrcd); }
+inline VerbsSrq* to_srq(ibv_srq* srq) { return reinterpret_cast<VerbsSrq*>(srq); }
 inline VerbsQp* to_qp(ibv_qp* qp) { return reinterpret_cast<VerbsQp*>(qp); }
 
 static_assert(offsetof(VerbsMw, base) == 0 && offsetof(VerbsDm, base) == 0);
 static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 &&
               offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
-              offsetof(VerbsQp, base) == 0);
+              offsetof(VerbsSrq, base) == 0 && offsetof(VerbsXrcd, base) == 0 && offsetof(VerbsQp, base) == 0);
 
 // A zeroed object, freed with free(3); nullptr and ENOMEM when there is no memory.
 template <typename Object>

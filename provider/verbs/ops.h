@@ -75,6 +75,20 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 
 // cq_ex.cc
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
+// srq.cc
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr);
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr);
+int get_srq_num(ibv_srq* srq, uint32_t* number);
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
+int query_srq(ibv_srq* srq, ibv_srq_attr* attr);
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+int destroy_srq(ibv_srq* srq);
+
+// xrc.cc
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr);
+int close_xrcd(ibv_xrcd* xrcd);
+ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr);
 
 // qp.cc
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr);

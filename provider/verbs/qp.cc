@@ -37,16 +37,17 @@ Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated;
 
 // Fills in what libibverbs' own ibv_cmd_create_qp fills in for other providers (libibverbs/cmd_qp.c, set_qp).
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (attr->srq != nullptr) return refuse(EOPNOTSUPP);
-  if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq))
+  if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq) ||
+      (attr->srq != nullptr && attr->srq->context != pd->context))
     return refuse(EINVAL);
+  Srq* srq = attr->srq != nullptr ? to_srq(attr->srq)->emulated : nullptr;
   bool from_domain = false;
   auto* qp = static_cast<VerbsQp*>(allocate_in(to_pd(pd), sizeof(VerbsQp), Resource::kQp, &from_domain));
   if (qp == nullptr) return refuse(ENOMEM);
   qp->from_domain = from_domain;
   const int error =
       verbena::create_qp(to_pd(pd)->emulated, attr, emulated(attr->send_cq), emulated(attr->recv_cq),
-                         reinterpret_cast<uintptr_t>(qp), &qp->emulated);
+                         reinterpret_cast<uintptr_t>(qp), &qp->emulated, srq);
   if (error != 0) {
     free_in(to_pd(pd), qp, Resource::kQp, from_domain);
     return refuse(error);
@@ -68,8 +69,9 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   return &ibv;
 }
 
-// XRC, RSS and creation flags are not built.
+// RSS and creation flags are not built.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
@@ -119,7 +121,10 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* ini
 int destroy_qp(ibv_qp* ibv) {
   VerbsQp* qp = to_qp(ibv);
   uint32_t async_events = 0;
-  if (const int error = verbena::destroy_qp(qp->emulated, &async_events); error != 0) return answer(error);
+  const int error = ibv->qp_type == IBV_QPT_XRC_RECV
+                        ? verbena::close_qp(qp->emulated, reinterpret_cast<uintptr_t>(qp), &async_events)
+                        : verbena::destroy_qp(qp->emulated, &async_events);
+  if (error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
   VerbsPd* pd = to_pd(ibv->pd);
   free_wr_arena(qp->arena);

@@ -43,9 +43,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"attach_mcast", [](const Objects& o) {
        const ibv_gid gid = {};
        return ibv_attach_mcast(o.qp, &gid, 0); }},
-    {"close_xrcd", [](const Objects& o) {
-       auto xrcd = stand_in<ibv_xrcd>(o);
-       return ibv_close_xrcd(&xrcd); }},
     {"create_counters", [](const Objects& o) {
        ibv_counters_init_attr attr = {};
        return error_of(ibv_create_counters(o.context, &attr)); }},
@@ -55,25 +52,9 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"create_flow_action_esp", [](const Objects& o) {
        ibv_flow_action_esp_attr attr = {};
        return error_of(ibv_create_flow_action_esp(o.context, &attr)); }},
-    {"create_qp with SRQ", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_qp_init_attr attr = {};
-       attr.send_cq = attr.recv_cq = o.cq;
-       attr.srq = &srq;
-       attr.qp_type = IBV_QPT_RC;
-       return error_of(ibv_create_qp(o.pd, &attr)); }},
     {"create_rwq_ind_table", [](const Objects& o) {
        ibv_rwq_ind_table_init_attr attr = {};
        return error_of(ibv_create_rwq_ind_table(o.context, &attr)); }},
-    {"create_srq", [](const Objects& o) {
-       ibv_srq_init_attr attr = {};
-       attr.attr.max_wr = 1;
-       return error_of(ibv_create_srq(o.pd, &attr)); }},
-    {"create_srq_ex", [](const Objects& o) {
-       ibv_srq_init_attr_ex attr = {};
-       attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
-       attr.srq_type = IBV_SRQT_XRC;
-       return error_of(ibv_create_srq_ex(o.context, &attr)); }},
     {"create_wq", [](const Objects& o) {
        ibv_wq_init_attr attr = {};
        attr.pd = o.pd;
@@ -91,19 +72,12 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"destroy_rwq_ind_table", [](const Objects& o) {
        auto table = stand_in<ibv_rwq_ind_table>(o);
        return ibv_destroy_rwq_ind_table(&table); }},
-    {"destroy_srq", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       return ibv_destroy_srq(&srq); }},
     {"destroy_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        return ibv_destroy_wq(&wq); }},
     {"detach_mcast", [](const Objects& o) {
        const ibv_gid gid = {};
        return ibv_detach_mcast(o.qp, &gid, 0); }},
-    {"get_srq_num", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       uint32_t number = 0;
-       return ibv_get_srq_num(&srq, &number); }},
     {"modify_flow_action_esp", [](const Objects& o) {
        auto action = stand_in<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};
@@ -111,39 +85,18 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"modify_qp_rate_limit", [](const Objects& o) {
        ibv_qp_rate_limit_attr attr = {};
        return ibv_modify_qp_rate_limit(o.qp, &attr); }},
-    {"modify_srq", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_srq_attr attr = {};
-       return ibv_modify_srq(&srq, &attr, IBV_SRQ_LIMIT); }},
     {"modify_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        ibv_wq_attr attr = {};
        return ibv_modify_wq(&wq, &attr); }},
-    {"open_qp", [](const Objects& o) {
-       ibv_qp_open_attr attr = {};
-       return error_of(ibv_open_qp(o.context, &attr)); }},
-    {"open_xrcd", [](const Objects& o) {
-       ibv_xrcd_init_attr attr = {};
-       attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-       attr.fd = -1;
-       return error_of(ibv_open_xrcd(o.context, &attr)); }},
     {"post_srq_ops", [](const Objects& o) {
        auto srq = stand_in<ibv_srq>(o);
        ibv_ops_wr wr = {};
        ibv_ops_wr* bad = nullptr;
        return ibv_post_srq_ops(&srq, &wr, &bad); }},
-    {"post_srq_recv", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_recv_wr wr = {};
-       ibv_recv_wr* bad = nullptr;
-       return ibv_post_srq_recv(&srq, &wr, &bad); }},
     {"query_ece", [](const Objects& o) {
        ibv_ece ece = {};
        return ibv_query_ece(o.qp, &ece); }},
-    {"query_srq", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_srq_attr attr = {};
-       return ibv_query_srq(&srq, &attr); }},
     {"read_counters", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        uint64_t value = 0;

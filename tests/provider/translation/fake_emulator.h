@@ -32,9 +32,16 @@ struct FakeEmulator {
   ibv_send_wr sent_copy = {};  // of the first
   const ibv_recv_wr* received = nullptr;
   bool solicited_only = false;
+  uint32_t srq_limit = 0;
+  bool qp_has_srq = false;
+  bool srq_is_xrc = false;
+  int xrcd_fd = 0;
+  int xrcd_flags = 0;
+  uint32_t opened_qpn = 0;
+  uint64_t closed_handle = 0;
 
   uint32_t comp_events = 0;   // what destroy_cq reports
-  uint32_t async_events = 0;  // what destroy_cq and destroy_qp report
+  uint32_t async_events = 0;  // what destroy_cq, destroy_qp and destroy_srq report
 };
 
 extern FakeEmulator fake;

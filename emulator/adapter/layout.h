@@ -20,9 +20,9 @@ inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 inline constexpr uint32_t kLayoutVersion = 5;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
-inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
+inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
 inline constexpr uint32_t kMaxCqsPerProcess = 1u << 15;
-inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 15;
+inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 17;
 inline constexpr uint32_t kMaxMrsPerProcess = 1u << 21;  // keys: memory regions, and as many memory windows
 
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to

@@ -223,7 +223,7 @@ void scatter_landed(Cq& cq) {
 CompChannel::~CompChannel() { unlink(path.c_str()); }
 
 int create_comp_channel(Context* context, int* fd) {
-  if (context->process->dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   static std::atomic<uint32_t> next_number{1};
   find_channel(*context, -1);
   auto channel = std::make_unique<CompChannel>();
@@ -241,9 +241,9 @@ int create_comp_channel(Context* context, int* fd) {
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
               const CqOptions& options) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
-  if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
-    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %u", cqe, kMaxCqe);
+  if (int error = usable(*context); error != 0) return error;
+  if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
+    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
   }
   if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
@@ -255,7 +255,9 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
 
   auto* cq = new (std::nothrow) Cq;
   if (cq == nullptr) return ENOMEM;
-  if (!process.cq_indices().take(&cq->index)) {
+  const bool counted = take_quota(*context, Counted::kCqs, "ibv_create_cq") == 0;
+  if (!counted || !process.cq_indices().take(&cq->index)) {
+    if (counted) give_quota(*context, Counted::kCqs);
     delete cq;
     return ENOMEM;
   }
@@ -265,6 +267,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   if (cq->shared == nullptr ||
       make_cq_ring(process, cq->shared->rings[0], cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
     process.cq_indices().give(cq->index);
+    give_quota(*context, Counted::kCqs);
     delete cq;
     return ENOMEM;
   }
@@ -298,7 +301,10 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   return 0;
 }
 
-int cq_capacity(const Cq* cq) { return 1 << cq->ring.current().order; }
+int cq_capacity(const Cq* cq) {
+  const uint64_t most = cq->context->device->limits.max_cqe;
+  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most));
+}
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
@@ -315,6 +321,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     cq->look_again_at.store(0, std::memory_order_relaxed);
   }
   if (cq->consumer.seems_empty()) {
+    if (cq->context->failed.load(std::memory_order_relaxed)) return -EIO;
     const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
     thoroughly = several_producers && (cq->channel != nullptr ||
                                        (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
@@ -343,7 +350,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
 }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
-  if (cq->process->dead()) return EIO;
+  if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
@@ -391,6 +398,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
   release_cq_rings(*cq);
   process.cq_indices().give(cq->index);
+  give_quota(*cq->context, Counted::kCqs);
   delete cq;
   return 0;
 }

@@ -46,6 +46,11 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
     context->device = &table.devices[i];
     context->device_index = i;
     context->file = file != 0 ? file : next_file.fetch_add(1, std::memory_order_relaxed);
+    {
+      std::lock_guard lock(process->contexts_mutex);
+      context->events_seen = process->directory().events(i).count();
+      process->contexts.push_back(context);
+    }
     *out = context;
     return 0;
   }
@@ -58,13 +63,17 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
 int open_context(const char* name, Context** out) { return open_with_file(name, 0, out); }
 
 int import_context(const Context* original, Context** out) {
-  if (original->process->dead()) return EIO;
+  if (int error = usable(*original); error != 0) return error;
   return open_with_file(original->device->name.data(), original->file, out);
 }
 
 void close_context(Context* context) {
   Process* process = context->process;
   if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
+  {
+    std::lock_guard lock(process->contexts_mutex);
+    std::erase(process->contexts, context);
+  }
   delete context;
   process->release();
 }
@@ -74,13 +83,16 @@ int context_async_fd(const Context* context) { return context->async_fd; }
 uint64_t device_clock(const Context*) { return device_clock_ticks(); }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
+  if (int error = usable(*context); error != 0) return error;
   describe_device(*context->device, attr);
   return 0;
 }
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
+  if (int error = usable(*context); error != 0) return error;
   if (port != 1) return EINVAL;
-  describe_port(*context->device, attr);
+  describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
+                attr);
   return 0;
 }
 

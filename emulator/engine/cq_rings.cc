@@ -72,9 +72,9 @@ void release_cq_rings(Cq& cq) {
 }
 
 int resize_cq(Cq* cq, int cqe) {
-  if (cq->process->dead()) return EIO;
-  if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
-    VERBENA_WARN("ibv_resize_cq: %d entries: must be 1 to %u", cqe, kMaxCqe);
+  if (int error = usable(*cq->context); error != 0) return error;
+  if (const uint64_t most = cq->context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
+    VERBENA_WARN("ibv_resize_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
   }
   std::lock_guard one_at_a_time(cq->resize_mutex);

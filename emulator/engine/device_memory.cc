@@ -43,35 +43,33 @@ int check_copy(const Dm& dm, const char* verb, uint64_t offset, size_t length) {
 
 int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
-  if (attr->comp_mask != 0 || attr->length == 0 || attr->length > kMaxDeviceMemory ||
+  if (int error = usable(*context); error != 0) return error;
+  const uint64_t most = context->device->limits.max_dm_size;
+  if (attr->comp_mask != 0 || attr->length == 0 || attr->length > most ||
       attr->log_align_req > kMaxLogAlignment) {
     VERBENA_WARN("ibv_alloc_dm: length %zu (1 to %llu), log_align_req %u (up to %u), comp_mask 0x%x (0)",
-                 attr->length, static_cast<unsigned long long>(kMaxDeviceMemory), attr->log_align_req,
+                 attr->length, static_cast<unsigned long long>(most), attr->log_align_req,
                  kMaxLogAlignment, attr->comp_mask);
     return EINVAL;
   }
+  if (take_quota(*context, Counted::kDeviceMemory, "ibv_alloc_dm", attr->length) != 0) return ENOMEM;
   auto* dm = new (std::nothrow) Dm;
-  if (dm == nullptr) return ENOMEM;
-  MemoryObjects& objects = process.memory_objects();
-  std::lock_guard lock(objects.mutex);
-  void* memory = MAP_FAILED;
-  if (attr->length <= kMaxDeviceMemory - objects.device_memory_used)
-    memory = mmap(nullptr, attr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    VERBENA_WARN("ibv_alloc_dm: %zu bytes: %llu of %llu are in use", attr->length,
-                 static_cast<unsigned long long>(objects.device_memory_used),
-                 static_cast<unsigned long long>(kMaxDeviceMemory));
+  void* memory = mmap(nullptr, attr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || dm == nullptr) {
+    if (memory != MAP_FAILED) munmap(memory, attr->length);
+    give_quota(*context, Counted::kDeviceMemory, attr->length);
     delete dm;
     return ENOMEM;
   }
+  MemoryObjects& objects = process.memory_objects();
+  std::lock_guard lock(objects.mutex);
   static std::atomic<uint32_t> next_handle{1};
   dm->process = &process;
   dm->file = context->file;
+  dm->device = context->device_index;
   dm->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
   dm->memory = static_cast<std::byte*>(memory);
   dm->length = attr->length;
-  objects.device_memory_used += dm->length;
   objects.dms.emplace(dm->handle, dm);
   *out = dm;
   return 0;
@@ -88,8 +86,8 @@ int free_dm(Dm* dm) {
       return EBUSY;
     }
     objects.dms.erase(dm->handle);
-    objects.device_memory_used -= dm->length;
   }
+  give_quota(process, dm->device, Counted::kDeviceMemory, dm->length);
   munmap(dm->memory, dm->length);
   delete dm;
   return 0;
@@ -99,7 +97,7 @@ uint32_t dm_handle(const Dm* dm) { return dm->handle; }
 
 int import_dm(Context* context, uint32_t handle, Dm** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   MemoryObjects& objects = process.memory_objects();
   std::lock_guard lock(objects.mutex);
   *out = find_object(objects.dms, handle, context->file);
@@ -110,22 +108,21 @@ int import_dm(Context* context, uint32_t handle, Dm** out) {
 }
 
 int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length) {
-  if (dm->process->dead()) return EIO;
+  if (int error = usable(*dm->process, dm->file); error != 0) return error;
   if (int error = check_copy(*dm, "ibv_memcpy_to_dm", offset, length); error != 0) return error;
   std::memcpy(dm->memory + offset, from, length);
   return 0;
 }
 
 int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length) {
-  if (dm->process->dead()) return EIO;
+  if (int error = usable(*dm->process, dm->file); error != 0) return error;
   if (int error = check_copy(*dm, "ibv_memcpy_from_dm", offset, length); error != 0) return error;
   std::memcpy(to, dm->memory + offset, length);
   return 0;
 }
 
 int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out) {
-  Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   // kernel, uverbs_std_types_mr.c (UVERBS_METHOD_DM_MR_REG), and mlx5 for the flags.
   const char* why = nullptr;
   if (check_mr_access(static_cast<int>(access), &why) == 0) {

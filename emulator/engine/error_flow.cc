@@ -181,6 +181,11 @@ void raise_cq_event(Cq& cq, ibv_event_type type) {
   if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
+void raise_port_event(Context& context, ibv_event_type type) {
+  std::lock_guard lock(context.events_mutex);
+  write_event(context, 1, type);
+}
+
 void raise_srq_event(Srq& srq, ibv_event_type type) {
   std::lock_guard lock(srq.context->events_mutex);
   if (write_event(*srq.context, srq.user_handle, type)) srq.async_events.fetch_add(1, std::memory_order_relaxed);

@@ -43,6 +43,7 @@ void flush_one_receive(Qp& qp, uint64_t number);
 void raise_qp_event(Qp& qp, ibv_event_type type);
 void raise_event_at_openings(Qp& qp, ibv_event_type type);  // XRC_RECV
 void raise_cq_event(Cq& cq, ibv_event_type type);
+void raise_port_event(Context& context, ibv_event_type type);  // of port 1, the only one
 void raise_srq_event(Srq& srq, ibv_event_type type);
 
 // Takes the events of a destroyed object that nobody has read out of the descriptor. Answers how many of the

@@ -45,6 +45,7 @@ enum class MrOrigin : uint8_t {
 struct Mr {
   Process* process = nullptr;
   uint64_t file = 0;
+  uint32_t device = 0;  // index
   uint32_t lkey = 0;
   uint32_t rkey = 0;
   MrOrigin origin = MrOrigin::kProgram;
@@ -61,6 +62,7 @@ struct Mr {
 struct Mw {
   Process* process = nullptr;
   uint64_t file = 0;
+  uint32_t device = 0;  // index
   UserCount pd_users;
   uint32_t pd = 0;
   KeyKind kind = KeyKind::kWindow1;
@@ -73,6 +75,7 @@ struct Mw {
 struct Dm {
   Process* process = nullptr;
   uint64_t file = 0;
+  uint32_t device = 0;  // index
   uint32_t handle = 0;
   std::byte* memory = nullptr;
   size_t length = 0;
@@ -91,8 +94,7 @@ struct MemoryObjects {
   std::unordered_map<uint32_t, Mr*> mrs;
   std::unordered_map<uint32_t, Mw*> mws;
   std::unordered_map<uint32_t, Dm*> dms;
-  uint64_t device_memory_used = 0;  // bytes
-  void* zeros = nullptr;            // of the null region, once there was one
+  void* zeros = nullptr;  // of the null region, once there was one
   void* sink = nullptr;
 };
 

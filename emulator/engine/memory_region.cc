@@ -28,6 +28,7 @@ struct Registration {
   size_t length;
   uint64_t iova;
   int access;
+  uint64_t max_size;  // of the device
 };
 
 // Of the implicit region: it has one iova, and pages of any size (kernel, mlx5/mr.c, core/umem_odp.c).
@@ -46,6 +47,7 @@ int check_range(const Registration& wanted, const char** why) {
   // The last page would end past the address space (kernel, ib_umem_get()).
   if (wanted.length > UINTPTR_MAX - 4096 - begin) *why = "the last page passes the end of the address space";
   if (wanted.length == 0) *why = "a region has at least one byte";
+  if (wanted.length > wanted.max_size) *why = "longer than the device's max_mr_size";
   return *why == nullptr ? 0 : EINVAL;
 }
 
@@ -105,17 +107,23 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
 
 int enter_region(Pd* pd, MemoryTable::Region region, MrOrigin origin, Mr** out) {
   Process& process = *pd->context->process;
+  if (take_quota(*pd->context, Counted::kMrs, "ibv_reg_mr") != 0) return ENOMEM;
   auto* mr = new (std::nothrow) Mr;
-  if (mr == nullptr) return ENOMEM;
+  if (mr == nullptr) {
+    give_quota(*pd->context, Counted::kMrs);
+    return ENOMEM;
+  }
   region.pd = pd->handle;
   mr->process = &process;
   mr->file = pd->context->file;
+  mr->device = pd->context->device_index;
   mr->origin = origin;
   mr->pd_users = pd->count;
   mr->region = region;
   MemoryObjects& objects = process.memory_objects();
   std::lock_guard lock(objects.mutex);
   if (int error = process.memory().add(process.segment(), region, &mr->lkey, &mr->rkey); error != 0) {
+    give_quota(*pd->context, Counted::kMrs);
     delete mr;
     return error;
   }
@@ -126,16 +134,16 @@ int enter_region(Pd* pd, MemoryTable::Region region, MrOrigin origin, Mr** out) 
 }
 
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out) {
-  if (pd->context->process->dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
-  const Registration wanted{"ibv_reg_mr", addr, length, iova, access};
+  const Registration wanted{"ibv_reg_mr", addr, length, iova, access, pd->context->device->limits.max_mr_size};
   if (int error = check(wanted); error != 0) return error;
   return enter_region(pd, region_of(pd->handle, wanted), MrOrigin::kProgram, out);
 }
 
 int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
   Process& process = *mr->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(process, mr->file); error != 0) return error;
   constexpr int kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   const char* why = nullptr;
@@ -157,7 +165,8 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
   const bool was_zero_based = (region.access & IBV_ACCESS_ZERO_BASED) != 0;
   Registration wanted{"ibv_rereg_mr", moves ? addr : reinterpret_cast<void*>(region.address),
                       moves ? length : region.length, region.iova,
-                      (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : static_cast<int>(region.access)};
+                      (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : static_cast<int>(region.access),
+                      process.directory().devices().devices[mr->device].limits.max_mr_size};
   // The iova is what registering anew would give it; one of ibv_reg_mr_iova(3) stays with its memory.
   if ((wanted.access & IBV_ACCESS_ZERO_BASED) != 0)
     wanted.iova = 0;
@@ -179,7 +188,7 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
 }
 
 int reg_dmabuf_mr(Pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, Mr** out) {
-  if (pd->context->process->dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   constexpr int kFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                          IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_OPTIONAL_RANGE;
   const char* why = nullptr;
@@ -189,6 +198,10 @@ int reg_dmabuf_mr(Pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
     why = "flags that ibv_reg_dmabuf_mr(3) does not list";
   }
   if (error == 0) error = check_mr_range(offset, length, iova, &why);
+  if (error == 0 && length > pd->context->device->limits.max_mr_size) {
+    error = EINVAL;
+    why = "longer than the device's max_mr_size";
+  }
   MappedBuffer buffer{};
   if (error == 0) {
     error = map_dma_buffer(fd, offset, length, needs_writable_memory(access), &buffer);
@@ -220,6 +233,7 @@ int dereg_mr(Mr* mr) {
   if (process.dead()) return 0;
   if (int error = withdraw(*mr, "ibv_dereg_mr", true); error != 0) return error;
   process.memory().recycle(mr->lkey);
+  give_quota(process, mr->device, Counted::kMrs);
   mr->pd_users->fetch_sub(1, std::memory_order_release);
   if (mr->dm != nullptr) mr->dm->users.fetch_sub(1, std::memory_order_release);
   if (mr->mapping != nullptr) munmap(mr->mapping, mr->mapping_size);
@@ -229,7 +243,7 @@ int dereg_mr(Mr* mr) {
 
 int import_mr(Pd* pd, uint32_t handle, Mr** out) {
   Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   MemoryObjects& objects = process.memory_objects();
   std::lock_guard lock(objects.mutex);
   *out = find_object(objects.mrs, handle, pd->context->file);

@@ -15,26 +15,28 @@ namespace verbena {
 
 int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out) {
   Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   const unsigned number = number_in(type);
   if (number != IBV_MW_TYPE_1 && number != IBV_MW_TYPE_2) {
     VERBENA_WARN("ibv_alloc_mw: type %u: there are 1 and 2", number);
     return EINVAL;
   }
+  if (take_quota(*pd->context, Counted::kMws, "ibv_alloc_mw") != 0) return ENOMEM;
   auto* mw = new (std::nothrow) Mw;
-  if (mw == nullptr) return ENOMEM;
+  if (mw == nullptr) {
+    give_quota(*pd->context, Counted::kMws);
+    return ENOMEM;
+  }
   mw->process = &process;
   mw->file = pd->context->file;
+  mw->device = pd->context->device_index;
   mw->pd_users = pd->count;
   mw->pd = pd->handle;
   mw->kind = number == IBV_MW_TYPE_1 ? KeyKind::kWindow1 : KeyKind::kWindow2;
   MemoryObjects& objects = process.memory_objects();
   std::lock_guard lock(objects.mutex);
-  const int error = objects.mws.size() >= kMaxMws
-                        ? ENOMEM
-                        : process.memory().add_window(process.segment(), mw->kind, mw->pd, &mw->rkey);
-  if (error != 0) {
-    VERBENA_WARN("ibv_alloc_mw: %zu windows are there, %u can be", objects.mws.size(), kMaxMws);
+  if (int error = process.memory().add_window(process.segment(), mw->kind, mw->pd, &mw->rkey); error != 0) {
+    give_quota(*pd->context, Counted::kMws);
     delete mw;
     return error;
   }
@@ -56,6 +58,7 @@ int dealloc_mw(Mw* mw) {
   }
   process.wait_for_visitors();
   process.memory().recycle(mw->rkey);
+  give_quota(process, mw->device, Counted::kMws);
   mw->pd_users->fetch_sub(1, std::memory_order_release);
   delete mw;
   return 0;

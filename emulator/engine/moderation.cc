@@ -46,7 +46,7 @@ int64_t Process::raise_moderated_events() {
 }
 
 int modify_cq(Cq* cq, uint16_t count, uint16_t period) {
-  if (cq->process->dead()) return EIO;
+  if (int error = usable(*cq->context); error != 0) return error;
   SharedCq& shared = *cq->shared;
   shared.moderation.store(Moderation{count, period}.pack(), std::memory_order_relaxed);
   shared.unreported.store(0, std::memory_order_relaxed);

@@ -97,6 +97,7 @@ void resolve_path(Qp& qp, PeerPath* path) {
                  qp.attr.dest_qp_num);
     return;
   }
+  path->ports = 1u << qp.context->device_index | 1u << there->device;
   path->index = found.qp_index;
   path->birth = there->birth;
   path->qp = there;
@@ -181,8 +182,7 @@ void to_error(Qp& qp) {
 }  // namespace
 
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
-  Process& process = *qp->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*qp->context); error != 0) return error;
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
@@ -205,6 +205,13 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
     return error;
   }
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
+  uint32_t resources = qp->responder_resources;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) resources = attr->max_dest_rd_atomic;
+  if (to == IBV_QPS_RESET) resources = 0;
+  error = change_quota(*qp->context, Counted::kResponderResources, "ibv_modify_qp", qp->responder_resources,
+                       resources);
+  if (error != 0) return error;
+  qp->responder_resources = resources;
   {
     std::lock_guard send(qp->send_lock);
     remember(qp->attr, *attr, mask);

@@ -8,6 +8,7 @@
 // None is held while waiting for visitors, except modify_mutex.
 #pragma once
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 
 #include <atomic>
@@ -39,7 +40,18 @@ struct Context {
   int async_fd = -1;  // the program's end, the caller's
   std::mutex channels_mutex;
   std::vector<std::unique_ptr<CompChannel>> channels;
+  uint64_t events_seen = 0;         // of the device's log; under Process::contexts_mutex
+  std::atomic<bool> failed{false};  // IBV_EVENT_DEVICE_FATAL: for good
 };
+
+// 0, or EIO: a forked child's copy, or the device has failed. Verbs that make, change or ask begin with it;
+// those that destroy do not.
+inline int usable(const Context& context) {
+  return context.process->dead() || context.failed.load(std::memory_order_acquire) ? EIO : 0;
+}
+
+// The same for what belongs to a context's file and may have outlived the context.
+int usable(Process& process, uint64_t file);
 
 struct Ah {
   Pd* pd = nullptr;
@@ -122,6 +134,7 @@ struct XrcTargets;
 // shows another generation.
 struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: nobody had the number
+  uint32_t ports = 0;  // as DirectoryHeader::ports_down: one of these down, and nothing passes
   uint32_t index = 0;
   uint32_t birth = 0;
   SharedQp* qp = nullptr;
@@ -172,7 +185,8 @@ struct Qp {
 
   std::mutex modify_mutex;
   std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
-  ibv_qp_attr attr{};                       // what modify_qp was given last
+  ibv_qp_attr attr{};  // what modify_qp was given last
+  uint32_t responder_resources = 0;         // held of max_res_rd_atom; under modify_mutex
   std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
 
   // ---- requester, under send_lock ----

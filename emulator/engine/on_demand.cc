@@ -59,7 +59,7 @@ int find_range(const Pd& pd, const Advice& advice, const ibv_sge& sge, Range* ou
 }  // namespace
 
 int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge* sges, uint32_t count) {
-  if (pd->context->process->dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   const Advice* row = find_advice(number_in(advice));
   if (row == nullptr) return EOPNOTSUPP;
   if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0) return EINVAL;

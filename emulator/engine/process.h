@@ -11,6 +11,7 @@
 
 #include "adapter/memory_table.h"
 #include "adapter/spin_lock.h"
+#include "engine/quota.h"
 #include "engine/memory_objects.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
@@ -56,6 +57,7 @@ class Process {
   MemoryObjects& memory_objects() { return memory_objects_; }
   IndexPool& qp_indices() { return qp_indices_; }
   IndexPool& cq_indices() { return cq_indices_; }
+  Quota& quota() { return quota_; }
   IndexPool& srq_indices() { return srq_indices_; }
 
   // Private objects by table index; nullptr: none. Set and cleared under the CQ locks that polls hold.
@@ -110,6 +112,9 @@ class Process {
   static int64_t service(void* self);
   int64_t serve();
   void attend();
+  void attend_device_events();             // device_events.cc
+  void fail_context(Context& context);     // device_events.cc
+  bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under attend_mutex_
   int64_t progress_pending(bool from_service);
   int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
   static void before_fork();
@@ -123,6 +128,7 @@ class Process {
   MemoryObjects memory_objects_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
   IndexPool cq_indices_{kMaxCqsPerProcess};
+  Quota quota_;
   IndexPool srq_indices_{kMaxSrqsPerProcess};
   std::unique_ptr<std::atomic<Qp*>[]> qps_;
   std::unique_ptr<std::atomic<Cq*>[]> cqs_;

@@ -53,6 +53,10 @@ void Process::qp_is_gone(uint32_t index) {
   std::erase(gone_, index);
 }
 
+bool Process::is_going(uint32_t qp_index) const {
+  return std::find(gone_.begin(), gone_.end(), qp_index) != gone_.end();
+}
+
 void Process::forget_cq(uint32_t index) {
   std::lock_guard lock(attend_mutex_);
   set_cq(index, nullptr);
@@ -125,7 +129,7 @@ void Process::attend() {
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
-    if (qp == nullptr || std::find(gone_.begin(), gone_.end(), i) != gone_.end()) continue;
+    if (qp == nullptr || is_going(i)) continue;
     act_on_sticky(*qp);
     const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
     const auto failed = [](const Cq* cq) { return cq != nullptr && cq->failed; };
@@ -140,6 +144,7 @@ void Process::attend() {
 }
 
 int64_t Process::serve() {
+  attend_device_events();
   attend();
   int64_t next = kEndOfTime;
   bool pending;

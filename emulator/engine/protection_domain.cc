@@ -12,10 +12,14 @@ namespace verbena {
 
 int alloc_pd(Context* context, Pd** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
+  if (take_quota(*context, Counted::kPds, "ibv_alloc_pd") != 0) return ENOMEM;
   static std::atomic<uint32_t> next_handle{1};
   auto* pd = new (std::nothrow) Pd;
-  if (pd == nullptr) return ENOMEM;
+  if (pd == nullptr) {
+    give_quota(*context, Counted::kPds);
+    return ENOMEM;
+  }
   pd->context = context;
   pd->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
   MemoryObjects& objects = process.memory_objects();
@@ -36,6 +40,7 @@ int dealloc_pd(Pd* pd) {
     }
     // Another context that shares it may have been first (the kernel: no such object).
     if (objects.domains.erase(pd->handle) == 0) return ENOENT;
+    give_quota(*pd->context, Counted::kPds);
   }
   delete pd;
   return 0;
@@ -45,7 +50,7 @@ uint32_t pd_handle(const Pd* pd) { return pd->handle; }
 
 int import_pd(Context* context, uint32_t handle, Pd** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   MemoryObjects& objects = process.memory_objects();
   std::lock_guard lock(objects.mutex);
   const auto found = objects.domains.find(handle);

@@ -37,29 +37,33 @@ int check_type(const ibv_qp_init_attr& attr) {
   }
 }
 
-int check_capabilities(const ibv_qp_cap& cap, bool receives) {
+int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool receives) {
   const struct {
     const char* name;
-    uint32_t value, limit;
-  } rules[] = {{"max_send_wr", cap.max_send_wr, kMaxWr},
-               {"max_recv_wr", receives ? cap.max_recv_wr : 0, kMaxWr},
-               {"max_send_sge", cap.max_send_sge, kMaxSge},
-               {"max_recv_sge", receives ? cap.max_recv_sge : 0, kMaxSge},
-               {"max_inline_data", cap.max_inline_data, kMaxInline}};
+    uint32_t value;
+    uint64_t limit;
+  } rules[] = {{"max_send_wr", cap.max_send_wr, limits.max_qp_wr},
+               {"max_recv_wr", receives ? cap.max_recv_wr : 0, limits.max_qp_wr},
+               {"max_send_sge", cap.max_send_sge, limits.max_sge},
+               {"max_recv_sge", receives ? cap.max_recv_sge : 0, limits.max_sge},
+               {"max_inline_data", cap.max_inline_data, limits.max_inline_data}};
   for (const auto& rule : rules) {
     if (rule.value <= rule.limit) continue;
-    VERBENA_WARN("ibv_create_qp: %s %u: the device has %u", rule.name, rule.value, rule.limit);
+    VERBENA_WARN("ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
+                 static_cast<unsigned long long>(rule.limit));
     return EINVAL;
   }
   return 0;
 }
 
-// Queues have a power of two of slots, at least one; the capabilities say so to the program.
-void round_up(ibv_qp_cap& cap) {
-  cap.max_send_wr = std::bit_ceil(std::max(cap.max_send_wr, 1u));
+// Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
+// device claims.
+void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
+  const auto most = static_cast<uint32_t>(limits.max_qp_wr);
+  cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
   cap.max_send_sge = std::max(cap.max_send_sge, 1u);
   if (cap.max_recv_wr != 0) {
-    cap.max_recv_wr = std::bit_ceil(cap.max_recv_wr);
+    cap.max_recv_wr = std::min(std::bit_ceil(cap.max_recv_wr), most);
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1u);
   }
 }
@@ -71,7 +75,7 @@ int make_receive_queue(Qp& qp) {
   shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
   shared.srq = qp.srq != nullptr ? qp.srq->index + 1 : 0;
   if (qp.cap.max_recv_wr == 0) return 0;
-  const uint64_t slots = qp.cap.max_recv_wr;
+  const uint64_t slots = std::bit_ceil(qp.cap.max_recv_wr);
   const uint64_t line = kCacheLine;
   const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
   const uint64_t stride = sizeof(ReceiveWqe) + qp.cap.max_recv_sge * sizeof(WqeSge);
@@ -92,10 +96,10 @@ int make_receive_queue(Qp& qp) {
 
 void make_send_queue(Qp& qp) {
   qp.sq_size = qp.cap.max_send_wr;
-  qp.sq.resize(qp.sq_size);
-  qp.sq_sges.resize(qp.sq_size * qp.cap.max_send_sge);
+  qp.sq.resize(std::bit_ceil(qp.sq_size));
+  qp.sq_sges.resize(qp.sq.size() * qp.cap.max_send_sge);
   qp.sq_inline_stride = std::max(qp.cap.max_inline_data, kAtomicWriteSize);
-  qp.sq_inline.resize(qp.sq_size * qp.sq_inline_stride);
+  qp.sq_inline.resize(qp.sq.size() * qp.sq_inline_stride);
 }
 
 int fill(Qp& qp, const ibv_qp_init_attr& attr) {
@@ -106,7 +110,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   SharedQp& shared = *qp.shared;
   qp.cap = attr.cap;
   if (qp.srq != nullptr || qp.type == IBV_QPT_XRC_SEND) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
-  if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.cap);
+  if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.context->device->limits, qp.cap);
   if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
   if (int error = make_receive_queue(qp); error != 0) return error;
@@ -135,7 +139,9 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
 int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
   Process& process = *qp->context->process;
   qp->process = &process;
-  if (!process.qp_indices().take(&qp->index)) {
+  const bool counted = take_quota(*qp->context, Counted::kQps, "ibv_create_qp") == 0;
+  if (!counted || !process.qp_indices().take(&qp->index)) {
+    if (counted) give_quota(*qp->context, Counted::kQps);
     delete qp;
     return ENOMEM;
   }
@@ -147,6 +153,7 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
   if (error != 0) {
     process.segment().release(qp->rq_offset, qp->rq_bytes);
     process.qp_indices().give(qp->index);
+    give_quota(*qp->context, Counted::kQps);
     delete qp;
     return error;
   }
@@ -164,13 +171,14 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
 }
 
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out, Srq* srq) {
-  Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   if (int error = check_type(*attr); error != 0) return error;
   // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c, ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
-  if (int error = check_capabilities(attr->cap, receives && srq == nullptr); error != 0) return error;
+  if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
+      error != 0)
+    return error;
 
   Qp* qp = new (std::nothrow) Qp;
   if (qp == nullptr) return ENOMEM;
@@ -193,7 +201,7 @@ uint32_t qp_handle(const Qp* qp) { return qp->index; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
-  if (qp->process->dead()) return EIO;
+  if (int error = usable(*qp->context); error != 0) return error;
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);
@@ -234,6 +242,8 @@ void free_qp(Qp* qp) {
   if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
   if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
   process.qp_indices().give(qp->index);
+  give_quota(process, qp->shared->device, Counted::kQps);
+  give_quota(process, qp->shared->device, Counted::kResponderResources, qp->responder_resources);
   delete qp;
 }
 

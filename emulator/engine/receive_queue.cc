@@ -27,6 +27,7 @@ bool keys_hold(const Qp& qp, const ibv_recv_wr& wr) {
 
 int post_one(Qp& qp, const ibv_recv_wr& wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_acquire);
+  if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state == IBV_QPS_RESET) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on", qp.shared->qpn);
     return EINVAL;
@@ -43,7 +44,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     return error;
   }
   const uint64_t number = qp.rq_posted;
-  if (number - qp.rq_freed.load(std::memory_order_acquire) > qp.receives.mask()) {
+  if (number - qp.rq_freed.load(std::memory_order_acquire) >= qp.cap.max_recv_wr) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn, qp.cap.max_recv_wr);
     return ENOMEM;
   }

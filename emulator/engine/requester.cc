@@ -108,6 +108,7 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
 
 VendorError check_path(Qp& qp) {
   PeerPath& path = qp.path;
+  if (!ports_up(qp)) return VendorError::port_down;
   if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
   if (gate == path.gate && gate != 0) return VendorError::none;
@@ -239,8 +240,7 @@ Step carry_out_here(Qp& qp, const SendRequest& request) {
 Step carry_out(Qp& qp, SendRequest& request) {
   if (is_local(request.opcode)) return carry_out_here(qp, request);
   const SendOperation& operation = *find_send_operation(request.opcode);
-  SendLimits limits;
-  limits.max_message = kMaxMessage;
+  const SendLimits limits = send_limits(qp);
   if (const VendorError error = check_send_length(limits, operation, request.length);
       error != VendorError::none)
     return fail(qp, request, error);
@@ -336,6 +336,7 @@ namespace {
 
 int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
                  state);
@@ -448,8 +449,9 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
 SendLimits send_limits(const Qp& qp) {
   SendLimits limits;
   limits.max_sge = qp.cap.max_send_sge;
+  limits.max_sge_read = static_cast<uint32_t>(qp.context->device->limits.max_sge_rd);
   limits.max_inline = qp.cap.max_inline_data;
-  limits.max_message = kMaxMessage;
+  limits.max_message = static_cast<uint32_t>(qp.context->device->limits.max_msg_sz);
   return limits;
 }
 

@@ -37,6 +37,11 @@ inline void advance(Qp& qp, uint32_t length) {
   own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
 }
 
+// Are the QP's own port and the peer's up?
+inline bool ports_up(const Qp& qp) {
+  return (qp.process->directory().header().ports_down.load(std::memory_order_relaxed) & qp.path.ports) == 0;
+}
+
 // Raises the event of the receive completion that was appended last, after the own completion.
 inline void raise_event_due(PeerPath& path) {
   if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)

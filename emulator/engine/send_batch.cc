@@ -20,6 +20,7 @@ namespace {
 // What post_send would answer to any of them. The caller holds send_lock.
 int check_batch(Qp& qp, const ibv_send_wr* wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
     VERBENA_WARN("ibv_wr_complete: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
                  state);

@@ -142,6 +142,7 @@ constexpr VendorErrorText kVendorErrors[] = {
     ROW(no_path, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the address leads to no adapter"),
     ROW(peer_mismatch, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the QP at the address is connected to another one, or with another PSN"),
     ROW(peer_silent, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "no answer came in (retry_cnt + 1) timeouts"),
+    ROW(port_down, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the port here or the peer's is down"),
     ROW(no_receive_posted, IBV_WC_RNR_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the responder had no receive request posted, rnr_retry times"),
     ROW(adapter_failed, IBV_WC_FATAL_ERR, kNoReceive, kNoEvent, "the adapter itself has failed"),
 };
@@ -188,6 +189,8 @@ int check_send_wr(const SendLimits& limits, ibv_qp_type type, const ibv_send_wr&
   if (wr.num_sge < 0) return refuse(EINVAL, "num_sge is negative", why);
   if (static_cast<uint32_t>(wr.num_sge) > limits.max_sge)
     return refuse(ENOMEM, "num_sge is above the QP's max_send_sge", why);
+  if (operation->opcode == IBV_WR_RDMA_READ && static_cast<uint32_t>(wr.num_sge) > limits.max_sge_read)
+    return refuse(ENOMEM, "num_sge is above the device's max_sge_rd", why);
   if (wr.num_sge > 0 && wr.sg_list == nullptr)
     return refuse(EINVAL, "num_sge is not 0, and sg_list is null", why);
   const uint32_t max_inline =

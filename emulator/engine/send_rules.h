@@ -64,6 +64,7 @@ inline constexpr uint32_t kAtomicWriteSize = 8;
 
 struct SendLimits {
   uint32_t max_sge = 1;              // of the QP (cap.max_send_sge, as given at creation)
+  uint32_t max_sge_read = UINT32_MAX;  // of the device (ibv_device_attr::max_sge_rd), for RDMA READs
   uint32_t max_inline = 0;           // of the QP, in bytes
   uint32_t max_message = 1u << 30;   // of the port (ibv_port_attr::max_msg_sz), in bytes; UD: the path MTU
   uint32_t opcodes = kOpcodesBuilt;  // bit (1 << ibv_wr_opcode): the device offers it
@@ -77,7 +78,8 @@ uint64_t message_length(const ibv_send_wr& wr) noexcept;
 // num_sge <= max_sge.
 //   EINVAL      no such opcode; opcode not for this QP type; a flag that contradicts the opcode; negative
 //               num_sge; SGEs announced but sg_list null; BIND_MW without a window, or of a range without a region
-//   ENOMEM      more SGEs than max_sge, more inline bytes than max_inline (mlx5, providers/mlx5/qp.c; rxe:
+//   ENOMEM      more SGEs than max_sge (or max_sge_read), more inline bytes than max_inline (mlx5,
+//               providers/mlx5/qp.c; rxe:
 //   EINVAL) EOPNOTSUPP  an atomic on a device without (mlx5)
 // Lengths are not judged here but at execution (below). Flags without a meaning for the opcode, other than
 // IBV_SEND_INLINE, are ignored, as in mlx5 and rxe. QP state and queue space are the caller's (mlx5: ENOMEM
@@ -137,6 +139,7 @@ enum class VendorError : uint32_t {
   no_path = 0xb3,         // the address leads nowhere
   peer_mismatch = 0xb4,   // a QP is there, but it expects another source, PSN or MTU
   peer_silent = 0xb5,     // no answer in time
+  port_down = 0xb6,       // this port, or the peer's
   // IBV_WC_RNR_RETRY_EXC_ERR
   no_receive_posted = 0xc1,
   // IBV_WC_FATAL_ERR

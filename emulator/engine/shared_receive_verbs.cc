@@ -3,6 +3,7 @@
 // The shared receive queues of the program (ibv_create_srq(3), ibv_modify_srq(3), ibv_post_srq_recv(3)).
 #include <errno.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,14 +18,16 @@
 namespace verbena {
 namespace {
 
-int check_attributes(const ibv_srq_attr& attr) {
+int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
   const struct {
     const char* name;
-    uint32_t value, limit;
-  } rules[] = {{"max_wr", attr.max_wr, kMaxWr}, {"max_sge", attr.max_sge, kMaxSge}};
+    uint32_t value;
+    uint64_t limit;
+  } rules[] = {{"max_wr", attr.max_wr, limits.max_srq_wr}, {"max_sge", attr.max_sge, limits.max_srq_sge}};
   for (const auto& rule : rules) {
     if (rule.value <= rule.limit) continue;
-    VERBENA_WARN("ibv_create_srq: %s %u: the device has %u", rule.name, rule.value, rule.limit);
+    VERBENA_WARN("ibv_create_srq: %s %u: the device has %llu", rule.name, rule.value,
+                 static_cast<unsigned long long>(rule.limit));
     return EINVAL;
   }
   return 0;
@@ -52,18 +55,27 @@ void wake_feeders(Srq& srq) {
 
 int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out) {
   Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*pd->context); error != 0) return error;
   if ((xrc.xrcd == nullptr) != (xrc.cq == nullptr)) {
     VERBENA_WARN("ibv_create_srq_ex: an XRC SRQ needs both an XRC domain and a CQ");
     return EINVAL;
   }
-  if (int error = check_attributes(*attr); error != 0) return error;
+  const DeviceLimits& limits = pd->context->device->limits;
+  if (limits.max_srq == 0) {
+    VERBENA_WARN("ibv_create_srq: the device has no SRQs");
+    return EOPNOTSUPP;
+  }
+  if (int error = check_attributes(limits, *attr); error != 0) return error;
+  if (int error = take_quota(*pd->context, Counted::kSrqs, "ibv_create_srq"); error != 0) return error;
   Srq* srq = nullptr;
-  if (int error = make_shared_queue(process, pd->handle, attr->max_wr, attr->max_sge, &srq); error != 0)
+  if (int error = make_shared_queue(process, pd->handle, attr->max_wr, attr->max_sge, &srq); error != 0) {
+    give_quota(*pd->context, Counted::kSrqs);
     return error;
+  }
   const uint32_t number = process.directory().claim_srqn(process.home().slot(), srq->index);
   if (number == 0) {
     unmake_shared_queue(srq);
+    give_quota(*pd->context, Counted::kSrqs);
     return ENOMEM;
   }
   srq->shared->srqn = number;
@@ -79,7 +91,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     xrc.xrcd->users.fetch_add(1, std::memory_order_relaxed);
     xrc.cq->users.fetch_add(2, std::memory_order_relaxed);  // any number of producers
   }
-  attr->max_wr = static_cast<uint32_t>(srq->ring.slots());
+  attr->max_wr = static_cast<uint32_t>(std::min<uint64_t>(srq->ring.slots(), limits.max_srq_wr));
   attr->max_sge = srq->ring.max_sge;
   *out = srq;
   return 0;
@@ -89,7 +101,7 @@ uint32_t srq_number(const Srq* srq) { return srq->shared->srqn; }
 uint32_t srq_handle(const Srq* srq) { return srq->index; }
 
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
-  if (srq->process->dead()) return EIO;
+  if (int error = usable(*srq->context); error != 0) return error;
   if ((attr_mask & ~IBV_SRQ_LIMIT) != 0) {
     VERBENA_WARN("ibv_modify_srq: mask 0x%x: the device does not resize SRQs (IBV_DEVICE_SRQ_RESIZE)",
                  attr_mask);
@@ -107,15 +119,16 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
 }
 
 int query_srq(Srq* srq, ibv_srq_attr* attr) {
-  if (srq->process->dead()) return EIO;
-  attr->max_wr = static_cast<uint32_t>(srq->ring.slots());
+  if (int error = usable(*srq->context); error != 0) return error;
+  attr->max_wr = static_cast<uint32_t>(
+      std::min<uint64_t>(srq->ring.slots(), srq->context->device->limits.max_srq_wr));
   attr->max_sge = srq->ring.max_sge;
   attr->srq_limit = srq->shared->limit.load(std::memory_order_acquire);
   return 0;
 }
 
 int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  if (srq->process->dead()) {
+  if (usable(*srq->context) != 0) {
     *bad_wr = wr;
     return EIO;
   }
@@ -163,6 +176,7 @@ int destroy_srq(Srq* srq, uint32_t* async_events) {
   srq->shared->in_use.store(0, std::memory_order_seq_cst);
   process.forget_srq(srq->index);
   process.wait_for_visitors();
+  give_quota(*srq->context, Counted::kSrqs);
   if (srq->cq != nullptr) {
     {
       std::lock_guard lock(srq->cq->lock);

@@ -46,7 +46,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr) {
 
   const Visit visit(qp.process->directory(), qp.process->home().slot(), path.adapter->slot());
   uint64_t address;
-  if (!readable(qp, wr, &address) || !path.adapter->alive(qp.process->directory()) ||
+  if (!ports_up(qp) || !readable(qp, wr, &address) || !path.adapter->alive(qp.process->directory()) ||
       path.qp->gate.load(std::memory_order_acquire) != path.gate)
     return false;
   ReadyWord ready;

@@ -141,15 +141,24 @@ void abandon_in_hand(Qp& qp) {
 
 int open_xrcd(Context* context, int fd, int flags, Xrcd** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
+  if (context->device->limits.max_xrcd == 0) {
+    VERBENA_WARN("ibv_open_xrcd: the device has no XRC domains");
+    return EOPNOTSUPP;
+  }
+  if (int error = take_quota(*context, Counted::kXrcds, "ibv_open_xrcd"); error != 0) return error;
   auto* xrcd = new (std::nothrow) Xrcd;
-  if (xrcd == nullptr) return ENOMEM;
+  if (xrcd == nullptr) {
+    give_quota(*context, Counted::kXrcds);
+    return ENOMEM;
+  }
   xrcd->context = context;
   const Residence& home = process.home();
   const int error = open_xrc_domain(process.directory(), home.node(), home.slot(), home.generation(),
                                     context->device_index, fd, flags, &xrcd->entry, &xrcd->number);
   if (error != 0) {
     VERBENA_WARN("ibv_open_xrcd: descriptor %d, oflags 0x%x: errno %d", fd, flags, error);
+    give_quota(*context, Counted::kXrcds);
     delete xrcd;
     return error;
   }
@@ -165,6 +174,7 @@ int close_xrcd(Xrcd* xrcd) {
       return EBUSY;
     }
     close_xrc_domain(process.directory(), xrcd->entry);
+    give_quota(*xrcd->context, Counted::kXrcds);
   }
   delete xrcd;
   return 0;

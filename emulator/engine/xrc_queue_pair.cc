@@ -15,7 +15,7 @@
 namespace verbena {
 
 int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out) {
-  if (xrcd->context->process->dead()) return EIO;
+  if (int error = usable(*xrcd->context); error != 0) return error;
   Qp* qp = new (std::nothrow) Qp;
   if (qp == nullptr) return ENOMEM;
   qp->context = xrcd->context;
@@ -37,7 +37,7 @@ int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out) {
 
 int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out) {
   Process& process = *context->process;
-  if (process.dead()) return EIO;
+  if (int error = usable(*context); error != 0) return error;
   QpnEntry found;
   if (!process.directory().find_qpn(qpn, &found)) {
     VERBENA_WARN("ibv_open_qp: nobody on this node has QP number 0x%06x", qpn);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -18,7 +19,8 @@
 namespace verbena {
 namespace {
 
-constexpr uint32_t kMtu4096 = 5;  // enum ibv_mtu; nothing is cut into packets here, so the largest is right
+// enum ibv_mtu of 256, 512, ... 4096 bytes.
+uint32_t mtu_code(uint64_t bytes) { return static_cast<uint32_t>(std::countr_zero(bytes)) - 7; }
 
 struct Address {
   std::array<uint8_t, 16> gid{};
@@ -167,7 +169,8 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     device.node_guid = device_guid(i, options.link_layer);
     device.link_layer = options.link_layer;
     device.lid = ethernet ? 0 : i + 1;
-    device.active_mtu = kMtu4096;
+    device.limits = options.limits;
+    device.active_mtu = mtu_code(options.limits.active_mtu);
     device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, home);
     for (const Address& address : addresses)
       device.gids[device.gid_count++] = gid_entry(address.gid, type, address);

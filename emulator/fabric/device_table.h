@@ -8,10 +8,12 @@
 #include <array>
 #include <cstdint>
 
+#include "fabric/device_limits.h"
+
 namespace verbena {
 
 inline constexpr uint32_t kMaxDevices = 16;
-inline constexpr uint32_t kMaxGids = 32;      // per port
+inline constexpr uint32_t kMaxGids = 32;        // per port
 inline constexpr uint32_t kMaxNameLength = 64;  // IBV_SYSFS_NAME_MAX, the terminating zero included
 
 enum class LinkLayer : uint32_t { kEthernet = 0, kInfiniband = 1 };
@@ -20,7 +22,7 @@ enum class GidType : uint32_t { kIb = 0, kRoceV2 = 1 };
 struct GidEntry {
   std::array<uint8_t, 16> raw;  // network byte order; all zero: empty
   GidType type;
-  uint32_t interface_index;            // if_nametoindex(3) when the node was made
+  uint32_t interface_index;             // if_nametoindex(3) when the node was made
   std::array<char, 16> interface_name;  // IFNAMSIZ, zero-terminated
 };
 static_assert(sizeof(GidEntry) == 40);
@@ -31,9 +33,10 @@ struct DeviceDescription {
   uint64_t node_guid;                     // host byte order
   LinkLayer link_layer;
   uint32_t lid;         // 0 on Ethernet
-  uint32_t active_mtu;  // enum ibv_mtu
+  uint32_t active_mtu;  // enum ibv_mtu, of limits.active_mtu
   uint32_t gid_count;   // gids[0 .. gid_count) are in use, densely
   std::array<GidEntry, kMaxGids> gids;
+  DeviceLimits limits;
 };
 
 struct DeviceTable {
@@ -45,6 +48,7 @@ struct DeviceTable {
 struct DeviceTableOptions {
   uint32_t count = 1;
   LinkLayer link_layer = LinkLayer::kEthernet;
+  DeviceLimits limits{};
 };
 
 // Describes `options.count` devices with the addresses the machine has now. Every device has its own GUID and

@@ -129,6 +129,11 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
   write_gids(tree, port, device);
 }
 
+// The netdev that belongs to the adapter: tools look for its name in the folder device/net; "": none.
+std::string home_interface(const DeviceDescription& device) {
+  return device.gid_count == 0 ? "" : device.gids[0].interface_name.data();
+}
+
 // What the adapter hangs on. On no bus, so nothing of PCI is here; -1 is the kernel's word for "near no
 // node".
 void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescription& device,
@@ -143,6 +148,13 @@ void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescr
   tree.folder(folder + "/infiniband_verbs");
   tree.link(folder + "/infiniband_verbs/" + uverbs_name(index),
             "../../../../infiniband_verbs/" + uverbs_name(index));
+  if (home_interface(device).empty()) return;
+  const std::string netdev = folder + "/net/" + home_interface(device);
+  tree.folder(folder + "/net");
+  tree.folder(netdev);
+  tree.line(netdev + "/dev_id", "0x0");
+  tree.line(netdev + "/dev_port", "0");
+  tree.format(netdev + "/ifindex", "%u", device.gids[0].interface_index);
 }
 
 void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
@@ -192,6 +204,22 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices) {
   return tree.error();
 }
 
+int show_port_state(const std::string& folder, const DeviceDescription& device, bool down) {
+  const std::string port = device_folder(device) + "/ports/1";
+  // enum ib_port_state and ib_port_phys_state: a link that is gone shows as mlx5 shows it, disabled.
+  const std::pair<const char*, const char*> files[] = {{"/state", down ? "1: DOWN" : "4: ACTIVE"},
+                                                       {"/phys_state", down ? "3: Disabled" : "5: LinkUp"}};
+  for (const auto& [name, text] : files) {
+    const std::string fresh = folder + "/port-state.new";
+    unlink(fresh.c_str());
+    TreeWriter tree(folder);
+    tree.line("port-state.new", text);
+    if (tree.error() != 0) return tree.error();
+    if (rename(fresh.c_str(), (folder + "/" + port + name).c_str()) != 0) return errno;
+  }
+  return 0;
+}
+
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices) {
   const auto exists = [&](const std::string& path) {
     return access((folder + "/" + path).c_str(), F_OK) == 0;
@@ -203,6 +231,7 @@ bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices)
     std::string version;
     std::getline(std::ifstream(folder + "/" + device + "/fw_ver"), version);
     if (version != VERBENA_VERSION) return false;
+    if (!home_interface(devices.devices[i]).empty() && !exists(device + "/device/net")) return false;
     const std::string last_gid = std::to_string(devices.devices[i].gid_count - 1);
     for (const std::string& path :
          {device + "/node_type", device + "/node_guid", device + "/device/modalias",

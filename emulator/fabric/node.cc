@@ -84,7 +84,8 @@ bool entry_equal(const GidEntry& a, const GidEntry& b) {
 
 bool device_equal(const DeviceDescription& a, const DeviceDescription& b) {
   if (a.name != b.name || a.node_guid != b.node_guid || a.link_layer != b.link_layer || a.lid != b.lid ||
-      a.active_mtu != b.active_mtu || a.gid_count != b.gid_count || a.gid_count > kMaxGids)
+      a.active_mtu != b.active_mtu || a.gid_count != b.gid_count || a.gid_count > kMaxGids ||
+      !(a.limits == b.limits))
     return false;
   for (uint32_t i = 0; i < a.gid_count; ++i)
     if (!entry_equal(a.gids[i], b.gids[i])) return false;
@@ -243,10 +244,22 @@ bool valid_node_name(const std::string& name) {
          name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
+namespace {
+
+// Devices with other limits are other devices: their node has a name of its own.
+std::string limits_part(const DeviceLimits& limits) {
+  if (limits == DeviceLimits{}) return "";
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(fingerprint(limits)));
+  return std::string("-") + limits.profile.data() + "-" + digits;
+}
+
+}  // namespace
+
 std::string node_path(const std::string& name, const DeviceTableOptions& options) {
   const char* link_layer = options.link_layer == LinkLayer::kEthernet ? "eth" : "ib";
   return nodes_folder() + "/" + (name.empty() ? "default" : name) + "-" + std::to_string(options.count) +
-         "-" + link_layer;
+         "-" + link_layer + limits_part(options.limits);
 }
 
 std::string directory_path(const std::string& node) { return node + "/directory"; }

@@ -23,7 +23,12 @@ constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
 constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
-constexpr size_t kDirectorySize = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 4096);
+constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
+constexpr size_t kCountsOffset =  // [device][kind][slot]
+    align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 64);
+constexpr size_t kEventsOffset =
+    align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
+constexpr size_t kDirectorySize = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 4096);
 
 struct Descriptor {
   int fd = -1;
@@ -180,6 +185,22 @@ void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
     if (word != 0 && QpnEntry::unpack(word).slot == slot_index)
       table[i].compare_exchange_strong(word, 0, std::memory_order_acq_rel);
   }
+}
+
+std::atomic<uint32_t>& NodeDirectory::count(uint32_t device, Counted kind, uint32_t slot_index) const {
+  const size_t row = device % kMaxDevices * kKinds + static_cast<size_t>(kind);
+  std::byte* counts = base_ + kCountsOffset;
+  return std::launder(reinterpret_cast<std::atomic<uint32_t>*>(counts))[row * kMaxSlots + slot_index % kMaxSlots];
+}
+
+void NodeDirectory::clear_counts(uint32_t slot_index) const {
+  for (uint32_t device = 0; device < kMaxDevices; ++device)
+    for (size_t kind = 0; kind < kKinds; ++kind)
+      count(device, static_cast<Counted>(kind), slot_index).store(0, std::memory_order_release);
+}
+
+DeviceEventLog& NodeDirectory::events(uint32_t device) const {
+  return std::launder(reinterpret_cast<DeviceEventLog*>(base_ + kEventsOffset))[device % kMaxDevices];
 }
 
 bool NodeDirectory::find_number(uint32_t number, QpnEntry* out) const {

@@ -5,10 +5,13 @@
 //
 // Who writes what:
 //  * header and devices: the process that makes the node, before the file gets its name.
-//  * a slot: the process that holds its `life` mutex. A process takes a slot by locking the mutex and holds it
+//  * a slot: the process that holds its `life` mutex. A process takes a slot by locking the mutex and holds
+//  it
 //    until it closes the device or dies. The mutex is robust: the kernel marks it when the holder's thread
 //    ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). Whoever then locks
 //    it with EOWNERDEAD cleans up and frees the slot.
+//  * a slot's counts of objects: that process, cleared when the slot is given back or reclaimed.
+//  * a device's event log and ports_down: whoever holds the file's lock (device_events.h).
 //  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
 //    reclaims the owner's slot.
 #pragma once
@@ -20,6 +23,8 @@
 #include <cstdint>
 
 #include "adapter/layout.h"
+#include "fabric/counted.h"
+#include "fabric/device_events.h"
 #include "fabric/device_table.h"
 #include "fabric/xrc_domains.h"
 
@@ -71,6 +76,8 @@ struct DirectoryHeader {
   std::atomic<uint32_t> next_xrcd;  // number of the XRC domain made last
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
   DeviceTable devices;
+  // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
+  alignas(64) std::atomic<uint32_t> ports_down;
 };
 
 // The mapped directory. Closed by its destructor. Movable, not copyable.
@@ -111,6 +118,13 @@ class NodeDirectory {
   uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;
   void release_qpn(uint32_t qpn, uint32_t slot) const;
   void release_all_qpns(uint32_t slot) const;
+
+  // How many of `kind` the adapter in `slot` has on `device`; device < kMaxDevices.
+  std::atomic<uint32_t>& count(uint32_t device, Counted kind, uint32_t slot) const;
+  void clear_counts(uint32_t slot) const;
+
+  // What happened to the device; device < kMaxDevices.
+  DeviceEventLog& events(uint32_t device) const;
 
   // SRQ numbers (ibv_get_srq_num(3)) are of the same space and table: no SRQ has the number of a QP.
   uint32_t claim_srqn(uint32_t slot, uint32_t srq_index) const { return claim_qpn(slot, srq_index | kSrqFlag); }

@@ -30,10 +30,11 @@ struct UsageError {
 void add_run(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
 void add_status(CLI::App& app, CommandLine& line);
+void add_event(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);
 
-// --devices, --link-layer, --node.
+// --devices, --link-layer, --profile, --node.
 struct NodeOptions {
   DeviceTableOptions devices;
   std::string name;
@@ -41,6 +42,9 @@ struct NodeOptions {
 
 // Adds the options that choose a node to `command`; `options` must live until the action has been done.
 void add_node_options(CLI::App& command, NodeOptions& options);
+
+// Whether one of them was given. After parsing.
+bool names_node(const CLI::App& command);
 
 // The program and its arguments: what CLI11 left over as it stood behind the last option, and the tail.
 // Throws UsageError when it begins with an option nobody knows.

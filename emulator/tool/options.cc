@@ -7,6 +7,7 @@
 
 #include "fabric/node.h"
 #include "tool/command.h"
+#include "tool/profile.h"
 
 namespace verbena::tool {
 
@@ -24,6 +25,15 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
       ->check(CLI::IsMember({"ethernet", "infiniband"}))
       ->type_name("LAYER");
   command
+      .add_option_function<std::string>(
+          "--profile",
+          [&options](const std::string& word) {
+            std::string problem;
+            if (!read_profile(word, &options.devices.limits, &problem)) throw UsageError{problem};
+          },
+          "what the devices offer: default, minimal, rxe, or a file (docs/PROFILES.md)")
+      ->type_name("PROFILE");
+  command
       .add_option("--node", options.name, "a node of its own: only programs on the same node see each other")
       ->check(
           [](const std::string& name) {
@@ -34,6 +44,12 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
           },
           "")
       ->type_name("NAME");
+}
+
+bool names_node(const CLI::App& command) {
+  return command.count("--devices") + command.count("--link-layer") + command.count("--profile") +
+             command.count("--node") !=
+         0;
 }
 
 std::vector<std::string> program_of(const CLI::App& command, const CommandLine& line) {

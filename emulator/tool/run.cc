@@ -49,6 +49,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  verbena run -- ibv_rc_pingpong -g 1                    the server\n"
       "  verbena run -- ibv_rc_pingpong -g 1 localhost          and, in another shell, its client\n"
       "  verbena run --link-layer infiniband -- ibv_rc_pingpong for tools that address by LID\n"
+      "  verbena run --profile minimal -- ibv_devinfo -v        a device with as little as there may be\n"
       "  verbena run --devices 2 -- ibv_devices\n"
       "  verbena run --node mine -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'");
   command->prefix_command();

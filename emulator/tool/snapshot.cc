@@ -77,6 +77,8 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.bytes_in = acquire(qp.bytes_in);
   copy.rnr_naks = acquire(qp.rnr_naks);
   copy.retries = acquire(qp.retries);
+  copy.dropped = acquire(qp.dropped);
+  copy.qkey_violations = acquire(qp.qkey_violations);
   return copy;
 }
 
@@ -110,6 +112,21 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
   return acquire(cq.alive) == alive;
 }
 
+bool read_srq(const SharedSrq& srq, uint32_t index, SrqSnapshot* out) {
+  const uint32_t birth = acquire(srq.birth);
+  const uint32_t order = acquire(srq.order);
+  if (acquire(srq.in_use) == 0 || order > 31) return false;
+  const uint64_t head = acquire(srq.head);
+  *out = {.index = index,
+          .pd = acquire(srq.pd),
+          .capacity = uint64_t{1} << order,
+          .max_sge = acquire(srq.max_sge),
+          .posted = std::min(distance(acquire(srq.posted), head), uint64_t{1} << order),
+          .limit = acquire(srq.limit)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return acquire(srq.birth) == birth && acquire(srq.in_use) != 0;
+}
+
 bool read_mr(const SharedMr& mr, uint32_t index, MrSnapshot* out) {
   const uint32_t valid = acquire(mr.valid);
   if (valid == 0 || mr.kind == KeyKind::kWindow1 || mr.kind == KeyKind::kWindow2) return false;
@@ -129,6 +146,7 @@ void read_segment(const NodeDirectory& directory, const SegmentView& view, Proce
   const SegmentHeader& header = view.header();
   const uint32_t qps = std::min(acquire(header.qp_high_water), kMaxQpsPerProcess);
   const uint32_t cqs = std::min(acquire(header.cq_high_water), kMaxCqsPerProcess);
+  const uint32_t srqs = std::min(acquire(header.srq_high_water), kMaxSrqsPerProcess);
   const uint32_t mrs = std::min(acquire(header.mr_high_water), kMaxMrsPerProcess);
   for (uint32_t i = 0; i < qps; ++i) {
     QpSnapshot copy;
@@ -139,6 +157,11 @@ void read_segment(const NodeDirectory& directory, const SegmentView& view, Proce
     CqSnapshot copy;
     const SharedCq* cq = view.cq(i);
     if (cq != nullptr && read_cq(*cq, i, &copy)) process->cqs.push_back(copy);
+  }
+  for (uint32_t i = 0; i < srqs; ++i) {
+    SrqSnapshot copy;
+    const SharedSrq* srq = view.srq(i);
+    if (srq != nullptr && read_srq(*srq, i, &copy)) process->srqs.push_back(copy);
   }
   for (uint32_t i = 0; i < mrs; ++i) {
     MrSnapshot copy;
@@ -186,6 +209,8 @@ NodeSnapshot look_at_node(const std::string& path) {
     return node;
   }
   node.devices = directory.devices();
+  for (DeviceDescription& device : node.devices.devices) device.limits.profile.back() = 0;
+  node.ports_down = directory.header().ports_down.load(std::memory_order_acquire);
   const auto deadline = Clock::now() + kPatience;
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     const Slot& slot = directory.slot(i);

@@ -37,6 +37,18 @@ struct QpSnapshot {
   uint64_t bytes_in = 0;
   uint32_t rnr_naks = 0;
   uint32_t retries = 0;
+  uint32_t dropped = 0;          // UC and UD: messages
+  uint32_t qkey_violations = 0;  // UD
+};
+
+// A receive queue with many feeders: an SRQ, or the receive queue of a UD QP.
+struct SrqSnapshot {
+  uint32_t index = 0;
+  uint32_t pd = 0;
+  uint64_t capacity = 0;
+  uint32_t max_sge = 0;
+  uint64_t posted = 0;  // work requests waiting for a message
+  uint32_t limit = 0;   // 0: not armed
 };
 
 struct CqSnapshot {
@@ -66,6 +78,7 @@ struct ProcessSnapshot {
   std::string problem;  // why there is nothing below: "not answering", ...; "" when there is
   std::vector<QpSnapshot> qps;
   std::vector<CqSnapshot> cqs;
+  std::vector<SrqSnapshot> srqs;
   std::vector<MrSnapshot> mrs;
 };
 
@@ -73,6 +86,7 @@ struct NodeSnapshot {
   std::string path;
   std::string problem;  // why the node cannot be read; "" when it can
   DeviceTable devices{};
+  uint32_t ports_down = 0;  // bit d: of device d
   std::vector<ProcessSnapshot> processes;
 };
 

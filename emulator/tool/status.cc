@@ -49,7 +49,8 @@ void add_status(CLI::App& app, CommandLine& line) {
       app.add_subcommand("status", "show the processes, QPs, CQs and MRs on this user's nodes");
   command->footer(
       "Shows the node of the options; without options that of VERBENA_NODE; without that all of them.\n"
-      "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes.\n"
+      "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes;\n"
+      "DROP: messages that a UC or UD QP has dropped. A UD QP's receive queue is listed as an SRQ.\n"
       "The exit status is 1 when a node cannot be read.\n\n"
       "Examples:\n"
       "  verbena status\n"
@@ -60,8 +61,7 @@ void add_status(CLI::App& app, CommandLine& line) {
   command->add_flag("--json", options->json, "the same as JSON");
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"status takes no program"};
-    options->chosen =
-        command->count("--node") + command->count("--devices") + command->count("--link-layer") != 0;
+    options->chosen = names_node(*command);
     line.action = [options] { return status(*options); };
   });
 }

@@ -81,14 +81,21 @@ std::string joined(const std::vector<std::string>& words) {
   return text.empty() ? "-" : text;
 }
 
+// Messages dropped, and how many of them for their Q_Key.
+std::string dropped_text(const QpSnapshot& qp) {
+  if (qp.qkey_violations == 0) return std::to_string(qp.dropped);
+  return fmt::format("{} (Q_Key: {})", qp.dropped, qp.qkey_violations);
+}
+
 std::string qps_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
-  Table table(
-      {"QP", "DEVICE", "TYPE", "STATE", "PEER", "SQ", "RQ", "OUT", "BYTES", "IN", "BYTES", "RNR", "RETRY"});
+  Table table({"QP", "DEVICE", "TYPE", "STATE", "PEER", "SQ", "RQ", "OUT", "BYTES", "IN", "BYTES", "RNR",
+               "RETRY", "DROP"});
   for (const QpSnapshot& qp : process.qps)
     table.row({qpn_text(qp.qpn), device_name(node, qp.device), qp_type_word(qp.type), qp_state_word(qp.state),
                peer_text(qp.peer), std::to_string(qp.sends_outstanding), std::to_string(qp.receives_posted),
                std::to_string(qp.requests_out), std::to_string(qp.bytes_out), std::to_string(qp.requests_in),
-               std::to_string(qp.bytes_in), std::to_string(qp.rnr_naks), std::to_string(qp.retries)});
+               std::to_string(qp.bytes_in), std::to_string(qp.rnr_naks), std::to_string(qp.retries),
+               dropped_text(qp)});
   return table.empty() ? "" : table.text();
 }
 
@@ -97,6 +104,15 @@ std::string cqs_as_text(const ProcessSnapshot& process) {
   for (const CqSnapshot& cq : process.cqs)
     table.row({std::to_string(cq.index), std::to_string(cq.capacity), std::to_string(cq.entries),
                armed_word(cq.armed), std::to_string(cq.events), cq.overrun ? "overrun" : "good"});
+  return table.empty() ? "" : table.text();
+}
+
+std::string srqs_as_text(const ProcessSnapshot& process) {
+  Table table({"SRQ", "PD", "SIZE", "SGES", "POSTED", "LIMIT"});
+  for (const SrqSnapshot& srq : process.srqs)
+    table.row({std::to_string(srq.index), std::to_string(srq.pd), std::to_string(srq.capacity),
+               std::to_string(srq.max_sge), std::to_string(srq.posted),
+               srq.limit == 0 ? "-" : std::to_string(srq.limit)});
   return table.empty() ? "" : table.text();
 }
 
@@ -116,7 +132,8 @@ std::string process_as_text(const NodeSnapshot& node, const ProcessSnapshot& pro
   text += fmt::format(": {} QPs, {} CQs, {} MRs; {} requests ({} bytes) out, {} ({} bytes) in\n",
                       process.qps.size(), process.cqs.size(), process.mrs.size(), total.requests_out,
                       total.bytes_out, total.requests_in, total.bytes_in);
-  return text + qps_as_text(node, process) + cqs_as_text(process) + mrs_as_text(process);
+  return text + qps_as_text(node, process) + cqs_as_text(process) + srqs_as_text(process) +
+         mrs_as_text(process);
 }
 
 std::string gid_text(const GidEntry& gid) {
@@ -124,7 +141,20 @@ std::string gid_text(const GidEntry& gid) {
   return inet_ntop(AF_INET6, gid.raw.data(), text, sizeof text) != nullptr ? text : "";
 }
 
-Json devices_as_json(const DeviceTable& devices) {
+bool port_down(const NodeSnapshot& node, uint32_t device) { return (node.ports_down >> device & 1) != 0; }
+
+// What is unusual about the devices: "", or one clause each.
+std::string remarks(const NodeSnapshot& node) {
+  std::string text;
+  if (node.devices.count != 0 && !(node.devices.devices[0].limits == DeviceLimits{}))
+    text += fmt::format(", profile {}", node.devices.devices[0].limits.profile.data());
+  for (uint32_t i = 0; i < std::min(node.devices.count, kMaxDevices); ++i)
+    if (port_down(node, i)) text += fmt::format(", {}'s port is down", device_name(node, i));
+  return text;
+}
+
+Json devices_as_json(const NodeSnapshot& node) {
+  const DeviceTable& devices = node.devices;
   Json list = Json::array();
   for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i) {
     const DeviceDescription& device = devices.devices[i];
@@ -135,6 +165,8 @@ Json devices_as_json(const DeviceTable& devices) {
                     {"node_guid", fmt::format("{:016x}", device.node_guid)},
                     {"link_layer", device.link_layer == LinkLayer::kEthernet ? "ethernet" : "infiniband"},
                     {"lid", device.lid},
+                    {"profile", device.limits.profile.data()},
+                    {"port_state", port_down(node, i) ? "down" : "active"},
                     {"gids", std::move(gids)}});
   }
   return list;
@@ -164,7 +196,9 @@ Json qps_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
                     {"requests_in", qp.requests_in},
                     {"bytes_in", qp.bytes_in},
                     {"rnr_naks", qp.rnr_naks},
-                    {"retries", qp.retries}});
+                    {"retries", qp.retries},
+                    {"dropped", qp.dropped},
+                    {"qkey_violations", qp.qkey_violations}});
   return list;
 }
 
@@ -177,6 +211,18 @@ Json cqs_as_json(const ProcessSnapshot& process) {
                     {"armed", armed_word(cq.armed)},
                     {"events", cq.events},
                     {"overrun", cq.overrun}});
+  return list;
+}
+
+Json srqs_as_json(const ProcessSnapshot& process) {
+  Json list = Json::array();
+  for (const SrqSnapshot& srq : process.srqs)
+    list.push_back({{"index", srq.index},
+                    {"pd", srq.pd},
+                    {"capacity", srq.capacity},
+                    {"max_sge", srq.max_sge},
+                    {"posted", srq.posted},
+                    {"limit", srq.limit}});
   return list;
 }
 
@@ -208,6 +254,7 @@ Json process_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
                       {"rnr_naks", total.rnr_naks},         {"retries", total.retries}};
   json["qps"] = qps_as_json(node, process);
   json["cqs"] = cqs_as_json(process);
+  json["srqs"] = srqs_as_json(process);
   json["mrs"] = mrs_as_json(process);
   return json;
 }
@@ -222,9 +269,9 @@ std::string status_as_text(const std::vector<NodeSnapshot>& nodes) {
       text += fmt::format("node {}: {}\n", node.path, node.problem);
       continue;
     }
-    text += fmt::format("node {}: {} {}, {} {}\n", node.path, node.devices.count,
+    text += fmt::format("node {}: {} {}, {} {}{}\n", node.path, node.devices.count,
                         node.devices.count == 1 ? "device" : "devices", node.processes.size(),
-                        node.processes.size() == 1 ? "process" : "processes");
+                        node.processes.size() == 1 ? "process" : "processes", remarks(node));
     for (const ProcessSnapshot& process : node.processes) text += process_as_text(node, process);
   }
   return text.empty() ? "no nodes: `verbena run` makes one\n" : text;
@@ -235,7 +282,7 @@ std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
   for (const NodeSnapshot& node : nodes) {
     Json json = {{"path", node.path}};
     if (!node.problem.empty()) json["problem"] = node.problem;
-    json["devices"] = devices_as_json(node.devices);
+    json["devices"] = devices_as_json(node);
     json["processes"] = Json::array();
     for (const ProcessSnapshot& process : node.processes)
       json["processes"].push_back(process_as_json(node, process));

@@ -115,6 +115,19 @@ void furnish_cq(Residence& home) {
   segment.view().header().cq_high_water = 1;
 }
 
+void furnish_srq(Residence& home) {
+  OwnSegment& segment = home.segment();
+  ASSERT_EQ(segment.commit(kSrqTableOffset, sizeof(SharedSrq)), 0);
+  SharedSrq& srq = *segment.view().srq(0);
+  srq.order = 5;
+  srq.max_sge = 3;
+  srq.head = 40;
+  srq.posted = 47;
+  srq.limit = 4;
+  srq.in_use = 1;
+  segment.view().header().srq_high_water = 1;
+}
+
 void furnish_mr(Residence& home) {
   OwnSegment& segment = home.segment();
   ASSERT_EQ(segment.commit(kMrTableOffset, 2 * sizeof(SharedMr)), 0);
@@ -186,6 +199,38 @@ TEST_F(StatusCommand, ShowsCqs) {
   EXPECT_EQ(cqs[0]["capacity"], 16);
   EXPECT_EQ(cqs[0]["entries"], 4);
   EXPECT_EQ(cqs[0]["armed"], "solicited");
+}
+
+TEST_F(StatusCommand, ShowsSrqs) {
+  const Inhabitant somebody(node_, furnish_srq);
+  const Json srqs = processes()[0]["srqs"];
+  ASSERT_EQ(srqs.size(), 1u);
+  EXPECT_EQ(srqs[0]["capacity"], 32);
+  EXPECT_EQ(srqs[0]["posted"], 7);
+  EXPECT_EQ(srqs[0]["limit"], 4);
+}
+
+TEST_F(StatusCommand, ShowsWhatAQpHasDropped) {
+  const Inhabitant somebody(node_, [](Residence& home) {
+    furnish_qp(home);
+    home.segment().view().qp(1)->dropped = 5;
+    home.segment().view().qp(1)->qkey_violations = 2;
+  });
+  const Json qp = processes()[0]["qps"][0];
+  EXPECT_EQ(qp["dropped"], 5);
+  EXPECT_EQ(qp["qkey_violations"], 2);
+}
+
+TEST_F(StatusCommand, ShowsAPortThatIsDown) {
+  ASSERT_TRUE(verbena({"event", "verbena0", "port-down", "--node", "n"}).exited_with(0));
+  EXPECT_EQ(look()["nodes"][0]["devices"][0]["port_state"], "down");
+  EXPECT_NE(verbena({"status", "--node", "n"}).out.find(", verbena0's port is down\n"), std::string::npos);
+}
+
+TEST_F(StatusCommand, ShowsTheProfile) {
+  ASSERT_TRUE(verbena({"run", "--profile", "rxe", "--", "true"}).exited_with(0));
+  const Outcome text = verbena({"status", "--profile", "rxe"});
+  EXPECT_NE(text.out.find(", profile rxe\n"), std::string::npos) << text.out;
 }
 
 TEST_F(StatusCommand, ShowsMrs) {

@@ -112,6 +112,12 @@ TEST_F(DeviceTree, NamesTypeAndNetdevOfEveryGid) {
   }
 }
 
+TEST_F(DeviceTree, NamesTheNetdevThatBelongsToTheAdapter) {
+  const GidEntry& home = table_.devices[0].gids[0];
+  const std::string folder = std::string("infiniband/verbena0/device/net/") + home.interface_name.data();
+  EXPECT_EQ(line(folder + "/ifindex"), std::to_string(home.interface_index));
+}
+
 TEST_F(DeviceTree, HasTheDefaultPkey) {
   unsigned short pkey = 0;
   const std::string text = whole("infiniband/verbena0/ports/1/pkeys/0");
@@ -130,7 +136,7 @@ TEST_F(DeviceTree, ShowsAnActivePort) {
 
 TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
   ibv_port_attr attr;
-  describe_port(table_.devices[0], &attr);
+  describe_port(table_.devices[0], false, &attr);
   EXPECT_EQ(std::stoul(port("state")), static_cast<unsigned long>(attr.state));
   EXPECT_EQ(std::stoul(port("phys_state")), attr.phys_state);
   EXPECT_EQ(std::stoul(port("cap_mask"), nullptr, 16), attr.port_cap_flags);
@@ -185,6 +191,7 @@ TEST_F(DeviceTree, OnInfinibandHasALidAndNoNetdev) {
   EXPECT_EQ(port("lid"), "0x1");
   EXPECT_EQ(port("gid_attrs/types/0"), "IB/RoCE v1");
   EXPECT_TRUE(fs::is_empty(root_ + "/sys/class/infiniband/verbena0/ports/1/gid_attrs/ndevs"));
+  EXPECT_FALSE(fs::exists(root_ + "/sys/class/infiniband/verbena0/device/net"));
   root_.resize(root_.size() - 3);
 }
 

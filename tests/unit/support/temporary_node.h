@@ -16,13 +16,13 @@ namespace verbena {
 
 class TemporaryNode {
  public:
-  TemporaryNode() {
+  explicit TemporaryNode(const DeviceTableOptions& options = {.count = 2}) {
     char name[] = "/tmp/verbena-unit-XXXXXX";
     if (mkdtemp(name) == nullptr) return;
     folder_ = name;
     path_ = folder_ + "/n";
     std::string problem;
-    EXPECT_EQ(ensure_node(path_, {.count = 2}, &problem), 0) << problem;
+    EXPECT_EQ(ensure_node(path_, options, &problem), 0) << problem;
     EXPECT_EQ(directory_.open(directory_path(path_).c_str()), 0);
     setenv(kNodeVariable, path_.c_str(), 1);
   }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What a device has a limited number of, over all processes of the node (engine/quota.h).
+#pragma once
+
+#include <cstdint>
+
+namespace verbena {
+
+enum class Counted : uint32_t {
+  kQps,
+  kCqs,
+  kMrs,
+  kMws,
+  kPds,
+  kAhs,
+  kSrqs,
+  kXrcds,
+  kResponderResources,  // max_dest_rd_atomic of each QP that is connected
+  kDeviceMemory,        // bytes
+  kKinds
+};
+
+}  // namespace verbena

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What happens to a device as a whole, and is told to every process that has it open: its port goes down or
+// comes up, its GIDs change, it fails. Each device has a log of these in the node directory. Whoever makes
+// something happen (`verbena event`) appends under a file lock and kicks the processes of the node; each
+// process reads on from where it was (engine/device_events.cc). A process that is stopped meanwhile reads
+// later.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace verbena {
+
+class NodeDirectory;
+
+// Written under the directory's lock, read by anybody.
+struct alignas(64) DeviceEventLog {
+  static constexpr uint32_t kLength = 56;  // events that a slow reader may be behind
+  std::atomic<uint64_t> word;              // number of events so far (63 bits) | the port is down (1 bit)
+  std::atomic<uint8_t> types[kLength];     // enum ibv_event_type of event n at n % kLength
+
+  uint64_t count() const { return word.load(std::memory_order_acquire) >> 1; }
+  bool port_down() const { return (word.load(std::memory_order_acquire) & 1) != 0; }
+};
+static_assert(sizeof(DeviceEventLog) == 64);
+
+// Appends `type` (PORT_ERR, PORT_ACTIVE, GID_CHANGE or DEVICE_FATAL) to the log of `device` <
+// devices().count, lets the state of the port follow, and kicks everybody on the node. *told: to how many
+// processes. 0; EALREADY: the port is in that state already, nothing happened; ETIMEDOUT: another process has
+// held the lock for 10 seconds; or what the file system says.
+int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
+                       ibv_event_type type, uint32_t* told);
+
+}  // namespace verbena

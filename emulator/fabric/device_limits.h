@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What a device of the node offers at most: the numbers that ibv_query_device_ex(3) and ibv_query_port(3)
+// claim and that creation and execution enforce. They come from a profile (docs/PROFILES.md), lie in the node
+// directory as part of the device's description, and never change while the node exists. The initial values
+// below are the profile `default`.
+//
+// Each field has the name that <infiniband/verbs.h> gives it and the type uint64_t, so that one table
+// (kLimits) can say of every one what a profile may put there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace verbena {
+
+struct DeviceLimits {
+  std::array<char, 32> profile{'d', 'e', 'f', 'a', 'u', 'l', 't'};  // its name, zero-terminated
+
+  // How many there may be of an object on the device, over all processes of the node (engine/quota.h).
+  uint64_t max_qp = 16384;
+  uint64_t max_cq = 16384;
+  uint64_t max_mr = (1u << 20) - 1;
+  uint64_t max_mw = 1u << 20;
+  uint64_t max_pd = 1u << 20;
+  uint64_t max_ah = 1u << 20;
+  uint64_t max_srq = 16384;
+  uint64_t max_xrcd = 16384;  // ibv_query_device(3) does not say it
+  uint64_t max_mcast_grp = 8192;
+  uint64_t max_total_mcast_qp_attach = 1u << 20;
+  uint64_t max_res_rd_atom = 16 * 16384;  // sum of max_dest_rd_atomic over the QPs
+
+  // How much one object may hold.
+  uint64_t max_qp_wr = 32768;
+  uint64_t max_sge = 30;            // of a send and of a receive
+  uint64_t max_sge_rd = 30;         // of an RDMA READ
+  uint64_t max_inline_data = 1024;  // bytes; ibv_query_device(3) does not say it
+  uint64_t max_cqe = 4u << 20;
+  uint64_t max_mr_size = UINT64_MAX;  // bytes
+  uint64_t max_srq_wr = 32768;
+  uint64_t max_srq_sge = 30;
+  uint64_t max_qp_rd_atom = 16;         // as responder
+  uint64_t max_qp_init_rd_atom = 16;    // as initiator
+  uint64_t max_mcast_qp_attach = 1024;  // QPs in one group
+  uint64_t max_dm_size = 256 * 1024;    // bytes, over all processes of the node
+  uint64_t max_msg_sz = 1u << 30;       // bytes
+  uint64_t active_mtu = 4096;           // bytes
+
+  // What it calls itself.
+  uint64_t vendor_id = 0xffffff;  // RXE_VENDOR_ID: what an adapter without an IEEE company id says
+  uint64_t vendor_part_id = 0;
+  uint64_t hw_ver = 1;
+
+  bool operator==(const DeviceLimits&) const = default;
+};
+
+// What a profile may say of one field. The upper bounds are what the emulator can keep, whatever a profile
+// would like: claims are true.
+struct Limit {
+  std::string_view name;
+  uint64_t DeviceLimits::*value;
+  uint64_t least, most;
+};
+std::span<const Limit> all_limits();
+
+// Rules between fields. Null when they are kept; else the broken rule in one line, and *field is the field
+// that breaks it.
+const char* check_limits(const DeviceLimits& limits, const Limit** field);
+
+// The same number for equal limits, profile's name included; another one, hopefully, for others.
+uint64_t fingerprint(const DeviceLimits& limits);
+
+}  // namespace verbena

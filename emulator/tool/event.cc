@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena event: lets something happen to a device as a whole.
+#include "fabric/device_events.h"
+
+#include <errno.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "fabric/node.h"
+#include "fabric/node_directory.h"
+#include "tool/command.h"
+#include "tool/environment.h"
+
+namespace verbena::tool {
+namespace {
+
+struct EventOptions {
+  NodeOptions node;
+  bool chosen = false;  // the command line names a node
+  std::string device;
+  std::string what;
+};
+
+const std::map<std::string, ibv_event_type> kEvents = {{"port-down", IBV_EVENT_PORT_ERR},
+                                                       {"port-up", IBV_EVENT_PORT_ACTIVE},
+                                                       {"gid-change", IBV_EVENT_GID_CHANGE},
+                                                       {"device-fatal", IBV_EVENT_DEVICE_FATAL}};
+
+bool find_device(const DeviceTable& table, const std::string& name, uint32_t* index) {
+  for (*index = 0; *index < table.count; ++*index)
+    if (name == table.devices[*index].name.data()) return true;
+  return false;
+}
+
+int event(const EventOptions& options) {
+  const std::string here = current_environment(kNodeVariable);
+  const std::string path =
+      !options.chosen && !here.empty() ? here : node_path(options.node.name, options.node.devices);
+  NodeDirectory directory;
+  if (const int error = directory.open(directory_path(path).c_str()); error != 0)
+    return failed(
+        "no node at " + path + ": " +
+        (error == EPROTO ? "made by another version of Verbena, or damaged" : std::strerror(error)));
+  uint32_t device = 0;
+  if (!find_device(directory.devices(), options.device, &device))
+    return failed("node " + path + " has no device " + options.device);
+  uint32_t told = 0;
+  const int error = raise_device_event(directory, path, device, kEvents.at(options.what), &told);
+  if (error == EALREADY) {
+    std::printf("%s: the port is %s already\n", options.device.c_str(),
+                options.what == "port-down" ? "down" : "up");
+    return 0;
+  }
+  if (error != 0) return failed(path + ": " + std::strerror(error));
+  std::printf("%s: %s, %u %s on the node\n", options.device.c_str(), options.what.c_str(), told,
+              told == 1 ? "process" : "processes");
+  return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+}
+
+}  // namespace
+
+void add_event(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("event", "let something happen to a device");
+  command->footer(
+      "port-down     IBV_EVENT_PORT_ERR; nothing passes the port until port-up: connections retry, then "
+      "fail\n"
+      "port-up       IBV_EVENT_PORT_ACTIVE\n"
+      "gid-change    IBV_EVENT_GID_CHANGE\n"
+      "device-fatal  IBV_EVENT_DEVICE_FATAL; verbs of who has the device open answer EIO, a new open works\n"
+      "Every process that has the device open gets the event. The node is that of the options; without "
+      "options\n"
+      "that of VERBENA_NODE; without that the default one. The port stays down for those who come later.\n\n"
+      "Examples:\n"
+      "  verbena event verbena0 port-down; sleep 1; verbena event verbena0 port-up\n"
+      "  verbena event verbena1 device-fatal --devices 2\n"
+      "  verbena run -- sh -c 'ibv_asyncwatch & sleep 1; verbena event verbena0 gid-change; kill $!'");
+  auto options = std::make_shared<EventOptions>();
+  command->add_option("DEVICE", options->device, "verbena0, ...")->required();
+  command->add_option("EVENT", options->what, "port-down, port-up, gid-change or device-fatal")
+      ->required()
+      ->check(CLI::IsMember({"port-down", "port-up", "gid-change", "device-fatal"}));
+  add_node_options(*command, options->node);
+  command->callback([command, options, &line] {
+    if (line.has_tail) throw UsageError{"event takes no program"};
+    options->chosen = names_node(*command);
+    line.action = [options] { return event(*options); };
+  });
+}
+
+}  // namespace verbena::tool

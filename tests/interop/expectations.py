@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""pyverbs.expected: which tests of the suite do not pass, and why. Whatever it does not name passes.
+
+One line per test: `test, outcome: reason`, where the outcome is skip (the test says that it cannot run), fail, or
+maybe (it passes or is skipped, according to what the machine has). Lines that begin with # are remarks.
+"""
+
+import os
+import re
+
+from harness.failure import Failure
+
+FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pyverbs.expected")
+LINE = re.compile(r"(?P<test>\w+\.\w+\.\w+), (?P<outcome>skip|fail|maybe): (?P<reason>\S.*)")
+
+
+def read(module=None):
+    """{test: (outcome, reason)} of one module or of all."""
+    expected = {}
+    for number, line in enumerate(open(FILE).read().splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        found = LINE.fullmatch(line)
+        if not found:
+            raise Failure(f"{FILE}:{number}: not of the form `test, skip|fail|maybe: reason`")
+        test = found["test"]
+        if test in expected:
+            raise Failure(f"{FILE}:{number}: {test} stands there twice")
+        expected[test] = (found["outcome"], found["reason"])
+    if module is None:
+        return expected
+    return {test: entry for test, entry in expected.items() if test.split(".")[0] == module}
+
+
+def differences(expected, seen):
+    """Sentences about what is not as expected; `seen` is {test: (outcome, text)}."""
+    for test, (outcome, text) in seen.items():
+        wanted, reason = expected.get(test, ("pass", ""))
+        if outcome not in (("pass", "skip") if wanted == "maybe" else (wanted,)):
+            because = f" (expected {wanted}: {reason})" if reason else ""
+            yield f"{test}: {outcome}{because}{': ' + text.strip() if text else ''}"
+    for test in expected:
+        if test not in seen:
+            yield f"{test}: stands in {os.path.basename(FILE)}, but the suite has no such test"

@@ -78,7 +78,8 @@ uint64_t message_length(const ibv_send_wr& wr) noexcept;
 // num_sge <= max_sge.
 //   EINVAL      no such opcode; opcode not for this QP type; a flag that contradicts the opcode; negative
 //               num_sge; SGEs announced but sg_list null; BIND_MW without a window, or of a range without a region
-//   ENOMEM      more SGEs than max_sge (or max_sge_read), more inline bytes than max_inline (mlx5, providers/mlx5/qp.c; rxe:
+//   ENOMEM      more SGEs than max_sge (or max_sge_read), more inline bytes than max_inline (mlx5,
+//               providers/mlx5/qp.c; rxe:
 //   EINVAL) EOPNOTSUPP  an atomic on a device without (mlx5)
 // Lengths are not judged here but at execution (below). Flags without a meaning for the opcode, other than
 // IBV_SEND_INLINE, are ignored, as in mlx5 and rxe. QP state and queue space are the caller's (mlx5: ENOMEM

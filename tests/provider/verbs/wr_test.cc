@@ -11,7 +11,8 @@ namespace {
 constexpr uint64_t kAllOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                              IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
                              IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-                             IBV_QP_EX_WITH_ATOMIC_WRITE;
+                             IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |
+                             IBV_QP_EX_WITH_SEND_WITH_INV;
 
 class WrTest : public PairTest {
  protected:
@@ -182,6 +183,27 @@ TEST_F(WrTest, AnOrdinaryRequestMayBeAnAtomicWrite) {
 
 TEST_F(WrTest, AnAtomicWriteOfOtherThanEightBytesFails) {
   EXPECT_EQ(carry_out(IBV_WR_ATOMIC_WRITE, local_.sge(0, 16)).status, IBV_WC_LOC_LEN_ERR);
+}
+
+// A window of type 2 is bound, written through by its owner's peer, and invalidated, all by ibv_wr_*.
+TEST_F(WrTest, AWindowIsBoundAndInvalidated) {
+  ibv_mw* mw = ibv_alloc_mw(pd_.get(), IBV_MW_TYPE_2);
+  ASSERT_NE(mw, nullptr);
+  ibv_mr* mr = ibv_reg_mr(pd_.get(), local_.data(), 4096, kAllAccess | IBV_ACCESS_MW_BIND);
+  ASSERT_NE(mr, nullptr);
+  const uint32_t rkey = ibv_inc_rkey(mw->rkey);
+  const ibv_mw_bind_info info = {
+      .mr = mr, .addr = local_.address(), .length = 4096, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  start(1);
+  ibv_wr_bind_mw(qp_, mw, rkey, &info);
+  ASSERT_EQ(ibv_wr_complete(qp_), 0);
+  completed(IBV_WC_BIND_MW, 1);
+  start(2);
+  ibv_wr_local_inv(qp_, rkey);
+  ASSERT_EQ(ibv_wr_complete(qp_), 0);
+  completed(IBV_WC_LOCAL_INV, 2);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
 TEST_F(WrTest, AListIsGatheredInOrder) {

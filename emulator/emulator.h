@@ -62,8 +62,14 @@ uint32_t mr_lkey(const Mr* mr);
 uint32_t mr_rkey(const Mr* mr);
 uint32_t mr_handle(const Mr* mr);
 
-int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);
+int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);  // EINVAL: an address that cannot be, of this port
 int destroy_ah(Ah* ah);
+
+// What wr.ud.ah of a send request points to: libibverbs' part of the caller's object, then the handle.
+struct AhOfProgram {
+  ibv_ah base;
+  Ah* emulated;
+};
 
 // Completion vectors of every device (ibv_context::num_comp_vectors); there is nothing to choose between them.
 inline constexpr int kCompletionVectors = 4;

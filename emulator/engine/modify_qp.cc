@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/address_handle.h"
 #include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
@@ -66,13 +67,6 @@ void publish(Qp& qp, int mask) {
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
 }
 
-// Does the address lead to that device?
-bool address_fits(const DeviceDescription& device, const ibv_ah_attr& ah) {
-  if (ah.is_global == 0) return device.link_layer == LinkLayer::kInfiniband && ah.dlid == device.lid;
-  return std::any_of(device.gids.begin(), device.gids.begin() + std::min(device.gid_count, kMaxGids),
-                     [&](const GidEntry& gid) { return std::memcmp(gid.raw.data(), ah.grh.dgid.raw, 16) == 0; });
-}
-
 // Finds the peer's queue pair and pins it: from here on it is that one of that process or none.
 void resolve_path(Qp& qp, PeerPath* path) {
   Process& process = *qp.process;
@@ -92,7 +86,7 @@ void resolve_path(Qp& qp, PeerPath* path) {
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != qp.attr.dest_qp_num ||
       there->device >= process.directory().devices().count)
     return;
-  if (!address_fits(process.directory().devices().devices[there->device], qp.attr.ah_attr)) {
+  if (!leads_to(qp.attr.ah_attr, process.directory().devices().devices[there->device])) {
     VERBENA_WARN("QP 0x%06x: the address given does not belong to the device of QP 0x%06x", qp.shared->qpn,
                  qp.attr.dest_qp_num);
     return;

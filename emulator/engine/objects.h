@@ -50,11 +50,6 @@ struct Mr {
   uint32_t rkey = 0;
 };
 
-struct Ah {
-  Pd* pd = nullptr;
-  ibv_ah_attr attr{};
-};
-
 struct CompChannel {
   uint32_t number = 0;
   std::string path;  // taken away with the channel: peers then close their ends

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Protection domains, memory regions and address handles (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_create_ah(3)).
+// Protection domains and memory regions (ibv_alloc_pd(3), ibv_reg_mr(3)).
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/device_attributes.h"
 #include "engine/objects.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
@@ -129,27 +128,5 @@ int dereg_mr(Mr* mr) {
 uint32_t mr_lkey(const Mr* mr) { return mr->lkey; }
 uint32_t mr_rkey(const Mr* mr) { return mr->rkey; }
 uint32_t mr_handle(const Mr* mr) { return MemoryKey::unpack(mr->lkey).index; }
-
-int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
-  if (pd->context->process->dead()) return EIO;
-  const char* why = nullptr;
-  if (int error = check_address(attribute_limits(*pd->context->device), *attr, false, &why); error != 0) {
-    VERBENA_WARN("ibv_create_ah: %s", why);
-    return error;
-  }
-  auto* ah = new (std::nothrow) Ah;
-  if (ah == nullptr) return ENOMEM;
-  ah->pd = pd;
-  ah->attr = *attr;
-  pd->users.fetch_add(1, std::memory_order_relaxed);
-  *out = ah;
-  return 0;
-}
-
-int destroy_ah(Ah* ah) {
-  ah->pd->users.fetch_sub(1, std::memory_order_release);
-  delete ah;
-  return 0;
-}
 
 }  // namespace verbena

@@ -28,10 +28,7 @@ struct VerbsMr {
   Mr* emulated;
 };
 
-struct VerbsAh {
-  ibv_ah base;
-  Ah* emulated;
-};
+using VerbsAh = AhOfProgram;  // the emulator finds its handle in requests
 
 struct VerbsCq {
   pabi34_cq base;

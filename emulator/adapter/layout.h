@@ -16,7 +16,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 3;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 4;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
@@ -78,7 +78,8 @@ enum CqeFlags : uint8_t {
   kCqeSolicited = 8,
   kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
   kCqeWithInvalidate = 32,  // `immediate` is the rkey that was invalidated, host byte order
-  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with its GRH
+  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with 40 bytes...
+  kCqeWithGrh = 128,        // ...that are its GRH, and not just room for one
 };
 
 // What a UD completion says of the datagram's origin: the first bytes of Cqe::payload, landed or not.

@@ -22,7 +22,8 @@ constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; 
 constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
-constexpr size_t kDirectorySize = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kMulticastOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kDirectorySize = align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 4096);
 
 struct Descriptor {
   int fd = -1;
@@ -125,6 +126,11 @@ Slot& NodeDirectory::slot(uint32_t index) const {
 Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
   const size_t number = slot_index % kMaxSlots * kHazardsPerSlot + index % kHazardsPerSlot;
   return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
+}
+
+MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
+  const size_t at = kMulticastOffset + index % kMulticastEntries * sizeof(MulticastEntry);
+  return *std::launder(reinterpret_cast<MulticastEntry*>(base_ + at));
 }
 
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {

@@ -11,6 +11,7 @@
 //    it with EOWNERDEAD cleans up and frees the slot.
 //  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
 //    reclaims the owner's slot.
+//  * an entry of the multicast table: likewise (multicast_table.h).
 #pragma once
 
 #include <pthread.h>
@@ -21,6 +22,7 @@
 
 #include "adapter/layout.h"
 #include "fabric/device_table.h"
+#include "fabric/multicast_table.h"
 
 namespace verbena {
 
@@ -68,6 +70,9 @@ struct DirectoryHeader {
   uint64_t node_id;       // random; tells one making of the node from the next
   std::atomic<uint32_t> next_qpn;  // rotates through the 24-bit space
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
+  std::atomic<uint64_t> multicast_version;  // multicast_table.h
+  std::atomic<uint32_t> multicast_used;     // entries ever used
+  uint32_t reserved;
   DeviceTable devices;
 };
 
@@ -92,6 +97,7 @@ class NodeDirectory {
   Slot& slot(uint32_t index) const;  // index < kMaxSlots
 
   Hazard& hazard(uint32_t slot, uint32_t index) const;  // index < kHazardsPerSlot
+  MulticastEntry& multicast_entry(uint32_t index) const;  // index < kMulticastEntries
 
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;

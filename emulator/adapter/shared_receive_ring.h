@@ -9,6 +9,9 @@
 //  * A slot belongs to the owner again when a completion that names it has been polled, or when its taker has
 //  died
 //    without one (the owner finds such slots; nobody else may give a slot back).
+//  * Everything before SharedSrq::head is taken. It never goes back: a taker moves it by compare-and-swap
+//  from what
+//    it has read, so that one who was stopped in between leaves it alone.
 //  * There are as many order words as slots, so that appending never waits.
 #pragma once
 
@@ -53,11 +56,25 @@ struct SharedReceiveRing {
   }
   std::byte* landing(uint32_t slot) const { return landings + uint64_t{slot} * kLandingSize; }
 
+  uint64_t mask() const { return slots() - 1; }
+  uint32_t lap(uint64_t position) const {
+    return static_cast<uint32_t>((position >> order) + 1) & OrderWord::kLapMask;
+  }
+  std::atomic<uint64_t>& word(uint64_t position) const { return order_words[position & mask()]; }
+
   // Owner: the WQE in `slot` is complete; it becomes the newest. The caller holds the queue's posting lock.
   void post(uint32_t slot) const;
 
-  // Feeder, on a visit: takes the oldest WQE for `worker`. False: there is none.
-  bool take(uint32_t worker, uint32_t* slot) const;
+  // Feeder, on a visit: takes the oldest WQE for `worker`. False: there is none. *limit_reached: fewer WQEs
+  // are left than the limit that was armed, and it is disarmed now; the caller wakes the owner, who raises
+  // the event.
+  bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr) const;
+
+  // WQEs that nobody has taken: a snapshot, exact while nobody posts or takes.
+  uint64_t posted() const;
+
+  // Fewer WQEs are left than the limit: true for the one caller that disarms it.
+  bool disarm_if_below_limit() const;
 };
 
 }  // namespace verbena

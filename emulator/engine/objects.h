@@ -21,6 +21,7 @@
 #include "emulator.h"
 #include "engine/process.h"
 #include "engine/send_rules.h"
+#include "engine/shared_receive_queue.h"
 #include "adapter/spin_lock.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
@@ -176,6 +177,7 @@ struct Qp {
   uint64_t rq_posted = 0;
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
+  Srq* srq = nullptr;  // receives come from there, and the queue above is not used
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;

@@ -44,7 +44,9 @@ void IndexPool::give(uint32_t index) {
 }
 
 Process::Process()
-    : qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()), cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()) {}
+    : qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()),
+      cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
+      srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()) {}
 
 int Process::acquire(Process** out) {
   pthread_once(&fork_handlers,

@@ -19,6 +19,7 @@ namespace verbena {
 
 struct Cq;
 struct Qp;
+struct Srq;
 struct Context;
 
 // Indices of a table in the segment: the one freed longest ago comes first.
@@ -53,12 +54,15 @@ class Process {
   MemoryTable& memory() { return memory_; }
   IndexPool& qp_indices() { return qp_indices_; }
   IndexPool& cq_indices() { return cq_indices_; }
+  IndexPool& srq_indices() { return srq_indices_; }
 
   // Private objects by table index; nullptr: none. Set and cleared under the CQ locks that polls hold.
   Qp* qp(uint32_t index) const { return qps_[index].load(std::memory_order_acquire); }
   void set_qp(uint32_t index, Qp* qp) { qps_[index].store(qp, std::memory_order_release); }
   Cq* cq(uint32_t index) const { return cqs_[index].load(std::memory_order_acquire); }
   void set_cq(uint32_t index, Cq* cq) { cqs_[index].store(cq, std::memory_order_release); }
+  Srq* srq(uint32_t index) const { return srqs_[index].load(std::memory_order_acquire); }
+  void set_srq(uint32_t index, Srq* srq) { srqs_[index].store(srq, std::memory_order_release); }
 
   // Completion events that did not reach their channel's pipe. Any thread. False: some pipe is still full.
   bool reinject_lost_events();
@@ -87,6 +91,7 @@ class Process {
   void forget_qp(uint32_t index);  // on return the service thread does not touch it any more
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
   void forget_cq(uint32_t index);
+  void forget_srq(uint32_t index);
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
   void progress_from_poll();
 
@@ -111,8 +116,10 @@ class Process {
   MemoryTable memory_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
   IndexPool cq_indices_{kMaxCqsPerProcess};
+  IndexPool srq_indices_{kMaxSrqsPerProcess};
   std::unique_ptr<std::atomic<Qp*>[]> qps_;
   std::unique_ptr<std::atomic<Cq*>[]> cqs_;
+  std::unique_ptr<std::atomic<Srq*>[]> srqs_;
   std::atomic<bool> dead_{false};
   uint32_t references_ = 0;
 

@@ -57,6 +57,11 @@ void Process::forget_cq(uint32_t index) {
   set_cq(index, nullptr);
 }
 
+void Process::forget_srq(uint32_t index) {
+  std::lock_guard lock(attend_mutex_);
+  set_srq(index, nullptr);
+}
+
 int64_t Process::progress_pending(bool from_service) {
   int64_t next = kEndOfTime;
   std::erase_if(pending_, [&](Qp* qp) {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The owner's half of a receive queue with many feeders (adapter/shared_receive_ring.h): an SRQ of the
+// program (ibv_create_srq(3)), or the receive queue of a UD queue pair. What only an SRQ of the program has -
+// its limit, its events, the QPs that use it - stands in shared_receive_verbs.cc.
+//
+// Locks: Srq::lock comes after Cq::lock (polling gives slots back), and is never held when a CQ's is taken.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "adapter/shared_receive_ring.h"
+#include "adapter/spin_lock.h"
+#include "engine/process.h"
+
+namespace verbena {
+
+struct Pd;
+struct Xrcd;
+
+struct Srq {
+  Process* process = nullptr;
+  uint32_t index = 0;
+  uint32_t pd_handle = 0;  // keys of receive requests must belong to it
+  SharedSrq* shared = nullptr;
+  SharedReceiveRing ring;
+
+  // What the owner knows of a slot.
+  struct Slot {
+    uint64_t wr_id;
+    uint64_t position;  // in the order ring, + 1; 0: free
+    uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot came back
+  };
+  SpinLock lock;  // posting, and giving slots back
+  std::vector<Slot> slots;
+  std::vector<uint32_t> free;  // the last one is next
+
+  // Memory in the segment, to be given back.
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+
+  // ---- of an SRQ of the program ----
+  Context* context = nullptr;
+  Pd* pd = nullptr;
+  Cq* cq = nullptr;  // XRC
+  Xrcd* xrcd = nullptr;
+  uint64_t user_handle = 0;
+  std::atomic<uint32_t> users{0};  // queue pairs
+  std::atomic<uint32_t> async_events{0};
+  std::mutex qps_mutex;
+  std::vector<uint32_t> qps;  // by table index; under qps_mutex
+};
+
+// Makes a queue for at least `max_wr` requests (rounded up to a power of two: ring.slots()) of `max_sge`
+// entries each, whose keys belong to the PD with handle `pd`. ENOMEM.
+int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out);
+
+// The caller has seen to it that no feeder can reach the queue any more, and none is still at it.
+void unmake_shared_queue(Srq* srq);
+
+// Posts the list. errno values as ibv_post_recv(3): ENOMEM: every slot is in use; EINVAL: a list too long;
+// *bad_wr is then the first request that was not taken, and *why says why, for a log.
+int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const char** why);
+
+// The owner itself takes the oldest request, to flush or forget it. False: none is left.
+bool take_own(Srq& srq, uint32_t* slot);
+
+// The program's name for what is in `slot`, which is not free. 0 for slots that do not exist.
+uint64_t wr_id_of(const Srq& srq, uint32_t slot);
+
+// The slot's completion was polled or purged. Slots that do not exist or are free are left alone.
+void free_slot(Srq& srq, uint32_t slot);
+
+// Forgets everything that is posted (RESET of a QP whose own queue this is; no feeder is at it).
+void forget_posted(Srq& srq);
+
+// The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone,
+// or the entry is not to be believed. The caller holds cq.lock.
+Srq* shared_queue_of(const Cq& cq, const Cqe& entry);
+
+// Gives the slots back whose takers have died without a completion. Cheap when there are none. The caller
+// holds no CQ's lock. Called by posting when no slot is free.
+void reclaim_slots(Srq& srq);
+
+}  // namespace verbena

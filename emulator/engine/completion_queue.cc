@@ -13,6 +13,7 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/shared_completion.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -66,7 +67,9 @@ Qp* qp_of(const Cq& cq, const Cqe& entry) {
   const uint32_t index = std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
   Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
   if (qp == nullptr || qp->shared->birth != entry.qp_birth) return nullptr;
-  if ((entry.flags & kCqeReceive) != 0 && qp->receives.ready == nullptr) return nullptr;
+  if ((entry.flags & kCqeReceive) != 0 &&
+      ((entry.flags & kCqeFromShared) != 0 ? qp->srq == nullptr : qp->receives.ready == nullptr))
+    return nullptr;
   return qp;
 }
 
@@ -90,7 +93,12 @@ void fill_wc(Qp& qp, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc*
   wc->slid = 0;
   wc->sl = 0;
   wc->dlid_path_bits = 0;
-  if (receive) {
+  if ((entry.flags & kCqeDatagram) != 0) fill_datagram_origin(entry, wc);
+  if ((entry.flags & kCqeFromShared) != 0) {
+    if (landed) scatter_from_shared(qp, entry, false);
+    wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
+    wc->wr_id = take_shared_receive(qp, entry);
+  } else if (receive) {
     if (landed) scatter(qp, entry, read_ahead);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     wc->wr_id = qp.rq_wr_ids[entry.index & qp.receives.mask()];
@@ -164,7 +172,10 @@ void scatter_landed(Cq& cq) {
   cq.consumer.for_each([&](Cqe& entry, bool landed) {
     Qp* qp = landed ? qp_of(cq, entry) : nullptr;
     if (qp == nullptr) return false;
-    scatter_safely(*qp, entry);
+    if ((entry.flags & kCqeFromShared) != 0)
+      scatter_from_shared(*qp, entry, true);
+    else
+      scatter_safely(*qp, entry);
     CompletionConsumer::mark_scattered(entry);
     return false;
   });

@@ -6,12 +6,15 @@
 #include <algorithm>
 
 #include "engine/completion.h"
+#include "engine/datagram_queue.h"
 #include "engine/requester.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
+
+}  // namespace
 
 void append_receive_flush(Qp& qp, uint64_t number) {
   Cq& cq = *qp.recv_cq;
@@ -29,10 +32,12 @@ void append_receive_flush(Qp& qp, uint64_t number) {
   entry.status = IBV_WC_WR_FLUSH_ERR;
   entry.opcode = 0;
   entry.vendor_err = static_cast<uint8_t>(VendorError::flushed);
-  entry.flags = kCqeReceive;
+  entry.flags = qp.own_srq != nullptr ? kCqeReceive | kCqeFromShared : kCqeReceive;
   publish_completion(cq.ring, claim, CqeKind::kPublished);
   raise_completion_event(*cq.shared, qp.process->self(), true);
 }
+
+namespace {
 
 // The number of the first receive WQE without a completion, polled or not.
 uint64_t first_uncompleted_receive(Qp& qp) {
@@ -96,6 +101,17 @@ void enter_error(Qp& qp) {
   if (!flush_receive_queue(qp, kVisitPatience)) qp.process->call_attention();
 }
 
+void enter_send_queue_error(Qp& qp) {
+  if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  const Gate gate = Gate::unpack(qp.shared->gate.load(std::memory_order_relaxed));
+  qp.shared->gate.store(Gate{gate.generation, IBV_QPS_SQE}.pack(), std::memory_order_seq_cst);
+  qp.state.store(IBV_QPS_SQE, std::memory_order_release);
+  qp.waiting = Waiting::kNothing;
+  qp.drain_event_due = false;
+  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
+    complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
+}
+
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
   // Nobody else than the feeder can be at work on the queue.
@@ -103,6 +119,7 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
     return false;
   std::lock_guard lock(qp.recv_lock);
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
+  if (qp.own_srq != nullptr) flush_datagram_receives(qp);
   for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)
     append_receive_flush(qp, number);
   qp.flush_receives.store(false, std::memory_order_release);
@@ -118,8 +135,11 @@ void purge_completions(Qp& qp) {
   Cq* queues[2] = {qp.send_cq, qp.recv_cq};
   for (int i = 0; i < (queues[0] == queues[1] ? 1 : 2); ++i) {
     std::lock_guard lock(queues[i]->lock);
-    queues[i]->consumer.for_each(
-        [&](Cqe& entry, bool) { return entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth; });
+    queues[i]->consumer.for_each([&](Cqe& entry, bool) {
+      const bool of_qp = entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth;
+      if (of_qp && (entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) free_slot(*qp.srq, entry.index);
+      return of_qp;
+    });
   }
 }
 

@@ -16,6 +16,11 @@ void shut_gate(Qp& qp, ibv_qp_state state);
 // (at once, or by the service thread). The caller holds send_lock and is on no visit.
 void enter_error(Qp& qp);
 
+// An unreliable transport's send queue fails alone: what was posted is flushed, receiving goes on (SQE; vol. 1, 10.3.1.6).
+// The caller holds send_lock.
+void enter_send_queue_error(Qp& qp);
+constexpr bool fails_send_queue_only(ibv_qp_type type) { return type == IBV_QPT_UD || type == IBV_QPT_UC; }
+
 // Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread calls
 // it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a completed
 // request has already ended. Takes send_lock.
@@ -31,6 +36,9 @@ inline constexpr int64_t kVisitPatience = 100'000;
 
 // Takes the completions of `qp` out of its CQs (RESET and destruction).
 void purge_completions(Qp& qp);
+
+// Appends a flush completion for receive WQE `number`, of Qp::own_srq for slot `number`.
+void append_receive_flush(Qp& qp, uint64_t number);
 
 // Appends a flush completion for one receive WQE that is posted in ERR. The caller holds recv_lock.
 void flush_one_receive(Qp& qp, uint64_t number);

@@ -64,6 +64,7 @@ void publish(Qp& qp, int mask) {
   SharedQp& shared = *qp.shared;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) shared.access = qp.attr.qp_access_flags;
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) shared.min_rnr_timer = qp.attr.min_rnr_timer;
+  if ((mask & IBV_QP_QKEY) != 0) shared.qkey.store(qp.attr.qkey, std::memory_order_relaxed);
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
 }
 
@@ -114,6 +115,7 @@ void to_reset(Qp& qp) {
   const uint64_t posted = qp.rq_posted;
   qp.rq_freed.store(posted, std::memory_order_release);
   qp.shared->rq_taken.store(posted, std::memory_order_release);
+  if (qp.own_srq != nullptr) forget_posted(*qp.own_srq);
   qp.sq_freed.store(qp.sq_posted, std::memory_order_release);
   qp.shared->sticky.store(0, std::memory_order_release);
   qp.shared->feeder_waits.store(0, std::memory_order_release);
@@ -122,7 +124,7 @@ void to_reset(Qp& qp) {
 
 int to_rtr(Qp& qp) {
   PeerPath path;
-  resolve_path(qp, &path);
+  if (qp.type != IBV_QPT_UD) resolve_path(qp, &path);
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
@@ -133,7 +135,7 @@ int to_rtr(Qp& qp) {
   shared.dest_birth = path.birth;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
-  qp.mtu = mtu_bytes(qp.attr.path_mtu);
+  if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
   qp.path = std::move(path);
   const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
   shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);

@@ -94,6 +94,9 @@ struct SendRequest {
   uint64_t remote_address;
   uint64_t compare_add;
   uint64_t swap;
+  const Ah* ah;  // UD: where to
+  uint32_t remote_qpn;
+  uint32_t remote_qkey;
   const ibv_sge* sges;
   uint32_t sge_count;
   uint32_t length;
@@ -129,6 +132,8 @@ struct PeerPath {
   uint8_t event_due = 0;
   bool has_landed = false;
 };
+
+struct Datagrams;
 
 struct Qp {
   Context* context = nullptr;
@@ -170,6 +175,7 @@ struct Qp {
   bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
   bool listed = false;           // on the process's pending list, under its mutex
+  std::shared_ptr<Datagrams> datagrams;  // UD (datagram.h)
 
   // ---- receive queue, under recv_lock ----
   SpinLock recv_lock;
@@ -178,6 +184,7 @@ struct Qp {
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
   Srq* srq = nullptr;  // receives come from there, and the queue above is not used
+  Srq* own_srq = nullptr;  // UD: it is this QP's, not the program's
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <new>
 
+#include "engine/datagram_queue.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
@@ -20,9 +21,9 @@ int check_type(const ibv_qp_init_attr& attr) {
   // The program may have put any number there.
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
+    case IBV_QPT_UD:
       return attr.srq == nullptr ? 0 : EOPNOTSUPP;
     case IBV_QPT_UC:
-    case IBV_QPT_UD:
     case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
     case IBV_QPT_XRC_RECV:
@@ -65,7 +66,8 @@ int make_receive_queue(Qp& qp) {
   SharedQp& shared = *qp.shared;
   shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
   shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
-  if (qp.cap.max_recv_wr == 0) return 0;
+  shared.srq = qp.srq != nullptr ? qp.srq->index + 1 : 0;
+  if (qp.cap.max_recv_wr == 0 || qp.srq != nullptr) return 0;
   const uint64_t slots = qp.cap.max_recv_wr;
   const uint64_t line = kCacheLine;
   const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
@@ -102,6 +104,8 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   qp.cap = attr.cap;
   round_up(qp.cap);
   make_send_queue(qp);
+  if (attr.qp_type == IBV_QPT_UD)
+    if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
   shared.birth += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
@@ -115,7 +119,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
                      &shared.sq_completed})
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits, &shared.send_psn,
-                     &shared.rnr_naks, &shared.retries})
+                     &shared.rnr_naks, &shared.retries, &shared.dropped, &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
@@ -151,6 +155,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
+    unmake_datagram_parts(*qp);
     process.segment().release(qp->rq_offset, qp->rq_bytes);
     process.qp_indices().give(qp->index);
     delete qp;
@@ -207,6 +212,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   process.qp_is_gone(qp->index);
   qp->shared->in_use.store(0, std::memory_order_release);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
+  unmake_datagram_parts(*qp);
   process.segment().release(qp->rq_offset, qp->rq_bytes);
   qp->pd->users.fetch_sub(1, std::memory_order_release);
   qp->send_cq->users.fetch_sub(1, std::memory_order_release);

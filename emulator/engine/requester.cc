@@ -9,6 +9,7 @@
 
 #include "engine/clock.h"
 #include "engine/completion.h"
+#include "engine/datagram.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/key_errors.h"
@@ -81,37 +82,9 @@ VendorError check_path(Qp& qp) {
   return check_path_slowly(qp, gate);
 }
 
-// Finds the memory behind the request's list.
-VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
-                             size_t* count) {
-  *count = 0;
-  if (request.is_inline) {
-    for (uint32_t i = 0; i < request.sge_count; ++i)
-      if (request.sges[i].length != 0)
-        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
-    return VendorError::none;
-  }
-  const MemoryUse use =
-      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
-  for (uint32_t i = 0; i < request.sge_count; ++i) {
-    const ibv_sge& sge = request.sges[i];
-    if (sge.length == 0) continue;
-    const Translation place =
-        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
-    if (place.check != KeyCheck::kOk) {
-      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn, operation.name,
-                   i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
-                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
-      return local_key_error(place.check);
-    }
-    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
-  }
-  return VendorError::none;
-}
-
 enum class Step : uint8_t { kFinished, kFailed, kWaits };
 
-// The request completes with an error, and the QP goes to ERR.
+// The request completes with an error, and the QP goes to ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   const auto* text = find_vendor_error(static_cast<uint32_t>(error));
   VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
@@ -120,7 +93,10 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   complete_send(qp, request, error);
   qp.sq_next = request.number + 1;
   qp.waiting = Waiting::kNothing;
-  enter_error(qp);
+  if (fails_send_queue_only(qp.type))
+    enter_send_queue_error(qp);
+  else
+    enter_error(qp);
   return Step::kFailed;
 }
 
@@ -181,6 +157,13 @@ Step carry_out(Qp& qp, SendRequest& request) {
   if (const VendorError error = check_send_length(limits, operation, request.length); error != VendorError::none)
     return fail(qp, request, error);
 
+  if (qp.datagrams) {
+    if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
+      return fail(qp, request, error);
+    finish(qp, request);
+    raise_datagram_events(qp);
+    return Step::kFinished;
+  }
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
@@ -238,9 +221,10 @@ void keep(Qp& qp, const SendRequest& request) {
     std::copy_n(request.sges, request.sge_count, copy);
     kept.sges = copy;
   }
+  if (qp.datagrams) keep_address(qp, kept);
 }
 
-SendRequest read_request(const ibv_send_wr& wr, uint64_t number) {
+SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   SendRequest request{};
   request.wr_id = wr.wr_id;
   request.number = number;
@@ -251,7 +235,11 @@ SendRequest read_request(const ibv_send_wr& wr, uint64_t number) {
   request.sge_count = static_cast<uint32_t>(wr.num_sge);
   request.length = static_cast<uint32_t>(std::min<uint64_t>(message_length(wr), UINT32_MAX));
   request.is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (qp.datagrams) {
+    request.ah = wr.wr.ud.ah != nullptr ? reinterpret_cast<const AhOfProgram*>(wr.wr.ud.ah)->emulated : nullptr;
+    request.remote_qpn = wr.wr.ud.remote_qpn;
+    request.remote_qkey = wr.wr.ud.remote_qkey;
+  } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     request.remote_address = wr.wr.atomic.remote_addr;
     request.rkey = wr.wr.atomic.rkey;
     request.compare_add = wr.wr.atomic.compare_add;
@@ -282,11 +270,11 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
         static_cast<unsigned long long>(qp.sq_freed.load()), static_cast<unsigned long long>(qp.sq_size));
     return ENOMEM;
   }
-  SendRequest request = read_request(wr, qp.sq_posted);
+  SendRequest request = read_request(qp, wr, qp.sq_posted);
   const bool idle = qp.sq_next == qp.sq_posted;
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
-  if (state == IBV_QPS_ERR) {
+  if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     complete_send(qp, request, VendorError::flushed);
     qp.sq_next = qp.sq_posted;
     return 0;
@@ -300,6 +288,33 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
 }
 
 }  // namespace
+
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
+                             size_t* count) {
+  *count = 0;
+  if (request.is_inline) {
+    for (uint32_t i = 0; i < request.sge_count; ++i)
+      if (request.sges[i].length != 0)
+        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
+    return VendorError::none;
+  }
+  const MemoryUse use =
+      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
+  for (uint32_t i = 0; i < request.sge_count; ++i) {
+    const ibv_sge& sge = request.sges[i];
+    if (sge.length == 0) continue;
+    const Translation place =
+        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+    if (place.check != KeyCheck::kOk) {
+      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn, operation.name,
+                   i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
+                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
+      return local_key_error(place.check);
+    }
+    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
+  }
+  return VendorError::none;
+}
 
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   const bool failed = error != VendorError::none;

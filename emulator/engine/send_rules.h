@@ -94,6 +94,7 @@ enum class VendorError : uint32_t {
   // IBV_WC_LOC_QP_OP_ERR
   malformed_request = 0x21,           // what was posted contradicts itself, found at execution only
   too_many_outstanding_reads = 0x22,  // READ or atomic with max_rd_atomic 0
+  address_handle_other_pd = 0x23,     // UD: the handle is of another PD than the QP
   // IBV_WC_LOC_PROT_ERR
   lkey_unknown = 0x31,
   lkey_other_pd = 0x32,

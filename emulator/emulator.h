@@ -106,7 +106,13 @@ uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);  // init's objects and context are the caller's
 ibv_qp_state qp_state(const Qp* qp);
-int destroy_qp(Qp* qp, uint32_t* async_events);  // *async_events as in destroy_cq
+// EBUSY: attached to a multicast group. *async_events as in destroy_cq.
+int destroy_qp(Qp* qp, uint32_t* async_events);
+
+// EINVAL: no multicast GID, no UD queue pair, on InfiniBand no multicast LID; attaching: ENOMEM: a limit of the device
+// is reached; detaching: EINVAL: it is not attached to that group with that LID.
+int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
+int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 
 // bad_wr points at the first WR not taken; those before it are posted.
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

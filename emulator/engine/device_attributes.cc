@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "engine/multicast.h"
+
 namespace verbena {
 
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
@@ -35,6 +37,9 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_res_rd_atom = kMaxRdAtomic * kMaxQps;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = 1 << 20;
+  attr.max_mcast_grp = static_cast<int>(kMulticastLimits.groups);
+  attr.max_mcast_qp_attach = static_cast<int>(kMulticastLimits.members_of_group);
+  attr.max_total_mcast_qp_attach = static_cast<int>(kMulticastLimits.members);
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;

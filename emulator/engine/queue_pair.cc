@@ -10,6 +10,7 @@
 #include "engine/datagram_queue.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/multicast.h"
 #include "engine/objects.h"
 #include "engine/program_enum.h"
 #include "observe/log.h"
@@ -202,6 +203,10 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   Process& process = *qp->process;
   *async_events = 0;
   if (process.dead()) return 0;
+  if (attached_to_group(*qp)) {
+    VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
+    return EBUSY;
+  }
   process.directory().release_qpn(qp->shared->qpn, process.home().slot());
   qp->send_lock.lock();
   shut_gate(*qp, IBV_QPS_RESET);

@@ -12,6 +12,7 @@ namespace {
 // The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
     .alloc_pd = alloc_pd,
+    .attach_mcast = attach_mcast,
     .cq_event = cq_event,
     .create_ah = create_ah,
     .create_cq = create_cq,
@@ -22,6 +23,7 @@ const pabi34_context_ops kContextOps = {
     .destroy_ah = destroy_ah,
     .destroy_cq = destroy_cq,
     .destroy_qp = destroy_qp,
+    .detach_mcast = detach_mcast,
     .free_context = free_context,
     .modify_qp = modify_qp,
     .poll_cq = poll_cq,

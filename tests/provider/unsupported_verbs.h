@@ -55,9 +55,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto counters = stand_in<ibv_counters>(o);
        ibv_counter_attach_attr attr = {};
        return ibv_attach_counters_point_flow(&counters, &attr, nullptr); }},
-    {"attach_mcast", [](const Objects& o) {
-       const ibv_gid gid = {};
-       return ibv_attach_mcast(o.qp, &gid, 0); }},
     {"bind_mw", [](const Objects& o) {
        auto mw = stand_in<ibv_mw>(o);
        mw.type = IBV_MW_TYPE_1;
@@ -134,9 +131,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"destroy_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        return ibv_destroy_wq(&wq); }},
-    {"detach_mcast", [](const Objects& o) {
-       const ibv_gid gid = {};
-       return ibv_detach_mcast(o.qp, &gid, 0); }},
     {"free_dm", [](const Objects& o) {
        auto dm = stand_in<ibv_dm>(o);
        return ibv_free_dm(&dm); }},

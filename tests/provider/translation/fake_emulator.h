@@ -27,6 +27,8 @@ struct FakeEmulator {
   const ibv_send_wr* sent = nullptr;
   const ibv_recv_wr* received = nullptr;
   bool solicited_only = false;
+  const ibv_gid* gid = nullptr;  // of the group
+  uint16_t lid = 0;
 
   uint32_t comp_events = 0;   // what destroy_cq reports
   uint32_t async_events = 0;  // what destroy_cq and destroy_qp report

@@ -13,6 +13,7 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/privilege.h"
 #include "engine/psn.h"
 #include "engine/qp_attributes.h"
 #include "engine/qp_state_table.h"
@@ -190,6 +191,7 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   AttributeLimits limits = attribute_limits(*qp->context->device);
   limits.current_state = from;
   limits.port = qp->attr.port_num;
+  limits.privileged_qkey = (mask & IBV_QP_QKEY) != 0 && may_set_controlled_qkeys();
   if (from == IBV_QPS_SQD) {
     std::lock_guard send(qp->send_lock);
     limits.sq_draining = qp->waiting != Waiting::kNothing;

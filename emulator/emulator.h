@@ -30,6 +30,8 @@ struct CompChannel;
 struct Cq;
 struct Qp;
 struct Ah;
+struct Srq;
+struct Xrcd;
 
 // ---- device -----------------------------------------------------------------------------------------
 
@@ -95,12 +97,35 @@ void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from it
 // until they are acknowledged (ibv_destroy_cq(3), ibv_ack_cq_events(3)).
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events);
 
+// ---- shared receive queues ----------------------------------------------------------------------------
+
+// Where an XRC SRQ belongs and completes; both null: a basic SRQ.
+struct XrcPlace {
+  Xrcd* xrcd = nullptr;
+  Cq* cq = nullptr;
+};
+
+// `attr->max_wr` and `attr->max_sge` become what was really given (never less); the limit is not armed
+// (ibv_create_srq(3)). `user_handle` comes back in asynchronous events. EINVAL: an attribute above the device's, or
+// only half of an XrcPlace; ENOMEM.
+int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
+uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
+uint32_t srq_handle(const Srq* srq);
+// EINVAL: resizing (IBV_DEVICE_SRQ_RESIZE is not claimed), a limit above max_wr, unknown bits of the mask. When fewer
+// requests than the limit are posted already, the event comes at once.
+int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask);
+int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reached
+int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
+int destroy_srq(Srq* srq, uint32_t* async_events);  // EBUSY: QPs still use it; *async_events as in destroy_cq
+
 // ---- queue pairs --------------------------------------------------------------------------------------
 
 // `attr->cap` becomes what was really given (never less). `send_cq` and `recv_cq` stand for the CQs that
 // `attr` names in libibverbs' terms. `user_handle` comes back in asynchronous events.
-// EINVAL: a capability above the device's, no CQ; EOPNOTSUPP: a QP type not built; ENOMEM.
-int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out);
+// EINVAL: a capability above the device's, no CQ; EOPNOTSUPP: a QP type not built; ENOMEM. With `srq`, what `attr`
+// says of a receive queue is ignored: max_recv_wr and max_recv_sge become 0.
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
+              Srq* srq = nullptr);
 uint32_t qp_number(const Qp* qp);
 uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);

@@ -16,7 +16,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 4;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 5;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
@@ -78,18 +78,26 @@ enum CqeFlags : uint8_t {
   kCqeSolicited = 8,
   kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
   kCqeWithInvalidate = 32,  // `immediate` is the rkey that was invalidated, host byte order
-  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with 40 bytes...
-  kCqeWithGrh = 128,        // ...that are its GRH, and not just room for one
+  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with the GRH's 40 bytes
+  kCqeXrc = 128,            // `qp_index` and `qp_birth` are an SRQ's; an XrcSource stands before the payload
 };
 
 // What a UD completion says of the datagram's origin: the first bytes of Cqe::payload, landed or not.
 struct DatagramSource {
+  static constexpr uint8_t kWithGrh = 0x80;
   uint32_t qpn;
   uint16_t lid;
   uint8_t sl;
-  uint8_t path_bits;
+  uint8_t path_bits;  // 7 bits, and kWithGrh: the 40 bytes are a GRH, and not just room for one
 };
 static_assert(sizeof(DatagramSource) == 8);
+
+// Through which queue pair of whatever adapter an XRC SRQ's message came.
+struct XrcSource {
+  uint32_t qpn;         // of the XRC_RECV queue pair
+  uint32_t source_qpn;  // of the XRC_SEND queue pair
+};
+static_assert(sizeof(XrcSource) == sizeof(DatagramSource));
 
 // Two adjacent lines, the second used by messages above 32 bytes: a stream of messages is one sequential
 // stream of lines for either side's prefetcher, and an 8-byte message is one line.
@@ -197,6 +205,7 @@ struct SharedSrq {
   // Line 3, written by the owner (arming) and by the taker that finds fewer WQEs left.
   alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
   std::atomic<uint32_t> limit_reached;              // sticky, set by takers
+  std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
 
@@ -222,6 +231,8 @@ enum Sticky : uint32_t {
   kStickyFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
   kStickyScatter = 1u << 4,       // messages that have landed are to be scattered, a request waits for it
 };
+
+inline constexpr uint32_t kFlushing = 1u << 31;
 
 struct SharedQp {
   // Line 0, written by the owner, read by the feeder with every request.
@@ -254,6 +265,7 @@ struct SharedQp {
   std::atomic<uint32_t> in_use;
   uint32_t srq;  // index + 1 of the SharedSrq that the receive WQEs come from; 0: the QP's own ring
   std::atomic<uint32_t> qkey;  // UD
+  uint32_t xrcd;               // XRC_RECV: its domain's number on the node
   // Line 2, written by the feeder.
   alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
   std::atomic<uint32_t> msn;
@@ -261,6 +273,9 @@ struct SharedQp {
   std::atomic<uint64_t> requests_in;
   std::atomic<uint64_t> bytes_in;
   std::atomic<uint64_t> feeding_generation;  // the generation the values above belong to
+  // With `srq`: slot + 1 of the WQE that a message in the middle has taken; or 0. The owner takes it out when it puts
+  // an end to the message, marked with kFlushing while it completes it.
+  std::atomic<uint32_t> srq_slot;
   // Line 3, written by the feeder when something is the matter; read by the owner all the time.
   alignas(kCacheLine) std::atomic<uint32_t> sticky;
   std::atomic<uint32_t> feeder_waits;     // a request found no receive WQE: posting one wakes the feeder

@@ -343,7 +343,8 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   message.header.set_length(request.length, operation.carries_immediate);
   std::memcpy(message.bytes, message.header.bytes.data(), kGrhBytes);
   const auto lid = static_cast<uint16_t>(qp.context->device->lid);
-  message.source = {qp.shared->qpn, lid, address.sl, 0};
+  const uint8_t with_grh = address.is_global != 0 ? DatagramSource::kWithGrh : uint8_t{0};
+  message.source = {qp.shared->qpn, lid, address.sl, with_grh};
   message.qkey = (request.remote_qkey & kOwnQkey) != 0 ? qp.attr.qkey : request.remote_qkey;
   message.immediate = request.immediate;
   message.length = kGrhBytes + request.length;
@@ -351,7 +352,6 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   message.flags = kCqeReceive | kCqeFromShared | kCqeDatagram;
   if (operation.carries_immediate) message.flags |= kCqeWithImmediate;
   if (message.solicited) message.flags |= kCqeSolicited;
-  if (address.is_global != 0) message.flags |= kCqeWithGrh;
 
   qp.datagrams->events_due.clear();
   if (!ah->multicast)

@@ -14,15 +14,13 @@ int make_datagram_parts(Qp& qp) {
   qp.mtu = mtu_bytes(qp.context->device->active_mtu);
   qp.datagrams = make_datagrams(qp);
   if (qp.srq != nullptr || qp.cap.max_recv_wr == 0) return 0;
-  const int error =
-      make_shared_queue(*qp.process, qp.pd->handle, qp.cap.max_recv_wr, qp.cap.max_recv_sge, &qp.own_srq);
-  qp.srq = qp.own_srq;
-  return error;
+  return make_shared_queue(*qp.process, qp.pd->handle, qp.cap.max_recv_wr, qp.cap.max_recv_sge, &qp.srq);
 }
 
 void unmake_datagram_parts(Qp& qp) {
-  if (qp.own_srq != nullptr) unmake_shared_queue(qp.own_srq);
-  qp.own_srq = nullptr;
+  if (qp.srq == nullptr || is_of_program(*qp.srq)) return;
+  unmake_shared_queue(qp.srq);
+  qp.srq = nullptr;
 }
 
 int post_datagram_receives(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
@@ -33,24 +31,17 @@ int post_datagram_receives(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     return EINVAL;
   }
   const char* why = nullptr;
-  const int error = post_to_shared_queue(*qp.own_srq, wr, bad_wr, &why);
+  const int error = post_to_shared_queue(*qp.srq, wr, bad_wr, &why);
   if (error != 0)
     VERBENA_WARN("ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
                  static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge, why);
-  qp.shared->rq_posted.store(qp.own_srq->shared->posted.load(std::memory_order_relaxed),
+  qp.shared->rq_posted.store(qp.srq->shared->posted.load(std::memory_order_relaxed),
                              std::memory_order_relaxed);
-  // What was posted before has to be flushed first; then these are among it.
-  if (qp.state.load(std::memory_order_acquire) == IBV_QPS_ERR &&
-      !qp.flush_receives.load(std::memory_order_acquire)) {
-    qp.recv_lock.lock();
-    flush_datagram_receives(qp);
-    qp.recv_lock.unlock();
+  if (qp.state.load(std::memory_order_acquire) == IBV_QPS_ERR) {
+    qp.flush_receives.store(true, std::memory_order_release);
+    if (!flush_receive_queue(qp, kVisitPatience)) qp.process->call_attention();
   }
   return error;
-}
-
-void flush_datagram_receives(Qp& qp) {
-  for (uint32_t slot; take_own(*qp.own_srq, &slot);) append_receive_flush(qp, slot);
 }
 
 }  // namespace verbena

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The receiving half of a UD queue pair that was created without an SRQ: a queue with many feeders that is
-// its own (Qp::own_srq, shared_receive_queue.h). What is sent to it stands in datagram.h.
+// its own (Qp::srq, which is not is_of_program()). What is sent to it stands in datagram.h.
 #pragma once
 
 #include "engine/objects.h"
@@ -15,9 +15,5 @@ void unmake_datagram_parts(Qp& qp);  // no feeder can be at it any more
 
 // As post_recv.
 int post_datagram_receives(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
-
-// Completes everything posted with IBV_WC_WR_FLUSH_ERR. The caller has seen to it that no feeder is at work
-// there.
-void flush_datagram_receives(Qp& qp);
 
 }  // namespace verbena

@@ -35,6 +35,9 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp_rd_atom = kMaxRdAtomic;
   attr.max_qp_init_rd_atom = kMaxRdAtomic;
   attr.max_res_rd_atom = kMaxRdAtomic * kMaxQps;
+  attr.max_srq = kMaxSrqs;
+  attr.max_srq_wr = kMaxWr;
+  attr.max_srq_sge = kMaxSge;
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = 1 << 20;
   attr.max_mcast_grp = static_cast<int>(kMulticastLimits.groups);

@@ -22,6 +22,7 @@ inline constexpr uint32_t kMaxCqe = 4u << 20;
 inline constexpr uint32_t kMaxRdAtomic = 16;
 inline constexpr uint32_t kMaxQps = 16384;
 inline constexpr uint32_t kMaxCqs = 16384;
+inline constexpr uint32_t kMaxSrqs = 16384;
 inline constexpr uint32_t kMaxMrs = kMaxMrsPerProcess - 1;
 inline constexpr uint32_t kMaxPds = 1u << 20;
 

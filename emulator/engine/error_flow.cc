@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "engine/completion.h"
-#include "engine/datagram_queue.h"
 #include "engine/requester.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
@@ -14,9 +13,8 @@
 namespace verbena {
 namespace {
 
-}  // namespace
-
-void append_receive_flush(Qp& qp, uint64_t number) {
+// `number`: of the WQE, or with kCqeFromShared the slot of the shared queue.
+void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   Cq& cq = *qp.recv_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
   if (claim.entry == nullptr) {
@@ -32,12 +30,23 @@ void append_receive_flush(Qp& qp, uint64_t number) {
   entry.status = IBV_WC_WR_FLUSH_ERR;
   entry.opcode = 0;
   entry.vendor_err = static_cast<uint8_t>(VendorError::flushed);
-  entry.flags = qp.own_srq != nullptr ? kCqeReceive | kCqeFromShared : kCqeReceive;
+  entry.flags = kCqeReceive | flags;
   publish_completion(cq.ring, claim, CqeKind::kPublished);
   raise_completion_event(*cq.shared, qp.process->self(), true);
 }
 
-namespace {
+// Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other QPs'
+// (vol. 1, 10.2.9.4); a queue of the QP's own is flushed from end to end.
+void flush_shared_queue(Qp& qp) {
+  std::atomic<uint32_t>& in_hand = qp.shared->srq_slot;
+  uint32_t slot_and_one = in_hand.load(std::memory_order_acquire);
+  if (slot_and_one != 0 && in_hand.compare_exchange_strong(slot_and_one, kFlushing | slot_and_one)) {
+    append_receive_flush(qp, slot_and_one - 1, kCqeFromShared);
+    in_hand.store(0, std::memory_order_release);
+  }
+  if (is_of_program(*qp.srq)) return;
+  for (uint32_t slot; take_own(*qp.srq, &slot);) append_receive_flush(qp, slot, kCqeFromShared);
+}
 
 // The number of the first receive WQE without a completion, polled or not.
 uint64_t first_uncompleted_receive(Qp& qp) {
@@ -117,13 +126,26 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
   // Nobody else than the feeder can be at work on the queue.
   if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot, patience_ns))
     return false;
-  std::lock_guard lock(qp.recv_lock);
-  if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
-  if (qp.own_srq != nullptr) flush_datagram_receives(qp);
-  for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)
-    append_receive_flush(qp, number);
-  qp.flush_receives.store(false, std::memory_order_release);
+  {
+    std::lock_guard lock(qp.recv_lock);
+    if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
+    if (qp.srq != nullptr)
+      flush_shared_queue(qp);
+    else
+      for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)
+        append_receive_flush(qp, number);
+    qp.flush_receives.store(false, std::memory_order_release);
+  }
+  // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol. 1, 11.6.3.2).
+  if (qp.srq != nullptr && is_of_program(*qp.srq)) raise_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   return true;
+}
+
+void forget_receives(Qp& qp) {
+  if (qp.srq == nullptr) return;
+  if (const uint32_t in_hand = qp.shared->srq_slot.exchange(0, std::memory_order_acq_rel); in_hand != 0)
+    free_slot(*qp.srq, in_hand - 1);
+  if (!is_of_program(*qp.srq)) forget_posted(*qp.srq);
 }
 
 void flush_one_receive(Qp& qp, uint64_t number) {
@@ -136,9 +158,9 @@ void purge_completions(Qp& qp) {
   for (int i = 0; i < (queues[0] == queues[1] ? 1 : 2); ++i) {
     std::lock_guard lock(queues[i]->lock);
     queues[i]->consumer.for_each([&](Cqe& entry, bool) {
-      const bool of_qp = entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth;
-      if (of_qp && (entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) free_slot(*qp.srq, entry.index);
-      return of_qp;
+      if (entry.qp_index != qp.index || entry.qp_birth != qp.shared->birth) return false;
+      if ((entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) free_slot(*qp.srq, entry.index);
+      return true;
     });
   }
 }
@@ -151,6 +173,11 @@ void raise_qp_event(Qp& qp, ibv_event_type type) {
 void raise_cq_event(Cq& cq, ibv_event_type type) {
   std::lock_guard lock(cq.context->events_mutex);
   if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
+}
+
+void raise_srq_event(Srq& srq, ibv_event_type type) {
+  std::lock_guard lock(srq.context->events_mutex);
+  if (write_event(*srq.context, srq.user_handle, type)) srq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
 void act_on_sticky(Qp& qp) {

@@ -34,11 +34,12 @@ inline void act_on_sticky_if_any(Qp& qp) {
 bool flush_receive_queue(Qp& qp, int64_t patience_ns);
 inline constexpr int64_t kVisitPatience = 100'000;
 
+// RESET and destruction, when no peer is at work on it: gives an SRQ back what the QP had in hand, and forgets what is
+// posted on a shared queue of its own.
+void forget_receives(Qp& qp);
+
 // Takes the completions of `qp` out of its CQs (RESET and destruction).
 void purge_completions(Qp& qp);
-
-// Appends a flush completion for receive WQE `number`, of Qp::own_srq for slot `number`.
-void append_receive_flush(Qp& qp, uint64_t number);
 
 // Appends a flush completion for one receive WQE that is posted in ERR. The caller holds recv_lock.
 void flush_one_receive(Qp& qp, uint64_t number);
@@ -46,6 +47,7 @@ void flush_one_receive(Qp& qp, uint64_t number);
 // ---- events ----
 void raise_qp_event(Qp& qp, ibv_event_type type);
 void raise_cq_event(Cq& cq, ibv_event_type type);
+void raise_srq_event(Srq& srq, ibv_event_type type);
 
 // Takes the events of a destroyed object that nobody has read out of the descriptor. Answers how many of the
 // `raised` ones the program has read.

@@ -112,11 +112,11 @@ void to_reset(Qp& qp) {
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
   purge_completions(qp);
+  forget_receives(qp);
   // Running numbers go on, so that slots and laps stay what they are; everything posted is forgotten.
   const uint64_t posted = qp.rq_posted;
   qp.rq_freed.store(posted, std::memory_order_release);
   qp.shared->rq_taken.store(posted, std::memory_order_release);
-  if (qp.own_srq != nullptr) forget_posted(*qp.own_srq);
   qp.sq_freed.store(qp.sq_posted, std::memory_order_release);
   qp.shared->sticky.store(0, std::memory_order_release);
   qp.shared->feeder_waits.store(0, std::memory_order_release);

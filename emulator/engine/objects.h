@@ -120,7 +120,13 @@ struct PeerPath {
   uint32_t index = 0;
   uint32_t birth = 0;
   SharedQp* qp = nullptr;
+  // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
+  PeerAdapter* memory = nullptr;
+  uint32_t receive_pd = 0;  // to which the keys of receive requests must belong there,
+  uint32_t remote_pd = 0;   // and to which those of RDMA operations
   ReceiveRing receives;
+  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
+  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
   CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
   uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
@@ -184,7 +190,6 @@ struct Qp {
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
   Srq* srq = nullptr;  // receives come from there, and the queue above is not used
-  Srq* own_srq = nullptr;  // UD: it is this QP's, not the program's
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;

@@ -78,7 +78,7 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   if (size > 8 && request.done + size == request.length && request.opcode != IBV_WR_SEND &&
       request.opcode != IBV_WR_SEND_WITH_IMM)
     froms = split_last_word(from, froms, reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
-  const int error = initiator.path.adapter->write(initiator.process->directory(), from, froms, to, tos);
+  const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
   if (error != 0) return verdict(error, from, froms);
   return advance(request, size);
 }
@@ -88,7 +88,7 @@ Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
-  const int error = initiator.path.adapter->read(initiator.process->directory(), to, tos, &from, 1);
+  const int error = initiator.path.memory->read(initiator.process->directory(), to, tos, &from, 1);
   if (error != 0) return verdict(error, to, tos);
   return advance(request, size);
 }
@@ -114,7 +114,7 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
 }  // namespace
 
 Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
-  PeerAdapter& adapter = *initiator.path.adapter;
+  PeerAdapter& adapter = *initiator.path.memory;
   const NodeDirectory& directory = initiator.process->directory();
   const Residence& home = initiator.process->home();
   const uint32_t which = atomics_lock_of(address);
@@ -152,8 +152,11 @@ namespace {
 
 // Does the landed message `entry` go where one of the ranges is?
 bool overlaps(const PeerPath& path, const Cqe& entry, const iovec* remote, size_t remotes) {
-  const ReceiveWqe& wqe = path.receives.wqe(entry.index);
-  const uint32_t count = std::min(wqe.sge_count, path.receives.max_sge);
+  const SharedReceiveRing& shared = path.shared_receives;
+  const bool from_shared = shared.shared != nullptr;
+  const ReceiveWqe& wqe =
+      from_shared ? shared.wqe(entry.index & static_cast<uint32_t>(shared.mask())) : path.receives.wqe(entry.index);
+  const uint32_t count = std::min(wqe.sge_count, from_shared ? shared.max_sge : path.receives.max_sge);
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t begin = wqe.sge[i].address;
     const uint64_t end = begin + wqe.sge[i].length;

@@ -101,6 +101,9 @@ void Process::attend() {
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
     raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
   }
+  const uint32_t srqs = header.srq_high_water.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < srqs; ++i)
+    if (Srq* srq = this->srq(i); srq != nullptr) raise_srq_limit_if_reached(*srq);
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);

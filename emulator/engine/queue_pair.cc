@@ -23,7 +23,7 @@ int check_type(const ibv_qp_init_attr& attr) {
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
     case IBV_QPT_UD:
-      return attr.srq == nullptr ? 0 : EOPNOTSUPP;
+      return 0;
     case IBV_QPT_UC:
     case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
@@ -103,6 +103,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   qp.shared = process.view().qp(qp.index);
   SharedQp& shared = *qp.shared;
   qp.cap = attr.cap;
+  if (qp.srq != nullptr) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
   round_up(qp.cap);
   make_send_queue(qp);
   if (attr.qp_type == IBV_QPT_UD)
@@ -120,7 +121,8 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
                      &shared.sq_completed})
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits, &shared.send_psn,
-                     &shared.rnr_naks, &shared.retries, &shared.dropped, &shared.qkey_violations, &shared.qkey})
+                     &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped, &shared.qkey_violations,
+                     &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
@@ -129,12 +131,12 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
 
 }  // namespace
 
-int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out) {
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out, Srq* srq) {
   Process& process = *pd->context->process;
   if (process.dead()) return EIO;
   if (int error = check_type(*attr); error != 0) return error;
   if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
-  if (int error = check_capabilities(attr->cap, true); error != 0) return error;
+  if (int error = check_capabilities(attr->cap, srq == nullptr); error != 0) return error;
 
   Qp* qp = new (std::nothrow) Qp;
   if (qp == nullptr) return ENOMEM;
@@ -147,6 +149,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   qp->pd = pd;
   qp->send_cq = send_cq;
   qp->recv_cq = recv_cq;
+  qp->srq = srq;
   qp->user_handle = user_handle;
   qp->type = attr->qp_type;
   qp->signal_all = attr->sq_sig_all != 0;
@@ -165,6 +168,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   pd->users.fetch_add(1, std::memory_order_relaxed);
   send_cq->users.fetch_add(1, std::memory_order_relaxed);
   recv_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (srq != nullptr) add_user(*srq, qp->index);
   std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
   for (uint32_t seen = high_water.load(); seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
   }
@@ -214,6 +218,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   process.forget_qp(qp->index);
   process.wait_for_visitors(qp->shared->dest_slot);
   purge_completions(*qp);
+  forget_receives(*qp);
   process.qp_is_gone(qp->index);
   qp->shared->in_use.store(0, std::memory_order_release);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
@@ -222,6 +227,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   qp->pd->users.fetch_sub(1, std::memory_order_release);
   qp->send_cq->users.fetch_sub(1, std::memory_order_release);
   qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
   process.qp_indices().give(qp->index);
   delete qp;
   return 0;

@@ -36,6 +36,17 @@ bool takes_requests(uint8_t state) {
 }
 
 // Finds the peer right or says why not. The caller is on a visit.
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with the same
+// generation goes on with the WQE it has.
+bool find_shared_receives(PeerPath& path, uint32_t index) {
+  SharedSrq* srq = path.adapter->view().srq(index);
+  if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
+  path.shared_receives = SharedReceiveRing::of(path.adapter->view(), *srq);
+  path.receive_pd = srq->pd;
+  path.in_hand = path.qp->srq_slot.load(std::memory_order_relaxed);
+  return path.shared_receives.order_words != nullptr && path.in_hand <= path.shared_receives.slots();
+}
+
 VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   PeerPath& path = qp.path;
   const Residence& home = qp.process->home();
@@ -58,6 +69,11 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
     if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
     path.receives = ReceiveRing::of(view, there);
+    path.memory = path.adapter.get();
+    path.receive_pd = path.remote_pd = there.pd;
+    path.shared_receives = {};
+    path.in_hand = 0;
+    if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
     path.taken = there.rq_taken.load(std::memory_order_relaxed);
     path.has_landed = false;
     if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return VendorError::peer_not_ready;
@@ -146,7 +162,7 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   // must not find that answer completed and the request not.
   if (response.answer == Answer::kAck) finish(qp, request);
   if (const uint8_t due = std::exchange(qp.path.event_due, 0); due != 0)
-    raise_completion_event(*qp.path.completion_queue, *qp.path.adapter, due == 2);
+    raise_completion_event(*qp.path.completion_queue, *qp.path.memory, due == 2);
   return response;
 }
 
@@ -353,6 +369,8 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
     if (just_asked) {
       qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+      if (SharedSrq* srq = qp.path.shared_receives.shared; srq != nullptr)
+        srq->feeders_wait.store(1, std::memory_order_seq_cst);
       qp.feeder_flag_set = true;
     }
     if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {

@@ -14,15 +14,15 @@
 namespace verbena {
 namespace {
 
-void call_attention(PeerPath& path) {
-  path.adapter->view().header().attention.store(1, std::memory_order_release);
-  path.adapter->kick();
+void call_attention(PeerAdapter& adapter) {
+  adapter.view().header().attention.store(1, std::memory_order_release);
+  adapter.kick();
 }
 
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
 void put_in_error(PeerPath& path, uint32_t sticky) {
   path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
-  call_attention(path);
+  call_attention(*path.adapter);
 }
 
 // In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it would be
@@ -59,14 +59,51 @@ struct Arrival {
   VendorError error;
 };
 
-// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the entry;
+// The receive WQE that the current message goes to.
+struct Receive {
+  const ReceiveWqe* wqe;
+  uint8_t* landing;
+  uint32_t max_sge;
+  uint32_t epoch;   // as in ReadyWord
+  uint32_t length;  // bytes it takes, saturated
+};
+
+// An SRQ's WQE is taken when it is first asked for, and stays in hand until the message is complete.
+bool next_shared_receive(Qp& initiator, Receive* out) {
+  PeerPath& path = initiator.path;
+  const SharedReceiveRing& ring = path.shared_receives;
+  if (path.in_hand == 0) {
+    uint32_t slot;
+    bool limit_reached;
+    if (!ring.take(initiator.process->home().worker(), &slot, &limit_reached)) return false;
+    path.in_hand = slot + 1;
+    path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
+    if (limit_reached) call_attention(*path.memory);
+  }
+  const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
+  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch, wqe.length};
+  return true;
+}
+
+// False: there is none (RNR).
+bool next_receive(Qp& initiator, Receive* out) {
+  PeerPath& path = initiator.path;
+  if (path.shared_receives.shared != nullptr) return next_shared_receive(initiator, out);
+  ReadyWord ready;
+  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
+  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.landing(path.taken)),
+          path.receives.max_sge, ready.epoch, ready.length};
+  return true;
+}
+
+// Appends the receive completion of WQE `path.taken`, or of the one in hand. `payload`: the message's bytes, if they travel in the entry;
 // `landed`: they travel there or in the slot's landing buffer. False: the CQ is full, the completion is lost, the
 // CQ will fail.
 bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed, const uint8_t* payload) {
   const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
-    call_attention(path);
+    call_attention(*path.memory);
     return false;
   }
   Cqe& entry = *claim.entry;
@@ -80,6 +117,12 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   entry.opcode = static_cast<uint8_t>(arrival.operation.received & ~IBV_WC_RECV);
   entry.vendor_err = static_cast<uint8_t>(arrival.error);
   uint8_t flags = kCqeReceive;
+  if (path.in_hand != 0) {
+    flags |= kCqeFromShared;
+    entry.index = path.in_hand - 1;
+    path.in_hand = 0;
+    path.qp->srq_slot.store(0, std::memory_order_release);
+  }
   if (arrival.operation.carries_immediate) flags |= kCqeWithImmediate;
   if (solicited) flags |= kCqeSolicited;
   if (payload != nullptr) {
@@ -108,30 +151,30 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
   path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
   complete_receive(initiator, path, {operation, request, path, text->status, seen_here}, false, nullptr);
-  call_attention(path);
+  call_attention(*path.adapter);
   return {Answer::kNak, seen_there};
 }
 
-bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
-  const uint32_t epoch = path.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
+bool prevalidated(const PeerPath& path, const Receive& receive) {
+  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  return receive.epoch == epoch && epoch != ReadyWord::kNeverValid;
 }
 
 // SEND: the message goes where the next receive WQE says.
 Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local) {
   PeerPath& path = initiator.path;
-  ReadyWord ready;
-  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return {Answer::kRnr};
-  if (request.length > ready.length)
+  Receive receive;
+  if (!next_receive(initiator, &receive)) return {Answer::kRnr};
+  if (request.length > receive.length)
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  if (request.length <= kLandingSize && prevalidated(path, ready)) {
+  if (request.length <= kLandingSize && prevalidated(path, receive)) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
     const bool in_entry = request.length <= kCqeInlineSize;
     uint8_t payload[kCqeInlineSize];
-    uint8_t* to = in_entry ? payload : reinterpret_cast<uint8_t*>(path.receives.landing(path.taken));
+    uint8_t* to = in_entry ? payload : receive.landing;
     for (size_t i = 0; i < local.count; ++i) {
       std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
@@ -143,8 +186,8 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
   }
 
   // The WQE's own list, checked now: keys may have ended since it was posted.
-  const ReceiveWqe& wqe = path.receives.wqe(path.taken);
-  const uint32_t sge_count = std::min(wqe.sge_count, path.receives.max_sge);
+  const ReceiveWqe& wqe = *receive.wqe;
+  const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
   size_t remotes = 0;
   uint64_t room = 0;
@@ -153,7 +196,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     if (sge.length == 0) continue;
     if (remotes + 1 >= PeerAdapter::kMaxRanges) break;
     const uint64_t used = std::min<uint64_t>(sge.length, request.length - room);
-    const Translation place = translate(path.adapter->view(), sge.lkey, false, path.qp->pd,
+    const Translation place = translate(path.memory->view(), sge.lkey, false, path.receive_pd,
                                         MemoryUse::local_scatter, sge.address, sge.length);
     if (place.check != KeyCheck::kOk)
       return fail_receive(initiator, operation, request, local_key_error(place.check),
@@ -188,18 +231,15 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local, MemoryUse use) {
   PeerPath& path = initiator.path;
-  const SharedQp& qp = *path.qp;
-  ReadyWord ready;
-  if (operation.consumes_receive &&
-      (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)))
-    return {Answer::kRnr};
+  Receive receive;
+  if (operation.consumes_receive && !next_receive(initiator, &receive)) return {Answer::kRnr};
   const auto refuse_request = [&](VendorError error) {
     if (!operation.consumes_receive) return refuse(path, error);
     return fail_receive(initiator, operation, request, VendorError::local_access, error);
   };
   iovec remote{};
   if (request.length != 0) {
-    const Translation place = translate(path.adapter->view(), request.rkey, true, qp.pd, use,
+    const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
                                         request.remote_address, request.length);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
@@ -231,7 +271,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
 
 Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;
-  const Translation place = translate(path.adapter->view(), request.rkey, true, path.qp->pd,
+  const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd,
                                       MemoryUse::remote_atomic, request.remote_address, 8);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};

@@ -108,8 +108,23 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.posted.store(0, std::memory_order_relaxed);
   shared.limit.store(0, std::memory_order_relaxed);
   shared.limit_reached.store(0, std::memory_order_relaxed);
+  shared.feeders_wait.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
   return srq.ring.order_words != nullptr ? 0 : ENOMEM;
+}
+
+// No QP has `slot` in hand any more. False: one has and is about to flush it.
+bool take_out_of_hand(Srq& srq, uint32_t slot) {
+  std::lock_guard lock(srq.qps_mutex);
+  for (uint32_t index : srq.qps) {
+    Qp* qp = srq.process->qp(index);
+    if (qp == nullptr) continue;
+    uint32_t in_hand = slot + 1;
+    if (!qp->shared->srq_slot.compare_exchange_strong(in_hand, 0, std::memory_order_acq_rel) &&
+        in_hand == (kFlushing | (slot + 1)))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -195,11 +210,18 @@ void forget_posted(Srq& srq) {
   for (uint32_t slot; take_own(srq, &slot);) free_slot(srq, slot);
 }
 
-Srq* shared_queue_of(const Cq& cq, const Cqe& entry) {
-  const uint32_t index =
-      std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
-  const Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
-  return qp != nullptr && qp->shared->birth == entry.qp_birth ? qp->srq : nullptr;
+Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** out) {
+  const uint32_t index = std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
+  if ((entry.flags & kCqeXrc) != 0) {
+    Srq* srq = index < kMaxSrqsPerProcess ? cq.process->srq(index) : nullptr;
+    return srq != nullptr && srq->shared->birth.load(std::memory_order_relaxed) == entry.qp_birth && srq->cq == &cq
+               ? srq
+               : nullptr;
+  }
+  Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
+  if (qp == nullptr || qp->shared->birth != entry.qp_birth) return nullptr;
+  if (out != nullptr) *out = qp;
+  return qp->srq;
 }
 
 void reclaim_slots(Srq& srq) {
@@ -234,6 +256,8 @@ void reclaim_slots(Srq& srq) {
   }
   srq.lock.unlock();
   if (candidates.empty()) return;
+  // A QP whose feeder died in the middle of a message has the slot in hand: whoever takes it out of there has it.
+  std::erase_if(candidates, [&](const Candidate& candidate) { return !take_out_of_hand(srq, candidate.slot); });
   // Whoever is dead completes nothing any more: what is not in a CQ by now, or polled already, never comes.
   srq.process->for_each_cq([&](Cq& cq) {
     std::lock_guard lock(cq.lock);

@@ -56,6 +56,9 @@ struct Srq {
   std::vector<uint32_t> qps;  // by table index; under qps_mutex
 };
 
+// Made by ibv_create_srq(3); else the receive queue of one QP.
+inline bool is_of_program(const Srq& srq) { return srq.context != nullptr; }
+
 // Makes a queue for at least `max_wr` requests (rounded up to a power of two: ring.slots()) of `max_sge`
 // entries each, whose keys belong to the PD with handle `pd`. ENOMEM.
 int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out);
@@ -79,9 +82,16 @@ void free_slot(Srq& srq, uint32_t slot);
 // Forgets everything that is posted (RESET of a QP whose own queue this is; no feeder is at it).
 void forget_posted(Srq& srq);
 
-// The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone,
-// or the entry is not to be believed. The caller holds cq.lock.
-Srq* shared_queue_of(const Cq& cq, const Cqe& entry);
+// The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone, or
+// the entry is not to be believed. *qp: the QP it came to, nullptr for XRC. The caller holds cq.lock.
+Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** qp = nullptr);
+
+// Queue pair `qp_index` takes its receives from an SRQ of the program, and does so no more.
+void add_user(Srq& srq, uint32_t qp_index);
+void remove_user(Srq& srq, uint32_t qp_index);
+
+// Tells the program that the limit was reached, if a taker has left word of it.
+void raise_srq_limit_if_reached(Srq& srq);
 
 // Gives the slots back whose takers have died without a completion. Cheap when there are none. The caller
 // holds no CQ's lock. Called by posting when no slot is free.

@@ -182,11 +182,23 @@ void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
   }
 }
 
-bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {
-  const uint64_t word = qpn_table()[qpn % kQpnTableSize].load(std::memory_order_acquire);
+bool NodeDirectory::find_number(uint32_t number, QpnEntry* out) const {
+  const uint64_t word = qpn_table()[number % kQpnTableSize].load(std::memory_order_acquire);
   if (word == 0) return false;
   *out = QpnEntry::unpack(word);
-  return out->qpn == qpn && out->slot < kMaxSlots;
+  return out->qpn == number && out->slot < kMaxSlots;
+}
+
+bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {
+  return find_number(qpn, out) && (out->qp_index & kSrqFlag) == 0;
+}
+
+bool NodeDirectory::find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const {
+  QpnEntry found;
+  if (!find_number(srqn, &found) || (found.qp_index & kSrqFlag) == 0) return false;
+  *slot = found.slot;
+  *srq_index = found.qp_index & ~kSrqFlag;
+  return true;
 }
 
 }  // namespace verbena

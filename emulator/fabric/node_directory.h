@@ -114,10 +114,17 @@ class NodeDirectory {
   void release_qpn(uint32_t qpn, uint32_t slot) const;
   void release_all_qpns(uint32_t slot) const;
 
-  // Who has this number? False: nobody.
+  // SRQ numbers (ibv_get_srq_num(3)) are of the same space and table: no SRQ has the number of a QP.
+  uint32_t claim_srqn(uint32_t slot, uint32_t srq_index) const { return claim_qpn(slot, srq_index | kSrqFlag); }
+  void release_srqn(uint32_t srqn, uint32_t slot) const { release_qpn(srqn, slot); }
+  bool find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const;
+
+  // Who has this number? False: no queue pair.
   bool find_qpn(uint32_t qpn, QpnEntry* out) const;
 
  private:
+  static constexpr uint32_t kSrqFlag = 1u << 23;  // in QpnEntry::qp_index
+  bool find_number(uint32_t number, QpnEntry* out) const;
   std::atomic<uint64_t>* qpn_table() const;
 
   std::byte* base_ = nullptr;

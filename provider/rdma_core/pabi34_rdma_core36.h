@@ -124,13 +124,29 @@ enum pabi34_qp_mask {
   PABI34_QP_EX = 1 << 1, /* qp_ex is filled in: ibv_qp_to_qp_ex(3) gives it out */
 };
 
+struct pabi34_xrcd {
+  struct ibv_xrcd xrcd;
+  uint32_t comp_mask;
+  uint32_t handle;
+};
+PABI34_ASSERT(offsetof(struct pabi34_xrcd, comp_mask) == sizeof(struct ibv_xrcd));
+
+struct pabi34_srq {
+  struct ibv_srq srq;
+  enum ibv_srq_type srq_type;
+  struct pabi34_xrcd* xrcd;
+  struct ibv_cq* cq;
+  uint32_t srq_num;
+};
+PABI34_ASSERT(offsetof(struct pabi34_srq, srq_type) == sizeof(struct ibv_srq));
+
 struct pabi34_qp {
   union {
     struct ibv_qp qp;
     struct ibv_qp_ex qp_ex;
   };
   uint32_t comp_mask; /* enum pabi34_qp_mask */
-  void* xrcd;
+  struct pabi34_xrcd* xrcd;
 };
 PABI34_ASSERT(offsetof(struct pabi34_qp, comp_mask) == sizeof(struct ibv_qp_ex));
 

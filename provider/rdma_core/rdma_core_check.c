@@ -67,6 +67,18 @@ SAME_PLACE(pabi34_mr, verbs_mr, ibv_mr);
 SAME_PLACE(pabi34_mr, verbs_mr, mr_type);
 SAME_PLACE(pabi34_mr, verbs_mr, access);
 
+SAME_SIZE(pabi34_xrcd, verbs_xrcd);
+SAME_PLACE(pabi34_xrcd, verbs_xrcd, xrcd);
+SAME_PLACE(pabi34_xrcd, verbs_xrcd, comp_mask);
+SAME_PLACE(pabi34_xrcd, verbs_xrcd, handle);
+
+SAME_SIZE(pabi34_srq, verbs_srq);
+SAME_PLACE(pabi34_srq, verbs_srq, srq);
+SAME_PLACE(pabi34_srq, verbs_srq, srq_type);
+SAME_PLACE(pabi34_srq, verbs_srq, xrcd);
+SAME_PLACE(pabi34_srq, verbs_srq, cq);
+SAME_PLACE(pabi34_srq, verbs_srq, srq_num);
+
 SAME_SIZE(pabi34_qp, verbs_qp);
 SAME_PLACE(pabi34_qp, verbs_qp, qp);
 SAME_PLACE(pabi34_qp, verbs_qp, qp_ex);

@@ -35,6 +35,11 @@ struct VerbsCq {
   Cq* emulated;
 };
 
+struct VerbsSrq {
+  pabi34_srq base;
+  Srq* emulated;
+};
+
 struct VerbsQp {
   pabi34_qp base;
   Qp* emulated;
@@ -47,11 +52,12 @@ inline VerbsPd* to_pd(ibv_pd* pd) { return reinterpret_cast<VerbsPd*>(pd); }
 inline VerbsMr* to_mr(pabi34_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
 inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
 inline VerbsCq* to_cq(ibv_cq* cq) { return reinterpret_cast<VerbsCq*>(cq); }
+inline VerbsSrq* to_srq(ibv_srq* srq) { return reinterpret_cast<VerbsSrq*>(srq); }
 inline VerbsQp* to_qp(ibv_qp* qp) { return reinterpret_cast<VerbsQp*>(qp); }
 
 static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 &&
               offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
-              offsetof(VerbsQp, base) == 0);
+              offsetof(VerbsSrq, base) == 0 && offsetof(VerbsQp, base) == 0);
 
 // A zeroed object, freed with free(3); nullptr and ENOMEM when there is no memory.
 template <typename Object>

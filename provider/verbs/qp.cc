@@ -20,14 +20,15 @@ Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated;
 
 // Fills in what libibverbs' own ibv_cmd_create_qp fills in for other providers (libibverbs/cmd_qp.c, set_qp).
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (attr->srq != nullptr) return refuse(EOPNOTSUPP);
-  if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq))
+  if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq) ||
+      (attr->srq != nullptr && attr->srq->context != pd->context))
     return refuse(EINVAL);
+  Srq* srq = attr->srq != nullptr ? to_srq(attr->srq)->emulated : nullptr;
   auto* qp = allocate<VerbsQp>();
   if (qp == nullptr) return nullptr;
   const int error =
       verbena::create_qp(to_pd(pd)->emulated, attr, emulated(attr->send_cq), emulated(attr->recv_cq),
-                         reinterpret_cast<uintptr_t>(qp), &qp->emulated);
+                         reinterpret_cast<uintptr_t>(qp), &qp->emulated, srq);
   if (error != 0) return refuse(qp, error);
   ibv_qp& ibv = qp->base.qp;
   ibv.context = pd->context;

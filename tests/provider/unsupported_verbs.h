@@ -76,13 +76,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"create_flow_action_esp", [](const Objects& o) {
        ibv_flow_action_esp_attr attr = {};
        return error_of(ibv_create_flow_action_esp(o.context, &attr)); }},
-    {"create_qp with SRQ", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_qp_init_attr attr = {};
-       attr.send_cq = attr.recv_cq = o.cq;
-       attr.srq = &srq;
-       attr.qp_type = IBV_QPT_RC;
-       return error_of(ibv_create_qp(o.pd, &attr)); }},
     {"create_qp_ex with SEND_OPS_FLAGS", [](const Objects& o) {
        ibv_qp_init_attr_ex attr = {};
        attr.send_cq = attr.recv_cq = o.cq;
@@ -93,10 +86,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"create_rwq_ind_table", [](const Objects& o) {
        ibv_rwq_ind_table_init_attr attr = {};
        return error_of(ibv_create_rwq_ind_table(o.context, &attr)); }},
-    {"create_srq", [](const Objects& o) {
-       ibv_srq_init_attr attr = {};
-       attr.attr.max_wr = 1;
-       return error_of(ibv_create_srq(o.pd, &attr)); }},
     {"create_srq_ex", [](const Objects& o) {
        ibv_srq_init_attr_ex attr = {};
        attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
@@ -125,19 +114,12 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"destroy_rwq_ind_table", [](const Objects& o) {
        auto table = stand_in<ibv_rwq_ind_table>(o);
        return ibv_destroy_rwq_ind_table(&table); }},
-    {"destroy_srq", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       return ibv_destroy_srq(&srq); }},
     {"destroy_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        return ibv_destroy_wq(&wq); }},
     {"free_dm", [](const Objects& o) {
        auto dm = stand_in<ibv_dm>(o);
        return ibv_free_dm(&dm); }},
-    {"get_srq_num", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       uint32_t number = 0;
-       return ibv_get_srq_num(&srq, &number); }},
     {"import_dm", [](const Objects& o) { return error_of(ibv_import_dm(o.context, 1)); }},
     {"import_mr", [](const Objects& o) { return error_of(ibv_import_mr(o.pd, 1)); }},
     {"import_pd", [](const Objects& o) { return error_of(ibv_import_pd(o.context, 1)); }},
@@ -151,10 +133,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"modify_qp_rate_limit", [](const Objects& o) {
        ibv_qp_rate_limit_attr attr = {};
        return ibv_modify_qp_rate_limit(o.qp, &attr); }},
-    {"modify_srq", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_srq_attr attr = {};
-       return ibv_modify_srq(&srq, &attr, IBV_SRQ_LIMIT); }},
     {"modify_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        ibv_wq_attr attr = {};
@@ -172,21 +150,12 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        ibv_ops_wr wr = {};
        ibv_ops_wr* bad = nullptr;
        return ibv_post_srq_ops(&srq, &wr, &bad); }},
-    {"post_srq_recv", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_recv_wr wr = {};
-       ibv_recv_wr* bad = nullptr;
-       return ibv_post_srq_recv(&srq, &wr, &bad); }},
     {"query_ece", [](const Objects& o) {
        ibv_ece ece = {};
        return ibv_query_ece(o.qp, &ece); }},
     {"query_rt_values", [](const Objects& o) {
        ibv_values_ex values = {};
        return ibv_query_rt_values_ex(o.context, &values); }},
-    {"query_srq", [](const Objects& o) {
-       auto srq = stand_in<ibv_srq>(o);
-       ibv_srq_attr attr = {};
-       return ibv_query_srq(&srq, &attr); }},
     {"read_counters", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        uint64_t value = 0;

@@ -290,5 +290,58 @@ TEST_F(Datagram, WhatHasLandedIsScatteredBeforeItsMemoryIsGivenBack) {
   EXPECT_EQ(b.received().status, IBV_WC_SUCCESS);
 }
 
+// ---- from an SRQ of the program -------------------------------------------------------------------------
+
+struct DestroySrq {
+  void operator()(Srq* srq) const {
+    uint32_t events;
+    EXPECT_EQ(destroy_srq(srq, &events), 0);
+  }
+};
+
+class DatagramOnSrq : public Datagram {
+ protected:
+  DatagramOnSrq() {
+    ibv_srq_attr attr{16, 2, 0};
+    Srq* srq = nullptr;
+    EXPECT_EQ(create_srq(pd.get(), &attr, {}, 0, &srq), 0);
+    srq_.reset(srq);
+    ibv_qp_init_attr init{};
+    init.cap = {16, 0, 1, 0, 0};
+    init.qp_type = IBV_QPT_UD;
+    Qp* qp = nullptr;
+    EXPECT_EQ(create_qp(pd.get(), &init, a.send_cq.get(), a.recv_cq.get(), 0, &qp, srq), 0);
+    qp_.reset(qp);
+    start(qp);
+  }
+  int post_receive(uint64_t id) {
+    ibv_sge sge = in.sge(0, 100);
+    ibv_recv_wr wr{id, nullptr, &sge, 1};
+    ibv_recv_wr* bad = nullptr;
+    return post_srq_recv(srq_.get(), &wr, &bad);
+  }
+  std::unique_ptr<Srq, DestroySrq> srq_;
+  Owned<Qp> qp_;
+};
+
+TEST_F(DatagramOnSrq, TakesItsRequest) {
+  ASSERT_EQ(post_receive(8), 0);
+  sent(b, qp_number(qp_.get()), out.sge(0, 8));
+  const ibv_wc wc = completion(a.recv_cq.get());
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.wr_id, 8u);
+  EXPECT_EQ(wc.src_qp, b.number());
+  EXPECT_EQ(wc.qp_num, qp_number(qp_.get()));
+  EXPECT_TRUE(arrived(8));
+}
+
+TEST_F(DatagramOnSrq, ThatDoesNotFitLeavesTheRequest) {
+  ASSERT_EQ(post_receive(8), 0);
+  sent(b, qp_number(qp_.get()), out.sge(0, 61));
+  EXPECT_TRUE(nothing(a.recv_cq.get()));
+  sent(b, qp_number(qp_.get()), out.sge(0, 60));
+  EXPECT_EQ(completion(a.recv_cq.get()).wr_id, 8u);
+}
+
 }  // namespace
 }  // namespace verbena

@@ -16,6 +16,7 @@ struct Mr {};
 struct Cq {};
 struct Qp {};
 struct Ah {};
+struct Srq {};
 
 namespace {
 
@@ -25,6 +26,7 @@ Mr the_mr;
 Cq the_cq;
 Qp the_qp;
 Ah the_ah;
+Srq the_srq;
 
 template <typename Object>
 int make(Object* object, Object** out) {
@@ -104,8 +106,34 @@ int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {
   return unmake();
 }
 
-int create_qp(Pd*, ibv_qp_init_attr* attr, Cq*, Cq*, uint64_t user_handle, Qp** out) {
+int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace&, uint64_t user_handle, Srq** out) {
   fake.user_handle = user_handle;
+  if (fake.error == 0) attr->max_wr = 256;
+  return make(&the_srq, out);
+}
+uint32_t srq_number(const Srq*) { return 0x815; }
+uint32_t srq_handle(const Srq*) { return 15; }
+int modify_srq(Srq*, const ibv_srq_attr* attr, int) {
+  fake.srq_limit = attr->srq_limit;
+  return fake.error;
+}
+int query_srq(Srq*, ibv_srq_attr* attr) {
+  attr->srq_limit = fake.srq_limit;
+  return fake.error;
+}
+int post_srq_recv(Srq*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  fake.received = wr;
+  if (fake.error != 0) *bad_wr = wr;
+  return fake.error;
+}
+int destroy_srq(Srq*, uint32_t* async_events) {
+  *async_events = fake.async_events;
+  return unmake();
+}
+
+int create_qp(Pd*, ibv_qp_init_attr* attr, Cq*, Cq*, uint64_t user_handle, Qp** out, Srq* srq) {
+  fake.user_handle = user_handle;
+  fake.qp_has_srq = srq == &the_srq;
   if (fake.error == 0) attr->cap.max_send_wr = 128;
   return make(&the_qp, out);
 }

@@ -29,9 +29,11 @@ struct FakeEmulator {
   bool solicited_only = false;
   const ibv_gid* gid = nullptr;  // of the group
   uint16_t lid = 0;
+  uint32_t srq_limit = 0;
+  bool qp_has_srq = false;
 
   uint32_t comp_events = 0;   // what destroy_cq reports
-  uint32_t async_events = 0;  // what destroy_cq and destroy_qp report
+  uint32_t async_events = 0;  // what destroy_cq, destroy_qp and destroy_srq report
 };
 
 extern FakeEmulator fake;

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/acknowledge.h"
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+
+// What ibv_create_srq(3) fills in afterwards (libibverbs/verbs.c) is filled in here as well, for ibv_create_srq_ex(3),
+// which fills in nothing.
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+  ibv_srq_init_attr_ex extended = {};
+  extended.srq_context = attr->srq_context;
+  extended.attr = attr->attr;
+  extended.comp_mask = IBV_SRQ_INIT_ATTR_PD;
+  extended.pd = pd;
+  ibv_srq* srq = create_srq_ex(pd->context, &extended);
+  if (srq != nullptr) attr->attr = extended.attr;
+  return srq;
+}
+
+// Tag matching is not built. libibverbs hands what is a basic SRQ to ibv_create_srq(3) by itself.
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
+  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
+  const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
+  if (type != IBV_SRQT_BASIC) return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
+  auto* srq = allocate<VerbsSrq>();
+  if (srq == nullptr) return nullptr;
+  const int error = verbena::create_srq(to_pd(attr->pd)->emulated, &attr->attr, {},
+                                        reinterpret_cast<uintptr_t>(srq), &srq->emulated);
+  if (error != 0) return refuse(srq, error);
+  srq->base.srq_type = type;
+  srq->base.srq_num = srq_number(srq->emulated);
+  ibv_srq& ibv = srq->base.srq;
+  ibv.context = context;
+  ibv.srq_context = attr->srq_context;
+  ibv.pd = attr->pd;
+  ibv.handle = srq_handle(srq->emulated);
+  pthread_mutex_init(&ibv.mutex, nullptr);
+  pthread_cond_init(&ibv.cond, nullptr);
+  return &ibv;
+}
+
+int get_srq_num(ibv_srq* srq, uint32_t* number) {
+  *number = srq_number(to_srq(srq)->emulated);
+  return 0;
+}
+
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask) {
+  return answer(verbena::modify_srq(to_srq(srq)->emulated, attr, attr_mask));
+}
+
+int query_srq(ibv_srq* srq, ibv_srq_attr* attr) { return answer(verbena::query_srq(to_srq(srq)->emulated, attr)); }
+
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  return verbena::post_srq_recv(to_srq(srq)->emulated, wr, bad_wr);
+}
+
+int destroy_srq(ibv_srq* ibv) {
+  VerbsSrq* srq = to_srq(ibv);
+  uint32_t async_events = 0;
+  if (const int error = verbena::destroy_srq(srq->emulated, &async_events); error != 0) return answer(error);
+  wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
+  free(srq);
+  return 0;
+}
+
+}  // namespace verbena::verbs

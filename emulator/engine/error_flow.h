@@ -19,7 +19,6 @@ void enter_error(Qp& qp);
 // An unreliable transport's send queue fails alone: what was posted is flushed, receiving goes on (SQE; vol. 1, 10.3.1.6).
 // The caller holds send_lock.
 void enter_send_queue_error(Qp& qp);
-constexpr bool fails_send_queue_only(ibv_qp_type type) { return type == IBV_QPT_UD || type == IBV_QPT_UC; }
 
 // Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread calls
 // it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a completed

@@ -22,9 +22,9 @@ int check_type(const ibv_qp_init_attr& attr) {
   // The program may have put any number there.
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
+    case IBV_QPT_UC:
     case IBV_QPT_UD:
       return 0;
-    case IBV_QPT_UC:
     case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
     case IBV_QPT_XRC_RECV:

@@ -60,7 +60,8 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
       return VendorError::peer_mismatch;
     const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
-    if (expected != qp.send_psn) return VendorError::peer_mismatch;
+    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c, check_psn()).
+    if (is_acknowledged(qp.type) && expected != qp.send_psn) return VendorError::peer_mismatch;
     const SegmentView& view = path.adapter->view();
     SharedCq* cq = view.cq(there.recv_cq);
     if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
@@ -109,7 +110,7 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   complete_send(qp, request, error);
   qp.sq_next = request.number + 1;
   qp.waiting = Waiting::kNothing;
-  if (fails_send_queue_only(qp.type))
+  if (!is_acknowledged(qp.type))
     enter_send_queue_error(qp);
   else
     enter_error(qp);
@@ -166,6 +167,12 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   return response;
 }
 
+// The message has left and was not taken: an unacknowledged sender knows nothing of that.
+bool is_lost(VendorError unreachable, const Response& response) {
+  return unreachable != VendorError::none || response.answer == Answer::kRnr || response.answer == Answer::kNak ||
+         response.answer == Answer::kGone;
+}
+
 Step carry_out(Qp& qp, SendRequest& request) {
   const SendOperation& operation = *find_send_operation(request.opcode);
   SendLimits limits;
@@ -184,11 +191,13 @@ Step carry_out(Qp& qp, SendRequest& request) {
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
   const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
-  if (!path.adapter) return wait(qp, request, Waiting::kTransport, VendorError::no_path, transport_patience);
-
-  VendorError unreachable;
+  VendorError unreachable = VendorError::no_path;
   const uint32_t done_before = request.done;
-  const Response response = attempt(qp, operation, request, &unreachable);
+  const Response response = path.adapter ? attempt(qp, operation, request, &unreachable) : Response{Answer::kGone};
+  if (!is_acknowledged(qp.type) && is_lost(unreachable, response)) {
+    finish(qp, request);
+    return Step::kFinished;
+  }
   if (unreachable != VendorError::none)
     return wait(qp, request, Waiting::kTransport, unreachable, transport_patience);
   switch (response.answer) {

@@ -42,8 +42,16 @@ void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_e
   }
 }
 
+// Without acknowledgements nobody is told: what is refused is dropped, and costs neither the receive WQE nor the QP's state
+// (class D of vol. 1, 9.9.3; rxe_resp.c). Only a receive WQE that is wrong in itself (class A) fails as it does for RC.
+bool drops(const PeerPath& path, VendorError seen_here) {
+  return path.qp->type == IBV_QPT_UC &&
+         (seen_here == VendorError::receive_too_small || seen_here == VendorError::local_access);
+}
+
 // Something the responder refuses without having taken a receive WQE.
 Response refuse(PeerPath& path, VendorError error) {
+  if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
                      : event == kNoEvent              ? kStickyFatal
@@ -147,6 +155,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
 Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request, VendorError seen_here,
                       VendorError seen_there) {
   PeerPath& path = initiator.path;
+  if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
   path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
@@ -301,14 +310,16 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
 Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;
   SharedQp& qp = *path.qp;
+  Response response;
+  VendorError error = VendorError::none;
   if (request.done == 0) {
-    const VendorError error =
+    error =
         check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
                       request.remote_address);
-    if (error != VendorError::none) return refuse(path, error);
   }
-  Response response;
-  if (operation.atomic)
+  if (error != VendorError::none)
+    response = refuse(path, error);
+  else if (operation.atomic)
     response = respond_to_atomic(initiator, request, local);
   else if (operation.awaits_response)
     response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_read);
@@ -316,6 +327,8 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
     response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_write);
   else
     response = respond_to_send(initiator, operation, request, local);
+  if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
+    qp.dropped.fetch_add(1, std::memory_order_relaxed);
   if (response.answer == Answer::kAck) {
     qp.expected_psn.store(psn_add(initiator.send_psn, packets_of(request.length, initiator.mtu)),
                           std::memory_order_relaxed);

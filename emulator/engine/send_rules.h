@@ -25,6 +25,9 @@ namespace verbena {
 // How the SGEs of the work request are used.
 enum class SgeUse : uint8_t { none, gather, scatter };
 
+// Does the responder answer, and the requester wait for it?
+constexpr bool is_acknowledged(ibv_qp_type type) { return type != IBV_QPT_UC && type != IBV_QPT_UD; }
+
 struct SendOperation {
   ibv_wr_opcode opcode;
   const char* name;     // "RDMA_WRITE"

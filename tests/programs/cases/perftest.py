@@ -79,14 +79,20 @@ UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": 100, "s
            "ud_multicast": {"options": ("-c", "UD", "-g", "-x", 0), "quick": True}}
 UD_BOTH_WAYS = {"ud_bidirectional": {"options": ("-c", "UD", "-b")}, "ud_qps_4": {"options": ("-c", "UD", "-q", 4)}}
 
+UC = {"uc": {"options": ("-c", "UC"), "quick": True},
+      "uc_all_sizes": {"options": ("-c", "UC", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+UC_EVENTS = {"uc_events": {"options": ("-c", "UC", "-e"), "iterations": 500}}
+UC_BOTH_WAYS = {"uc_bidirectional": {"options": ("-c", "UC", "-b")}}
+
 OFFERED = {
     "ib_send_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, EVENTS_ALL, INLINE, LINK_LOCAL, LIDS, SMALL_MTU,
-                    UD, UD_MORE),
+                    UD, UD_MORE, UC, UC_EVENTS),
     "ib_send_bw": (PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
                    POST_LIST, DEPTHS, LIDS,
-                   UD, UD_MORE, UD_BOTH_WAYS, {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
-    "ib_write_lat": (PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS),
-    "ib_write_bw": (PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS),
+                   UD, UD_MORE, UD_BOTH_WAYS, UC, UC_EVENTS, UC_BOTH_WAYS, {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
+    "ib_write_lat": (PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
+    "ib_write_bw": (PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
+                    UC, UC_BOTH_WAYS),
     "ib_read_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
     "ib_read_bw": (PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
     "ib_atomic_lat": (PLAIN, EVENTS, COMPARE, LIDS),

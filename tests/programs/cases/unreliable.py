@@ -16,6 +16,7 @@ COMMON = {
 }
 PROGRAMS = {
     "ibv_ud_pingpong": {"sizes": (1, 48, 216, 1024, 4096)},
+    "ibv_uc_pingpong": {"sizes": (1, 96, 4096, 65536)},
 }
 
 for program, limits in PROGRAMS.items():

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/address_handle.h"
+#include "engine/clock.h"
 #include "engine/completion.h"
 #include "engine/key_errors.h"
 #include "engine/psn.h"
@@ -23,6 +24,8 @@ constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kOwnQkey = 0x80000000;
 constexpr uint32_t kMaxMtu = 4096;
 constexpr size_t kMaxDestinations = 1024;  // remembered at once
+constexpr int kPatienceMs = 500;           // for a process that is met for the first time
+constexpr int64_t kPause = 1'000'000'000;  // ns
 constexpr uint32_t kInEntry = kCqeInlineSize - sizeof(DatagramSource);
 
 bool receives_in(uint8_t state) {
@@ -40,7 +43,8 @@ struct Destination {
   CompletionRing completions;
   std::atomic<uint64_t> known_head{0};
   SharedCq* completion_queue = nullptr;
-  uint8_t event_due = 0;  // 1: an entry was appended; 2: one that counts as solicited
+  int64_t ask_again_at = 0;  // ns: its process has not answered, and is left alone until then
+  uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
 };
 
 struct Key {
@@ -68,6 +72,7 @@ Key key_of(const ibv_ah_attr& address, uint32_t qpn) {
 struct Group {
   uint64_t version = 0;  // of the table, when the members were looked up
   bool known = false;
+  int64_t look_again_at = kEndOfTime;  // ns: the process of some member has not answered
   struct Member {
     MulticastTable::Found found;
     std::unique_ptr<Destination> destination;  // nullptr: it cannot be reached
@@ -109,7 +114,11 @@ void call_attention(Destination& to) {
 bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
   Process& process = *qp.process;
   std::shared_ptr<PeerAdapter> adapter;
-  if (process.peers().get(process.home(), slot, slot_generation, &adapter) != 0) return false;
+  if (process.peers().get(process.home(), slot, slot_generation, &adapter, kPatienceMs) != 0) {
+    // Asking a stopped process takes its time; datagrams do not wait for it again and again.
+    out->ask_again_at = now_ns() + kPause;
+    return false;
+  }
   out->qp = adapter->view().qp(index);
   if (out->qp == nullptr || out->qp->in_use.load(std::memory_order_acquire) == 0) return false;
   out->index = index;
@@ -247,6 +256,8 @@ Destination* destination_of(Qp& qp, const ibv_ah_attr& address, uint32_t qpn) {
 bool resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, Destination* to) {
   const NodeDirectory& directory = qp.process->directory();
   to->adapter.reset();
+  if (to->ask_again_at != 0 && now_ns() < to->ask_again_at) return false;
+  to->ask_again_at = 0;
   QpnEntry found;
   if (!directory.find_qpn(qpn, &found)) return false;
   const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
@@ -280,15 +291,19 @@ Group& group_of(Qp& qp, const MulticastGid& gid) {
   if (own.groups.size() >= kMaxDestinations && !own.groups.contains(gid)) own.groups.clear();
   Group& group = own.groups[gid];
   const uint64_t version = table.version();
-  if (group.known && group.version == version) return group;
+  if (group.known && group.version == version &&
+      (group.look_again_at == kEndOfTime || now_ns() < group.look_again_at))
+    return group;
   group.known = true;
   group.version = version;
+  group.look_again_at = kEndOfTime;
   group.members.clear();
   for (const MulticastTable::Found& found : table.members(gid)) {
     auto to = std::make_unique<Destination>();
     const bool there =
         find(qp, found.member.slot, found.member.slot_generation, found.member.qp_index, to.get()) &&
         to->birth == found.member.birth;
+    if (to->ask_again_at != 0) group.look_again_at = to->ask_again_at;
     if (there) group.members.push_back({found, std::move(to)});
   }
   return group;

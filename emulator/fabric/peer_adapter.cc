@@ -13,9 +13,6 @@
 namespace verbena {
 namespace {
 
-// A peer whose service thread does not answer for so long is stopped, or as good as.
-constexpr int kAttachTimeoutMs = 5000;
-
 // The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is; process_vm_*(2)
 // is better from there on: it takes several ranges in one call.
 constexpr size_t kMemoryFdLimit = 8;
@@ -32,10 +29,10 @@ PeerAdapter::~PeerAdapter() {
   if (memory_fd_ >= 0 && owns_memory_fd_) syscall(SYS_close, memory_fd_);
 }
 
-int PeerAdapter::attach(const Residence& home) {
+int PeerAdapter::attach(const Residence& home, int timeout_ms) {
   folder_ = slot_folder(home.node(), slot_, generation_);
   HandedOver fds;
-  if (int error = ask_for_segment(folder_, kAttachTimeoutMs, &fds); error != 0) return error;
+  if (int error = ask_for_segment(folder_, timeout_ms, &fds); error != 0) return error;
   memory_fd_ = fds.memory_fd;
   const int error = mapped_.map(fds.segment_fd, home.directory().header().node_id, slot_, generation_);
   syscall(SYS_close, fds.segment_fd);
@@ -137,7 +134,8 @@ int PeerAdapter::read(const NodeDirectory& directory, const iovec* local, size_t
   return transfer(false, directory, local, locals, remote, remotes);
 }
 
-int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out) {
+int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
+                   int timeout_ms) {
   std::lock_guard lock(mutex_);
   std::erase_if(peers_, [](const auto& p) { return p.expired(); });
   for (const auto& known : peers_) {
@@ -150,7 +148,7 @@ int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::sha
   auto peer = std::make_shared<PeerAdapter>(slot, generation);
   if (slot == home.slot() && generation == home.generation()) {
     peer->attach_self(home);
-  } else if (int error = peer->attach(home); error != 0) {
+  } else if (int error = peer->attach(home, timeout_ms); error != 0) {
     return error;
   }
   peers_.push_back(peer);

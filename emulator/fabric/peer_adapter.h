@@ -27,7 +27,7 @@ class PeerAdapter {
   PeerAdapter& operator=(const PeerAdapter&) = delete;
 
   // Gets and maps the segment. errno values as ask_for_segment and PeerSegment::map.
-  int attach(const Residence& home);
+  int attach(const Residence& home, int timeout_ms);
   // The process's own adapter.
   void attach_self(Residence& home);
 
@@ -75,8 +75,10 @@ class PeerAdapter {
 // The peers of this process.
 class PeerTable {
  public:
-  // Finds or attaches. errno values as PeerAdapter::attach.
-  int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out);
+  // Finds or attaches. errno values as PeerAdapter::attach. Waits at most `timeout_ms` for a process that does not answer.
+  static constexpr int kPatienceMs = 5000;  // then its service thread is stopped, or as good as
+  int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
+          int timeout_ms = kPatienceMs);
 
  private:
   std::mutex mutex_;

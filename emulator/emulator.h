@@ -32,6 +32,8 @@ struct Qp;
 struct Ah;
 struct Srq;
 struct Xrcd;
+struct Mw;
+struct Dm;
 
 // ---- device -----------------------------------------------------------------------------------------
 
@@ -42,6 +44,10 @@ struct Xrcd;
 int open_context(const char* name, Context** out);
 void close_context(Context* context);
 
+// A second context on the device of `original`, with an asynchronous descriptor of its own; handles of the one's
+// objects mean the same in the other (ibv_import_device(3)). errno as open_context.
+int import_context(const Context* original, Context** out);
+
 // The descriptor ibv_get_async_event(3) reads: 16-byte records (u64 element, u32 type, u32 reserved), as
 // struct ib_uverbs_async_event_desc. Readable, pollable, close-on-exec. The caller owns (and closes) it.
 int context_async_fd(const Context* context);
@@ -49,20 +55,64 @@ int context_async_fd(const Context* context);
 int query_device(Context* context, ibv_device_attr_ex* attr);  // fills every field of the structure
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr);  // EINVAL: no such port
 
+// The clock of completion time stamps, in nanoseconds (hca_core_clock is 1 GHz).
+uint64_t device_clock(const Context* context);
+
 // ---- protection domains, memory, address handles ------------------------------------------------------
 
 int alloc_pd(Context* context, Pd** out);
 int dealloc_pd(Pd* pd);  // EBUSY: objects still belong to it
 uint32_t pd_handle(const Pd* pd);
 
+// The protection domain with this handle, as an object of `context` (ibv_import_pd(3)): either may be deallocated,
+// the other is then to be unimported. ENOENT: no context of the same file has it.
+int import_pd(Context* context, uint32_t handle, Pd** out);
+void unimport_pd(Pd* pd);
+
 // `iova` is the address the initiators use for the first byte (== addr unless ibv_reg_mr_iova or
-// IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EOPNOTSUPP: flags
-// not built; EFAULT: part of the range is not mapped, or not writable where the flags ask for writing.
+// IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EFAULT: part of the
+// range is not mapped, or not writable where the flags ask for writing; not with IBV_ACCESS_ON_DEMAND, whose pages
+// are looked for when they are accessed. Address 0, length SIZE_MAX and ON_DEMAND: the whole address space.
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out);
-int dereg_mr(Mr* mr);
+
+// `flags`: IBV_REREG_MR_CHANGE_*; what they do not name stays, the keys too. Requests that use the region meanwhile
+// fail. EINVAL: no flag or another one, no region of reg_mr, and as reg_mr; EBUSY: a memory window is bound to it.
+int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access);
+
+// An lkey that takes any address, swallows what is written and answers zeros (ibv_alloc_null_mr); its rkey is 0.
+int alloc_null_mr(Pd* pd, Mr** out);
+
+// ibv_reg_dmabuf_mr(3). EBADF, EINVAL: no dma-buf, or shorter; EOPNOTSUPP: it cannot be mapped for the CPU.
+int reg_dmabuf_mr(Pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, Mr** out);
+
+int dereg_mr(Mr* mr);  // of any of these kinds. EBUSY: a memory window is bound to it
+
+// ibv_import_mr(3): the region itself. ENOENT: none with this handle in the domain's file.
+int import_mr(Pd* pd, uint32_t handle, Mr** out);
+size_t mr_length(const Mr* mr);
+
+// ibv_advise_mr(3), which names the errno values.
+int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge* sges, uint32_t count);
 uint32_t mr_lkey(const Mr* mr);
 uint32_t mr_rkey(const Mr* mr);
 uint32_t mr_handle(const Mr* mr);
+
+// Memory windows. EINVAL: no such type; ENOMEM: max_mw are there.
+int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out);
+int dealloc_mw(Mw* mw);  // bound or not
+uint32_t mw_rkey(const Mw* mw);  // the first one; binding gives others
+uint32_t mw_handle(const Mw* mw);
+
+// Device memory. alloc_dm: EINVAL: more than max_dm_size, alignment above a page; ENOMEM: so much is not left.
+int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out);
+int free_dm(Dm* dm);  // EBUSY: memory regions of it are registered
+uint32_t dm_handle(const Dm* dm);
+int import_dm(Context* context, uint32_t handle, Dm** out);  // as import_mr
+// EFAULT: outside; EINVAL: offset or length no multiple of 4 (as mlx5, providers/mlx5/verbs.c, mlx5_access_dm).
+int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length);
+int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length);
+// EINVAL: no IBV_ACCESS_ZERO_BASED, flags for other memory, outside.
+int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out);
 
 int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);  // EINVAL: an address that cannot be, of this port
 int destroy_ah(Ah* ah);
@@ -85,11 +135,18 @@ int create_comp_channel(Context* context, int* fd);
 // `channel_fd` is a descriptor from create_comp_channel, or -1. The CQ holds at least `cqe` entries;
 // cq_capacity tells how many (ibv_create_cq(3): "the actual size"). EINVAL: cqe < 1 or above max_cqe,
 // comp_vector out of range.
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out);
+struct CqOptions {
+  bool ignore_overrun = false;  // completions that find no room are lost; the CQ stays (ibv_create_cq_ex(3))
+};
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options = {});
 int cq_capacity(const Cq* cq);
 uint32_t cq_handle(const Cq* cq);
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL; -EIO in a forked child
 int req_notify_cq(Cq* cq, bool solicited_only);
+
+// ibv_modify_cq(3): an armed CQ's event comes after `count` completions or `period` microseconds; 0: no such limit.
+int modify_cq(Cq* cq, uint16_t count, uint16_t period);
 void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from its channel
 
 // EBUSY: QPs still use it. On success every event not yet read has been taken out of the channel, and
@@ -118,6 +175,22 @@ int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reac
 int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
 int destroy_srq(Srq* srq, uint32_t* async_events);  // EBUSY: QPs still use it; *async_events as in destroy_cq
 
+// ---- extended reliable connection ---------------------------------------------------------------------
+
+// ibv_open_xrcd(3); `flags`: O_CREAT and O_EXCL. `fd` -1: a domain of its own. EBADF, EAGAIN: the file has none yet,
+// and O_CREAT is not set; EINVAL: it has one, and O_EXCL is set; ENOMEM.
+int open_xrcd(Context* context, int fd, int flags, Xrcd** out);
+int close_xrcd(Xrcd* xrcd);  // EBUSY: SRQs or QPs made with it still exist
+
+// The receiving end, which has neither PD nor queues nor CQs; ibv_create_qp_ex(3) with IBV_QP_INIT_ATTR_XRCD. Modified,
+// queried and destroyed as any QP.
+int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out);
+// Another opening of the XRC_RECV QP number `qpn` of this process's; events go to every opening's `user_handle`, and
+// the QP lives until the last one is destroyed. EINVAL: the domain has no such QP; EOPNOTSUPP: it is another process's.
+int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
+// As destroy_qp, for the opening with `user_handle`.
+int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
+
 // ---- queue pairs --------------------------------------------------------------------------------------
 
 // `attr->cap` becomes what was really given (never less). `send_cq` and `recv_cq` stand for the CQs that
@@ -142,5 +215,14 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 // bad_wr points at the first WR not taken; those before it are posted.
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+// ibv_wr_complete(3): all of the list is posted, or none of it. Errors as of post_send.
+int post_send_batch(Qp* qp, ibv_send_wr* wr);
+
+// IBV_WR_ATOMIC_WRITE of rdma-core 43.
+inline constexpr auto kAtomicWrite = static_cast<ibv_wr_opcode>(15);
+
+// Does the device offer `opcode` on QPs of `type`? 0, or EOPNOTSUPP, told in the log.
+int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode);
 
 }  // namespace verbena

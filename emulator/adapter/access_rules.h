@@ -19,7 +19,6 @@ namespace verbena {
 //   0           yes. Flags of IBV_ACCESS_OPTIONAL_RANGE are hints: any of them passes and asks for nothing.
 //               HUGETLB without ON_DEMAND passes too, as in the kernel.
 //   EINVAL      REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE; bits that are no flag
-//   EOPNOTSUPP  ON_DEMAND: the device offers no on-demand paging (older kernels: EINVAL)
 // *why (if `why` is not null) names the rule in one line, a constant string, and is null after success.
 int check_mr_access(int access, const char** why) noexcept;
 

@@ -4,14 +4,18 @@
 // the CQ's lock).
 //
 // Invariants, each true after any instruction of any process, so that a SIGKILL leaves a usable ring:
-//  * Entries are claimed densely: none before SharedCq::tail is free. `tail` itself is a hint and may lag behind.
+//  * Entries are claimed densely: none before SharedCq::tail is free. `tail` itself is a hint and may lag
+//  behind.
 //  * An entry is claimed again only after the head has passed it: a claim of lap n follows one of lap n - 1.
 //  * Only the producer that claimed an entry writes it until it publishes it; afterwards only the owner does.
-//  * An entry whose claimer died is taken out of the ring by the consumer; its completion was never promised to
+//  * An entry whose claimer died is taken out of the ring by the consumer; its completion was never promised
+//  to
 //    anybody, since the claimer was the one to promise it.
-//  * An entry whose claimer is stopped does not keep the others from going round: when many entries behind it have
-//    been consumed, the consumer leaves it behind. It claims its place for the next lap itself, in nobody's name,
-//    before the head passes it, and so lap after lap until the claimer has finished: producers step over it.
+//  * An entry whose claimer is stopped does not keep the others from going round: when many entries behind it
+//  have
+//    been consumed, the consumer leaves it behind. It claims its place for the next lap itself, in nobody's
+//    name, before the head passes it, and so lap after lap until the claimer has finished: producers step
+//    over it.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +51,8 @@ struct CompletionRing {
 
   // Has the consumer passed the entry that `position` would reuse?
   bool has_room(uint64_t position) const {
-    // Acquire and release: whoever relies on what another producer has read of the head relies on the consumer's
-    // having done with the entry.
+    // Acquire and release: whoever relies on what another producer has read of the head relies on the
+    // consumer's having done with the entry.
     const auto behind = [&] {
       return static_cast<int64_t>(position - known_head->load(std::memory_order_acquire)) <
              static_cast<int64_t>(capacity());
@@ -59,7 +63,8 @@ struct CompletionRing {
   }
 };
 
-// ---- producers ----------------------------------------------------------------------------------------------
+// ---- producers
+// ----------------------------------------------------------------------------------------------
 
 struct Claim {
   Cqe* entry = nullptr;  // nullptr: the ring is full (CQ overrun)
@@ -68,8 +73,8 @@ struct Claim {
 
 inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
   uint64_t position = ring.cq->tail.load(std::memory_order_relaxed);
-  // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for damaged
-  // ones, which count as full.
+  // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for
+  // damaged ones, which count as full.
   for (uint64_t steps = 0x10000 + 4 * ring.capacity(); steps != 0; --steps) {
     std::atomic<uint64_t>& claim = ring.claims[ring.place(position)];
     uint64_t seen = claim.load(std::memory_order_acquire);
@@ -92,7 +97,8 @@ inline void publish_completion(const CompletionRing& ring, const Claim& claim, C
   claim.entry->state.store(ring.word(claim.position, kind), std::memory_order_release);
 }
 
-// ---- the consumer -------------------------------------------------------------------------------------------
+// ---- the consumer
+// -------------------------------------------------------------------------------------------
 
 // Tells whether the process that `worker` stands for is still there.
 using WorkerAlive = bool (*)(void* context, uint32_t worker);
@@ -116,10 +122,10 @@ class CompletionConsumer {
            !any_left_behind_.load(std::memory_order_relaxed);
   }
 
-  // The next complete entry, or nullptr. `thoroughly`: if there is none at the head, look whether a producer has
-  // claimed it and not filled it yet; the entries behind it are then taken out of turn: order against other
-  // producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the caller does
-  // before consume().
+  // The next complete entry, or nullptr. `thoroughly`: if there is none at the head, look whether a producer
+  // has claimed it and not filled it yet; the entries behind it are then taken out of turn: order against
+  // other producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the
+  // caller does before consume().
   Cqe* take(bool* landed, bool thoroughly) {
     if (!left_behind_.empty()) return take_slowly(landed);
     Cqe& entry = ring_.entry(head_);
@@ -130,17 +136,13 @@ class CompletionConsumer {
       return take_slowly(landed);
     }
     position_ = head_;
-    // The second one in a series: there are more to come, and fetching them does not disturb a producer.
-    if (head_ != begun_) {
-      prefetch(&ring_.entry(head_ + kReadAhead));
-      if (entry.byte_len > kCqeFirstLine) prefetch(&ring_.entry(head_ + kReadAhead).payload[kCqeInlineSize - 1]);
-    }
+    if (head_ != begun_) fetch_ahead(entry.byte_len);
     return &entry;
   }
 
-  // How far ahead of the entry in hand it pays to fetch; 0 while it is not known that more are there.
-  static constexpr uint32_t kReadAhead = 4;
-  uint32_t read_ahead() const { return head_ != begun_ ? kReadAhead : 0; }
+  // So far ahead of the entry in hand others are being fetched; 0 while it is not known that more are there.
+  static constexpr uint32_t kReadAhead = 8;
+  uint32_t read_ahead() const { return head_ + kReadAhead < fetched_ ? kReadAhead : 0; }
 
   // The entry that take() returned last is done with.
   void consume() {
@@ -189,6 +191,25 @@ class CompletionConsumer {
     uint32_t worker;  // who has claimed it
   };
 
+  // The second entry and those after it in a series: there are more to come. Those that are claimed are
+  // fetched all at once; not a line more, which would take it from a producer just when he writes it.
+  void fetch_ahead(uint32_t byte_len) {
+    if (head_ + 1 >= known_tail_) {
+      if (head_ + 1 == known_tail_) {  // asked for at the entry before
+        known_tail_ = ring_.cq->tail.load(std::memory_order_relaxed);
+      } else {
+        prefetch(&ring_.cq->tail);
+        known_tail_ = head_ + 2;
+      }
+      fetched_ = head_ + 1;
+    }
+    const uint64_t end = head_ + kReadAhead < known_tail_ ? head_ + kReadAhead + 1 : known_tail_;
+    for (; fetched_ < end; ++fetched_) {
+      prefetch(&ring_.entry(fetched_));
+      if (byte_len > kCqeFirstLine) prefetch(&ring_.entry(fetched_).payload[kCqeInlineSize - 1]);
+    }
+  }
+
   enum class Found : uint8_t { kNothing, kUnfinished, kTaken, kEntry };
   Cqe* take_slowly(bool* landed);
   Found look(uint64_t position);
@@ -205,6 +226,8 @@ class CompletionConsumer {
   uint64_t head_ = 0;
   uint64_t begun_ = 0;  // what the producers know of the head
   uint64_t position_ = 0;
+  uint64_t known_tail_ = 0;              // entries before it are claimed, as far as is known
+  uint64_t fetched_ = 0;                 // entries before it have been fetched ahead
   std::vector<LeftBehind> left_behind_;  // before head_, ascending; almost always none
   std::atomic<bool> any_left_behind_{false};
 };

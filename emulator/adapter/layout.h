@@ -16,13 +16,13 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 5;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 6;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
 inline constexpr uint32_t kMaxCqsPerProcess = 1u << 15;
 inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 15;
-inline constexpr uint32_t kMaxMrsPerProcess = 1u << 20;
+inline constexpr uint32_t kMaxMrsPerProcess = 1u << 21;  // keys: memory regions, and as many memory windows
 
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
 // kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
@@ -123,6 +123,20 @@ static_assert(sizeof(Cqe) == 2 * kCacheLine);
 // stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
 enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 };
 
+// When an armed CQ raises its event (ibv_modify_cq(3)): after `count` completions or when `period` has passed since the
+// first that no event has told of, whichever comes first; a 0 means that there is no such limit.
+struct Moderation {
+  uint16_t count;
+  uint16_t period;  // microseconds
+  static constexpr Moderation unpack(uint32_t w) {
+    return {static_cast<uint16_t>(w), static_cast<uint16_t>(w >> 16)};
+  }
+  constexpr uint32_t pack() const { return uint32_t{period} << 16 | count; }
+  constexpr bool reached(uint32_t completions) const {
+    return (count != 0 && completions >= count) || (count == 0 && period == 0);
+  }
+};
+
 struct SharedCq {
   // Line 0, written by the owner at creation and destruction.
   alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
@@ -142,6 +156,9 @@ struct SharedCq {
   std::atomic<uint32_t> overrun;  // sticky, set by producers
   std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
   std::atomic<uint64_t> lost;     // events that did not fit into the FIFO: the owner writes them later
+  std::atomic<uint32_t> moderation;   // Moderation, packed; 0: none
+  std::atomic<uint32_t> unreported;   // moderated: completions since the last event, counted by producers
+  std::atomic<uint32_t> timer_asked;  // moderated: the owner is to raise the event when the period is over
 };
 static_assert(sizeof(SharedCq) == 4 * kCacheLine);
 
@@ -205,6 +222,7 @@ struct SharedSrq {
   // Line 3, written by the owner (arming) and by the taker that finds fewer WQEs left.
   alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
   std::atomic<uint32_t> limit_reached;              // sticky, set by takers
+  std::atomic<uint32_t> scatter_wanted;             // XRC: as kStickyScatter of a QP
   std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
@@ -308,14 +326,26 @@ struct MemoryKey {
   constexpr uint32_t pack() const { return index << 9 | (remote ? 0x100u : 0u) | tag; }
 };
 
+// What a key stands for. A window has an rkey only, the null region an lkey only.
+enum class KeyKind : uint32_t {
+  kRegion = 0,
+  kNullRegion = 1,  // takes every address: `address` is where writes vanish, `iova` where zeros are read
+  kWindow1 = 2,     // memory window of type 1: for every QP of the PD
+  kWindow2 = 3,     // type 2B: for the QP `qpn` of the PD
+};
+
+// Written by the owner while `valid` is 0. A bound window is unbound by its owner or, of type 2, by the peer of
+// its QP: whoever takes `valid` to 0 by compare-and-swap.
 struct alignas(kCacheLine) SharedMr {
-  std::atomic<uint32_t> valid;  // 0, or 0x100 | tag
+  std::atomic<uint32_t> valid;  // 0, or 0x100 | tag; of a window: while it is bound
   uint32_t pd;
-  uint32_t access;  // IBV_ACCESS_*
-  uint32_t reserved;
-  uint64_t iova;     // what initiators call the first byte
-  uint64_t length;   // bytes
-  uint64_t address;  // where it lies in the owner's address space
+  uint32_t access;    // IBV_ACCESS_*
+  uint32_t last_tag;  // of the last use
+  uint64_t iova;      // what initiators call the first byte
+  uint64_t length;    // bytes
+  uint64_t address;   // where it lies in the owner's address space
+  KeyKind kind;
+  uint32_t qpn;  // kWindow2: of the QP that it was bound on
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 

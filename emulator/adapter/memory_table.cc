@@ -9,36 +9,111 @@ namespace {
 // Entries wait this long in the queue of free ones before they are used again.
 constexpr size_t kReuseDistance = 64;
 
-}  // namespace
-
-int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey) {
-  std::lock_guard lock(mutex_);
-  uint32_t index = 0;
-  if (free_.size() > kReuseDistance || (next_ >= kMaxMrsPerProcess && !free_.empty())) {
-    index = free_.front();
-    free_.pop_front();
-  } else if (next_ < kMaxMrsPerProcess) {
-    const uint64_t offset = kMrTableOffset + sizeof(SharedMr) * uint64_t{next_};
-    if (segment.commit(offset, sizeof(SharedMr)) != 0) return ENOMEM;
-    index = next_++;
-  } else {
-    return ENOMEM;
-  }
-  SharedMr& mr = *segment.view().mr(index);
-  // `reserved` keeps the tag of the last use, so that the key of a region deregistered is not the next one's.
-  mr.reserved = (mr.reserved + 1) & 0xff;
-  const auto tag = static_cast<uint8_t>(mr.reserved);
+void fill(SharedMr& mr, const MemoryTable::Region& region) {
   mr.pd = region.pd;
   mr.access = region.access;
   mr.iova = region.iova;
   mr.length = region.length;
   mr.address = region.address;
+  mr.kind = region.kind;
+  mr.qpn = 0;
+}
+
+}  // namespace
+
+Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn, MemoryUse use, uint64_t at,
+                              uint64_t size) {
+  if (mr.kind == KeyKind::kNullRegion) {
+    if (parts.remote) return {KeyCheck::kUnknown, 0};
+    if (size > mr.length) return {KeyCheck::kOutside, 0};
+    return {KeyCheck::kOk, use == MemoryUse::local_gather ? mr.iova : mr.address};
+  }
+  if (!parts.remote) return {KeyCheck::kUnknown, 0};
+  if (mr.kind == KeyKind::kWindow2 && mr.qpn != qpn) return {KeyCheck::kOtherQp, 0};
+  Translation result{KeyCheck::kOutside, 0};
+  const AccessCheck check = check_use(mr.access, mr.iova, mr.length, use, at, size);
+  if (check == AccessCheck::no_right) result.check = KeyCheck::kNoRight;
+  if (check == AccessCheck::ok) result = {KeyCheck::kOk, mr.address + (at - mr.iova)};
+  // Unlike regions, windows change while others look: what was read belongs together if the tag is still the
+  // same.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (mr.valid.load(std::memory_order_relaxed) != (0x100u | parts.tag)) return {KeyCheck::kUnknown, 0};
+  return result;
+}
+
+int MemoryTable::take_index(OwnSegment& segment, uint32_t* index) {
+  if (free_.size() > kReuseDistance || (next_ >= kMaxMrsPerProcess && !free_.empty())) {
+    *index = free_.front();
+    free_.pop_front();
+    return 0;
+  }
+  if (next_ >= kMaxMrsPerProcess) return ENOMEM;
+  const uint64_t offset = kMrTableOffset + sizeof(SharedMr) * uint64_t{next_};
+  if (segment.commit(offset, sizeof(SharedMr)) != 0) return ENOMEM;
+  *index = next_++;
+  return 0;
+}
+
+int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey) {
+  std::lock_guard lock(mutex_);
+  uint32_t index = 0;
+  if (int error = take_index(segment, &index); error != 0) return error;
+  SharedMr& mr = *segment.view().mr(index);
+  // So that the key of a region deregistered is not the next one's.
+  mr.last_tag = (mr.last_tag + 1) & 0xff;
+  const auto tag = static_cast<uint8_t>(mr.last_tag);
+  fill(mr, region);
   mr.valid.store(0x100u | tag, std::memory_order_release);
-  if (segment.view().header().mr_high_water.load(std::memory_order_relaxed) <= index)
-    segment.view().header().mr_high_water.store(index + 1, std::memory_order_release);
+  std::atomic<uint32_t>& high_water = segment.view().header().mr_high_water;
+  if (high_water.load(std::memory_order_relaxed) <= index)
+    high_water.store(index + 1, std::memory_order_release);
   *lkey = MemoryKey{index, false, tag}.pack();
   *rkey = MemoryKey{index, true, tag}.pack();
   return 0;
+}
+
+void MemoryTable::change(OwnSegment& segment, uint32_t lkey, const Region& region) {
+  const MemoryKey key = MemoryKey::unpack(lkey);
+  SharedMr& mr = *segment.view().mr(key.index);
+  fill(mr, region);
+  mr.valid.store(0x100u | key.tag, std::memory_order_release);
+}
+
+int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint32_t* rkey) {
+  std::lock_guard lock(mutex_);
+  uint32_t index = 0;
+  if (int error = take_index(segment, &index); error != 0) return error;
+  SharedMr& mr = *segment.view().mr(index);
+  mr.last_tag = (mr.last_tag + 1) & 0xff;
+  fill(mr, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind});
+  std::atomic<uint32_t>& high_water = segment.view().header().mr_high_water;
+  if (high_water.load(std::memory_order_relaxed) <= index)
+    high_water.store(index + 1, std::memory_order_release);
+  *rkey = MemoryKey{index, true, static_cast<uint8_t>(mr.last_tag)}.pack();
+  return 0;
+}
+
+void MemoryTable::bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn) {
+  const MemoryKey key = MemoryKey::unpack(rkey);
+  SharedMr& mr = *segment.view().mr(key.index);
+  mr.last_tag = key.tag;
+  fill(mr, window);
+  mr.qpn = qpn;
+  mr.valid.store(0x100u | key.tag, std::memory_order_release);
+}
+
+SharedMr* find_window(const SegmentView& segment, uint32_t rkey) {
+  const MemoryKey key = MemoryKey::unpack(rkey);
+  if (key.index == 0 || !key.remote) return nullptr;
+  if (key.index >= segment.header().mr_high_water.load(std::memory_order_acquire)) return nullptr;
+  SharedMr* mr = segment.mr(key.index);
+  if (mr == nullptr || (mr->kind != KeyKind::kWindow1 && mr->kind != KeyKind::kWindow2)) return nullptr;
+  return mr;
+}
+
+bool unbind_window(SharedMr& window, uint32_t rkey) {
+  uint32_t bound = 0x100u | MemoryKey::unpack(rkey).tag;
+  return window.valid.compare_exchange_strong(bound, 0, std::memory_order_acq_rel);
 }
 
 void MemoryTable::invalidate(OwnSegment& segment, uint32_t lkey) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The memory regions of one adapter. The owner adds and removes; everybody who works on the adapter looks up.
+// The keys of one adapter: memory regions and memory windows. The owner adds and removes; everybody who works
+// on the adapter looks up.
+//
+// Sources for windows: InfiniBand Architecture Specification vol. 1, 10.6.7; ibv_alloc_mw(3), ibv_bind_mw(3).
 #pragma once
 
 #include <cstdint>
@@ -12,25 +15,33 @@
 
 namespace verbena {
 
-enum class KeyCheck : uint8_t { kOk, kUnknown, kOtherPd, kNoRight, kOutside };
+enum class KeyCheck : uint8_t { kOk, kUnknown, kOtherPd, kNoRight, kOutside, kOtherQp };
 
 struct Translation {
   KeyCheck check;
   uint64_t address;  // in the owner's address space, when ok
 };
 
-// May `key` be used in `pd` for `use` on [at, at + size)? `remote` tells which of the two keys it must be. The
-// entry stays what it is for as long as the caller is the owner holding off removal, or a visitor (hazards.h).
-inline Translation translate(const SegmentView& segment, uint32_t key, bool remote, uint32_t pd, MemoryUse use,
-                             uint64_t at, uint64_t size) {
+// translate() for what is no plain region: `mr` was valid with the key's tag.
+Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn, MemoryUse use, uint64_t at,
+                              uint64_t size);
+
+// May `key` be used in `pd` for `use` on [at, at + size)? `remote` tells which of the two keys it must be;
+// `qpn` is the responder's QP, for remote keys. The entry stays what it is for as long as the caller is the
+// owner holding off removal, or a visitor (hazards.h).
+inline Translation translate(const SegmentView& segment, uint32_t key, bool remote, uint32_t pd,
+                             MemoryUse use, uint64_t at, uint64_t size, uint32_t qpn = 0) {
   const MemoryKey parts = MemoryKey::unpack(key);
   if (parts.index == 0 || parts.index >= kMaxMrsPerProcess || parts.remote != remote)
     return {KeyCheck::kUnknown, 0};
-  if (parts.index >= segment.header().mr_high_water.load(std::memory_order_acquire)) return {KeyCheck::kUnknown, 0};
+  if (parts.index >= segment.header().mr_high_water.load(std::memory_order_acquire))
+    return {KeyCheck::kUnknown, 0};
   const SharedMr* mr = segment.mr(parts.index);
   if (mr == nullptr || mr->valid.load(std::memory_order_acquire) != (0x100u | parts.tag))
     return {KeyCheck::kUnknown, 0};
   if (mr->pd != pd) return {KeyCheck::kOtherPd, 0};
+  if (mr->kind != KeyKind::kRegion) [[unlikely]]
+    return translate_special(*mr, parts, qpn, use, at, size);
   switch (check_use(mr->access, mr->iova, mr->length, use, at, size)) {
     case AccessCheck::ok:
       return {KeyCheck::kOk, mr->address + (at - mr->iova)};
@@ -51,20 +62,41 @@ class MemoryTable {
     uint64_t iova;
     uint64_t length;
     uint64_t address;
+    KeyKind kind = KeyKind::kRegion;
   };
 
   // Enters a region; *lkey and *rkey name it from now on. ENOMEM: the table is full.
   int add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey);
 
-  // Makes the keys invalid and begins a new epoch. The caller then waits for visitors before anybody may think
-  // that the region is out of use, and calls recycle() last.
+  // Gives invalidated keys another meaning; they are valid again on return. Between invalidate() and here the
+  // caller has waited for visitors.
+  void change(OwnSegment& segment, uint32_t lkey, const Region& region);
+
+  // Enters a window that is not bound; *rkey will be its name, but for the tag. ENOMEM: the table is full.
+  int add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint32_t* rkey);
+
+  // Binds the window of `rkey`, which is not bound, under the tag of `rkey`. The caller has waited for
+  // visitors since it was bound last. `window.kind` is what it was.
+  void bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn);
+
+  // Makes the keys invalid and begins a new epoch. The caller then waits for visitors before anybody may
+  // think that the region is out of use, and calls recycle() last.
   void invalidate(OwnSegment& segment, uint32_t lkey);
-  void recycle(uint32_t lkey);
+  void recycle(uint32_t lkey);  // or the rkey of a window
 
  private:
+  int take_index(OwnSegment& segment, uint32_t* index);
+
   std::mutex mutex_;
   std::deque<uint32_t> free_;  // first in, first out: a key is reused as late as can be
   uint32_t next_ = 1;
 };
+
+// The entry of a window's `rkey`, bound with that tag or not; nullptr: it is no window's.
+SharedMr* find_window(const SegmentView& segment, uint32_t rkey);
+
+// Unbinds the window if it is bound with the tag of `rkey`, else false. Visitors may still be using it. Owner
+// and peers.
+bool unbind_window(SharedMr& window, uint32_t rkey);
 
 }  // namespace verbena

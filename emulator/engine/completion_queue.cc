@@ -10,9 +10,12 @@
 #include <cstring>
 #include <new>
 
+#include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/small_copy.h"
+#include "engine/streaming.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -22,7 +25,8 @@ bool worker_alive(void* context, uint32_t packed) {
   const Worker worker = Worker::unpack(packed);
   const NodeDirectory& directory = static_cast<Process*>(context)->directory();
   const uint32_t generation = directory.slot(worker.slot).generation.load(std::memory_order_acquire);
-  return (generation & Worker::kGenerationMask) == worker.generation && directory.alive(worker.slot, generation);
+  return (generation & Worker::kGenerationMask) == worker.generation &&
+         directory.alive(worker.slot, generation);
 }
 
 // Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.
@@ -66,7 +70,7 @@ void scatter(const Party& party, const Cqe& entry, uint32_t read_ahead) {
   for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
     const uint32_t n = std::min(wqe.sge[i].length, left);
     if (n == 0) continue;
-    std::memcpy(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
+    copy_small(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
     from += n;
     left -= n;
   }
@@ -163,8 +167,8 @@ std::string channel_path(Context& context, uint32_t number) {
   return context.process->home().folder() + "/c" + std::to_string(number);
 }
 
-// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has closed
-// are dropped on the way: libibverbs closes them without telling the provider.
+// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has
+// closed are dropped on the way: libibverbs closes them without telling the provider.
 CompChannel* find_channel(Context& context, int fd) {
   CompChannel* found = nullptr;
   std::lock_guard lock(context.channels_mutex);
@@ -178,7 +182,6 @@ CompChannel* find_channel(Context& context, int fd) {
   });
   return found;
 }
-
 
 }  // namespace
 
@@ -245,7 +248,8 @@ int create_comp_channel(Context* context, int* fd) {
   return 0;
 }
 
-int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out) {
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options) {
   Process& process = *context->process;
   if (process.dead()) return EIO;
   if (cqe < 1 || static_cast<uint32_t>(cqe) > kMaxCqe) {
@@ -278,6 +282,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->context = context;
   cq->process = &process;
   cq->user_handle = user_handle;
+  cq->ignore_overrun = options.ignore_overrun;
   cq->channel = channel;
   cq->shared = process.view().cq(cq->index);
   SharedCq& shared = *cq->shared;
@@ -292,12 +297,15 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
+    word->store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
   cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
   cq->consumer.begin(cq->ring, worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
-  for (uint32_t seen = high_water.load(); seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
+  for (uint32_t seen = high_water.load();
+       seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
   }
   process.set_cq(cq->index, cq);
   *out = cq;
@@ -310,12 +318,20 @@ uint32_t cq_handle(const Cq* cq) { return cq->index; }
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) return -EINVAL;
-  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken by
-  // events may poll only once, whoever polls without end may look now and then.
+  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken
+  // by events may poll only once, whoever polls without end may look now and then.
   bool thoroughly = false;
+  if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
+    if (received_in_a_row >= kStream && now_ns() < pause) {
+      if (cq->process->has_pending()) cq->process->progress_from_poll();
+      return 0;
+    }
+    cq->look_again_at.store(0, std::memory_order_relaxed);
+  }
   if (cq->consumer.seems_empty()) {
     const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
-    thoroughly = several_producers && (cq->channel != nullptr || (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
+    thoroughly = several_producers && (cq->channel != nullptr ||
+                                       (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
     if (!thoroughly) {
       if (cq->process->has_pending()) cq->process->progress_from_poll();
       return 0;
@@ -333,11 +349,15 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
   }
   cq->consumer.finish();
   cq->lock.unlock();
+  received_in_a_row += static_cast<uint32_t>(count);
+  if (received_in_a_row >= kStream && count < num_entries)
+    cq->look_again_at.store(now_ns() + kStreamPause, std::memory_order_relaxed);
   return count;
 }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
   if (cq->process->dead()) return EIO;
+  cq->look_again_at.store(0, std::memory_order_relaxed);
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
   const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kNext;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/objects.h"
 
@@ -18,9 +19,10 @@ std::string events_path(const Process& process, uint32_t number) {
   return const_cast<Process&>(process).home().folder() + "/a" + std::to_string(number);
 }
 
-}  // namespace
+std::atomic<uint64_t> next_file{1};
 
-int open_context(const char* name, Context** out) {
+// `file`: 0 for one of its own.
+int open_with_file(const char* name, uint64_t file, Context** out) {
   Process* process = nullptr;
   if (int error = Process::acquire(&process); error != 0) return error;
   const DeviceTable& table = process->directory().devices();
@@ -43,11 +45,21 @@ int open_context(const char* name, Context** out) {
     context->process = process;
     context->device = &table.devices[i];
     context->device_index = i;
+    context->file = file != 0 ? file : next_file.fetch_add(1, std::memory_order_relaxed);
     *out = context;
     return 0;
   }
   process->release();
   return ENODEV;
+}
+
+}  // namespace
+
+int open_context(const char* name, Context** out) { return open_with_file(name, 0, out); }
+
+int import_context(const Context* original, Context** out) {
+  if (original->process->dead()) return EIO;
+  return open_with_file(original->device->name.data(), original->file, out);
 }
 
 void close_context(Context* context) {
@@ -58,6 +70,8 @@ void close_context(Context* context) {
 }
 
 int context_async_fd(const Context* context) { return context->async_fd; }
+
+uint64_t device_clock(const Context*) { return static_cast<uint64_t>(now_ns()); }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
   describe_device(*context->device, attr);

@@ -9,6 +9,21 @@
 #include "engine/multicast.h"
 
 namespace verbena {
+namespace {
+
+// Pages are found when they are accessed, whatever the transport.
+void describe_paging(ibv_device_attr_ex* out) {
+  constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+  constexpr uint32_t kAll =
+      kSends | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+  out->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  out->odp_caps.per_transport_caps.rc_odp_caps = kAll;
+  out->odp_caps.per_transport_caps.uc_odp_caps = kSends | IBV_ODP_SUPPORT_WRITE;
+  out->odp_caps.per_transport_caps.ud_odp_caps = kSends;
+  out->xrc_odp_caps = kAll & ~uint32_t{IBV_ODP_SUPPORT_RECV};
+}
+
+}  // namespace
 
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   *out = {};
@@ -25,12 +40,14 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp = kMaxQps;
   attr.max_qp_wr = kMaxWr;
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                          IBV_DEVICE_N_NOTIFY_CQ;
+                          IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                          IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC;
   attr.max_sge = kMaxSge;
   attr.max_sge_rd = kMaxSge;
   attr.max_cq = kMaxCqs;
   attr.max_cqe = kMaxCqe;
   attr.max_mr = static_cast<int>(kMaxMrs);
+  attr.max_mw = static_cast<int>(kMaxMws);
   attr.max_pd = kMaxPds;
   attr.max_qp_rd_atom = kMaxRdAtomic;
   attr.max_qp_init_rd_atom = kMaxRdAtomic;
@@ -47,7 +64,10 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
   out->phys_port_cnt_ex = 1;
-  out->max_dm_size = 0;
+  out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
+  out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
+  out->max_dm_size = kMaxDeviceMemory;
+  describe_paging(out);
 }
 
 void describe_port(const DeviceDescription& device, ibv_port_attr* attr) {

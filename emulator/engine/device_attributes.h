@@ -23,7 +23,9 @@ inline constexpr uint32_t kMaxRdAtomic = 16;
 inline constexpr uint32_t kMaxQps = 16384;
 inline constexpr uint32_t kMaxCqs = 16384;
 inline constexpr uint32_t kMaxSrqs = 16384;
-inline constexpr uint32_t kMaxMrs = kMaxMrsPerProcess - 1;
+inline constexpr uint32_t kMaxMrs = kMaxMrsPerProcess / 2 - 1;
+inline constexpr uint32_t kMaxMws = kMaxMrsPerProcess / 2;
+inline constexpr uint64_t kMaxDeviceMemory = 256 * 1024;  // bytes
 inline constexpr uint32_t kMaxPds = 1u << 20;
 
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* attr);

@@ -7,6 +7,7 @@
 
 #include "engine/completion.h"
 #include "engine/requester.h"
+#include "engine/xrc.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -35,8 +36,8 @@ void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   raise_completion_event(*cq.shared, qp.process->self(), true);
 }
 
-// Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other QPs'
-// (vol. 1, 10.2.9.4); a queue of the QP's own is flushed from end to end.
+// Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other
+// QPs' (vol. 1, 10.2.9.4); a queue of the QP's own is flushed from end to end.
 void flush_shared_queue(Qp& qp) {
   std::atomic<uint32_t>& in_hand = qp.shared->srq_slot;
   uint32_t slot_and_one = in_hand.load(std::memory_order_acquire);
@@ -55,7 +56,8 @@ uint64_t first_uncompleted_receive(Qp& qp) {
   std::lock_guard lock(cq.lock);
   first = std::max(first, qp.rq_freed.load(std::memory_order_acquire));
   cq.consumer.for_each([&](Cqe& entry, bool) {
-    if (entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth && (entry.flags & kCqeReceive) != 0) {
+    if (entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth &&
+        (entry.flags & kCqeReceive) != 0 && (entry.flags & kCqeXrc) == 0) {
       const uint32_t ahead = entry.index - static_cast<uint32_t>(first);
       if (ahead < 0x8000'0000u) first += ahead + uint64_t{1};
     }
@@ -94,13 +96,16 @@ void shut_gate(Qp& qp, ibv_qp_state state) {
   if (qp.shared->feeding_generation.load(std::memory_order_relaxed) == gate.generation)
     qp.attr.rq_psn = qp.shared->expected_psn.load(std::memory_order_relaxed);
   qp.feeder_flag_set = false;
-  qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(), std::memory_order_seq_cst);
+  if (qp.xrc_targets) abandon_in_hand(qp);
+  qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(),
+                        std::memory_order_seq_cst);
   qp.state.store(state, std::memory_order_release);
 }
 
 void enter_error(Qp& qp) {
   if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
-  // Before the state shows ERR: a receive posted from then on leaves its flushing to whoever flushes the rest.
+  // Before the state shows ERR: a receive posted from then on leaves its flushing to whoever flushes the
+  // rest.
   qp.flush_receives.store(true, std::memory_order_release);
   shut_gate(qp, IBV_QPS_ERR);
   qp.waiting = Waiting::kNothing;
@@ -131,12 +136,13 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
     if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
     if (qp.srq != nullptr)
       flush_shared_queue(qp);
-    else
+    else if (qp.recv_cq != nullptr)
       for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)
         append_receive_flush(qp, number);
     qp.flush_receives.store(false, std::memory_order_release);
   }
-  // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol. 1, 11.6.3.2).
+  // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol.
+  // 1, 11.6.3.2).
   if (qp.srq != nullptr && is_of_program(*qp.srq)) raise_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   return true;
 }
@@ -156,9 +162,11 @@ void flush_one_receive(Qp& qp, uint64_t number) {
 void purge_completions(Qp& qp) {
   Cq* queues[2] = {qp.send_cq, qp.recv_cq};
   for (int i = 0; i < (queues[0] == queues[1] ? 1 : 2); ++i) {
+    if (queues[i] == nullptr) continue;
     std::lock_guard lock(queues[i]->lock);
     queues[i]->consumer.for_each([&](Cqe& entry, bool) {
-      if (entry.qp_index != qp.index || entry.qp_birth != qp.shared->birth) return false;
+      if ((entry.flags & kCqeXrc) != 0 || entry.qp_index != qp.index || entry.qp_birth != qp.shared->birth)
+        return false;
       if ((entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) free_slot(*qp.srq, entry.index);
       return true;
     });
@@ -166,8 +174,20 @@ void purge_completions(Qp& qp) {
 }
 
 void raise_qp_event(Qp& qp, ibv_event_type type) {
+  if (qp.xrcd != nullptr) {
+    raise_event_at_openings(qp, type);
+    return;
+  }
   std::lock_guard lock(qp.context->events_mutex);
   if (write_event(*qp.context, qp.user_handle, type)) qp.async_events.fetch_add(1, std::memory_order_relaxed);
+}
+
+void raise_event_at_openings(Qp& qp, ibv_event_type type) {
+  std::lock_guard openings(qp.openings_mutex);
+  for (QpOpening& opening : qp.openings) {
+    std::lock_guard lock(opening.context->events_mutex);
+    if (write_event(*opening.context, opening.user_handle, type)) ++opening.async_events;
+  }
 }
 
 void raise_cq_event(Cq& cq, ibv_event_type type) {
@@ -177,14 +197,15 @@ void raise_cq_event(Cq& cq, ibv_event_type type) {
 
 void raise_srq_event(Srq& srq, ibv_event_type type) {
   std::lock_guard lock(srq.context->events_mutex);
-  if (write_event(*srq.context, srq.user_handle, type)) srq.async_events.fetch_add(1, std::memory_order_relaxed);
+  if (write_event(*srq.context, srq.user_handle, type))
+    srq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
 void act_on_sticky(Qp& qp) {
   const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
   if (sticky == 0) return;
   if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
-  if ((sticky & kStickyScatter) != 0) scatter_landed(*qp.recv_cq);
+  if ((sticky & kStickyScatter) != 0 && qp.recv_cq != nullptr) scatter_landed(*qp.recv_cq);
   if ((sticky & (kStickyAccessError | kStickyRequestError | kStickyFatal)) == 0) return;
   qp.send_lock.lock();
   enter_error(qp);

@@ -18,11 +18,12 @@
 
 #include "adapter/completion_ring.h"
 #include "adapter/receive_ring.h"
+#include "adapter/spin_lock.h"
 #include "emulator.h"
+#include "engine/memory_objects.h"
 #include "engine/process.h"
 #include "engine/send_rules.h"
 #include "engine/shared_receive_queue.h"
-#include "adapter/spin_lock.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
 
@@ -32,23 +33,12 @@ struct Context {
   Process* process = nullptr;
   const DeviceDescription* device = nullptr;
   uint32_t device_index = 0;
+  uint64_t file = 0;  // contexts that are imported from each other share it: handles mean the same in them
   std::mutex events_mutex;
-  FifoEnd events;      // writes struct ib_uverbs_async_event_desc records
-  int async_fd = -1;   // the program's end, the caller's
+  FifoEnd events;     // writes struct ib_uverbs_async_event_desc records
+  int async_fd = -1;  // the program's end, the caller's
   std::mutex channels_mutex;
   std::vector<std::unique_ptr<CompChannel>> channels;
-};
-
-struct Pd {
-  Context* context = nullptr;
-  uint32_t handle = 0;              // unique in the process: keys of contexts must not fit each other
-  std::atomic<uint32_t> users{0};
-};
-
-struct Mr {
-  Pd* pd = nullptr;
-  uint32_t lkey = 0;
-  uint32_t rkey = 0;
 };
 
 struct CompChannel {
@@ -70,14 +60,18 @@ struct Cq {
   CompletionRing ring;
   std::atomic<uint64_t> known_head{0};
   uint64_t user_handle = 0;
+  bool ignore_overrun = false;
+  int64_t moderated_until = 0;  // ns: the event that moderation keeps back is due then; 0: none. Under attend_mutex_
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 
   SpinLock lock;  // polling and purging
   CompletionConsumer consumer;
   std::atomic<uint32_t> empty_polls{0};
+  std::atomic<int64_t> look_again_at{
+      0};  // ns; a stream's next entry is not looked at before (engine/streaming.h)
 
-  std::atomic<bool> failed{false};  // overrun
+  std::atomic<bool> failed{false};        // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far
   std::atomic<uint32_t> comp_events{0};   // read by the program so far
 };
@@ -97,6 +91,7 @@ struct SendRequest {
   const Ah* ah;  // UD: where to
   uint32_t remote_qpn;
   uint32_t remote_qkey;
+  uint32_t remote_srqn;  // XRC
   const ibv_sge* sges;
   uint32_t sge_count;
   uint32_t length;
@@ -113,6 +108,9 @@ enum class Waiting : uint8_t {
   kSlice,      // a long transfer goes on when polled
 };
 
+struct XrcTarget;
+struct XrcTargets;
+
 // The way to the peer's queue pair, found once on the way to RTR and checked again whenever the peer's gate
 // shows another generation.
 struct PeerPath {
@@ -127,19 +125,29 @@ struct PeerPath {
   ReceiveRing receives;
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
   uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
+  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
   CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
   uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
+  uint64_t gate = 0;        // the whole word, then: while it stays, there is nothing to check; 0: never
   uint64_t taken = 0;       // receive WQEs consumed there
   uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
   uint64_t last_landed_position = 0;
   bool established = false;  // COMM_EST is told, in this generation
-  // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if solicited.
+  // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if
+  // solicited.
   uint8_t event_due = 0;
   bool has_landed = false;
 };
 
 struct Datagrams;
+// A handle of the program on an XRC_RECV queue pair.
+struct QpOpening {
+  Context* context;
+  Xrcd* xrcd;
+  uint64_t user_handle;
+  uint32_t async_events;
+};
 
 struct Qp {
   Context* context = nullptr;
@@ -157,7 +165,7 @@ struct Qp {
 
   std::mutex modify_mutex;
   std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
-  ibv_qp_attr attr{};  // what modify_qp was given last
+  ibv_qp_attr attr{};                       // what modify_qp was given last
   std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
 
   // ---- requester, under send_lock ----
@@ -168,14 +176,14 @@ struct Qp {
   uint32_t mtu = 1024;
   uint64_t sq_size = 0;
   uint64_t sq_posted = 0;
-  uint64_t sq_next = 0;                 // first request not finished
-  std::atomic<uint64_t> sq_freed{0};    // slots below are free again
-  std::vector<SendRequest> sq;          // requests in [sq_next, sq_posted), by number % sq.size()
+  uint64_t sq_next = 0;               // first request not finished
+  std::atomic<uint64_t> sq_freed{0};  // slots below are free again
+  std::vector<SendRequest> sq;        // requests in [sq_next, sq_posted), by number % sq.size()
   std::vector<ibv_sge> sq_sges;
   std::vector<std::byte> sq_inline;
   uint32_t sq_inline_stride = 0;
   Waiting waiting = Waiting::kNothing;
-  int64_t give_up_at = 0;  // ns, CLOCK_MONOTONIC; INT64_MAX: never
+  int64_t give_up_at = 0;    // ns, CLOCK_MONOTONIC; INT64_MAX: never
   int64_t try_again_at = 0;  // ns; not before, unless the service thread does
   VendorError wait_reason{};
   bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
@@ -189,6 +197,10 @@ struct Qp {
   uint64_t rq_posted = 0;
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
+  std::shared_ptr<XrcTargets> xrc_targets;  // XRC_SEND, under send_lock
+  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
+  std::mutex openings_mutex;
+  std::vector<QpOpening> openings;
   Srq* srq = nullptr;  // receives come from there, and the queue above is not used
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "engine/xrc.h"
+
 namespace verbena {
 namespace {
 
@@ -177,17 +179,23 @@ bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
   // What the head has passed was scattered when it was polled.
   const uint64_t head = ring.cq->head.load(std::memory_order_acquire);
   uint64_t position = std::max(path.first_landed_position, head);
+  const uint32_t index = path.target != nullptr ? path.target->index : path.index;
+  const uint32_t birth = path.target != nullptr ? path.target->birth : path.birth;
   bool any = false;
   for (; position <= path.last_landed_position; ++position) {
     const Cqe& entry = ring.entry(position);
     if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
-    if (entry.qp_index != path.index || entry.qp_birth != path.birth) continue;
+    if (entry.qp_index != index || entry.qp_birth != birth) continue;
     if (!any) path.first_landed_position = position;
     any = true;
     if (!overlaps(path, entry, remote, remotes)) continue;
-    if ((path.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel) & kStickyScatter) != 0) return false;
-    path.adapter->view().header().attention.store(1, std::memory_order_release);
-    path.adapter->kick();
+    const bool asked =
+        path.target != nullptr
+            ? path.target->srq->scatter_wanted.exchange(1, std::memory_order_acq_rel) != 0
+            : (path.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel) & kStickyScatter) != 0;
+    if (asked) return false;
+    path.memory->view().header().attention.store(1, std::memory_order_release);
+    path.memory->kick();
     return false;
   }
   path.has_landed = any;

@@ -11,6 +11,7 @@
 
 #include "adapter/memory_table.h"
 #include "adapter/spin_lock.h"
+#include "engine/memory_objects.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
@@ -52,6 +53,7 @@ class Process {
   OwnSegment& segment() { return home_.segment(); }
   const SegmentView& view() { return home_.segment().view(); }
   MemoryTable& memory() { return memory_; }
+  MemoryObjects& memory_objects() { return memory_objects_; }
   IndexPool& qp_indices() { return qp_indices_; }
   IndexPool& cq_indices() { return cq_indices_; }
   IndexPool& srq_indices() { return srq_indices_; }
@@ -87,8 +89,8 @@ class Process {
   PeerAdapter& self() { return *self_; }
 
   // ---- requests that wait (progress.cc) ----
-  void add_pending(Qp* qp);      // caller holds qp's send_lock
-  void forget_qp(uint32_t index);  // on return the service thread does not touch it any more
+  void add_pending(Qp* qp);         // caller holds qp's send_lock
+  void forget_qp(uint32_t index);   // on return the service thread does not touch it any more
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
   void forget_cq(uint32_t index);
   void forget_srq(uint32_t index);
@@ -106,6 +108,7 @@ class Process {
   int64_t serve();
   void attend();
   int64_t progress_pending(bool from_service);
+  int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();
@@ -114,6 +117,7 @@ class Process {
   PeerTable peers_;
   std::shared_ptr<PeerAdapter> self_;
   MemoryTable memory_;
+  MemoryObjects memory_objects_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
   IndexPool cq_indices_{kMaxCqsPerProcess};
   IndexPool srq_indices_{kMaxSrqsPerProcess};
@@ -129,6 +133,7 @@ class Process {
   std::atomic<uint32_t> pending_count_{0};
   std::mutex attend_mutex_;     // held while the service thread looks at QPs and CQs that called for it
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
+  bool moderating_ = false;     // some CQ's event waits for its period to end
   bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
 
   std::atomic<bool> service_awake_{false};

@@ -5,6 +5,7 @@
 
 #include "engine/clock.h"
 #include "engine/error_flow.h"
+#include "engine/moderation.h"
 #include "engine/objects.h"
 #include "engine/process.h"
 #include "engine/requester.h"
@@ -96,21 +97,28 @@ void Process::attend() {
   const uint32_t cqs = header.cq_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < cqs; ++i) {
     Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->shared->overrun.load(std::memory_order_acquire) == 0 || cq->failed.exchange(true))
+    if (cq != nullptr && begin_moderation(*cq)) moderating_ = true;
+    if (cq == nullptr || cq->ignore_overrun || cq->shared->overrun.load(std::memory_order_acquire) == 0 ||
+        cq->failed.exchange(true))
       continue;
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
     raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
   }
   const uint32_t srqs = header.srq_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < srqs; ++i)
-    if (Srq* srq = this->srq(i); srq != nullptr) raise_srq_limit_if_reached(*srq);
+    if (Srq* srq = this->srq(i); srq != nullptr) {
+      raise_srq_limit_if_reached(*srq);
+      if (srq->cq != nullptr && srq->shared->scatter_wanted.exchange(0, std::memory_order_acq_rel) != 0)
+        scatter_landed(*srq->cq);
+    }
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
     if (qp == nullptr || std::find(gone_.begin(), gone_.end(), i) != gone_.end()) continue;
     act_on_sticky(*qp);
     const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
-    if ((qp->send_cq->failed || qp->recv_cq->failed) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
+    const auto failed = [](const Cq* cq) { return cq != nullptr && cq->failed; };
+    if ((failed(qp->send_cq) || failed(qp->recv_cq)) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
       qp->send_lock.lock();
       enter_error(*qp);
       qp->send_lock.unlock();
@@ -142,6 +150,7 @@ int64_t Process::serve() {
       if (!has_pending()) next = kEndOfTime;
     }
   }
+  if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
 }

@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <bit>
 #include <cstdint>
 
 namespace verbena {
@@ -35,9 +36,9 @@ constexpr uint32_t mtu_bytes(unsigned mtu) noexcept {
 }
 
 // PSNs that a message of `length` bytes takes: at least 1. A READ takes as many as its response has packets
-// (9.7.2), an atomic takes 1: pass length 8. `mtu` in bytes, not 0.
+// (9.7.2), an atomic takes 1: pass length 8. `mtu` in bytes, a power of two.
 constexpr uint64_t packets_of(uint64_t length, uint32_t mtu) noexcept {
-  return length == 0 ? 1 : (length - 1) / mtu + 1;
+  return length == 0 ? 1 : ((length - 1) >> std::countr_zero(mtu)) + 1;
 }
 
 }  // namespace verbena

@@ -13,6 +13,8 @@
 #include "engine/multicast.h"
 #include "engine/objects.h"
 #include "engine/program_enum.h"
+#include "engine/queue_pair.h"
+#include "engine/xrc.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -24,10 +26,11 @@ int check_type(const ibv_qp_init_attr& attr) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:
     case IBV_QPT_UD:
-      return 0;
-    case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
-    case IBV_QPT_XRC_RECV:
+      return 0;
+    case IBV_QPT_XRC_RECV:  // has a domain instead of a PD: create_xrc_recv_qp()
+      return EINVAL;
+    case IBV_QPT_RAW_PACKET:
     case IBV_QPT_DRIVER:
       return EOPNOTSUPP;
     default:
@@ -103,26 +106,28 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   qp.shared = process.view().qp(qp.index);
   SharedQp& shared = *qp.shared;
   qp.cap = attr.cap;
-  if (qp.srq != nullptr) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
-  round_up(qp.cap);
+  if (qp.srq != nullptr || qp.type == IBV_QPT_XRC_SEND) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
+  if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.cap);
+  if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
   if (attr.qp_type == IBV_QPT_UD)
     if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
   shared.birth += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
-  shared.pd = qp.pd->handle;
-  shared.recv_cq = qp.recv_cq->index;
-  shared.send_cq = qp.send_cq->index;
+  shared.pd = qp.pd != nullptr ? qp.pd->handle : 0;
+  shared.recv_cq = qp.recv_cq != nullptr ? qp.recv_cq->index : UINT32_MAX;
+  shared.send_cq = qp.send_cq != nullptr ? qp.send_cq->index : UINT32_MAX;
+  shared.xrcd = qp.xrcd != nullptr ? qp.xrcd->number : 0;
   shared.device = qp.context->device_index;
   shared.dest_slot = UINT32_MAX;
-  for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
-                     &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
-                     &shared.sq_completed})
+  for (auto* word :
+       {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
+        &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted, &shared.sq_completed})
     word->store(0, std::memory_order_relaxed);
-  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits, &shared.send_psn,
-                     &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped, &shared.qkey_violations,
-                     &shared.qkey})
+  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits,
+                     &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
+                     &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
@@ -131,31 +136,16 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
 
 }  // namespace
 
-int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out, Srq* srq) {
-  Process& process = *pd->context->process;
-  if (process.dead()) return EIO;
-  if (int error = check_type(*attr); error != 0) return error;
-  if (send_cq == nullptr || recv_cq == nullptr) return EINVAL;
-  if (int error = check_capabilities(attr->cap, srq == nullptr); error != 0) return error;
-
-  Qp* qp = new (std::nothrow) Qp;
-  if (qp == nullptr) return ENOMEM;
+int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
+  Process& process = *qp->context->process;
+  qp->process = &process;
   if (!process.qp_indices().take(&qp->index)) {
     delete qp;
     return ENOMEM;
   }
-  qp->context = pd->context;
-  qp->process = &process;
-  qp->pd = pd;
-  qp->send_cq = send_cq;
-  qp->recv_cq = recv_cq;
-  qp->srq = srq;
-  qp->user_handle = user_handle;
-  qp->type = attr->qp_type;
-  qp->signal_all = attr->sq_sig_all != 0;
   int error = ENOMEM;
   try {
-    error = fill(*qp, *attr);
+    error = fill(*qp, attr);
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
@@ -165,15 +155,42 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
     delete qp;
     return error;
   }
-  pd->users.fetch_add(1, std::memory_order_relaxed);
-  send_cq->users.fetch_add(1, std::memory_order_relaxed);
-  recv_cq->users.fetch_add(1, std::memory_order_relaxed);
-  if (srq != nullptr) add_user(*srq, qp->index);
+  if (qp->pd != nullptr) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->send_cq != nullptr) qp->send_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
+  if (qp->xrcd != nullptr) qp->xrcd->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
-  for (uint32_t seen = high_water.load(); seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
+  for (uint32_t seen = high_water.load();
+       seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
   }
   process.set_qp(qp->index, qp);
   qp->shared->in_use.store(1, std::memory_order_release);
+  return 0;
+}
+
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
+              Srq* srq) {
+  Process& process = *pd->context->process;
+  if (process.dead()) return EIO;
+  if (int error = check_type(*attr); error != 0) return error;
+  // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c,
+  // ib_create_qp).
+  const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
+  if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  if (int error = check_capabilities(attr->cap, receives && srq == nullptr); error != 0) return error;
+
+  Qp* qp = new (std::nothrow) Qp;
+  if (qp == nullptr) return ENOMEM;
+  qp->context = pd->context;
+  qp->pd = pd;
+  qp->send_cq = send_cq;
+  qp->recv_cq = receives ? recv_cq : nullptr;
+  qp->srq = receives ? srq : nullptr;
+  qp->user_handle = user_handle;
+  qp->type = attr->qp_type;
+  qp->signal_all = attr->sq_sig_all != 0;
+  if (int error = bring_to_life(qp, *attr); error != 0) return error;
   attr->cap = qp->cap;
   *out = qp;
   return 0;
@@ -203,33 +220,42 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   return 0;
 }
 
-int destroy_qp(Qp* qp, uint32_t* async_events) {
+void take_down_qp(Qp& qp) {
+  Process& process = *qp.process;
+  process.directory().release_qpn(qp.shared->qpn, process.home().slot());
+  qp.send_lock.lock();
+  shut_gate(qp, IBV_QPS_RESET);
+  qp.send_lock.unlock();
+  process.forget_qp(qp.index);
+  process.wait_for_visitors(qp.shared->dest_slot);
+  purge_completions(qp);
+  forget_receives(qp);
+  process.qp_is_gone(qp.index);
+  qp.shared->in_use.store(0, std::memory_order_release);
+}
+
+void free_qp(Qp* qp) {
   Process& process = *qp->process;
+  unmake_datagram_parts(*qp);
+  process.segment().release(qp->rq_offset, qp->rq_bytes);
+  if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);
+  if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
+  process.qp_indices().give(qp->index);
+  delete qp;
+}
+
+int destroy_qp(Qp* qp, uint32_t* async_events) {
   *async_events = 0;
-  if (process.dead()) return 0;
+  if (qp->process->dead()) return 0;
   if (attached_to_group(*qp)) {
     VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
     return EBUSY;
   }
-  process.directory().release_qpn(qp->shared->qpn, process.home().slot());
-  qp->send_lock.lock();
-  shut_gate(*qp, IBV_QPS_RESET);
-  qp->send_lock.unlock();
-  process.forget_qp(qp->index);
-  process.wait_for_visitors(qp->shared->dest_slot);
-  purge_completions(*qp);
-  forget_receives(*qp);
-  process.qp_is_gone(qp->index);
-  qp->shared->in_use.store(0, std::memory_order_release);
+  take_down_qp(*qp);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
-  unmake_datagram_parts(*qp);
-  process.segment().release(qp->rq_offset, qp->rq_bytes);
-  qp->pd->users.fetch_sub(1, std::memory_order_release);
-  qp->send_cq->users.fetch_sub(1, std::memory_order_release);
-  qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
-  if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
-  process.qp_indices().give(qp->index);
-  delete qp;
+  free_qp(qp);
   return 0;
 }
 

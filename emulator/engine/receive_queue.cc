@@ -32,6 +32,11 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on", qp.shared->qpn);
     return EINVAL;
   }
+  if (qp.receives.ready == nullptr) {
+    VERBENA_WARN("ibv_post_recv: QP 0x%06x has no receive queue of its own%s", qp.shared->qpn,
+                 qp.srq != nullptr ? ": post to its SRQ" : "");
+    return ENOMEM;  // as mlx5: a queue of no room is full
+  }
   const char* why = nullptr;
   if (int error = check_recv_wr(qp.cap.max_recv_sge, wr, &why); error != 0) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
@@ -39,9 +44,9 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     return error;
   }
   const uint64_t number = qp.rq_posted;
-  if (qp.receives.ready == nullptr ||
-      number - qp.rq_freed.load(std::memory_order_acquire) > qp.receives.mask()) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn, qp.cap.max_recv_wr);
+  if (number - qp.rq_freed.load(std::memory_order_acquire) > qp.receives.mask()) {
+    VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn,
+                 qp.cap.max_recv_wr);
     return ENOMEM;
   }
   ReceiveWqe& wqe = qp.receives.wqe(number);

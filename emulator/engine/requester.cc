@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/clock.h"
@@ -16,7 +17,10 @@
 #include "engine/program_enum.h"
 #include "engine/psn.h"
 #include "engine/responder.h"
+#include "engine/small_send.h"
+#include "engine/streaming.h"
 #include "engine/timers.h"
+#include "engine/xrc.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -25,8 +29,8 @@ namespace {
 
 // While requests wait, and nobody polls, the service thread looks at them this often.
 constexpr int64_t kShortTick = 200'000;
-// A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile, and the
-// two do not wear out one cache line between them.
+// A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile,
+// and the two do not wear out one cache line between them.
 constexpr int64_t kReceivePause = 5'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
@@ -35,9 +39,10 @@ bool takes_requests(uint8_t state) {
   return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
 
-// Finds the peer right or says why not. The caller is on a visit.
-// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with the same
-// generation goes on with the WQE it has.
+uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
+
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with
+// the same generation goes on with the WQE it has.
 bool find_shared_receives(PeerPath& path, uint32_t index) {
   SharedSrq* srq = path.adapter->view().srq(index);
   if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
@@ -47,6 +52,29 @@ bool find_shared_receives(PeerPath& path, uint32_t index) {
   return path.shared_receives.order_words != nullptr && path.in_hand <= path.shared_receives.slots();
 }
 
+// The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
+VendorError find_receives(Qp& qp) {
+  PeerPath& path = qp.path;
+  const SharedQp& there = *path.qp;
+  const SegmentView& view = path.adapter->view();
+  SharedCq* cq = view.cq(there.recv_cq);
+  if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
+  qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
+  path.completion_queue = cq;
+  path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
+  if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
+  path.receives = ReceiveRing::of(view, there);
+  path.memory = path.adapter.get();
+  path.receive_pd = path.remote_pd = there.pd;
+  path.shared_receives = {};
+  path.in_hand = 0;
+  if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
+  path.taken = there.rq_taken.load(std::memory_order_relaxed);
+  path.has_landed = false;
+  return VendorError::none;
+}
+
+// Finds the peer right or says why not. The caller is on a visit.
 VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   PeerPath& path = qp.path;
   const Residence& home = qp.process->home();
@@ -54,30 +82,19 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   SharedQp& there = *path.qp;
   if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
   if (gate.generation != path.generation) {
-    if (there.type != qp.type || there.dest_qpn != qp.shared->qpn || there.dest_slot != home.slot() ||
-        there.dest_slot_generation != home.generation() || there.dest_index != qp.index ||
-        there.dest_birth != qp.shared->birth)
+    if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn ||
+        there.dest_slot != home.slot() || there.dest_slot_generation != home.generation() ||
+        there.dest_index != qp.index || there.dest_birth != qp.shared->birth)
       return VendorError::peer_mismatch;
     const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
-    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c, check_psn()).
+    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
+    // check_psn()).
     if (is_acknowledged(qp.type) && expected != qp.send_psn) return VendorError::peer_mismatch;
-    const SegmentView& view = path.adapter->view();
-    SharedCq* cq = view.cq(there.recv_cq);
-    if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
-    qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
-    path.completion_queue = cq;
-    path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
-    if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
-    path.receives = ReceiveRing::of(view, there);
-    path.memory = path.adapter.get();
-    path.receive_pd = path.remote_pd = there.pd;
-    path.shared_receives = {};
-    path.in_hand = 0;
-    if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
-    path.taken = there.rq_taken.load(std::memory_order_relaxed);
-    path.has_landed = false;
-    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return VendorError::peer_not_ready;
+    if (!qp.xrc_targets)
+      if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
+    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
+      return VendorError::peer_not_ready;
     there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
     path.generation = gate.generation;
     path.established = false;
@@ -95,8 +112,10 @@ VendorError check_path(Qp& qp) {
   PeerPath& path = qp.path;
   if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
-  if (gate == Gate{path.generation, IBV_QPS_RTS}.pack() && path.generation != 0) return VendorError::none;
-  return check_path_slowly(qp, gate);
+  if (gate == path.gate && gate != 0) return VendorError::none;
+  const VendorError error = check_path_slowly(qp, gate);
+  path.gate = error == VendorError::none ? gate : 0;
+  return error;
 }
 
 enum class Step : uint8_t { kFinished, kFailed, kWaits };
@@ -136,48 +155,57 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
 // The request is done.
 void finish(Qp& qp, const SendRequest& request) {
   qp.waiting = Waiting::kNothing;
-  qp.send_psn = psn_add(qp.send_psn, packets_of(request.length, qp.mtu));
-  SharedQp& own = *qp.shared;
-  own.send_psn.store(qp.send_psn, std::memory_order_relaxed);
-  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + request.length, std::memory_order_relaxed);
+  advance(qp, request.length);
   qp.sq_next = request.number + 1;
-  complete_send(qp, request, VendorError::none);
+  if (qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0)
+    complete_send(qp, request, VendorError::none);
 }
 
 // One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
 Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
+  VendorError target = VendorError::none;
+  if (qp.xrc_targets) target = select_target(qp, request.remote_srqn);
   const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
+  std::optional<Visit> visit_to_target;
+  if (qp.xrc_targets && target == VendorError::none)
+    visit_to_target.emplace(qp.process->directory(), qp.process->home().slot(), qp.path.memory->slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   LocalBytes local{ranges, 0};
   local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
   *unreachable = VendorError::none;
-  if (local.error != VendorError::none && operation.sges != SgeUse::scatter) return {Answer::kLocal, local.error};
+  if (local.error != VendorError::none && operation.sges != SgeUse::scatter)
+    return {Answer::kLocal, local.error};
   const uint64_t generation = qp.path.generation;
   *unreachable = check_path(qp);
   if (*unreachable != VendorError::none) return {};
+  if (qp.xrc_targets) {
+    if (target == VendorError::none) target = check_target(qp);
+    if (target == VendorError::remote_srq_unknown) return refuse(qp.path, target);
+    *unreachable = target;
+    if (target != VendorError::none) return {};
+  }
   // The peer began anew: it knows nothing of the slices it has got.
   if (qp.path.generation != generation) request.done = 0;
   const Response response = respond(qp, operation, request, local);
-  // The own completion first: whom the peer's event wakes may have answered before this thread runs again, and
-  // must not find that answer completed and the request not.
+  // The own completion first: whom the peer's event wakes may have answered before this thread runs again,
+  // and must not find that answer completed and the request not.
   if (response.answer == Answer::kAck) finish(qp, request);
-  if (const uint8_t due = std::exchange(qp.path.event_due, 0); due != 0)
-    raise_completion_event(*qp.path.completion_queue, *qp.path.memory, due == 2);
+  raise_event_due(qp.path);
   return response;
 }
 
 // The message has left and was not taken: an unacknowledged sender knows nothing of that.
 bool is_lost(VendorError unreachable, const Response& response) {
-  return unreachable != VendorError::none || response.answer == Answer::kRnr || response.answer == Answer::kNak ||
-         response.answer == Answer::kGone;
+  return unreachable != VendorError::none || response.answer == Answer::kRnr ||
+         response.answer == Answer::kNak || response.answer == Answer::kGone;
 }
 
 Step carry_out(Qp& qp, SendRequest& request) {
   const SendOperation& operation = *find_send_operation(request.opcode);
   SendLimits limits;
   limits.max_message = kMaxMessage;
-  if (const VendorError error = check_send_length(limits, operation, request.length); error != VendorError::none)
+  if (const VendorError error = check_send_length(limits, operation, request.length);
+      error != VendorError::none)
     return fail(qp, request, error);
 
   if (qp.datagrams) {
@@ -190,23 +218,25 @@ Step carry_out(Qp& qp, SendRequest& request) {
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
-  const uint64_t transport_patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
+  const auto wait_for_transport = [&](VendorError reason) {
+    return wait(qp, request, Waiting::kTransport, reason,
+                transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt));
+  };
   VendorError unreachable = VendorError::no_path;
   const uint32_t done_before = request.done;
-  const Response response = path.adapter ? attempt(qp, operation, request, &unreachable) : Response{Answer::kGone};
+  const Response response =
+      path.adapter ? attempt(qp, operation, request, &unreachable) : Response{Answer::kGone};
   if (!is_acknowledged(qp.type) && is_lost(unreachable, response)) {
     finish(qp, request);
     return Step::kFinished;
   }
-  if (unreachable != VendorError::none)
-    return wait(qp, request, Waiting::kTransport, unreachable, transport_patience);
+  if (unreachable != VendorError::none) return wait_for_transport(unreachable);
   switch (response.answer) {
     case Answer::kAck:
       break;
     case Answer::kPartial:
       // Not a byte: the responder has still to scatter what this would overtake, and a silent one is silent.
-      if (request.done == done_before)
-        return wait(qp, request, Waiting::kTransport, VendorError::peer_silent, transport_patience);
+      if (request.done == done_before) return wait_for_transport(VendorError::peer_silent);
       qp.waiting = Waiting::kSlice;
       qp.give_up_at = kEndOfTime;
       return Step::kWaits;
@@ -221,7 +251,7 @@ Step carry_out(Qp& qp, SendRequest& request) {
     case Answer::kLocal:
       return fail(qp, request, response.error);
     case Answer::kGone:
-      return wait(qp, request, Waiting::kTransport, VendorError::peer_gone, transport_patience);
+      return wait_for_transport(VendorError::peer_gone);
   }
   return Step::kFinished;
 }
@@ -249,6 +279,8 @@ void keep(Qp& qp, const SendRequest& request) {
   if (qp.datagrams) keep_address(qp, kept);
 }
 
+}  // namespace
+
 SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   SendRequest request{};
   request.wr_id = wr.wr_id;
@@ -260,8 +292,10 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   request.sge_count = static_cast<uint32_t>(wr.num_sge);
   request.length = static_cast<uint32_t>(std::min<uint64_t>(message_length(wr), UINT32_MAX));
   request.is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (qp.type == IBV_QPT_XRC_SEND) request.remote_srqn = wr.qp_type.xrc.remote_srqn;
   if (qp.datagrams) {
-    request.ah = wr.wr.ud.ah != nullptr ? reinterpret_cast<const AhOfProgram*>(wr.wr.ud.ah)->emulated : nullptr;
+    const ibv_ah* ah = wr.wr.ud.ah;
+    request.ah = ah != nullptr ? reinterpret_cast<const AhOfProgram*>(ah)->emulated : nullptr;
     request.remote_qpn = wr.wr.ud.remote_qpn;
     request.remote_qkey = wr.wr.ud.remote_qkey;
   } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
@@ -276,27 +310,33 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   return request;
 }
 
+namespace {
+
 int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
-    VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn, state);
+    VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
+                 state);
     return EINVAL;
   }
+  const bool idle = qp.sq_next == qp.sq_posted;
+  if (idle && state == IBV_QPS_RTS && send_small(qp, wr)) return 0;
   const char* why = nullptr;
   if (int error = check_send_wr(limits, qp.type, wr, &why); error != 0) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
-                 static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge, wr.send_flags, why);
+                 static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge, wr.send_flags,
+                 why);
     return error;
   }
   if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size) {
     VERBENA_WARN(
-        "ibv_post_send: QP 0x%06x: send queue full: %llu posted, %llu freed by polled completions, room for %llu",
+        "ibv_post_send: QP 0x%06x: send queue full: %llu posted, %llu freed by polled completions, room for "
+        "%llu",
         qp.shared->qpn, static_cast<unsigned long long>(qp.sq_posted),
         static_cast<unsigned long long>(qp.sq_freed.load()), static_cast<unsigned long long>(qp.sq_size));
     return ENOMEM;
   }
   SendRequest request = read_request(qp, wr, qp.sq_posted);
-  const bool idle = qp.sq_next == qp.sq_posted;
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
@@ -314,8 +354,8 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
 
 }  // namespace
 
-VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
-                             size_t* count) {
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                             iovec* ranges, size_t* count) {
   *count = 0;
   if (request.is_inline) {
     for (uint32_t i = 0; i < request.sge_count; ++i)
@@ -331,8 +371,8 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
     const Translation place =
         translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
     if (place.check != KeyCheck::kOk) {
-      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn, operation.name,
-                   i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
+      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
+                   operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
                    find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
       return local_key_error(place.check);
     }
@@ -371,10 +411,13 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
     const bool begun = qp.waiting != Waiting::kNothing;
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
-    if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at) return qp.try_again_at;
-    const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
-    // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so we come
-    // back soon once more before we rely on it.
+    if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at)
+      return qp.try_again_at;
+    // An XRC SRQ's owner does not know who waits.
+    const bool asks_for_waking =
+        from_service && qp.waiting == Waiting::kReceive && qp.path.adapter && !qp.xrc_targets;
+    // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so
+    // we come back soon once more before we rely on it.
     const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
     if (just_asked) {
       qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
@@ -388,7 +431,8 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     }
     // One slice a visit: others want their turn.
     if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service ? 0 : kShortTick);
-    const bool slow = (qp.feeder_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
+    const bool slow =
+        (qp.feeder_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
     int64_t tick = kShortTick;
     if (slow) {
       tick = kLongTick;
@@ -415,6 +459,7 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   limits.max_inline = qp->cap.max_inline_data;
   limits.max_message = kMaxMessage;
   act_on_sticky_if_any(*qp);
+  received_in_a_row = 0;
   qp->send_lock.lock();
   int error = 0;
   for (; wr != nullptr; wr = wr->next) {

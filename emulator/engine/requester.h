@@ -6,21 +6,43 @@
 #include <sys/uio.h>
 
 #include <cstdint>
+#include <utility>
 
+#include "engine/completion.h"
 #include "engine/objects.h"
+#include "engine/psn.h"
 
 namespace verbena {
 
 // Carries out what is queued until the queue is empty or something has to be waited for. The caller holds
-// send_lock. `from_service`: the service thread calls, since nobody polled for a while; the peer is then asked
-// to wake it. Returns when to come again at the latest: ns of CLOCK_MONOTONIC, kEndOfTime if nothing waits.
+// send_lock. `from_service`: the service thread calls, since nobody polled for a while; the peer is then
+// asked to wake it. Returns when to come again at the latest: ns of CLOCK_MONOTONIC, kEndOfTime if nothing
+// waits.
 int64_t progress_send_queue(Qp& qp, bool from_service);
 
 // Appends the completion of `request` to the QP's own send CQ, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
-// Finds the memory behind the request's list; `ranges` has room for PeerAdapter::kMaxRanges. The caller is on a visit.
-VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
-                             size_t* count);
+// Finds the memory behind the request's list; `ranges` has room for PeerAdapter::kMaxRanges. The caller is on
+// a visit.
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                             iovec* ranges, size_t* count);
+// The request as the engine keeps it; `number` is its running number.
+SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
+
+// A message of `length` bytes has been carried out: PSN and counters go on.
+inline void advance(Qp& qp, uint32_t length) {
+  SharedQp& own = *qp.shared;
+  qp.send_psn = psn_add(qp.send_psn, packets_of(length, qp.mtu));
+  own.send_psn.store(qp.send_psn, std::memory_order_relaxed);
+  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+}
+
+// Raises the event of the receive completion that was appended last, after the own completion.
+inline void raise_event_due(PeerPath& path) {
+  if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)
+    raise_completion_event(*path.completion_queue, *path.memory, due == 2);
+}
 
 }  // namespace verbena

@@ -10,6 +10,8 @@
 #include "engine/key_errors.h"
 #include "engine/placement.h"
 #include "engine/psn.h"
+#include "engine/small_copy.h"
+#include "engine/xrc.h"
 
 namespace verbena {
 namespace {
@@ -25,8 +27,8 @@ void put_in_error(PeerPath& path, uint32_t sticky) {
   call_attention(*path.adapter);
 }
 
-// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it would be
-// looking at the very lines.
+// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
+// would be looking at the very lines.
 void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_entry) {
   constexpr uint64_t kAhead = 8;
   const CompletionRing& ring = path.completions;
@@ -41,31 +43,6 @@ void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_e
     for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(landing + at);
   }
 }
-
-// Without acknowledgements nobody is told: what is refused is dropped, and costs neither the receive WQE nor the QP's state
-// (class D of vol. 1, 9.9.3; rxe_resp.c). Only a receive WQE that is wrong in itself (class A) fails as it does for RC.
-bool drops(const PeerPath& path, VendorError seen_here) {
-  return path.qp->type == IBV_QPT_UC &&
-         (seen_here == VendorError::receive_too_small || seen_here == VendorError::local_access);
-}
-
-// Something the responder refuses without having taken a receive WQE.
-Response refuse(PeerPath& path, VendorError error) {
-  if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
-  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
-  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
-                     : event == kNoEvent              ? kStickyFatal
-                                                      : kStickyRequestError);
-  return {Answer::kNak, error};
-}
-
-struct Arrival {
-  const SendOperation& operation;
-  const SendRequest& request;
-  const PeerPath& path;
-  uint32_t status;  // enum ibv_wc_status
-  VendorError error;
-};
 
 // The receive WQE that the current message goes to.
 struct Receive {
@@ -85,11 +62,12 @@ bool next_shared_receive(Qp& initiator, Receive* out) {
     bool limit_reached;
     if (!ring.take(initiator.process->home().worker(), &slot, &limit_reached)) return false;
     path.in_hand = slot + 1;
-    path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
+    if (path.target == nullptr) path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
     if (limit_reached) call_attention(*path.memory);
   }
   const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
-  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch, wqe.length};
+  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch,
+          wqe.length};
   return true;
 }
 
@@ -104,10 +82,14 @@ bool next_receive(Qp& initiator, Receive* out) {
   return true;
 }
 
-// Appends the receive completion of WQE `path.taken`, or of the one in hand. `payload`: the message's bytes, if they travel in the entry;
-// `landed`: they travel there or in the slot's landing buffer. False: the CQ is full, the completion is lost, the
-// CQ will fail.
-bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed, const uint8_t* payload) {
+Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
+  return {request.flags, request.length, request.immediate, operation.received, operation.carries_immediate};
+}
+
+}  // namespace
+
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
+                      const uint8_t* payload) {
   const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
@@ -115,31 +97,40 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
     return false;
   }
   Cqe& entry = *claim.entry;
-  const bool solicited = (arrival.request.flags & IBV_SEND_SOLICITED) != 0;
+  const bool solicited = (arrival.flags & IBV_SEND_SOLICITED) != 0;
   entry.qp_index = path.index;
   entry.qp_birth = path.birth;
   entry.index = static_cast<uint32_t>(path.taken);
-  entry.byte_len = arrival.request.length;
-  entry.immediate = arrival.request.immediate;
+  entry.byte_len = arrival.length;
+  entry.immediate = arrival.immediate;
   entry.status = static_cast<uint8_t>(arrival.status);
-  entry.opcode = static_cast<uint8_t>(arrival.operation.received & ~IBV_WC_RECV);
+  entry.opcode = static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
   entry.vendor_err = static_cast<uint8_t>(arrival.error);
   uint8_t flags = kCqeReceive;
   if (path.in_hand != 0) {
     flags |= kCqeFromShared;
     entry.index = path.in_hand - 1;
     path.in_hand = 0;
-    path.qp->srq_slot.store(0, std::memory_order_release);
+    if (path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
   }
-  if (arrival.operation.carries_immediate) flags |= kCqeWithImmediate;
+  uint8_t* to = entry.payload;
+  if (const XrcTarget* target = path.target; target != nullptr) {
+    flags |= kCqeXrc;
+    entry.qp_index = target->index;
+    entry.qp_birth = target->birth;
+    const XrcSource source{path.qp->qpn, initiator.shared->qpn};
+    std::memcpy(to, &source, sizeof source);
+    to += sizeof source;
+  }
+  if (arrival.with_immediate) flags |= kCqeWithImmediate;
   if (solicited) flags |= kCqeSolicited;
   if (payload != nullptr) {
     flags |= kCqeInline;
-    std::memcpy(entry.payload, payload, arrival.request.length);
+    copy_small(to, payload, arrival.length);
   }
   entry.flags = flags;
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
-  prepare_next(path, claim, arrival.request.length, payload != nullptr);
+  prepare_next(path, claim, arrival.length, payload != nullptr);
   if (landed) {
     if (!path.has_landed) path.first_landed_position = claim.position;
     path.has_landed = true;
@@ -151,22 +142,43 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   return true;
 }
 
+void count_request(Qp& initiator, uint32_t length) {
+  SharedQp& qp = *initiator.path.qp;
+  qp.expected_psn.store(psn_add(initiator.send_psn, packets_of(length, initiator.mtu)),
+                        std::memory_order_relaxed);
+  qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+}
+
+bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
+  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
+}
+
+namespace {
+
+// Without acknowledgements nobody is told: what is refused is dropped, and costs neither the receive WQE nor
+// the QP's state (class D of vol. 1, 9.9.3; rxe_resp.c). Only a receive WQE that is wrong in itself (class A)
+// fails as it does for RC.
+bool drops(const PeerPath& path, VendorError seen_here) {
+  return path.qp->type == IBV_QPT_UC &&
+         (seen_here == VendorError::receive_too_small || seen_here == VendorError::local_access);
+}
+
 // A failure that costs the receive WQE: its completion says what was wrong with it.
-Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request, VendorError seen_here,
-                      VendorError seen_there) {
+Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request,
+                      VendorError seen_here, VendorError seen_there) {
   PeerPath& path = initiator.path;
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
   path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
-  complete_receive(initiator, path, {operation, request, path, text->status, seen_here}, false, nullptr);
+  Arrival arrival = arrival_of(operation, request);
+  arrival.status = text->status;
+  arrival.error = seen_here;
+  complete_receive(initiator, path, arrival, false, nullptr);
   call_attention(*path.adapter);
   return {Answer::kNak, seen_there};
-}
-
-bool prevalidated(const PeerPath& path, const Receive& receive) {
-  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  return receive.epoch == epoch && epoch != ReadyWord::kNeverValid;
 }
 
 // SEND: the message goes where the next receive WQE says.
@@ -179,17 +191,18 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  if (request.length <= kLandingSize && prevalidated(path, receive)) {
+  if (request.length <= kLandingSize && prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
-    const bool in_entry = request.length <= kCqeInlineSize;
+    const bool in_entry =
+        request.length <= kCqeInlineSize - (path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0);
     uint8_t payload[kCqeInlineSize];
     uint8_t* to = in_entry ? payload : receive.landing;
     for (size_t i = 0; i < local.count; ++i) {
-      std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+      copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
     }
-    if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none},
-                          request.length != 0, in_entry ? payload : nullptr))
+    if (!complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
+                          in_entry ? payload : nullptr))
       return {Answer::kNak, VendorError::remote_operation_failed};
     return {Answer::kAck};
   }
@@ -231,7 +244,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     case Placed::kBusy:
       return {Answer::kGone};
   }
-  if (!complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr))
+  if (!complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
 }
@@ -273,7 +286,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
     }
   }
   if (operation.consumes_receive &&
-      !complete_receive(initiator, path, {operation, request, path, IBV_WC_SUCCESS, VendorError::none}, false, nullptr))
+      !complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
 }
@@ -307,16 +320,24 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
 
 }  // namespace
 
-Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request, const LocalBytes& local) {
+Response refuse(PeerPath& path, VendorError error) {
+  if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
+  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
+                     : event == kNoEvent              ? kStickyFatal
+                                                      : kStickyRequestError);
+  return {Answer::kNak, error};
+}
+
+Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                 const LocalBytes& local) {
   PeerPath& path = initiator.path;
   SharedQp& qp = *path.qp;
   Response response;
   VendorError error = VendorError::none;
-  if (request.done == 0) {
-    error =
-        check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
-                      request.remote_address);
-  }
+  if (request.done == 0)
+    error = check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
+                          request.remote_address);
   if (error != VendorError::none)
     response = refuse(path, error);
   else if (operation.atomic)
@@ -329,12 +350,7 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
     response = respond_to_send(initiator, operation, request, local);
   if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
-  if (response.answer == Answer::kAck) {
-    qp.expected_psn.store(psn_add(initiator.send_psn, packets_of(request.length, initiator.mtu)),
-                          std::memory_order_relaxed);
-    qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + request.length, std::memory_order_relaxed);
-  }
+  if (response.answer == Answer::kAck) count_request(initiator, request.length);
   return response;
 }
 

@@ -35,7 +35,36 @@ struct LocalBytes {
   VendorError error = VendorError::none;
 };
 
+// The responder refuses a request without having taken a receive WQE: its QP is told, and goes to ERR.
+Response refuse(PeerPath& path, VendorError error);
+
 // `local`: gathered bytes for SEND and WRITE, the place for the answer for READ and atomics.
-Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request, const LocalBytes& local);
+Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                 const LocalBytes& local);
+
+// ---- parts of it, for requests that need no more (small_send.cc) ----
+
+// What the receive completion says.
+struct Arrival {
+  unsigned flags;  // ibv_send_flags
+  uint32_t length;
+  uint32_t immediate;
+  ibv_wc_opcode opcode;
+  bool with_immediate;
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  VendorError error = VendorError::none;
+};
+
+// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the
+// entry; `landed`: they travel there or in the slot's landing buffer. False: the CQ is full, the completion
+// is lost, the CQ will fail.
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
+                      const uint8_t* payload);
+
+// Do the keys of a receive WQE still hold, as they did when it was posted?
+bool prevalidated(const PeerPath& path, const ReadyWord& ready);
+
+// A request of `length` bytes was carried out.
+void count_request(Qp& initiator, uint32_t length);
 
 }  // namespace verbena

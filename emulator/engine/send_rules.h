@@ -118,12 +118,14 @@ enum class VendorError : uint32_t {
   remote_atomic_misaligned = 0x83,
   remote_no_read_resources = 0x84,  // READ or atomic towards max_dest_rd_atomic 0
   remote_qp_no_right = 0x85,        // qp_access_flags without the IBV_ACCESS_REMOTE_ right
+  remote_srq_unknown = 0x86,        // XRC: no SRQ of the responder's domain has the number
   // IBV_WC_REM_ACCESS_ERR
   rkey_unknown = 0x91,
   rkey_other_pd = 0x92,
   rkey_out_of_range = 0x93,
   rkey_no_right = 0x94,       // MR without the IBV_ACCESS_REMOTE_* right
   remote_memory_gone = 0x95,  // pages behind the MR are not mapped any more
+  rkey_other_qp = 0x96,       // memory window of type 2, bound on another QP
   // IBV_WC_REM_OP_ERR
   remote_operation_failed = 0xa1,  // its receive WQE's memory, or its CQ, is at fault
   // IBV_WC_RETRY_EXC_ERR

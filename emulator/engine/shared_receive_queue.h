@@ -82,8 +82,8 @@ void free_slot(Srq& srq, uint32_t slot);
 // Forgets everything that is posted (RESET of a QP whose own queue this is; no feeder is at it).
 void forget_posted(Srq& srq);
 
-// The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone, or
-// the entry is not to be believed. *qp: the QP it came to, nullptr for XRC. The caller holds cq.lock.
+// The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone,
+// or the entry is not to be believed. *qp: the QP it came to, nullptr for XRC. The caller holds cq.lock.
 Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** qp = nullptr);
 
 // Queue pair `qp_index` takes its receives from an SRQ of the program, and does so no more.

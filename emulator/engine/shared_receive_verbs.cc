@@ -10,6 +10,7 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/xrc.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -29,7 +30,8 @@ int check_attributes(const ibv_srq_attr& attr) {
   return 0;
 }
 
-// Feeders that found nothing posted asked to be woken. They asked at their QP, and left word here that somebody did.
+// Feeders that found nothing posted asked to be woken. They asked at their QP, and left word here that
+// somebody did.
 void wake_feeders(Srq& srq) {
   if (srq.shared->feeders_wait.exchange(0, std::memory_order_acq_rel) == 0) return;
   std::vector<std::shared_ptr<PeerAdapter>> feeders;
@@ -55,10 +57,10 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     VERBENA_WARN("ibv_create_srq_ex: an XRC SRQ needs both an XRC domain and a CQ");
     return EINVAL;
   }
-  if (xrc.xrcd != nullptr) return EOPNOTSUPP;
   if (int error = check_attributes(*attr); error != 0) return error;
   Srq* srq = nullptr;
-  if (int error = make_shared_queue(process, pd->handle, attr->max_wr, attr->max_sge, &srq); error != 0) return error;
+  if (int error = make_shared_queue(process, pd->handle, attr->max_wr, attr->max_sge, &srq); error != 0)
+    return error;
   const uint32_t number = process.directory().claim_srqn(process.home().slot(), srq->index);
   if (number == 0) {
     unmake_shared_queue(srq);
@@ -69,6 +71,14 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   srq->pd = pd;
   srq->user_handle = user_handle;
   pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (xrc.xrcd != nullptr) {
+    srq->xrcd = xrc.xrcd;
+    srq->cq = xrc.cq;
+    srq->shared->xrcd = xrc.xrcd->number;
+    srq->shared->cq = xrc.cq->index;
+    xrc.xrcd->users.fetch_add(1, std::memory_order_relaxed);
+    xrc.cq->users.fetch_add(2, std::memory_order_relaxed);  // any number of producers
+  }
   attr->max_wr = static_cast<uint32_t>(srq->ring.slots());
   attr->max_sge = srq->ring.max_sge;
   *out = srq;
@@ -81,7 +91,8 @@ uint32_t srq_handle(const Srq* srq) { return srq->index; }
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
   if (srq->process->dead()) return EIO;
   if ((attr_mask & ~IBV_SRQ_LIMIT) != 0) {
-    VERBENA_WARN("ibv_modify_srq: mask 0x%x: the device does not resize SRQs (IBV_DEVICE_SRQ_RESIZE)", attr_mask);
+    VERBENA_WARN("ibv_modify_srq: mask 0x%x: the device does not resize SRQs (IBV_DEVICE_SRQ_RESIZE)",
+                 attr_mask);
     return EINVAL;
   }
   if ((attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
@@ -111,9 +122,10 @@ int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const char* why = nullptr;
   const int error = post_to_shared_queue(*srq, wr, bad_wr, &why);
   if (error != 0)
-    VERBENA_WARN("ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %llu requests of %u SGEs)",
-                 srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge, why,
-                 static_cast<unsigned long long>(srq->ring.slots()), srq->ring.max_sge);
+    VERBENA_WARN(
+        "ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %llu requests of %u SGEs)",
+        srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge, why,
+        static_cast<unsigned long long>(srq->ring.slots()), srq->ring.max_sge);
   if (srq->shared->feeders_wait.load(std::memory_order_relaxed) != 0) wake_feeders(*srq);
   return error;
 }
@@ -143,13 +155,25 @@ int destroy_srq(Srq* srq, uint32_t* async_events) {
   *async_events = 0;
   if (process.dead()) return 0;
   if (srq->users.load(std::memory_order_acquire) != 0) {
-    VERBENA_WARN("ibv_destroy_srq: SRQ 0x%06x: %u queue pairs still use it", srq->shared->srqn, srq->users.load());
+    VERBENA_WARN("ibv_destroy_srq: SRQ 0x%06x: %u queue pairs still use it", srq->shared->srqn,
+                 srq->users.load());
     return EBUSY;
   }
   process.directory().release_srqn(srq->shared->srqn, process.home().slot());
   srq->shared->in_use.store(0, std::memory_order_seq_cst);
   process.forget_srq(srq->index);
   process.wait_for_visitors();
+  if (srq->cq != nullptr) {
+    {
+      std::lock_guard lock(srq->cq->lock);
+      srq->cq->consumer.for_each([&](Cqe& entry, bool) {
+        return (entry.flags & kCqeXrc) != 0 && entry.qp_index == srq->index &&
+               entry.qp_birth == srq->shared->birth;
+      });
+    }
+    srq->cq->users.fetch_sub(2, std::memory_order_release);
+    srq->xrcd->users.fetch_sub(1, std::memory_order_release);
+  }
   *async_events = take_back_events(*srq->context, srq->user_handle, srq->async_events.load());
   srq->pd->users.fetch_sub(1, std::memory_order_release);
   unmake_shared_queue(srq);

@@ -22,8 +22,10 @@ constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; 
 constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
-constexpr size_t kMulticastOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
-constexpr size_t kDirectorySize = align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 4096);
+constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 4096);
+constexpr size_t kDirectorySize =
+    align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 4096);
 
 struct Descriptor {
   int fd = -1;
@@ -133,6 +135,11 @@ MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
   return *std::launder(reinterpret_cast<MulticastEntry*>(base_ + at));
 }
 
+XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
+  return *std::launder(reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset +
+                                                     index % kMaxXrcOpenings * sizeof(XrcOpening)));
+}
+
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {
   Slot& s = slot(index);
   if (s.generation.load(std::memory_order_acquire) != generation) return false;
@@ -158,8 +165,8 @@ uint32_t NodeDirectory::claim_qpn(uint32_t slot_index, uint32_t qp_index) const 
     const uint32_t turn = header().next_qpn.fetch_add(1, std::memory_order_relaxed);
     const uint32_t qpn = kFirstQpn + turn % (kLastQpn - kFirstQpn + 1);
     uint64_t expected = 0;
-    if (table[qpn % kQpnTableSize].compare_exchange_strong(expected, QpnEntry{qpn, slot_index, qp_index}.pack(),
-                                                           std::memory_order_acq_rel))
+    if (table[qpn % kQpnTableSize].compare_exchange_strong(
+            expected, QpnEntry{qpn, slot_index, qp_index}.pack(), std::memory_order_acq_rel))
       return qpn;
   }
   return 0;

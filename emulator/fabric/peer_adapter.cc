@@ -13,8 +13,8 @@
 namespace verbena {
 namespace {
 
-// The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is; process_vm_*(2)
-// is better from there on: it takes several ranges in one call.
+// The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is;
+// process_vm_*(2) is better from there on: it takes several ranges in one call.
 constexpr size_t kMemoryFdLimit = 8;
 
 size_t total(const iovec* ranges, size_t count) {
@@ -62,7 +62,8 @@ void PeerAdapter::kick() {
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
   std::lock_guard lock(mutex_);
   for (int tries = 0;; ++tries) {
-    auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
+    auto found =
+        std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
     if (found == channels_.end()) {
       // Channels that their owner has dropped are closed here, so that they do not gather.
       std::erase_if(channels_, [](const auto& c) { return c.second.is_abandoned(); });
@@ -108,10 +109,11 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
   if (size <= kMemoryFdLimit && memory_fd_ >= 0)
     return through_memory_fd(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
-    // A pid is not an identity: after exec it means another program. So it is looked at right before the call.
+    // A pid is not an identity: after exec it means another program. So it is looked at right before the
+    // call.
     if (!directory.alive(slot_, generation_)) return ESRCH;
-    const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals, remote,
-                              remotes, 0UL);
+    const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals,
+                              remote, remotes, 0UL);
     // And again after it: between the two the process may have become another program, whose bytes these are.
     if (!directory.alive(slot_, generation_)) return ESRCH;
     if (done == static_cast<long>(size)) return 0;

@@ -110,7 +110,7 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
 
 bool read_mr(const SharedMr& mr, uint32_t index, MrSnapshot* out) {
   const uint32_t valid = acquire(mr.valid);
-  if (valid == 0) return false;
+  if (valid == 0 || mr.kind == KeyKind::kWindow1 || mr.kind == KeyKind::kWindow2) return false;
   const auto tag = static_cast<uint8_t>(valid);
   *out = {.lkey = MemoryKey{index, false, tag}.pack(),
           .rkey = MemoryKey{index, true, tag}.pack(),

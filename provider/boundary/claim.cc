@@ -11,4 +11,8 @@ VERBENA_HOOK int verbena_boundary_claim(int fd, const verbena_boundary_handler* 
   return verbena::claim_descriptor(fd, *handler);
 }
 
+VERBENA_HOOK int verbena_boundary_find(int fd, verbena_boundary_handler* handler) {
+  return verbena::find_handler(fd, handler) ? 0 : EBADF;
+}
+
 VERBENA_HOOK void verbena_boundary_release(int fd) { verbena::release_descriptor(fd); }

@@ -44,6 +44,7 @@ struct Entry {
   std::atomic<uint32_t> life;  // generation << 2 | EntryState
   std::atomic<int32_t> mark;
   std::atomic<decltype(verbena_boundary_handler::write)> write;  // nullptr: not claimed
+  std::atomic<decltype(verbena_boundary_handler::control)> control;
   std::atomic<void*> owner;
 };
 
@@ -155,6 +156,7 @@ bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handl
   }
   entry->mark.store(mark, std::memory_order_relaxed);
   entry->owner.store(handler != nullptr ? handler->owner : nullptr, std::memory_order_relaxed);
+  entry->control.store(handler != nullptr ? handler->control : nullptr, std::memory_order_relaxed);
   entry->write.store(handler != nullptr ? handler->write : nullptr, std::memory_order_relaxed);
   word_of(table, fd).store(Word{fd, index, generation}.pack(), std::memory_order_release);
   entry->life.store(life_of(generation, EntryState::kLive), std::memory_order_release);
@@ -212,6 +214,7 @@ bool find_handler(int fd, verbena_boundary_handler* out) {
   Entry* entry = find_entry(*table, fd, bits);
   if (entry == nullptr) return false;
   out->write = entry->write.load(std::memory_order_acquire);
+  out->control = entry->control.load(std::memory_order_acquire);
   out->owner = entry->owner.load(std::memory_order_acquire);
   // Still the same life, so the two belong together.
   return out->write != nullptr &&
@@ -226,6 +229,7 @@ int claim_descriptor(int fd, const verbena_boundary_handler& handler) {
   if (entry->write.load(std::memory_order_acquire) != nullptr)
     return enter(*table, fd, entry->mark.load(std::memory_order_relaxed), &handler) ? 0 : ENOMEM;
   entry->owner.store(handler.owner, std::memory_order_relaxed);
+  entry->control.store(handler.control, std::memory_order_relaxed);
   entry->write.store(handler.write, std::memory_order_release);
   return 0;
 }

@@ -119,6 +119,7 @@ using GlobError = int(const char*, int);
   X(glob, int(const char*, int, GlobError*, glob_t*))                     \
   X(glob64, int(const char*, int, GlobError*, glob64_t*))                 \
   X(write, ssize_t(int, const void*, size_t))                             \
+  X(ioctl, int(int, unsigned long, ...))                                  \
   X(dup, int(int))                                                        \
   X(dup2, int(int, int))                                                  \
   X(dup3, int(int, int, int))                                             \
@@ -132,5 +133,5 @@ VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)
 
 }  // namespace verbena
 
-// On every hook, and on nothing else but the two functions of claim.h.
+// On every hook, and on nothing else but the functions of claim.h.
 #define VERBENA_HOOK extern "C" __attribute__((visibility("default")))

@@ -3,7 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
+#include <cstring>
 #include <initializer_list>
+
+#include "rdma_core/pabi34_rdma_core36.h"
 
 namespace verbena::rdma_core {
 namespace {
@@ -42,6 +46,23 @@ const char* refusal(Layout layout) {
       break;
   }
   return "";
+}
+
+size_t qp_mask_offset(ToExtended to_extended) {
+  // The oldest struct ibv_qp_ex of the layout ends here.
+  constexpr size_t kFirst = offsetof(ibv_qp_ex, wr_abort) + sizeof(ibv_qp_ex::wr_abort);
+  const uint32_t mark = PABI34_QP_EX;
+  for (size_t offset = kFirst; offset + sizeof(mark) <= kLargestQp; offset += sizeof(void*)) {
+    alignas(ibv_qp_ex) char qp[kLargestQp] = {};
+    memcpy(qp + offset, &mark, sizeof(mark));
+    if (to_extended(reinterpret_cast<ibv_qp*>(qp)) != nullptr) return offset;
+  }
+  return 0;
+}
+
+size_t installed_qp_mask_offset() {
+  static const size_t offset = qp_mask_offset(ibv_qp_to_qp_ex);
+  return offset;
 }
 
 }  // namespace verbena::rdma_core

@@ -145,7 +145,7 @@ struct pabi34_qp {
     struct ibv_qp qp;
     struct ibv_qp_ex qp_ex;
   };
-  uint32_t comp_mask; /* enum pabi34_qp_mask */
+  uint32_t comp_mask; /* enum pabi34_qp_mask; its place depends on the version (layout.h, qp_mask_offset) */
   struct pabi34_xrcd* xrcd;
 };
 PABI34_ASSERT(offsetof(struct pabi34_qp, comp_mask) == sizeof(struct ibv_qp_ex));

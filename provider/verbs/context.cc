@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "boundary/claim.h"
 #include "rdma_core/libibverbs_imports.h"
@@ -11,16 +12,27 @@ namespace {
 
 // The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
+    .advise_mr = advise_mr,
+    .alloc_dm = alloc_dm,
+    .alloc_mw = alloc_mw,
+    .alloc_null_mr = alloc_null_mr,
+    .alloc_parent_domain = alloc_parent_domain,
     .alloc_pd = alloc_pd,
+    .alloc_td = alloc_td,
     .attach_mcast = attach_mcast,
+    .bind_mw = bind_mw,
+    .close_xrcd = close_xrcd,
     .cq_event = cq_event,
     .create_ah = create_ah,
     .create_cq = create_cq,
+    .create_cq_ex = create_cq_ex,
     .create_qp = create_qp,
     .create_qp_ex = create_qp_ex,
     .create_srq = create_srq,
     .create_srq_ex = create_srq_ex,
+    .dealloc_mw = dealloc_mw,
     .dealloc_pd = dealloc_pd,
+    .dealloc_td = dealloc_td,
     .dereg_mr = dereg_mr,
     .destroy_ah = destroy_ah,
     .destroy_cq = destroy_cq,
@@ -28,9 +40,16 @@ const pabi34_context_ops kContextOps = {
     .destroy_srq = destroy_srq,
     .detach_mcast = detach_mcast,
     .free_context = free_context,
+    .free_dm = free_dm,
     .get_srq_num = get_srq_num,
+    .import_dm = import_dm,
+    .import_mr = import_mr,
+    .import_pd = import_pd,
+    .modify_cq = modify_cq,
     .modify_qp = modify_qp,
     .modify_srq = modify_srq,
+    .open_qp = open_qp,
+    .open_xrcd = open_xrcd,
     .poll_cq = poll_cq,
     .post_recv = post_recv,
     .post_send = post_send,
@@ -38,9 +57,16 @@ const pabi34_context_ops kContextOps = {
     .query_device_ex = query_device_ex,
     .query_port = query_port,
     .query_qp = query_qp,
+    .query_rt_values = query_rt_values,
     .query_srq = query_srq,
+    .reg_dm_mr = reg_dm_mr,
+    .reg_dmabuf_mr = reg_dmabuf_mr,
     .reg_mr = reg_mr,
     .req_notify_cq = req_notify_cq,
+    .rereg_mr = rereg_mr,
+    .unimport_dm = unimport_dm,
+    .unimport_mr = unimport_mr,
+    .unimport_pd = unimport_pd,
 };
 
 // RDMA_DRIVER_UNKNOWN of <rdma/ib_user_ioctl_verbs.h>: no kernel driver stands behind the descriptor.
@@ -51,7 +77,8 @@ constexpr uint32_t kDriverUnknown = 0;
 void claim_commands(VerbsContext* context) {
   const auto claim =
       reinterpret_cast<verbena_boundary_claim_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_claim"));
-  const verbena_boundary_handler handler = {.write = answer_command, .owner = context};
+  const verbena_boundary_handler handler = {
+      .write = answer_command, .owner = context, .control = answer_control};
   if (claim != nullptr) claim(context->base.context.cmd_fd, &handler);
 }
 
@@ -61,29 +88,59 @@ void release_commands(VerbsContext* context) {
   if (release != nullptr) release(context->base.context.cmd_fd);
 }
 
-}  // namespace
-
 // From _verbs_init_and_alloc_context on, verbs_uninit_context closes both descriptors; if it fails itself, it
 // has closed cmd_fd. So nothing here closes any.
-verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_data*/) {
+template <typename Open>
+VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
   auto* context = static_cast<VerbsContext*>(
       _verbs_init_and_alloc_context(device, cmd_fd, sizeof(VerbsContext), nullptr, kDriverUnknown));
   if (context == nullptr) return nullptr;
 
-  if (const int error = open_context(device->name, &context->emulated); error != 0) {
+  if (const int error = open(&context->emulated); error != 0) {
     verbs_uninit_context(&context->base);
     return refuse(context, error);
   }
-  context->base.context.async_fd = context_async_fd(context->emulated);
   context->base.context.num_comp_vectors = kCompletionVectors;
   verbs_set_ops(&context->base, &kContextOps);
   claim_commands(context);
+  return context;
+}
+
+// The context whose command descriptor `cmd_fd` is a copy of; nullptr: of none in this process.
+VerbsContext* find_original(int cmd_fd) {
+  const auto find = reinterpret_cast<verbena_boundary_find_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_find"));
+  verbena_boundary_handler handler = {.write = nullptr, .owner = nullptr, .control = nullptr};
+  if (find == nullptr || find(cmd_fd, &handler) != 0 || handler.write != answer_command) return nullptr;
+  return static_cast<VerbsContext*>(handler.owner);
+}
+
+}  // namespace
+
+verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_data*/) {
+  VerbsContext* context =
+      make_context(device, cmd_fd, [device](Context** out) { return open_context(device->name, out); });
+  if (context == nullptr) return nullptr;
+  context->base.context.async_fd = context_async_fd(context->emulated);
   return &context->base;
+}
+
+// libibverbs chose the device by the descriptor's number, which is the same for all of ours: the claim knows
+// which it is. It asks for the asynchronous descriptor itself, afterwards (answer_control). A descriptor of
+// another process's context is refused: that process's memory is not ours to hand out.
+verbs_context* import_context(ibv_device* /*device*/, int cmd_fd) {
+  const VerbsContext* original = find_original(cmd_fd);
+  if (original == nullptr) return refuse(EOPNOTSUPP);
+  VerbsContext* context = make_context(original->base.context.device, cmd_fd, [original](Context** out) {
+    return verbena::import_context(original->emulated, out);
+  });
+  return context != nullptr ? &context->base : nullptr;
 }
 
 void free_context(ibv_context* ibv) {
   VerbsContext* context = to_context(ibv);
   release_commands(context);
+  // An import that failed half-way has not been given its asynchronous descriptor.
+  if (ibv->async_fd == -1) close(context_async_fd(context->emulated));
   close_context(context->emulated);
   verbs_uninit_context(&context->base);
   free(context);

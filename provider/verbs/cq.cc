@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/cq.h"
+
 #include "verbs/acknowledge.h"
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -7,20 +10,27 @@ namespace verbena::verbs {
 
 // Everything that a program sees of a CQ besides `cqe` is set by ibv_create_cq(3) (libibverbs/device.c,
 // verbs_init_cq). The record that a channel yields is the address of the ibv_cq.
-ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector) {
+int fill_cq(VerbsCq& cq, ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector,
+            const CqOptions& options) {
   // The kernel knows a channel only in the context that made it (lookup_get_fd_uobject: EINVAL).
-  if (channel != nullptr && channel->context != context) return refuse(EINVAL);
-  auto* cq = allocate<VerbsCq>();
-  if (cq == nullptr) return nullptr;
+  if (channel != nullptr && channel->context != context) return EINVAL;
   const int error =
       verbena::create_cq(to_context(context)->emulated, cqe, channel != nullptr ? channel->fd : -1,
-                         comp_vector, reinterpret_cast<uintptr_t>(cq), &cq->emulated);
-  if (error != 0) return refuse(cq, error);
-  ibv_cq& ibv = cq->base.cq;
+                         comp_vector, reinterpret_cast<uintptr_t>(&cq), &cq.emulated, options);
+  if (error != 0) return error;
+  ibv_cq& ibv = cq.base.cq;
   ibv.context = context;
-  ibv.handle = cq_handle(cq->emulated);
-  ibv.cqe = cq_capacity(cq->emulated);
-  return &ibv;
+  ibv.handle = cq_handle(cq.emulated);
+  ibv.cqe = cq_capacity(cq.emulated);
+  return 0;
+}
+
+ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector) {
+  auto* cq = allocate<VerbsCq>();
+  if (cq == nullptr) return nullptr;
+  if (const int error = fill_cq(*cq, context, cqe, channel, comp_vector, {}); error != 0)
+    return refuse(cq, error);
+  return &cq->base.cq;
 }
 
 int destroy_cq(ibv_cq* ibv) {
@@ -34,7 +44,9 @@ int destroy_cq(ibv_cq* ibv) {
     return all_acknowledged(ibv->comp_events_completed, comp_events) &&
            all_acknowledged(ibv->async_events_completed, async_events);
   });
-  free(cq);
+  VerbsPd* domain = cq->domain;
+  free_in(domain, cq, Resource::kCq, cq->from_domain);
+  let_go(domain);
   return 0;
 }
 
@@ -42,6 +54,13 @@ void cq_event(ibv_cq* cq) { verbena::cq_event(to_cq(cq)->emulated); }
 
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
   return verbena::poll_cq(to_cq(cq)->emulated, num_entries, wc);
+}
+
+// libibverbs/cmd.c, ibv_cmd_modify_cq: EINVAL for attributes nobody knows.
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
+  if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) return answer(EINVAL);
+  if (attr->attr_mask == 0) return 0;
+  return answer(verbena::modify_cq(to_cq(cq)->emulated, attr->moderate.cq_count, attr->moderate.cq_period));
 }
 
 int req_notify_cq(ibv_cq* cq, int solicited_only) {

@@ -23,6 +23,16 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   return 0;
 }
 
+// As mlx5 (providers/mlx5/verbs.c, mlx5_query_rt_values): the clock is told in its own units, all of them in
+// tv_nsec.
+int query_rt_values(ibv_context* context, ibv_values_ex* values) {
+  if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return answer(EINVAL);
+  if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return 0;
+  values->raw_clock.tv_sec = 0;
+  values->raw_clock.tv_nsec = static_cast<long>(device_clock(to_context(context)->emulated));
+  return 0;
+}
+
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   return answer(verbena::query_port(to_context(context)->emulated, port, attr));
 }

@@ -37,7 +37,7 @@ const pabi34_device_ops kDeviceOps = {
     .static_providers = nullptr,
     .match_device = nullptr,
     .alloc_context = alloc_context,
-    .import_context = nullptr,
+    .import_context = import_context,
     .alloc_device = alloc_device,
     .uninit_device = uninit_device,
 };

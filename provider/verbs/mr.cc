@@ -9,31 +9,68 @@ namespace {
 
 // The kernel maps whole pages, so a buffer and its iova must begin at the same place within one
 // (drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_reg_mr).
-bool same_place_in_page(const void* addr, uint64_t iova) {
+bool same_place_in_page(uint64_t addr, uint64_t iova) {
   const uint64_t mask = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1;
-  return (reinterpret_cast<uintptr_t>(addr) & mask) == (iova & mask);
+  return (addr & mask) == (iova & mask);
+}
+
+// Registers by `reg(&emulated)`. The address, where there is one, is set by libibverbs.
+template <typename Register>
+ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
+  auto* mr = allocate<VerbsMr>();
+  if (mr == nullptr) return nullptr;
+  if (const int error = reg(&mr->emulated); error != 0) return refuse(mr, error);
+  ibv_mr& ibv = mr->base.ibv_mr;
+  ibv.context = pd->context;
+  ibv.pd = pd;
+  ibv.handle = mr_handle(mr->emulated);
+  ibv.lkey = mr_lkey(mr->emulated);
+  ibv.rkey = mr_rkey(mr->emulated);
+  ibv.length = mr_length(mr->emulated);
+  mr->base.mr_type = type;
+  mr->base.access = access;
+  return &ibv;
 }
 
 }  // namespace
 
 // ibv_reg_mr(3) arrives with iova == addr, whatever the flags; a zero-based region begins at 0.
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access) {
-  if (!same_place_in_page(addr, iova)) return refuse(EINVAL);
-  auto* mr = allocate<VerbsMr>();
-  if (mr == nullptr) return nullptr;
+  if (!same_place_in_page(reinterpret_cast<uintptr_t>(addr), iova)) return refuse(EINVAL);
   const uint64_t first = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
-  if (const int error = verbena::reg_mr(to_pd(pd)->emulated, addr, length, first, access, &mr->emulated);
-      error != 0) {
-    return refuse(mr, error);
-  }
-  ibv_mr& ibv = mr->base.ibv_mr;
-  ibv.context = pd->context;
-  ibv.handle = mr_handle(mr->emulated);
-  ibv.lkey = mr_lkey(mr->emulated);
-  ibv.rkey = mr_rkey(mr->emulated);
-  mr->base.mr_type = PABI34_MR_TYPE_MR;
-  mr->base.access = access;
-  return &ibv;
+  return make_mr(pd, PABI34_MR_TYPE_MR, access, [&](Mr** out) {
+    return verbena::reg_mr(to_pd(pd)->emulated, addr, length, first, access, out);
+  });
+}
+
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  if (!same_place_in_page(offset, iova)) return refuse(EINVAL);
+  return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, access, [&](Mr** out) {
+    return verbena::reg_dmabuf_mr(to_pd(pd)->emulated, offset, length, iova, fd, access, out);
+  });
+}
+
+// Not PABI34_MR_TYPE_MR: libibverbs has protected nothing of it from fork(2), so dereg must not undo that.
+// What it refuses for this type, ibv_rereg_mr(3), is refused for device memory anyway.
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access) {
+  return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, static_cast<int>(access), [&](Mr** out) {
+    return verbena::reg_dm_mr(to_pd(pd)->emulated, to_dm(dm)->emulated, offset, length, access, out);
+  });
+}
+
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  return make_mr(pd, PABI34_MR_TYPE_NULL_MR, 0,
+                 [&](Mr** out) { return verbena::alloc_null_mr(to_pd(pd)->emulated, out); });
+}
+
+// ibv_rereg_mr(3) makes IBV_REREG_MR_ERR_... of what comes back, and updates address, length and PD.
+int rereg_mr(pabi34_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
+  VerbsMr* mr = to_mr(base);
+  Pd* target = (flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd != nullptr ? to_pd(pd)->emulated : nullptr;
+  if (const int error = verbena::rereg_mr(mr->emulated, flags, target, addr, length, access); error != 0)
+    return answer(error);
+  if (target != nullptr) base->ibv_mr.context = pd->context;
+  return 0;
 }
 
 int dereg_mr(pabi34_mr* base) {
@@ -41,6 +78,10 @@ int dereg_mr(pabi34_mr* base) {
   if (const int error = verbena::dereg_mr(mr->emulated); error != 0) return answer(error);
   free(mr);
   return 0;
+}
+
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges, uint32_t count) {
+  return answer(verbena::advise_mr(to_pd(pd)->emulated, advice, flags, sges, count));
 }
 
 }  // namespace verbena::verbs

@@ -5,6 +5,7 @@
 // the other.
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 
@@ -18,9 +19,13 @@ struct VerbsContext {
   Context* emulated;
 };
 
+struct ParentDomain;  // domain.h
+
 struct VerbsPd {
   ibv_pd base;
-  Pd* emulated;
+  Pd* emulated;                 // of a parent domain: that of the PD it contains
+  ParentDomain* parent;         // nullptr: an ordinary PD
+  std::atomic<uint32_t> users;  // objects that only the provider knows to hold on to it (domain.h)
 };
 
 struct VerbsMr {
@@ -28,21 +33,46 @@ struct VerbsMr {
   Mr* emulated;
 };
 
+struct VerbsMw {
+  ibv_mw base;
+  Mw* emulated;
+};
+
+struct VerbsDm {
+  ibv_dm base;
+  Dm* emulated;
+};
+
 using VerbsAh = AhOfProgram;  // the emulator finds its handle in requests
 
 struct VerbsCq {
   pabi34_cq base;
   Cq* emulated;
+  VerbsPd* domain;   // the parent domain it was created in, or nullptr
+  bool from_domain;  // its memory is the domain's
+};
+
+struct VerbsXrcd {
+  pabi34_xrcd base;
+  Xrcd* emulated;
 };
 
 struct VerbsSrq {
   pabi34_srq base;
   Srq* emulated;
+  bool from_domain;  // its memory is its PD's, which is a parent domain
 };
+struct WrArena;  // wr.h
 
 struct VerbsQp {
-  pabi34_qp base;
+  union {
+    pabi34_qp base;
+    char room[sizeof(pabi34_qp) +
+              64];  // the mark of an extended QP lies further on in newer versions (layout.h)
+  };
   Qp* emulated;
+  WrArena* arena;    // of a QP with ibv_wr_*(3)
+  bool from_domain;  // its memory is its PD's, which is a parent domain
 };
 
 inline VerbsContext* to_context(ibv_context* context) {
@@ -50,14 +80,18 @@ inline VerbsContext* to_context(ibv_context* context) {
 }
 inline VerbsPd* to_pd(ibv_pd* pd) { return reinterpret_cast<VerbsPd*>(pd); }
 inline VerbsMr* to_mr(pabi34_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
+inline VerbsMw* to_mw(ibv_mw* mw) { return reinterpret_cast<VerbsMw*>(mw); }
+inline VerbsDm* to_dm(ibv_dm* dm) { return reinterpret_cast<VerbsDm*>(dm); }
 inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
 inline VerbsCq* to_cq(ibv_cq* cq) { return reinterpret_cast<VerbsCq*>(cq); }
+inline VerbsXrcd* to_xrcd(ibv_xrcd* xrcd) { return reinterpret_cast<VerbsXrcd*>(xrcd); }
 inline VerbsSrq* to_srq(ibv_srq* srq) { return reinterpret_cast<VerbsSrq*>(srq); }
 inline VerbsQp* to_qp(ibv_qp* qp) { return reinterpret_cast<VerbsQp*>(qp); }
 
+static_assert(offsetof(VerbsMw, base) == 0 && offsetof(VerbsDm, base) == 0);
 static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 &&
               offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
-              offsetof(VerbsSrq, base) == 0 && offsetof(VerbsQp, base) == 0);
+              offsetof(VerbsSrq, base) == 0 && offsetof(VerbsXrcd, base) == 0 && offsetof(VerbsQp, base) == 0);
 
 // A zeroed object, freed with free(3); nullptr and ENOMEM when there is no memory.
 template <typename Object>

@@ -5,6 +5,7 @@
 // 0 or an errno value (poll_cq: entries, or a negative errno value).
 #pragma once
 
+#include "emulator.h"
 #include "rdma_core/pabi34_rdma_core36.h"
 
 namespace verbena::verbs {
@@ -13,14 +14,45 @@ namespace verbena::verbs {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
 
 // pd.cc
 ibv_pd* alloc_pd(ibv_context* context);
 int dealloc_pd(ibv_pd* pd);
 
+// domain.cc
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
+
 // mr.cc
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access);
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access);
+ibv_mr* alloc_null_mr(ibv_pd* pd);
+int rereg_mr(pabi34_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access);
 int dereg_mr(pabi34_mr* mr);
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges, uint32_t count);
+
+// mw.cc
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
+int dealloc_mw(ibv_mw* mw);
+
+// dm.cc
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr);
+int free_dm(ibv_dm* dm);
+ibv_dm* wrap_dm(ibv_context* context, Dm* emulated);  // nullptr and ENOMEM
+
+// import.cc: objects of a context seen from another on the same command descriptor.
+ibv_pd* import_pd(ibv_context* context, uint32_t handle);
+void unimport_pd(ibv_pd* pd);
+ibv_mr* import_mr(ibv_pd* pd, uint32_t handle);
+void unimport_mr(ibv_mr* mr);
+ibv_dm* import_dm(ibv_context* context, uint32_t handle);
+void unimport_dm(ibv_dm* dm);
+int answer_control(void* verbs_context, unsigned long request,
+                   void* argument);  // the ioctl that import needs
 
 // ah.cc
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr);
@@ -34,8 +66,11 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 int destroy_cq(ibv_cq* cq);
 void cq_event(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
+// cq_ex.cc
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
 // srq.cc
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr);
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr);
@@ -44,6 +79,12 @@ int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
 int query_srq(ibv_srq* srq, ibv_srq_attr* attr);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int destroy_srq(ibv_srq* srq);
+
+// xrc.cc
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr);
+int close_xrcd(ibv_xrcd* xrcd);
+ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr);
 
 // qp.cc
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr);
@@ -62,6 +103,7 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
 // context.cc: a context's life, and the table of all of these.
 verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* private_data);
+verbs_context* import_context(ibv_device* device, int cmd_fd);
 void free_context(ibv_context* context);
 
 }  // namespace verbena::verbs

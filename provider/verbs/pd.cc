@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -17,6 +18,8 @@ ibv_pd* alloc_pd(ibv_context* context) {
 
 int dealloc_pd(ibv_pd* ibv) {
   VerbsPd* pd = to_pd(ibv);
+  if (pd->users.load(std::memory_order_acquire) != 0) return answer(EBUSY);
+  if (pd->parent != nullptr) return dealloc_parent_domain(pd);
   if (const int error = verbena::dealloc_pd(pd->emulated); error != 0) return answer(error);
   free(pd);
   return 0;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include <cstring>
+
+#include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
+#include "verbs/wr.h"
 
 namespace verbena::verbs {
 namespace {
@@ -14,6 +19,18 @@ bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
   return cq == nullptr || cq->context == context;
 }
 
+// Makes of a new QP one that ibv_qp_to_qp_ex(3) gives out. False: no memory.
+bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
+  const size_t mark_offset = rdma_core::installed_qp_mask_offset();
+  if (mark_offset == 0 || mark_offset + sizeof(uint32_t) > sizeof(qp.room)) return false;
+  qp.arena = make_wr_arena(cap, to_pd(qp.base.qp.pd));
+  if (qp.arena == nullptr) return false;
+  define_send_ops(&qp.base.qp_ex, qp.base.qp.qp_type, send_ops_flags);
+  const uint32_t mark = PABI34_QP_EX;
+  memcpy(qp.room + mark_offset, &mark, sizeof(mark));
+  return true;
+}
+
 Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated; }
 
 }  // namespace
@@ -24,12 +41,18 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
       (attr->srq != nullptr && attr->srq->context != pd->context))
     return refuse(EINVAL);
   Srq* srq = attr->srq != nullptr ? to_srq(attr->srq)->emulated : nullptr;
-  auto* qp = allocate<VerbsQp>();
-  if (qp == nullptr) return nullptr;
+  bool from_domain = false;
+  auto* qp = static_cast<VerbsQp*>(allocate_in(to_pd(pd), sizeof(VerbsQp), Resource::kQp, &from_domain));
+  if (qp == nullptr) return refuse(ENOMEM);
+  qp->from_domain = from_domain;
   const int error =
       verbena::create_qp(to_pd(pd)->emulated, attr, emulated(attr->send_cq), emulated(attr->recv_cq),
                          reinterpret_cast<uintptr_t>(qp), &qp->emulated, srq);
-  if (error != 0) return refuse(qp, error);
+  if (error != 0) {
+    free_in(to_pd(pd), qp, Resource::kQp, from_domain);
+    return refuse(error);
+  }
+  hold(to_pd(pd));
   ibv_qp& ibv = qp->base.qp;
   ibv.context = pd->context;
   ibv.qp_context = attr->qp_context;
@@ -46,10 +69,11 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   return &ibv;
 }
 
-// What says no more than ibv_create_qp(3) could. ibv_wr_*(3) (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS), XRC, RSS and
-// creation flags are not built.
+// RSS and creation flags are not built.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
-  constexpr uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
+  constexpr uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
     return refuse(EOPNOTSUPP);
@@ -61,8 +85,18 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
                             .cap = attr->cap,
                             .qp_type = attr->qp_type,
                             .sq_sig_all = attr->sq_sig_all};
+  const bool has_send_ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (has_send_ops) {
+    if (const int error = check_send_ops(attr->qp_type, attr->send_ops_flags); error != 0)
+      return refuse(error);
+  }
   ibv_qp* qp = create_qp(attr->pd, &plain);
-  if (qp != nullptr) attr->cap = plain.cap;
+  if (qp == nullptr) return nullptr;
+  if (has_send_ops && !extend(*to_qp(qp), plain.cap, attr->send_ops_flags)) {
+    destroy_qp(qp);
+    return refuse(ENOMEM);
+  }
+  attr->cap = plain.cap;
   return qp;
 }
 
@@ -87,9 +121,15 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* ini
 int destroy_qp(ibv_qp* ibv) {
   VerbsQp* qp = to_qp(ibv);
   uint32_t async_events = 0;
-  if (const int error = verbena::destroy_qp(qp->emulated, &async_events); error != 0) return answer(error);
+  const int error = ibv->qp_type == IBV_QPT_XRC_RECV
+                        ? verbena::close_qp(qp->emulated, reinterpret_cast<uintptr_t>(qp), &async_events)
+                        : verbena::destroy_qp(qp->emulated, &async_events);
+  if (error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
-  free(qp);
+  VerbsPd* pd = to_pd(ibv->pd);
+  free_wr_arena(qp->arena);
+  free_in(pd, qp, Resource::kQp, qp->from_domain);
+  let_go(pd);
   return 0;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "verbs/acknowledge.h"
+#include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
 namespace verbena::verbs {
 
-// What ibv_create_srq(3) fills in afterwards (libibverbs/verbs.c) is filled in here as well, for ibv_create_srq_ex(3),
-// which fills in nothing.
+// What ibv_create_srq(3) fills in afterwards (libibverbs/verbs.c) is filled in here as well, for
+// ibv_create_srq_ex(3), which fills in nothing.
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   ibv_srq_init_attr_ex extended = {};
   extended.srq_context = attr->srq_context;
@@ -20,17 +21,35 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
 
 // Tag matching is not built. libibverbs hands what is a basic SRQ to ibv_create_srq(3) by itself.
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
-  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  constexpr uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
   const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
-  if (type != IBV_SRQT_BASIC) return refuse(EOPNOTSUPP);
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return refuse(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
-  auto* srq = allocate<VerbsSrq>();
-  if (srq == nullptr) return nullptr;
-  const int error = verbena::create_srq(to_pd(attr->pd)->emulated, &attr->attr, {},
+  XrcPlace xrc;
+  if (type == IBV_SRQT_XRC) {
+    if ((attr->comp_mask & kXrc) != kXrc || attr->xrcd->context != context || attr->cq->context != context)
+      return refuse(EINVAL);
+    xrc = {to_xrcd(attr->xrcd)->emulated, to_cq(attr->cq)->emulated};
+  }
+  VerbsPd* pd = to_pd(attr->pd);
+  bool from_domain = false;
+  auto* srq = static_cast<VerbsSrq*>(allocate_in(pd, sizeof(VerbsSrq), Resource::kSrq, &from_domain));
+  if (srq == nullptr) return refuse(ENOMEM);
+  srq->from_domain = from_domain;
+  const int error = verbena::create_srq(pd->emulated, &attr->attr, xrc,
                                         reinterpret_cast<uintptr_t>(srq), &srq->emulated);
-  if (error != 0) return refuse(srq, error);
+  if (error != 0) {
+    free_in(pd, srq, Resource::kSrq, from_domain);
+    return refuse(error);
+  }
+  hold(pd);
   srq->base.srq_type = type;
+  if (type == IBV_SRQT_XRC) {
+    srq->base.xrcd = &to_xrcd(attr->xrcd)->base;
+    srq->base.cq = attr->cq;
+  }
   srq->base.srq_num = srq_number(srq->emulated);
   ibv_srq& ibv = srq->base.srq;
   ibv.context = context;
@@ -51,7 +70,9 @@ int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask) {
   return answer(verbena::modify_srq(to_srq(srq)->emulated, attr, attr_mask));
 }
 
-int query_srq(ibv_srq* srq, ibv_srq_attr* attr) { return answer(verbena::query_srq(to_srq(srq)->emulated, attr)); }
+int query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
+  return answer(verbena::query_srq(to_srq(srq)->emulated, attr));
+}
 
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return verbena::post_srq_recv(to_srq(srq)->emulated, wr, bad_wr);
@@ -62,7 +83,9 @@ int destroy_srq(ibv_srq* ibv) {
   uint32_t async_events = 0;
   if (const int error = verbena::destroy_srq(srq->emulated, &async_events); error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
-  free(srq);
+  VerbsPd* pd = to_pd(ibv->pd);
+  free_in(pd, srq, Resource::kSrq, srq->from_domain);
+  let_go(pd);
   return 0;
 }
 

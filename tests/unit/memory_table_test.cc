@@ -128,5 +128,102 @@ TEST_F(Table, KeepsTheOthersWhenOneEnds) {
   EXPECT_EQ(look_up(rkey, true, MemoryUse::remote_write).check, KeyCheck::kOk);
 }
 
+// ---- windows and the null region ----
+
+constexpr uint32_t kQpn = 0x123;
+
+class WindowTable : public Table {
+ protected:
+  // A window, bound under `tag` for kQpn.
+  uint32_t bind(KeyKind kind, uint8_t tag = 0x42) {
+    uint32_t first = 0;
+    EXPECT_EQ(table_.add_window(segment_, kind, kPd, &first), 0);
+    const uint32_t rkey = (first & ~0xffu) | tag;
+    table_.bind_window(segment_, rkey, {kPd, IBV_ACCESS_REMOTE_WRITE, kIova, kLength, kAddress, kind}, kQpn);
+    return rkey;
+  }
+  KeyCheck check_window(uint32_t rkey, uint32_t qpn = kQpn, MemoryUse use = MemoryUse::remote_write,
+                        uint32_t pd = kPd) {
+    return translate(segment_.view(), rkey, true, pd, use, kIova, 1, qpn).check;
+  }
+};
+
+TEST_F(WindowTable, AWindowThatIsNotBoundIsUnknown) {
+  uint32_t rkey = 0;
+  ASSERT_EQ(table_.add_window(segment_, KeyKind::kWindow1, kPd, &rkey), 0);
+  EXPECT_EQ(check_window(rkey), KeyCheck::kUnknown);
+}
+
+TEST_F(WindowTable, ABoundWindowTranslates) {
+  const Translation place = translate(segment_.view(), bind(KeyKind::kWindow2), true, kPd, MemoryUse::remote_write,
+                                      kIova + 8, 8, kQpn);
+  EXPECT_EQ(place.check, KeyCheck::kOk);
+  EXPECT_EQ(place.address, kAddress + 8);
+}
+
+TEST_F(WindowTable, OnlyTheTagItWasBoundWithIsItsKey) {
+  const uint32_t rkey = bind(KeyKind::kWindow2, 0x42);
+  EXPECT_EQ(check_window(rkey + 1), KeyCheck::kUnknown);
+}
+
+TEST_F(WindowTable, Type2IsForItsQpOnly) {
+  EXPECT_EQ(check_window(bind(KeyKind::kWindow2), kQpn + 1), KeyCheck::kOtherQp);
+}
+
+TEST_F(WindowTable, Type1IsForEveryQpOfThePd) {
+  const uint32_t rkey = bind(KeyKind::kWindow1);
+  EXPECT_EQ(check_window(rkey, kQpn + 1), KeyCheck::kOk);
+  EXPECT_EQ(check_window(rkey, kQpn, MemoryUse::remote_write, kPd + 1), KeyCheck::kOtherPd);
+}
+
+TEST_F(WindowTable, AWindowHasItsOwnRights) {
+  EXPECT_EQ(check_window(bind(KeyKind::kWindow2), kQpn, MemoryUse::remote_read), KeyCheck::kNoRight);
+}
+
+TEST_F(WindowTable, AWindowEnds) {
+  const uint32_t rkey = bind(KeyKind::kWindow2);
+  EXPECT_EQ(translate(segment_.view(), rkey, true, kPd, MemoryUse::remote_write, kIova + kLength, 1, kQpn).check,
+            KeyCheck::kOutside);
+}
+
+TEST_F(WindowTable, AWindowHasNoLocalKey) {
+  const uint32_t rkey = bind(KeyKind::kWindow2);
+  EXPECT_EQ(look_up(rkey & ~0x100u, false, MemoryUse::local_gather).check, KeyCheck::kUnknown);
+}
+
+TEST_F(WindowTable, UnbindingTakesTheRightTagOnly) {
+  const uint32_t rkey = bind(KeyKind::kWindow2);
+  SharedMr* window = find_window(segment_.view(), rkey);
+  ASSERT_NE(window, nullptr);
+  EXPECT_FALSE(unbind_window(*window, rkey + 1));
+  EXPECT_TRUE(unbind_window(*window, rkey));
+  EXPECT_FALSE(unbind_window(*window, rkey));
+  EXPECT_EQ(check_window(rkey), KeyCheck::kUnknown);
+}
+
+TEST_F(WindowTable, ARegionIsNoWindow) {
+  EXPECT_EQ(find_window(segment_.view(), rkey_), nullptr);
+  EXPECT_EQ(find_window(segment_.view(), lkey_), nullptr);
+}
+
+TEST_F(WindowTable, TheNullRegionTakesAnyAddressAndNoRemoteUse) {
+  uint32_t lkey, rkey;
+  ASSERT_EQ(table_.add(segment_,
+                       {kPd, IBV_ACCESS_LOCAL_WRITE, 0x1000, UINT64_MAX, 0x2000, KeyKind::kNullRegion}, &lkey,
+                       &rkey),
+            0);
+  EXPECT_EQ(look_up(lkey, false, MemoryUse::local_gather, 77, 8).address, 0x1000u);
+  EXPECT_EQ(look_up(lkey, false, MemoryUse::local_scatter, UINT64_MAX, 8).address, 0x2000u);
+  EXPECT_EQ(look_up(rkey, true, MemoryUse::remote_write, 77, 8).check, KeyCheck::kUnknown);
+}
+
+TEST_F(Table, ChangedRegionsKeepTheirKeys) {
+  table_.invalidate(segment_, lkey_);
+  table_.change(segment_, lkey_, {kPd + 1, 0, kIova + 0x1000, 16, kAddress});
+  EXPECT_EQ(look_up(lkey_, false, MemoryUse::local_gather, kIova + 0x1000, 16, kPd + 1).check, KeyCheck::kOk);
+  EXPECT_EQ(look_up(lkey_, false, MemoryUse::local_gather, kIova, 1, kPd + 1).check, KeyCheck::kOutside);
+  EXPECT_EQ(look_up(lkey_, false, MemoryUse::local_gather, kIova + 0x1000, 1, kPd).check, KeyCheck::kOtherPd);
+}
+
 }  // namespace
 }  // namespace verbena

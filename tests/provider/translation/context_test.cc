@@ -68,6 +68,19 @@ TEST_F(ContextTest, QueryDeviceExRefusesTooSmallAStructure) {
   EXPECT_EQ(verbs_get_ctx(context_)->query_device_ex(context_, nullptr, &attr, 16), EINVAL);
 }
 
+TEST_F(ContextTest, TheRawClockIsToldInItsOwnUnits) {
+  fake.clock = 5'000'000'000;
+  ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK, .raw_clock = {.tv_sec = 1, .tv_nsec = 1}};
+  ASSERT_EQ(ibv_query_rt_values_ex(context_, &values), 0);
+  EXPECT_EQ(values.comp_mask, static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK));
+  EXPECT_EQ(values.raw_clock.tv_sec, 0);
+  EXPECT_EQ(values.raw_clock.tv_nsec, 5'000'000'000);
+}
+TEST_F(ContextTest, UnknownRealTimeValuesAreRefused) {
+  ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK << 1, .raw_clock = {}};
+  EXPECT_EQ(ibv_query_rt_values_ex(context_, &values), EINVAL);
+}
+
 TEST_F(ContextTest, QueryPortPassesTheErrorOn) {
   ibv_port_attr attr;
   fake.error = EINVAL;

@@ -17,6 +17,9 @@ struct Cq {};
 struct Qp {};
 struct Ah {};
 struct Srq {};
+struct Xrcd {};
+struct Mw {};
+struct Dm {};
 
 namespace {
 
@@ -27,6 +30,9 @@ Cq the_cq;
 Qp the_qp;
 Ah the_ah;
 Srq the_srq;
+Xrcd the_xrcd;
+Mw the_mw;
+Dm the_dm;
 
 template <typename Object>
 int make(Object* object, Object** out) {
@@ -51,6 +57,12 @@ int open_context(const char* name, Context** out) {
   *out = &the_context;
   return 0;
 }
+int import_context(const Context*, Context** out) {
+  if (fake.error != 0) return fake.error;
+  fake.contexts++;
+  *out = &the_context;
+  return 0;
+}
 void close_context(Context*) { fake.contexts--; }
 int context_async_fd(const Context*) { return fake.async_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -63,6 +75,7 @@ int query_port(Context*, uint8_t port, ibv_port_attr* attr) {
   attr->lid = port;
   return fake.error;
 }
+uint64_t device_clock(const Context*) { return fake.clock; }
 
 int alloc_pd(Context*, Pd** out) { return make(&the_pd, out); }
 int dealloc_pd(Pd*) { return unmake(); }
@@ -78,6 +91,56 @@ uint32_t mr_lkey(const Mr*) { return 0x100; }
 uint32_t mr_rkey(const Mr*) { return 0x200; }
 uint32_t mr_handle(const Mr*) { return 12; }
 
+size_t mr_length(const Mr*) { return 100; }
+int rereg_mr(Mr*, int flags, Pd* pd, void*, size_t, int access) {
+  fake.rereg_flags = flags;
+  fake.rereg_pd = pd;
+  fake.access = access;
+  return fake.error;
+}
+int alloc_null_mr(Pd*, Mr** out) { return make(&the_mr, out); }
+int reg_dmabuf_mr(Pd*, uint64_t, size_t, uint64_t iova, int, int access, Mr** out) {
+  fake.iova = iova;
+  fake.access = access;
+  return make(&the_mr, out);
+}
+int advise_mr(Pd*, ibv_advise_mr_advice, uint32_t, const ibv_sge*, uint32_t) { return fake.error; }
+
+int import_pd(Context*, uint32_t, Pd** out) {
+  *out = &the_pd;
+  return fake.error;
+}
+void unimport_pd(Pd*) { fake.unimported++; }
+int import_mr(Pd*, uint32_t, Mr** out) {
+  *out = &the_mr;
+  return fake.error;
+}
+int import_dm(Context*, uint32_t, Dm** out) {
+  *out = &the_dm;
+  return fake.error;
+}
+
+int alloc_mw(Pd*, ibv_mw_type, Mw** out) { return make(&the_mw, out); }
+int dealloc_mw(Mw*) { return unmake(); }
+uint32_t mw_rkey(const Mw*) { return 0x3ff; }
+uint32_t mw_handle(const Mw*) { return 15; }
+
+int alloc_dm(Context*, const ibv_alloc_dm_attr*, Dm** out) { return make(&the_dm, out); }
+int free_dm(Dm*) { return unmake(); }
+uint32_t dm_handle(const Dm*) { return 16; }
+int copy_to_dm(Dm*, uint64_t offset, const void*, size_t) {
+  fake.iova = offset;
+  return fake.error;
+}
+int copy_from_dm(void*, const Dm*, uint64_t offset, size_t) {
+  fake.iova = offset;
+  return fake.error;
+}
+int reg_dm_mr(Pd*, Dm*, uint64_t, size_t, unsigned access, Mr** out) {
+  fake.access = static_cast<int>(access);
+  return make(&the_mr, out);
+}
+
 int create_ah(Pd*, const ibv_ah_attr*, Ah** out) { return make(&the_ah, out); }
 int destroy_ah(Ah*) { return unmake(); }
 
@@ -87,7 +150,7 @@ int create_comp_channel(Context*, int* fd) {
   return 0;
 }
 
-int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out) {
+int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out, const CqOptions&) {
   fake.cq_channel_fd = channel_fd;
   fake.user_handle = user_handle;
   return make(&the_cq, out);
@@ -99,6 +162,7 @@ int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;
   return fake.error;
 }
+int modify_cq(Cq*, uint16_t, uint16_t) { return fake.error; }
 void cq_event(Cq*) {}
 int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {
   *comp_events = fake.comp_events;
@@ -106,7 +170,29 @@ int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {
   return unmake();
 }
 
-int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace&, uint64_t user_handle, Srq** out) {
+int open_xrcd(Context*, int fd, int flags, Xrcd** out) {
+  fake.xrcd_fd = fd;
+  fake.xrcd_flags = flags;
+  return make(&the_xrcd, out);
+}
+int close_xrcd(Xrcd*) { return unmake(); }
+int create_xrc_recv_qp(Xrcd*, uint64_t user_handle, Qp** out) {
+  fake.user_handle = user_handle;
+  return make(&the_qp, out);
+}
+int open_qp(Context*, Xrcd*, uint32_t qpn, uint64_t user_handle, Qp** out) {
+  fake.opened_qpn = qpn;
+  fake.user_handle = user_handle;
+  return make(&the_qp, out);
+}
+int close_qp(Qp*, uint64_t user_handle, uint32_t* async_events) {
+  fake.closed_handle = user_handle;
+  *async_events = fake.async_events;
+  return unmake();
+}
+
+int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out) {
+  fake.srq_is_xrc = xrc.xrcd == &the_xrcd && xrc.cq == &the_cq;
   fake.user_handle = user_handle;
   if (fake.error == 0) attr->max_wr = 256;
   return make(&the_srq, out);
@@ -162,8 +248,14 @@ int attach_mcast(Qp*, const ibv_gid* gid, uint16_t lid) {
 }
 int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) { return attach_mcast(qp, gid, lid); }
 
+int post_send_batch(Qp*, ibv_send_wr* wr) {
+  fake.sent = wr;
+  return fake.error;
+}
+int check_send_operation(ibv_qp_type, ibv_wr_opcode) { return fake.error; }
 int post_send(Qp*, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   fake.sent = wr;
+  fake.sent_copy = *wr;
   if (fake.error != 0) *bad_wr = wr;
   return fake.error;
 }

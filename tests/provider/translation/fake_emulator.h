@@ -17,6 +17,7 @@ struct FakeEmulator {
   int async_fd = -1;
   int channel_fd = -1;
 
+  uint64_t clock = 0;
   uint64_t iova = 0;
   int access = 0;
   int cq_channel_fd = 0;
@@ -24,13 +25,22 @@ struct FakeEmulator {
   ibv_qp_attr modify_attr = {};
   int modify_mask = 0;
   ibv_qp_init_attr query_init = {};
+  int rereg_flags = 0;
+  Pd* rereg_pd = nullptr;
+  int unimported = 0;
   const ibv_send_wr* sent = nullptr;
+  ibv_send_wr sent_copy = {};  // of the first
   const ibv_recv_wr* received = nullptr;
   bool solicited_only = false;
   const ibv_gid* gid = nullptr;  // of the group
   uint16_t lid = 0;
   uint32_t srq_limit = 0;
   bool qp_has_srq = false;
+  bool srq_is_xrc = false;
+  int xrcd_fd = 0;
+  int xrcd_flags = 0;
+  uint32_t opened_qpn = 0;
+  uint64_t closed_handle = 0;
 
   uint32_t comp_events = 0;   // what destroy_cq reports
   uint32_t async_events = 0;  // what destroy_cq, destroy_qp and destroy_srq report

@@ -41,11 +41,6 @@ TEST_F(DeviceTest, IsAChannelAdapter) {
   EXPECT_EQ(context_->device->transport_type, IBV_TRANSPORT_IB);
 }
 
-TEST_F(DeviceTest, ImportIsNotSupported) {
-  EXPECT_EQ(ibv_import_device(context_->cmd_fd), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-}
-
 TEST_F(DeviceTest, QueryDeviceHasUsableLimits) {
   EXPECT_EQ(device_.phys_port_cnt, 1);
   EXPECT_GE(device_.max_qp, 16384);

@@ -26,6 +26,7 @@ using Mr = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
 using Ah = std::unique_ptr<ibv_ah, Destroyer<ibv_destroy_ah>>;
 using Channel = std::unique_ptr<ibv_comp_channel, Destroyer<ibv_destroy_comp_channel>>;
 using Cq = std::unique_ptr<ibv_cq, Destroyer<ibv_destroy_cq>>;
+using Xrcd = std::unique_ptr<ibv_xrcd, Destroyer<ibv_close_xrcd>>;
 using Srq = std::unique_ptr<ibv_srq, Destroyer<ibv_destroy_srq>>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
 

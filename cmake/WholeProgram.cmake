@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The provider's data path runs through a dozen small files; the linker joins them (link-time optimisation). Only the
+# provider pays for that with its link: the objects hold ordinary code beside, which the tests link.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT VERBENA_SANITIZE)
+  set(VERBENA_WHOLE_PROGRAM_COMPILE -flto=auto -ffat-lto-objects)
+  set(VERBENA_WHOLE_PROGRAM_LINK -flto=auto -O2)
+endif()

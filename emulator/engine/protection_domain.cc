@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Protection domains (ibv_alloc_pd(3), ibv_import_pd(3)).
+#include <errno.h>
+
+#include <new>
+
+#include "engine/objects.h"
+#include "observe/log.h"
+
+namespace verbena {
+
+int alloc_pd(Context* context, Pd** out) {
+  Process& process = *context->process;
+  if (process.dead()) return EIO;
+  static std::atomic<uint32_t> next_handle{1};
+  auto* pd = new (std::nothrow) Pd;
+  if (pd == nullptr) return ENOMEM;
+  pd->context = context;
+  pd->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
+  MemoryObjects& objects = process.memory_objects();
+  std::lock_guard lock(objects.mutex);
+  objects.domains.emplace(pd->handle, MemoryObjects::Domain{context->file, pd->count});
+  *out = pd;
+  return 0;
+}
+
+int dealloc_pd(Pd* pd) {
+  Process& process = *pd->context->process;
+  if (!process.dead()) {
+    MemoryObjects& objects = process.memory_objects();
+    std::lock_guard lock(objects.mutex);
+    if (pd->users.load(std::memory_order_acquire) != 0) {
+      VERBENA_WARN("ibv_dealloc_pd: %u objects still belong to it", pd->users.load());
+      return EBUSY;
+    }
+    // Another context that shares it may have been first (the kernel: no such object).
+    if (objects.domains.erase(pd->handle) == 0) return ENOENT;
+  }
+  delete pd;
+  return 0;
+}
+
+uint32_t pd_handle(const Pd* pd) { return pd->handle; }
+
+int import_pd(Context* context, uint32_t handle, Pd** out) {
+  Process& process = *context->process;
+  if (process.dead()) return EIO;
+  MemoryObjects& objects = process.memory_objects();
+  std::lock_guard lock(objects.mutex);
+  const auto found = objects.domains.find(handle);
+  if (found == objects.domains.end() || found->second.file != context->file) {
+    VERBENA_WARN("ibv_import_pd: handle %u: the context's command descriptor knows no such protection domain",
+                 handle);
+    return ENOENT;
+  }
+  auto* pd = new (std::nothrow) Pd{context, handle, found->second.count};
+  if (pd == nullptr) return ENOMEM;
+  *out = pd;
+  return 0;
+}
+
+void unimport_pd(Pd* pd) { delete pd; }
+
+}  // namespace verbena

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the lives of all queue pairs have in common, whoever holds them.
+#pragma once
+
+#include "engine/objects.h"
+
+namespace verbena {
+
+// Gives the queue pair its place in the tables; takes `qp` over, which is gone when this fails. ENOMEM.
+int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr);
+
+// On return nobody is at work on the queue pair, nothing of it is to be seen, and no more events are raised.
+void take_down_qp(Qp& qp);
+
+// Then: gives back what it held.
+void free_qp(Qp* qp);
+
+}  // namespace verbena

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The short way of a small SEND. Most messages of most programs are a few dozen bytes to a peer that is
+// ready: for those a few comparisons replace the requester's and the responder's general course. Whatever is
+// not as expected is left to that course, before anything has been changed.
+#pragma once
+
+#include "engine/objects.h"
+
+namespace verbena {
+
+// Carries `wr` out, its completion included, if it is a SEND of up to kCqeInlineSize bytes that nothing keeps
+// from being received now. False: nothing has happened. The caller holds send_lock; the QP is in RTS and has
+// no request under way.
+bool send_small(Qp& qp, const ibv_send_wr& wr);
+
+}  // namespace verbena

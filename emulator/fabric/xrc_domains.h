@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// XRC domains of the node (ibv_open_xrcd(3)): who has which one open. A domain that belongs to a file is the
+// same one for every process that opens that file (by device and inode number) on the same device; it lives
+// as long as somebody has it open. The table lies in the node directory; an entry is one opening, and counts
+// only while the process that wrote it lives. A file lock makes finding and making one step: the kernel gives
+// it up for whoever dies.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace verbena {
+
+class NodeDirectory;
+
+inline constexpr uint32_t kMaxXrcOpenings = 4096;  // on a node
+
+struct alignas(64) XrcOpening {
+  std::atomic<uint64_t> holder;  // slot + 1 (high half), slot generation; 0: the entry is free. Written last
+  uint64_t file_device;          // st_dev and st_ino of the file; both 0: the domain has none
+  uint64_t file_inode;
+  uint32_t device;  // index in the device table
+  uint32_t number;  // of the domain on this node, never 0
+};
+static_assert(sizeof(XrcOpening) == 64);
+
+// Opens a domain for the process that holds `slot`. `fd` -1: a new one, without a file. `flags`: O_CREAT and
+// O_EXCL as ibv_open_xrcd(3); with the kernel's errno values (uverbs_cmd.c, ib_uverbs_open_xrcd): EBADF: no
+// such descriptor; EAGAIN: the file has no domain, and O_CREAT is not set; EINVAL: it has one, and O_EXCL is
+// set; ENOMEM: the table is full. *entry is what close_xrc_domain takes.
+int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uint32_t slot,
+                    uint32_t generation, uint32_t device, int fd, int flags, uint32_t* entry,
+                    uint32_t* number);
+void close_xrc_domain(const NodeDirectory& directory, uint32_t entry);
+
+}  // namespace verbena

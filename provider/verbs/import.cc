@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// ibv_import_pd(3), ibv_import_mr(3), ibv_import_dm(3): another object of the program's that stands for the
+// same one of the adapter. Whichever is used to destroy it, the other is to be unimported.
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+
+ibv_pd* import_pd(ibv_context* context, uint32_t handle) {
+  auto* pd = allocate<VerbsPd>();
+  if (pd == nullptr) return nullptr;
+  if (const int error = verbena::import_pd(to_context(context)->emulated, handle, &pd->emulated); error != 0)
+    return refuse(pd, error);
+  pd->base.context = context;
+  pd->base.handle = handle;
+  return &pd->base;
+}
+
+void unimport_pd(ibv_pd* ibv) {
+  VerbsPd* pd = to_pd(ibv);
+  verbena::unimport_pd(pd->emulated);
+  free(pd);
+}
+
+// "The addr field in the imported MR is not applicable, NULL value is expected."
+ibv_mr* import_mr(ibv_pd* pd, uint32_t handle) {
+  auto* mr = allocate<VerbsMr>();
+  if (mr == nullptr) return nullptr;
+  if (const int error = verbena::import_mr(to_pd(pd)->emulated, handle, &mr->emulated); error != 0)
+    return refuse(mr, error);
+  ibv_mr& ibv = mr->base.ibv_mr;
+  ibv.context = pd->context;
+  ibv.pd = pd;
+  ibv.length = mr_length(mr->emulated);
+  ibv.handle = handle;
+  ibv.lkey = mr_lkey(mr->emulated);
+  ibv.rkey = mr_rkey(mr->emulated);
+  mr->base.mr_type = PABI34_MR_TYPE_IMPORTED_MR;
+  return &ibv;
+}
+
+void unimport_mr(ibv_mr* mr) { free(to_mr(reinterpret_cast<pabi34_mr*>(mr))); }
+
+ibv_dm* import_dm(ibv_context* context, uint32_t handle) {
+  Dm* emulated = nullptr;
+  if (const int error = verbena::import_dm(to_context(context)->emulated, handle, &emulated); error != 0)
+    return refuse(error);
+  return wrap_dm(context, emulated);
+}
+
+void unimport_dm(ibv_dm* dm) { free(to_dm(dm)); }
+
+// The one ioctl that is answered: UVERBS_METHOD_ASYNC_EVENT_ALLOC, by which ibv_import_device(3) asks for the
+// asynchronous descriptor of a context that has none yet (libibverbs/cmd_device.c). To all others the
+// stand-in's ENOTTY tells libibverbs to use write(2).
+int answer_control(void* owner, unsigned long request, void* argument) {
+  auto* context = static_cast<VerbsContext*>(owner);
+  auto* command = static_cast<ib_uverbs_ioctl_hdr*>(argument);
+  errno = ENOTTY;
+  if (request != RDMA_VERBS_IOCTL || command == nullptr) return -1;
+  if (command->object_id != UVERBS_OBJECT_ASYNC_EVENT ||
+      command->method_id != UVERBS_METHOD_ASYNC_EVENT_ALLOC)
+    return -1;
+  if (context->base.context.async_fd != -1) return -1;
+  for (uint16_t i = 0; i < command->num_attrs; ++i) {
+    ib_uverbs_attr& attribute = command->attrs[i];
+    if (attribute.attr_id != UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE) continue;
+    attribute.data_s64 = context_async_fd(context->emulated);
+    return 0;
+  }
+  errno = EINVAL;
+  return -1;
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// XRC domains and the queue pairs that receive in them (ibv_open_xrcd(3), ibv_open_qp(3)).
+#include "verbs/objects.h"
+#include "verbs/ops.h"
+
+namespace verbena::verbs {
+namespace {
+
+// What libibverbs fills in for other providers (libibverbs/cmd_qp.c, set_qp; cmd.c, ibv_cmd_open_qp).
+ibv_qp* fill_in(VerbsQp* qp, ibv_context* context, ibv_xrcd* xrcd, void* qp_context) {
+  qp->base.comp_mask |= PABI34_QP_XRCD;
+  qp->base.xrcd = &to_xrcd(xrcd)->base;
+  ibv_qp& ibv = qp->base.qp;
+  ibv.context = context;
+  ibv.qp_context = qp_context;
+  ibv.handle = qp_handle(qp->emulated);
+  ibv.qp_num = qp_number(qp->emulated);
+  ibv.state = qp_state(qp->emulated);
+  ibv.qp_type = IBV_QPT_XRC_RECV;
+  pthread_mutex_init(&ibv.mutex, nullptr);
+  pthread_cond_init(&ibv.cond, nullptr);
+  return &ibv;
+}
+
+}  // namespace
+
+// libibverbs/cmd.c, ibv_cmd_open_xrcd: both the descriptor and the flags are needed.
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
+  constexpr uint32_t kBoth = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & kBoth) != kBoth) return refuse(EINVAL);
+  auto* xrcd = allocate<VerbsXrcd>();
+  if (xrcd == nullptr) return nullptr;
+  const int error =
+      verbena::open_xrcd(to_context(context)->emulated, attr->fd, attr->oflags, &xrcd->emulated);
+  if (error != 0) return refuse(xrcd, error);
+  xrcd->base.xrcd.context = context;
+  return &xrcd->base.xrcd;
+}
+
+int close_xrcd(ibv_xrcd* ibv) {
+  VerbsXrcd* xrcd = to_xrcd(ibv);
+  if (const int error = verbena::close_xrcd(xrcd->emulated); error != 0) return answer(error);
+  free(xrcd);
+  return 0;
+}
+
+// It has neither queues nor CQs nor a PD: what else `attr` says is ignored (kernel, uverbs_cmd.c, create_qp).
+ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr->xrcd->context != context) return refuse(EINVAL);
+  if ((attr->comp_mask & ~uint32_t{IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD}) != 0)
+    return refuse(EOPNOTSUPP);
+  auto* qp = allocate<VerbsQp>();
+  if (qp == nullptr) return nullptr;
+  const int error = verbena::create_xrc_recv_qp(to_xrcd(attr->xrcd)->emulated,
+                                                reinterpret_cast<uintptr_t>(qp), &qp->emulated);
+  if (error != 0) return refuse(qp, error);
+  attr->cap = {};
+  return fill_in(qp, context, attr->xrcd, attr->qp_context);
+}
+
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
+  constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd->context != context ||
+      attr->qp_type != IBV_QPT_XRC_RECV)
+    return refuse(EINVAL);
+  auto* qp = allocate<VerbsQp>();
+  if (qp == nullptr) return nullptr;
+  const int error = verbena::open_qp(to_context(context)->emulated, to_xrcd(attr->xrcd)->emulated,
+                                     attr->qp_num, reinterpret_cast<uintptr_t>(qp), &qp->emulated);
+  if (error != 0) return refuse(qp, error);
+  void* qp_context = (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attr->qp_context : nullptr;
+  return fill_in(qp, context, attr->xrcd, qp_context);
+}
+
+}  // namespace verbena::verbs

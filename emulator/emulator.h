@@ -67,7 +67,7 @@ uint32_t pd_handle(const Pd* pd);
 // The protection domain with this handle, as an object of `context` (ibv_import_pd(3)): either may be deallocated,
 // the other is then to be unimported. ENOENT: no context of the same file has it.
 int import_pd(Context* context, uint32_t handle, Pd** out);
-void unimport_pd(Pd* pd);
+void unimport_pd(Pd* pd);  // frees it: nothing that was made in it, by this Pd, is used afterwards
 
 // `iova` is the address the initiators use for the first byte (== addr unless ibv_reg_mr_iova or
 // IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EFAULT: part of the
@@ -136,13 +136,21 @@ int create_comp_channel(Context* context, int* fd);
 // cq_capacity tells how many (ibv_create_cq(3): "the actual size"). EINVAL: cqe < 1 or above max_cqe,
 // comp_vector out of range.
 struct CqOptions {
+  bool stamped = false;         // poll_cq can tell when each completion was published
   bool ignore_overrun = false;  // completions that find no room are lost; the CQ stays (ibv_create_cq_ex(3))
 };
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
               const CqOptions& options = {});
 int cq_capacity(const Cq* cq);
+
+// ibv_resize_cq(3). EINVAL: cqe as in create_cq, or more completions than that wait to be polled; ENOMEM. Returns when
+// nobody appends to the old ring any more: like teardown it waits for a peer that is stopped in the middle of that.
+int resize_cq(Cq* cq, int cqe);
 uint32_t cq_handle(const Cq* cq);
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc);  // entries written, or < 0: -EINVAL; -EIO in a forked child
+
+// Entries written, or < 0: -EINVAL; -EIO in a forked child. `stamps`, of a stamped CQ only, is as long as `wc`: the
+// device_clock of each completion.
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps = nullptr);
 int req_notify_cq(Cq* cq, bool solicited_only);
 
 // ibv_modify_cq(3): an armed CQ's event comes after `count` completions or `period` microseconds; 0: no such limit.

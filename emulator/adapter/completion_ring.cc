@@ -6,19 +6,19 @@
 namespace verbena {
 
 bool CompletionConsumer::is_claimed(uint64_t position) const {
-  if (position - head_ >= ring_.capacity()) return false;
-  const uint64_t claim = ring_.claims[ring_.place(position)].load(std::memory_order_acquire);
-  return static_cast<int32_t>(ClaimWord::unpack(claim).lap - ring_.lap(position)) >= 0;
+  if (position - head_ >= ring().capacity()) return false;
+  const uint64_t claim = ring().claims[ring().place(position)].load(std::memory_order_acquire);
+  return static_cast<int32_t>(ClaimWord::unpack(claim).lap - ring().lap(position)) >= 0;
 }
 
 // What is at `position`, not before the head, which somebody has claimed?
 CompletionConsumer::Found CompletionConsumer::look(uint64_t position) {
   // The claim is read before the entry: if its holder is dead by then, what the entry says is final.
   const ClaimWord claim =
-      ClaimWord::unpack(ring_.claims[ring_.place(position)].load(std::memory_order_acquire));
+      ClaimWord::unpack(ring().claims[ring().place(position)].load(std::memory_order_acquire));
   const bool holder_lives = claim.worker != kNobody && alive_(alive_context_, claim.worker);
-  const CqeState state = CqeState::unpack(ring_.entry(position).state.load(std::memory_order_acquire));
-  if (state.lap == ring_.lap(position)) return state.kind == CqeKind::kTaken ? Found::kTaken : Found::kEntry;
+  const CqeState state = CqeState::unpack(ring().entry(position).state.load(std::memory_order_acquire));
+  if (state.lap == ring().lap(position)) return state.kind == CqeKind::kTaken ? Found::kTaken : Found::kEntry;
   if (is_left_behind_place(position)) return Found::kTaken;
   if (holder_lives) return Found::kUnfinished;
   take_out(position);
@@ -29,8 +29,8 @@ CompletionConsumer::Found CompletionConsumer::look(uint64_t position) {
 // entry, too. Whoever has seen that next one sees here that the earlier one is complete.
 bool CompletionConsumer::passed_unfinished_only(uint64_t position) const {
   const auto complete = [&](uint64_t passed) {
-    const CqeState state = CqeState::unpack(ring_.entry(passed).state.load(std::memory_order_acquire));
-    return state.lap == ring_.lap(passed) && state.kind != CqeKind::kTaken;
+    const CqeState state = CqeState::unpack(ring().entry(passed).state.load(std::memory_order_acquire));
+    return state.lap == ring().lap(passed) && state.kind != CqeKind::kTaken;
   };
   for (const LeftBehind& passed : left_behind_)
     if (complete(passed.position)) return false;
@@ -41,17 +41,17 @@ bool CompletionConsumer::passed_unfinished_only(uint64_t position) const {
 
 bool CompletionConsumer::is_left_behind_place(uint64_t position) const {
   return std::any_of(left_behind_.begin(), left_behind_.end(),
-                     [&](const LeftBehind& left) { return (position - left.position) % ring_.capacity() == 0; });
+                     [&](const LeftBehind& left) { return (position - left.position) % ring().capacity() == 0; });
 }
 
 // The head goes on to `end`, or to an entry that has become complete meanwhile. What is not complete is left behind, its
 // place claimed for the lap to come.
 void CompletionConsumer::leave_behind(uint64_t end) {
   for (pass_taken(); head_ < end && look(head_) == Found::kUnfinished; pass_taken()) {
-    std::atomic<uint64_t>& claim = ring_.claims[ring_.place(head_)];
+    std::atomic<uint64_t>& claim = ring().claims[ring().place(head_)];
     left_behind_.push_back({head_, ClaimWord::unpack(claim.load(std::memory_order_relaxed)).worker});
-    any_left_behind_.store(true, std::memory_order_relaxed);
-    claim.store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(), std::memory_order_release);
+    tell_unusual();
+    claim.store(ClaimWord{ring().lap(head_) + 1, kNobody}.pack(), std::memory_order_release);
     ++head_;
   }
 }
@@ -61,21 +61,21 @@ void CompletionConsumer::leave_behind(uint64_t end) {
 void CompletionConsumer::take_out(uint64_t position) {
   if (position < head_) {
     std::erase_if(left_behind_, [&](const LeftBehind& left) { return left.position == position; });
-    any_left_behind_.store(!left_behind_.empty(), std::memory_order_relaxed);
+    tell_unusual();
   } else {
-    ring_.entry(position).state.store(ring_.word(position, CqeKind::kTaken), std::memory_order_release);
+    ring().entry(position).state.store(ring().word(position, CqeKind::kTaken), std::memory_order_release);
   }
 }
 
 void CompletionConsumer::pass_taken() {
   for (;;) {
     if (!left_behind_.empty() && is_left_behind_place(head_) && is_claimed(head_) &&
-        ring_.cq->tail.load(std::memory_order_acquire) > head_) {
+        ring().places->tail.load(std::memory_order_acquire) > head_) {
       // Once more round: still not finished. Not before the producers have stepped over it in this lap.
-      ring_.claims[ring_.place(head_)].store(ClaimWord{ring_.lap(head_) + 1, kNobody}.pack(),
+      ring().claims[ring().place(head_)].store(ClaimWord{ring().lap(head_) + 1, kNobody}.pack(),
                                              std::memory_order_release);
       ++head_;
-    } else if (ring_.entry(head_).state.load(std::memory_order_acquire) == ring_.word(head_, CqeKind::kTaken)) {
+    } else if (ring().entry(head_).state.load(std::memory_order_acquire) == ring().word(head_, CqeKind::kTaken)) {
       ++head_;
     } else {
       return;
@@ -86,8 +86,8 @@ void CompletionConsumer::pass_taken() {
 Cqe* CompletionConsumer::take_slowly(bool* landed) {
   const auto found = [&](uint64_t position) {
     position_ = position;
-    Cqe& entry = ring_.entry(position);
-    *landed = entry.state.load(std::memory_order_acquire) == ring_.word(position, CqeKind::kLanded);
+    Cqe& entry = ring().entry(position);
+    *landed = entry.state.load(std::memory_order_acquire) == ring().word(position, CqeKind::kLanded);
     return &entry;
   };
   for (;;) {
@@ -97,8 +97,8 @@ Cqe* CompletionConsumer::take_slowly(bool* landed) {
     for (size_t i = 0; i < left_behind_.size();) {
       const LeftBehind left = left_behind_[i];
       const bool holder_lives = alive_(alive_context_, left.worker);
-      const uint64_t state = ring_.entry(left.position).state.load(std::memory_order_acquire);
-      if (CqeState::unpack(state).lap == ring_.lap(left.position)) return found(left.position);
+      const uint64_t state = ring().entry(left.position).state.load(std::memory_order_acquire);
+      if (CqeState::unpack(state).lap == ring().lap(left.position)) return found(left.position);
       if (holder_lives)
         ++i;
       else
@@ -106,8 +106,8 @@ Cqe* CompletionConsumer::take_slowly(bool* landed) {
     }
     for (uint64_t position = head_; is_claimed(position) && !from_the_start; ++position) {
       // Somebody is stopped in the middle of a request, and the others need the room.
-      if ((position - head_) * 4 >= ring_.capacity() && position != head_ &&
-          left_behind_.size() < ring_.capacity() / 4)
+      if ((position - head_) * 4 >= ring().capacity() && position != head_ &&
+          left_behind_.size() < ring().capacity() / 4)
         leave_behind(position);
       if (look(position) != Found::kEntry) continue;
       if (passed_unfinished_only(position)) return found(position);
@@ -115,6 +115,79 @@ Cqe* CompletionConsumer::take_slowly(bool* landed) {
     }
     if (!from_the_start) return nullptr;
   }
+}
+
+// ---- resizing ----
+
+void CompletionConsumer::tell_unusual() {
+  unusual_.store(!left_behind_.empty() || old_ != nullptr, std::memory_order_relaxed);
+}
+
+void CompletionConsumer::begin_anew(const CompletionRing& ring) {
+  auto old = std::make_unique<CompletionConsumer>();
+  old->begin(this->ring(), alive_, alive_context_);
+  old->head_ = head_;
+  old->begun_ = begun_;
+  old->left_behind_ = std::move(left_behind_);
+  old->old_ = std::move(old_);
+  old->tell_unusual();
+  old_ = std::move(old);
+  left_behind_.clear();
+  head_ = begun_ = known_tail_ = fetched_ = 0;
+  tell_unusual();
+  ring_.store(&ring, std::memory_order_release);
+}
+
+void CompletionConsumer::old_ring_is_settled() {
+  CompletionConsumer& old = *old_;
+  old.last_ring_ = old.ring();
+  old.last_places_.tail.store(old.last_ring_.places->tail.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  old.last_places_.head.store(old.head_, std::memory_order_relaxed);
+  old.last_ring_.places = &old.last_places_;
+  old.ring_.store(&old.last_ring_, std::memory_order_release);
+  old.settled_ = true;
+}
+
+uint64_t CompletionConsumer::outstanding() const {
+  uint64_t count = old_ != nullptr ? old_->outstanding() : 0;
+  for (uint64_t position = head_; is_claimed(position); ++position) {
+    const CqeState state = CqeState::unpack(ring().entry(position).state.load(std::memory_order_acquire));
+    if (state.lap != ring().lap(position) || state.kind != CqeKind::kTaken) ++count;
+  }
+  return count;
+}
+
+Cqe* CompletionConsumer::take_unusually(bool* landed, bool thoroughly) {
+  const auto here = [&] {
+    return left_behind_.empty() ? take_here(landed, thoroughly) : take_slowly(landed);
+  };
+  if (old_ == nullptr) return here();
+  const auto in_old_ring = [&] {
+    Cqe* entry = old_->take(landed, true);
+    if (entry != nullptr) position_ = kInOldRing;
+    return entry;
+  };
+  if (Cqe* entry = in_old_ring(); entry != nullptr) return entry;
+  if (old_->settled_) {
+    old_.reset();
+    tell_unusual();
+    return here();
+  }
+  // A producer whose next entry is in the new ring may have published the one before in the old ring since we looked.
+  Cqe* entry = here();
+  if (entry == nullptr) return nullptr;
+  const bool landed_here = *landed;
+  const uint64_t position_here = position_;
+  if (Cqe* earlier = in_old_ring(); earlier != nullptr) return earlier;
+  position_ = position_here;
+  *landed = landed_here;
+  return entry;
+}
+
+void CompletionConsumer::consume_unusually() {
+  if (position_ != kInOldRing) return take_out(position_);
+  old_->consume();
+  old_->finish();
 }
 
 }  // namespace verbena

@@ -19,8 +19,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "adapter/device_clock.h"
 #include "adapter/prefetch.h"
 #include "adapter/segment.h"
 
@@ -28,21 +30,42 @@ namespace verbena {
 
 struct CompletionRing {
   SharedCq* cq = nullptr;
+  SharedCqRing* places = nullptr;
   Cqe* entries = nullptr;
   std::atomic<uint64_t>* claims = nullptr;
   uint32_t order = 0;
-  std::atomic<uint64_t>* known_head = nullptr;  // the producer's own copy of cq->head; may lag behind
+  uint32_t flags = 0;                           // CqFlags
+  uint32_t generation = 0;                      // SharedCq::ring_generation that this is the ring of
+  std::atomic<uint64_t>* known_head = nullptr;  // the producer's own copy of places->head; may lag behind
+  SegmentView segment;
 
-  // The ring of `cq`; entries == nullptr where its offsets do not lie within the segment.
+  // The ring in use of `cq`, and *known_head set accordingly; entries == nullptr where its offsets do not lie within
+  // the segment.
   static CompletionRing of(const SegmentView& segment, SharedCq& cq, std::atomic<uint64_t>* known_head) {
-    const uint32_t order = std::atomic_ref(cq.ring_order).load(std::memory_order_relaxed);
-    if (order > 24) return {};
-    auto* entries = segment.at<Cqe>(cq.ring_offset, uint64_t{1} << order);
-    auto* claims = segment.at<std::atomic<uint64_t>>(cq.claim_offset, uint64_t{1} << order);
-    if (entries == nullptr || claims == nullptr) return {};
-    return {&cq, entries, claims, order, known_head};
+    for (int tries = 0; tries < 16; ++tries) {
+      const uint32_t generation = cq.ring_generation.load(std::memory_order_acquire);
+      SharedCqRing& places = cq.rings[generation & 1];
+      const uint32_t order = std::atomic_ref(places.order).load(std::memory_order_relaxed);
+      const uint64_t offset = std::atomic_ref(places.offset).load(std::memory_order_relaxed);
+      const uint64_t claim_offset = std::atomic_ref(places.claim_offset).load(std::memory_order_relaxed);
+      const uint32_t flags = std::atomic_ref(cq.flags).load(std::memory_order_relaxed);
+      const uint64_t head = places.head.load(std::memory_order_acquire);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (cq.ring_generation.load(std::memory_order_relaxed) != generation) continue;
+      if (order > 24) return {};
+      auto* entries = segment.at<Cqe>(offset, uint64_t{1} << order);
+      auto* claims = segment.at<std::atomic<uint64_t>>(claim_offset, uint64_t{1} << order);
+      if (entries == nullptr || claims == nullptr) return {};
+      known_head->store(head, std::memory_order_release);
+      return {&cq, &places, entries, claims, order, flags, generation, known_head, segment};
+    }
+    return {};
   }
 
+  bool is_current() const { return cq->ring_generation.load(std::memory_order_acquire) == generation; }
+  bool ignores_overrun() const { return (flags & kCqIgnoresOverrun) != 0; }
+  // So many bytes of a message find room in an entry.
+  uint32_t inline_size() const { return (flags & kCqStamped) != 0 ? kStampedInlineSize : kCqeInlineSize; }
   uint64_t capacity() const { return uint64_t{1} << order; }
   uint64_t place(uint64_t position) const { return position & (capacity() - 1); }
   Cqe& entry(uint64_t position) const { return entries[place(position)]; }
@@ -58,7 +81,7 @@ struct CompletionRing {
              static_cast<int64_t>(capacity());
     };
     if (behind()) return true;
-    known_head->store(cq->head.load(std::memory_order_acquire), std::memory_order_release);
+    known_head->store(places->head.load(std::memory_order_acquire), std::memory_order_release);
     return behind();
   }
 };
@@ -69,10 +92,13 @@ struct CompletionRing {
 struct Claim {
   Cqe* entry = nullptr;  // nullptr: the ring is full (CQ overrun)
   uint64_t position = 0;
+  uint32_t lap = 0;
+  bool stamped = false;
 };
 
-inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
-  uint64_t position = ring.cq->tail.load(std::memory_order_relaxed);
+// Of this ring, resized or not.
+inline Claim claim_in(const CompletionRing& ring, uint32_t worker) {
+  uint64_t position = ring.places->tail.load(std::memory_order_relaxed);
   // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for
   // damaged ones, which count as full.
   for (uint64_t steps = 0x10000 + 4 * ring.capacity(); steps != 0; --steps) {
@@ -86,15 +112,56 @@ inline Claim claim_completion(const CompletionRing& ring, uint32_t worker) {
     if (ahead != -1 || !ring.has_room(position)) return {};
     if (claim.compare_exchange_strong(seen, ClaimWord{ring.lap(position), worker}.pack(),
                                       std::memory_order_acq_rel)) {
-      ring.cq->tail.store(position + 1, std::memory_order_relaxed);
-      return {&ring.entry(position), position};
+      ring.places->tail.store(position + 1, std::memory_order_relaxed);
+      return {&ring.entry(position), position, ring.lap(position), (ring.flags & kCqStamped) != 0};
     }
   }
   return {};
 }
 
-inline void publish_completion(const CompletionRing& ring, const Claim& claim, CqeKind kind) {
-  claim.entry->state.store(ring.word(claim.position, kind), std::memory_order_release);
+// Of a peer's ring, on a visit: resizing waits until it is over. `ring` follows the CQ when it has been resized.
+inline Claim claim_completion(CompletionRing& ring, uint32_t worker) {
+  if (!ring.is_current()) [[unlikely]] {
+    const CompletionRing now = CompletionRing::of(ring.segment, *ring.cq, ring.known_head);
+    if (now.entries == nullptr) return {};
+    ring = now;
+  }
+  return claim_in(ring, worker);
+}
+
+// The owner's own view of its CQ: it is resized while threads of the process append to it. They hold a lock of the queue
+// pair that they append for (send_lock or recv_lock), by which resizing knows that they are done.
+class OwnCompletionRing {
+ public:
+  const CompletionRing& current() const { return *current_.load(std::memory_order_acquire); }
+  bool ignores_overrun() const { return current().ignores_overrun(); }
+
+  // Under the CQ's lock: the ring that `cq` has come to. Earlier ones stay for those who still look at them.
+  void follow(const SegmentView& segment, SharedCq& cq) {
+    rings_.push_back(std::make_unique<Entry>());
+    rings_.back()->ring = CompletionRing::of(segment, cq, &rings_.back()->known_head);
+    current_.store(&rings_.back()->ring, std::memory_order_release);
+  }
+
+ private:
+  struct Entry {
+    CompletionRing ring;
+    std::atomic<uint64_t> known_head{0};
+  };
+  std::vector<std::unique_ptr<Entry>> rings_;
+  std::atomic<const CompletionRing*> current_{nullptr};
+};
+
+inline Claim claim_completion(const OwnCompletionRing& own, uint32_t worker) {
+  return claim_in(own.current(), worker);
+}
+
+// `Ring`: the one that the claim was made with.
+template <typename Ring>
+void publish_completion(const Ring&, const Claim& claim, CqeKind kind) {
+  if (claim.stamped) [[unlikely]]
+    claim.entry->set_stamp(device_clock_ticks());
+  claim.entry->state.store(CqeState{claim.lap, kind}.pack(), std::memory_order_release);
 }
 
 // ---- the consumer
@@ -105,21 +172,29 @@ using WorkerAlive = bool (*)(void* context, uint32_t worker);
 
 class CompletionConsumer {
  public:
-  // Before anything else; an empty ring.
+  // Before anything else; an empty ring, which stays where it is.
   void begin(const CompletionRing& ring, WorkerAlive alive, void* alive_context) {
-    ring_ = ring;
+    ring_.store(&ring, std::memory_order_release);
     alive_ = alive;
     alive_context_ = alive_context;
   }
 
-  const CompletionRing& ring() const { return ring_; }
+  // The CQ is being resized, `ring` is its new one, still empty. What lies in the old one is consumed first, and what
+  // producers still append to it until they are known to be done.
+  void begin_anew(const CompletionRing& ring);
+  void old_ring_is_settled();  // they are done; the old ring's places in SharedCq are left alone from now on
+  bool has_old_ring() const { return old_ != nullptr; }
+  uint64_t outstanding() const;  // entries that have been claimed and not been consumed
+
+  const CompletionRing& ring() const { return *ring_.load(std::memory_order_acquire); }
   uint64_t head() const { return head_; }
 
   // Nothing complete at the head? A look without the CQ's lock, for those who poll in vain.
   bool seems_empty() const {
-    const uint64_t head = ring_.cq->head.load(std::memory_order_relaxed);
-    return CqeState::unpack(ring_.entry(head).state.load(std::memory_order_relaxed)).lap != ring_.lap(head) &&
-           !any_left_behind_.load(std::memory_order_relaxed);
+    const CompletionRing& now = ring();
+    const uint64_t head = now.places->head.load(std::memory_order_relaxed);
+    return CqeState::unpack(now.entry(head).state.load(std::memory_order_relaxed)).lap != now.lap(head) &&
+           !unusual_.load(std::memory_order_relaxed);
   }
 
   // The next complete entry, or nullptr. `thoroughly`: if there is none at the head, look whether a producer
@@ -127,17 +202,9 @@ class CompletionConsumer {
   // other producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the
   // caller does before consume().
   Cqe* take(bool* landed, bool thoroughly) {
-    if (!left_behind_.empty()) return take_slowly(landed);
-    Cqe& entry = ring_.entry(head_);
-    const uint64_t state = entry.state.load(std::memory_order_acquire);
-    *landed = state == ring_.word(head_, CqeKind::kLanded);
-    if (!*landed && state != ring_.word(head_, CqeKind::kPublished)) {
-      if (CqeState::unpack(state).lap != ring_.lap(head_) && !thoroughly) return nullptr;
-      return take_slowly(landed);
-    }
-    position_ = head_;
-    if (head_ != begun_) fetch_ahead(entry.byte_len);
-    return &entry;
+    if (unusual_.load(std::memory_order_relaxed)) [[unlikely]]
+      return take_unusually(landed, thoroughly);
+    return take_here(landed, thoroughly);
   }
 
   // So far ahead of the entry in hand others are being fetched; 0 while it is not known that more are there.
@@ -149,13 +216,13 @@ class CompletionConsumer {
     if (position_ == head_)
       ++head_;
     else
-      take_out(position_);
+      consume_unusually();
   }
 
   // Ends a series of take() and consume(): gives the entries to the producers.
   void finish() {
     if (head_ == begun_) return;
-    ring_.cq->head.store(head_, std::memory_order_release);
+    ring().places->head.store(head_, std::memory_order_release);
     begun_ = head_;
   }
 
@@ -163,10 +230,11 @@ class CompletionConsumer {
   // answers true is taken out. Entries that are just being filled are not visited.
   template <typename Visit>
   void for_each(Visit&& visit) {
+    if (old_ != nullptr) old_->for_each(visit);
     const auto look = [&](uint64_t position) {
-      Cqe& entry = ring_.entry(position);
+      Cqe& entry = ring().entry(position);
       const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
-      if (state.lap == ring_.lap(position) && state.kind != CqeKind::kTaken &&
+      if (state.lap == ring().lap(position) && state.kind != CqeKind::kTaken &&
           visit(entry, state.kind == CqeKind::kLanded))
         take_out(position);
     };
@@ -196,22 +264,39 @@ class CompletionConsumer {
   void fetch_ahead(uint32_t byte_len) {
     if (head_ + 1 >= known_tail_) {
       if (head_ + 1 == known_tail_) {  // asked for at the entry before
-        known_tail_ = ring_.cq->tail.load(std::memory_order_relaxed);
+        known_tail_ = ring().places->tail.load(std::memory_order_relaxed);
       } else {
-        prefetch(&ring_.cq->tail);
+        prefetch(&ring().places->tail);
         known_tail_ = head_ + 2;
       }
       fetched_ = head_ + 1;
     }
     const uint64_t end = head_ + kReadAhead < known_tail_ ? head_ + kReadAhead + 1 : known_tail_;
     for (; fetched_ < end; ++fetched_) {
-      prefetch(&ring_.entry(fetched_));
-      if (byte_len > kCqeFirstLine) prefetch(&ring_.entry(fetched_).payload[kCqeInlineSize - 1]);
+      prefetch(&ring().entry(fetched_));
+      if (byte_len > kCqeFirstLine) prefetch(&ring().entry(fetched_).payload[kCqeInlineSize - 1]);
     }
   }
 
+  Cqe* take_here(bool* landed, bool thoroughly) {
+    const CompletionRing& now = ring();
+    Cqe& entry = now.entry(head_);
+    const uint64_t state = entry.state.load(std::memory_order_acquire);
+    *landed = state == now.word(head_, CqeKind::kLanded);
+    if (!*landed && state != now.word(head_, CqeKind::kPublished)) {
+      if (CqeState::unpack(state).lap != now.lap(head_) && !thoroughly) return nullptr;
+      return take_slowly(landed);
+    }
+    position_ = head_;
+    if (head_ != begun_) fetch_ahead(entry.byte_len);
+    return &entry;
+  }
+
   enum class Found : uint8_t { kNothing, kUnfinished, kTaken, kEntry };
+  Cqe* take_unusually(bool* landed, bool thoroughly);
   Cqe* take_slowly(bool* landed);
+  void consume_unusually();
+  void tell_unusual();
   Found look(uint64_t position);
   bool is_claimed(uint64_t position) const;
   bool passed_unfinished_only(uint64_t position) const;
@@ -220,7 +305,10 @@ class CompletionConsumer {
   void take_out(uint64_t position);
   void pass_taken();
 
-  CompletionRing ring_;
+  // position_ while the entry in hand is one of the old ring's.
+  static constexpr uint64_t kInOldRing = UINT64_MAX;
+
+  std::atomic<const CompletionRing*> ring_{nullptr};  // the one pointer that is looked at without the CQ's lock
   WorkerAlive alive_ = nullptr;
   void* alive_context_ = nullptr;
   uint64_t head_ = 0;
@@ -229,7 +317,12 @@ class CompletionConsumer {
   uint64_t known_tail_ = 0;              // entries before it are claimed, as far as is known
   uint64_t fetched_ = 0;                 // entries before it have been fetched ahead
   std::vector<LeftBehind> left_behind_;  // before head_, ascending; almost always none
-  std::atomic<bool> any_left_behind_{false};
+  std::atomic<bool> unusual_{false};     // there is something left behind, or an old ring
+  std::unique_ptr<CompletionConsumer> old_;
+  // Of an old ring that is settled: SharedCq's places for it may be in use again.
+  bool settled_ = false;
+  SharedCqRing last_places_{};
+  CompletionRing last_ring_;
 };
 
 }  // namespace verbena

@@ -12,11 +12,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 6;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 7;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 15;
@@ -27,6 +28,7 @@ inline constexpr uint32_t kMaxMrsPerProcess = 1u << 21;  // keys: memory regions
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
 // kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
 inline constexpr uint32_t kCqeInlineSize = 96;
+inline constexpr uint32_t kStampedInlineSize = kCqeInlineSize - 8;  // in a CQ with time stamps
 inline constexpr uint32_t kCqeFirstLine = 32;  // so much of the payload lies in an entry's first cache line
 inline constexpr uint32_t kLandingSize = 256;
 
@@ -116,12 +118,25 @@ struct alignas(2 * kCacheLine) Cqe {
     uint64_t wr_id;                   // of a send completion; the owner knows a receive's
     uint8_t payload[kCqeInlineSize];  // with kCqeInline
   };
+
+  // When the completion was published, in ticks of the device's clock (device_clock.h). Only of a kCqStamped CQ.
+  void set_stamp(uint64_t time) { std::memcpy(payload + kStampedInlineSize, &time, sizeof time); }
+  uint64_t stamp() const {
+    uint64_t time;
+    std::memcpy(&time, payload + kStampedInlineSize, sizeof time);
+    return time;
+  }
 };
 static_assert(sizeof(Cqe) == 2 * kCacheLine);
 
 // kRaising: a producer has found it armed and is about to write the event. If it does not get there, dead or
 // stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
 enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 };
+
+enum CqFlags : uint32_t {
+  kCqStamped = 1,         // producers write the time into each entry's last 8 bytes (Cqe::set_stamp)
+  kCqIgnoresOverrun = 2,  // a completion that finds no room is lost, and nothing else happens
+};
 
 // When an armed CQ raises its event (ibv_modify_cq(3)): after `count` completions or when `period` has passed since the
 // first that no event has told of, whichever comes first; a 0 means that there is no such limit.
@@ -137,21 +152,31 @@ struct Moderation {
   }
 };
 
-struct SharedCq {
-  // Line 0, written by the owner at creation and destruction.
-  alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
-  uint32_t ring_order;                              // log2 of the number of entries
-  uint64_t ring_offset;                             // Cqe[1 << ring_order]
-  uint64_t claim_offset;                            // uint64_t[1 << ring_order], ClaimWord
-  uint64_t user_handle;                             // what the completion channel reports
-  uint32_t channel;                                 // number of the completion channel's FIFO; 0: none
-  uint32_t pad0;
-  // Line 1, written by producers: where to look for the next free entry. Every entry before it is claimed.
+// The ring of a CQ, and where its producers and its consumer are.
+struct SharedCqRing {
+  // Line 0, written by producers: where to look for the next free entry. Every entry before it is claimed.
   alignas(kCacheLine) std::atomic<uint64_t> tail;
-  // Line 2, written by the owner: everything before it has been consumed. Read by producers that have gone
-  // once round since they looked last.
+  // Line 1, written by the owner: everything before the head has been consumed. Read by producers that have gone
+  // once round since they looked last. The rest does not change while the ring is in use.
   alignas(kCacheLine) std::atomic<uint64_t> head;
-  // Line 3, written by the owner (arming) and by the producer that finds it armed.
+  uint64_t offset;        // Cqe[1 << order]
+  uint64_t claim_offset;  // uint64_t[1 << order], ClaimWord
+  uint32_t order;         // log2 of the number of entries
+};
+
+struct SharedCq {
+  // Line 0, written by the owner at creation, destruction and resizing.
+  alignas(kCacheLine) std::atomic<uint32_t> alive;  // 0: the entry is not in use
+  uint32_t channel;                                 // number of the completion channel's FIFO; 0: none
+  uint64_t user_handle;                             // what the completion channel reports
+  uint32_t flags;                                   // CqFlags
+  // rings[ring_generation & 1] is in use; resizing makes the other one and moves on. What had landed in earlier
+  // generations' rings has been scattered when scattered_generation says so, too.
+  std::atomic<uint32_t> ring_generation;
+  std::atomic<uint32_t> scattered_generation;
+  // Lines 1 to 4.
+  SharedCqRing rings[2];
+  // Line 5, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<Armed> armed;
   std::atomic<uint32_t> overrun;  // sticky, set by producers
   std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
@@ -160,7 +185,7 @@ struct SharedCq {
   std::atomic<uint32_t> unreported;   // moderated: completions since the last event, counted by producers
   std::atomic<uint32_t> timer_asked;  // moderated: the owner is to raise the event when the period is over
 };
-static_assert(sizeof(SharedCq) == 4 * kCacheLine);
+static_assert(sizeof(SharedCq) == 6 * kCacheLine);
 
 // ---- receive queue
 // ------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ enum class KeyCheck : uint8_t { kOk, kUnknown, kOtherPd, kNoRight, kOutside, kOt
 struct Translation {
   KeyCheck check;
   uint64_t address;  // in the owner's address space, when ok
+  bool on_demand = false;  // a region whose pages may be absent
 };
 
 // translate() for what is no plain region: `mr` was valid with the key's tag.
@@ -44,7 +45,7 @@ inline Translation translate(const SegmentView& segment, uint32_t key, bool remo
     return translate_special(*mr, parts, qpn, use, at, size);
   switch (check_use(mr->access, mr->iova, mr->length, use, at, size)) {
     case AccessCheck::ok:
-      return {KeyCheck::kOk, mr->address + (at - mr->iova)};
+      return {KeyCheck::kOk, mr->address + (at - mr->iova), (mr->access & IBV_ACCESS_ON_DEMAND) != 0};
     case AccessCheck::no_right:
       return {KeyCheck::kNoRight, 0};
     case AccessCheck::outside:

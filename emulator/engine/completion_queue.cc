@@ -11,6 +11,7 @@
 #include <new>
 
 #include "engine/clock.h"
+#include "engine/cq_rings.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
@@ -138,6 +139,7 @@ void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ah
     wc->src_qp = party.qp->shared->dest_qpn;
   }
   wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
+  if ((entry.flags & kCqeWithInvalidate) != 0) wc->wc_flags = IBV_WC_WITH_INV;
   wc->pkey_index = 0;
   wc->slid = 0;
   wc->sl = 0;
@@ -265,16 +267,15 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
 
   auto* cq = new (std::nothrow) Cq;
   if (cq == nullptr) return ENOMEM;
-  const auto order = static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(cqe) - 1));
-  const uint64_t bytes = (sizeof(Cqe) + sizeof(uint64_t)) << order;  // the ring and its claims
   if (!process.cq_indices().take(&cq->index)) {
     delete cq;
     return ENOMEM;
   }
   const bool committed =
       process.segment().commit(kCqTableOffset + sizeof(SharedCq) * cq->index, sizeof(SharedCq)) == 0;
-  const uint64_t ring_offset = committed ? process.segment().allocate(bytes) : 0;
-  if (ring_offset == 0) {
+  cq->shared = committed ? process.view().cq(cq->index) : nullptr;
+  if (cq->shared == nullptr ||
+      make_cq_ring(process, cq->shared->rings[0], cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
     process.cq_indices().give(cq->index);
     delete cq;
     return ENOMEM;
@@ -284,15 +285,12 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->user_handle = user_handle;
   cq->ignore_overrun = options.ignore_overrun;
   cq->channel = channel;
-  cq->shared = process.view().cq(cq->index);
   SharedCq& shared = *cq->shared;
-  shared.ring_order = order;
-  shared.ring_offset = ring_offset;
-  shared.claim_offset = ring_offset + (sizeof(Cqe) << order);
+  shared.ring_generation.store(0, std::memory_order_relaxed);
+  shared.scattered_generation.store(0, std::memory_order_relaxed);
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
-  shared.tail.store(0, std::memory_order_relaxed);
-  shared.head.store(0, std::memory_order_relaxed);
+  shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
   shared.armed.store(Armed::kNo, std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
@@ -300,8 +298,8 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
     word->store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
-  cq->ring = CompletionRing::of(process.view(), shared, &cq->known_head);
-  cq->consumer.begin(cq->ring, worker_alive, &process);
+  cq->ring.follow(process.view(), shared);
+  cq->consumer.begin(cq->ring.current(), worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
   for (uint32_t seen = high_water.load();
@@ -312,10 +310,10 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   return 0;
 }
 
-int cq_capacity(const Cq* cq) { return 1 << cq->ring.order; }
+int cq_capacity(const Cq* cq) { return 1 << cq->ring.current().order; }
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) return -EINVAL;
   // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken
@@ -343,6 +341,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc) {
     bool landed = false;
     Cqe* entry = cq->consumer.take(&landed, thoroughly);
     if (entry == nullptr) break;
+    if (stamps != nullptr) stamps[count] = entry->stamp();
     if (const Party party = party_of(*cq, *entry); party.qp != nullptr || party.srq != nullptr)
       fill_wc(party, *entry, landed, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
@@ -402,7 +401,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   }
   *comp_events = cq->comp_events.load(std::memory_order_relaxed);
   *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
-  process.segment().release(shared.ring_offset, (sizeof(Cqe) + sizeof(uint64_t)) << shared.ring_order);
+  release_cq_rings(*cq);
   process.cq_indices().give(cq->index);
   delete cq;
   return 0;

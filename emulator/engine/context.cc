@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "engine/clock.h"
+#include "adapter/device_clock.h"
 #include "engine/device_attributes.h"
 #include "engine/objects.h"
 
@@ -71,7 +71,7 @@ void close_context(Context* context) {
 
 int context_async_fd(const Context* context) { return context->async_fd; }
 
-uint64_t device_clock(const Context*) { return static_cast<uint64_t>(now_ns()); }
+uint64_t device_clock(const Context*) { return device_clock_ticks(); }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
   describe_device(*context->device, attr);

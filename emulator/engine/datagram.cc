@@ -26,7 +26,6 @@ constexpr uint32_t kMaxMtu = 4096;
 constexpr size_t kMaxDestinations = 1024;  // remembered at once
 constexpr int kPatienceMs = 500;           // for a process that is met for the first time
 constexpr int64_t kPause = 1'000'000'000;  // ns
-constexpr uint32_t kInEntry = kCqeInlineSize - sizeof(DatagramSource);
 
 bool receives_in(uint8_t state) {
   return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
@@ -45,6 +44,8 @@ struct Destination {
   SharedCq* completion_queue = nullptr;
   int64_t ask_again_at = 0;  // ns: its process has not answered, and is left alone until then
   uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
+
+  uint32_t room_in_entry() const { return completions.inline_size() - uint32_t{sizeof(DatagramSource)}; }
 };
 
 struct Key {
@@ -140,7 +141,6 @@ bool open(Destination& to, const NodeDirectory& directory) {
   const SegmentView& view = to.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return false;
-  to.known_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
   to.completion_queue = cq;
   to.completions = CompletionRing::of(view, *cq, &to.known_head);
   if (to.completions.entries == nullptr) return false;
@@ -149,35 +149,6 @@ bool open(Destination& to, const NodeDirectory& directory) {
   if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return false;
   to.generation = gate.generation;
   return true;
-}
-
-// Appends the receive completion for `slot`. `landed`: the bytes are in it, or in the slot's landing buffer.
-void complete(const Qp& from, Destination& to, const Message& message, uint32_t slot, VendorError error,
-              bool landed) {
-  const Claim claim = claim_completion(to.completions, from.process->home().worker());
-  if (claim.entry == nullptr) {
-    to.completion_queue->overrun.store(1, std::memory_order_release);
-    call_attention(to);
-    return;
-  }
-  const auto status = find_vendor_error(static_cast<uint32_t>(error))->status;
-  Cqe& entry = *claim.entry;
-  entry.qp_index = to.index;
-  entry.qp_birth = to.birth;
-  entry.index = slot;
-  entry.byte_len = message.length;
-  entry.immediate = message.immediate;
-  entry.status = static_cast<uint8_t>(status);
-  entry.opcode = IBV_WC_RECV & ~IBV_WC_RECV;
-  entry.vendor_err = static_cast<uint8_t>(error);
-  std::memcpy(entry.payload, &message.source, sizeof message.source);
-  entry.flags = message.flags;
-  if (landed && message.length <= kInEntry) {
-    entry.flags |= kCqeInline;
-    std::memcpy(entry.payload + sizeof message.source, message.bytes, message.length);
-  }
-  publish_completion(to.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
-  to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
 }
 
 // Puts the message where the receive request says. The keys of the request are checked now.
@@ -203,6 +174,40 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
   return error == 0 ? VendorError::none : VendorError::local_memory_gone;
 }
 
+// Appends the receive completion for `slot`. `landed`: the bytes are in it, or in the slot's landing buffer.
+void complete(const Qp& from, Destination& to, const Message& message, uint32_t slot, VendorError error,
+              bool landed) {
+  const Claim claim = claim_completion(to.completions, from.process->home().worker());
+  if (claim.entry == nullptr) {
+    if (to.completions.ignores_overrun()) {
+      // The completion is lost, and the message must not be: it cannot wait there for being polled.
+      if (landed) place(from, to, message, to.receives.wqe(slot));
+      return;
+    }
+    to.completion_queue->overrun.store(1, std::memory_order_release);
+    call_attention(to);
+    return;
+  }
+  const auto status = find_vendor_error(static_cast<uint32_t>(error))->status;
+  Cqe& entry = *claim.entry;
+  entry.qp_index = to.index;
+  entry.qp_birth = to.birth;
+  entry.index = slot;
+  entry.byte_len = message.length;
+  entry.immediate = message.immediate;
+  entry.status = static_cast<uint8_t>(status);
+  entry.opcode = IBV_WC_RECV & ~IBV_WC_RECV;
+  entry.vendor_err = static_cast<uint8_t>(error);
+  std::memcpy(entry.payload, &message.source, sizeof message.source);
+  entry.flags = message.flags;
+  if (landed && message.length <= to.room_in_entry()) {
+    entry.flags |= kCqeInline;
+    std::memcpy(entry.payload + sizeof message.source, message.bytes, message.length);
+  }
+  publish_completion(to.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
+}
+
 // On a visit, and the destination is open.
 void deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
@@ -221,7 +226,7 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
   const bool lands = message.length <= kLandingSize && wqe.epoch == epoch && epoch != ReadyWord::kNeverValid;
-  if (lands && message.length > kInEntry)
+  if (lands && message.length > to.room_in_entry())
     std::memcpy(to.receives.landing(slot), message.bytes, message.length);
   const VendorError error = lands ? VendorError::none : place(from, to, message, wqe);
   if (error != VendorError::none) {

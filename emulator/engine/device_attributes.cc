@@ -11,6 +11,9 @@
 namespace verbena {
 namespace {
 
+// IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>; libibverbs has no name of its own for it.
+constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
+
 // Pages are found when they are accessed, whatever the transport.
 void describe_paging(ibv_device_attr_ex* out) {
   constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -64,6 +67,8 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
   out->phys_port_cnt_ex = 1;
+  out->device_cap_flags_ex = attr.device_cap_flags | kCapAtomicWrite;
+  out->completion_timestamp_mask = UINT64_MAX;
   out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = kMaxDeviceMemory;

@@ -132,8 +132,7 @@ int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, M
     if (dm->file != pd->context->file) why = "the device memory is another context's";
     if ((access & IBV_ACCESS_ZERO_BASED) == 0) why = "a region of device memory is IBV_ACCESS_ZERO_BASED";
     if ((access & ~kAccessFlags) != 0) why = "flags that do not go with device memory";
-    if (length == 0 || !is_inside(*dm, offset, length))
-      why = "the range is outside of the device memory, or empty";
+    if (!is_inside(*dm, offset, length)) why = "the range is outside of the device memory";
   }
   if (why != nullptr) {
     VERBENA_WARN("ibv_reg_dm_mr: offset %llu, length %zu, access 0x%x: %s",

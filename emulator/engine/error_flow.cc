@@ -18,6 +18,7 @@ namespace {
 void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   Cq& cq = *qp.recv_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
     qp.process->call_attention();

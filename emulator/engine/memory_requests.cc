@@ -122,21 +122,6 @@ Response invalidate(Qp& qp, const SendRequest& request) {
 
 }  // namespace
 
-int check_memory_wr(const ibv_send_wr& wr, const char** why) {
-  if (wr.opcode != IBV_WR_BIND_MW) return 0;
-  if (wr.bind_mw.mw == nullptr) {
-    *why = "bind_mw.mw is null";
-    return EINVAL;
-  }
-  // As ibv_bind_mw(3) does for type 1.
-  const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
-  if (info.mr == nullptr && (info.addr != 0 || info.length != 0)) {
-    *why = "bind_info names a range and no memory region";
-    return EINVAL;
-  }
-  return 0;
-}
-
 void read_memory_wr(const ibv_send_wr& wr, SendRequest* request) {
   switch (wr.opcode) {
     case IBV_WR_BIND_MW: {

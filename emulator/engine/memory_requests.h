@@ -18,9 +18,6 @@ constexpr bool is_local(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
 }
 
-// What such a WR must have when posted (null pointers), else EINVAL with *why. Other opcodes: 0.
-int check_memory_wr(const ibv_send_wr& wr, const char** why);
-
 // Copies what BIND_MW, LOCAL_INV or SEND_WITH_INV say beside their list out of the program's WR.
 void read_memory_wr(const ibv_send_wr& wr, SendRequest* request);
 

@@ -57,8 +57,13 @@ struct Cq {
   Process* process = nullptr;
   uint32_t index = 0;
   SharedCq* shared = nullptr;
-  CompletionRing ring;
-  std::atomic<uint64_t> known_head{0};
+  OwnCompletionRing ring;
+  std::mutex resize_mutex;  // before every other lock
+  struct OldMemory {
+    uint64_t offset;
+    uint64_t bytes;
+  };
+  std::vector<OldMemory> old_rings;  // of rings before the present one; given back when they have been consumed
   uint64_t user_handle = 0;
   bool ignore_overrun = false;
   int64_t moderated_until = 0;  // ns: the event that moderation keeps back is due then; 0: none. Under attend_mutex_
@@ -133,6 +138,7 @@ struct PeerPath {
   uint64_t taken = 0;       // receive WQEs consumed there
   uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
   uint64_t last_landed_position = 0;
+  uint32_t landed_generation = 0;  // CompletionRing::generation of these positions
   bool established = false;  // COMM_EST is told, in this generation
   // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if
   // solicited.

@@ -176,8 +176,15 @@ bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
   PeerPath& path = initiator.path;
   if (!path.has_landed) return true;
   const CompletionRing& ring = path.completions;
+  // While the CQ is being resized it takes a moment until all that has landed is scattered.
+  const uint32_t generation = ring.cq->ring_generation.load(std::memory_order_acquire);
+  if (ring.cq->scattered_generation.load(std::memory_order_acquire) != generation) return false;
+  if (path.landed_generation != generation) {
+    path.has_landed = false;
+    return true;
+  }
   // What the head has passed was scattered when it was polled.
-  const uint64_t head = ring.cq->head.load(std::memory_order_acquire);
+  const uint64_t head = ring.places->head.load(std::memory_order_acquire);
   uint64_t position = std::max(path.first_landed_position, head);
   const uint32_t index = path.target != nullptr ? path.target->index : path.index;
   const uint32_t birth = path.target != nullptr ? path.target->birth : path.birth;

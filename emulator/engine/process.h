@@ -83,6 +83,9 @@ class Process {
   // stopped peer stays stopped, and then says so in the log).
   void wait_for_visitors(uint32_t from_slot = kAnySlot);
 
+  // Waits until no thread of this process is in the middle of appending to `cq` as a queue pair's owner.
+  void wait_for_own_producers(const Cq& cq);
+
   // Peers and the own process leave word here that some sticky flag wants looking at.
   void call_attention();
 

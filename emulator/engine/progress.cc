@@ -63,6 +63,17 @@ void Process::forget_srq(uint32_t index) {
   set_srq(index, nullptr);
 }
 
+void Process::wait_for_own_producers(const Cq& cq) {
+  std::lock_guard lock(attend_mutex_);
+  const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < qps; ++i) {
+    Qp* qp = this->qp(i);
+    if (qp == nullptr || (qp->send_cq != &cq && qp->recv_cq != &cq)) continue;
+    std::lock_guard sending(qp->send_lock);
+    std::lock_guard receiving(qp->recv_lock);
+  }
+}
+
 int64_t Process::progress_pending(bool from_service) {
   int64_t next = kEndOfTime;
   std::erase_if(pending_, [&](Qp* qp) {

@@ -95,7 +95,7 @@ void make_send_queue(Qp& qp) {
   qp.sq_size = qp.cap.max_send_wr;
   qp.sq.resize(qp.sq_size);
   qp.sq_sges.resize(qp.sq_size * qp.cap.max_send_sge);
-  qp.sq_inline_stride = qp.cap.max_inline_data;
+  qp.sq_inline_stride = std::max(qp.cap.max_inline_data, kAtomicWriteSize);
   qp.sq_inline.resize(qp.sq_size * qp.sq_inline_stride);
 }
 

@@ -20,8 +20,8 @@ bool keys_hold(const Qp& qp, const ibv_recv_wr& wr) {
     if (sge.length == 0) continue;
     const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
                                         MemoryUse::local_scatter, sge.addr, sge.length);
-    // A message lands as the program sees the memory: at the address it gave.
-    if (place.check != KeyCheck::kOk || place.address != sge.addr) return false;
+    // A message lands as the program sees the memory: at the address it gave, and there is memory.
+    if (place.check != KeyCheck::kOk || place.address != sge.addr || place.on_demand) return false;
   }
   return true;
 }

@@ -14,8 +14,10 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/key_errors.h"
+#include "engine/memory_requests.h"
 #include "engine/program_enum.h"
 #include "engine/psn.h"
+#include "engine/region_pages.h"
 #include "engine/responder.h"
 #include "engine/small_send.h"
 #include "engine/streaming.h"
@@ -59,7 +61,6 @@ VendorError find_receives(Qp& qp) {
   const SegmentView& view = path.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
-  qp.peer_head.store(cq->head.load(std::memory_order_acquire), std::memory_order_relaxed);
   path.completion_queue = cq;
   path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
   if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
@@ -200,7 +201,23 @@ bool is_lost(VendorError unreachable, const Response& response) {
          response.answer == Answer::kNak || response.answer == Answer::kGone;
 }
 
+// Binding and invalidating here need no peer, and no PSN.
+Step carry_out_here(Qp& qp, const SendRequest& request) {
+  const Response response = carry_out_locally(qp, request);
+  if (response.answer == Answer::kLocal) return fail(qp, request, response.error);
+  if (response.answer == Answer::kBusy) {
+    qp.waiting = Waiting::kTurn;
+    qp.give_up_at = kEndOfTime;
+    return Step::kWaits;
+  }
+  qp.waiting = Waiting::kNothing;
+  qp.sq_next = request.number + 1;
+  complete_send(qp, request, VendorError::none);
+  return Step::kFinished;
+}
+
 Step carry_out(Qp& qp, SendRequest& request) {
+  if (is_local(request.opcode)) return carry_out_here(qp, request);
   const SendOperation& operation = *find_send_operation(request.opcode);
   SendLimits limits;
   limits.max_message = kMaxMessage;
@@ -307,6 +324,7 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
     request.remote_address = wr.wr.rdma.remote_addr;
     request.rkey = wr.wr.rdma.rkey;
   }
+  read_memory_wr(wr, &request);
   return request;
 }
 
@@ -376,6 +394,10 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
                    find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
       return local_key_error(place.check);
     }
+    // Short ones are copied by the CPU: an absent page must not be the program's fault.
+    if (place.on_demand && (request.length <= kLandingSize || qp.datagrams) &&
+        bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
+      return VendorError::local_memory_gone;
     ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
   }
   return VendorError::none;
@@ -386,6 +408,7 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   if (!failed && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
   Cq& cq = *qp.send_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
     qp.process->call_attention();
@@ -449,26 +472,34 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
   return kEndOfTime;
 }
 
+SendLimits send_limits(const Qp& qp) {
+  SendLimits limits;
+  limits.max_sge = qp.cap.max_send_sge;
+  limits.max_inline = qp.cap.max_inline_data;
+  limits.max_message = kMaxMessage;
+  return limits;
+}
+
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  const SendLimits limits = send_limits(qp);
+  for (; wr != nullptr; wr = wr->next) {
+    const int error = post_one(qp, *wr, limits);
+    if (error == 0) continue;
+    *bad_wr = wr;
+    return error;
+  }
+  return 0;
+}
+
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (qp->process->dead()) {
     *bad_wr = wr;
     return EIO;
   }
-  SendLimits limits;
-  limits.max_sge = qp->cap.max_send_sge;
-  limits.max_inline = qp->cap.max_inline_data;
-  limits.max_message = kMaxMessage;
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
   qp->send_lock.lock();
-  int error = 0;
-  for (; wr != nullptr; wr = wr->next) {
-    error = post_one(*qp, *wr, limits);
-    if (error != 0) {
-      *bad_wr = wr;
-      break;
-    }
-  }
+  const int error = post_list(*qp, wr, bad_wr);
   qp->send_lock.unlock();
   return error;
 }

@@ -27,6 +27,11 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 // a visit.
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
                              iovec* ranges, size_t* count);
+
+// What post_send does under send_lock, which the caller holds; and the rules that it goes by.
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+SendLimits send_limits(const Qp& qp);
+
 // The request as the engine keeps it; `number` is its running number.
 SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
 

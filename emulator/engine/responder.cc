@@ -8,6 +8,7 @@
 
 #include "engine/completion.h"
 #include "engine/key_errors.h"
+#include "engine/memory_requests.h"
 #include "engine/placement.h"
 #include "engine/psn.h"
 #include "engine/small_copy.h"
@@ -83,7 +84,24 @@ bool next_receive(Qp& initiator, Receive* out) {
 }
 
 Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
-  return {request.flags, request.length, request.immediate, operation.received, operation.carries_immediate};
+  return {request.flags,
+          request.length,
+          request.immediate,
+          operation.received,
+          operation.carries_immediate,
+          operation.carries_invalidate};
+}
+
+// Nothing is in hand any more. Before the completion is published: whoever dies in between leaves a slot that
+// its owner finds again, not one that completes twice.
+void let_go(PeerPath& path) {
+  if (path.in_hand != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  path.in_hand = 0;
+}
+
+void count_taken(PeerPath& path) {
+  ++path.taken;
+  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -91,6 +109,13 @@ Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
 bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
                       const uint8_t* payload) {
   const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
+  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
+    // The completion is lost, and the message must not be: it cannot wait there for being polled.
+    if (landed) return false;
+    let_go(path);
+    count_taken(path);
+    return true;
+  }
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
     call_attention(*path.memory);
@@ -110,8 +135,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (path.in_hand != 0) {
     flags |= kCqeFromShared;
     entry.index = path.in_hand - 1;
-    path.in_hand = 0;
-    if (path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+    let_go(path);
   }
   uint8_t* to = entry.payload;
   if (const XrcTarget* target = path.target; target != nullptr) {
@@ -123,6 +147,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
     to += sizeof source;
   }
   if (arrival.with_immediate) flags |= kCqeWithImmediate;
+  if (arrival.with_invalidate) flags |= kCqeWithInvalidate;
   if (solicited) flags |= kCqeSolicited;
   if (payload != nullptr) {
     flags |= kCqeInline;
@@ -132,12 +157,13 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
   if (landed) {
-    if (!path.has_landed) path.first_landed_position = claim.position;
+    const uint32_t generation = path.completions.generation;
+    if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = claim.position;
+    path.landed_generation = generation;
     path.has_landed = true;
     path.last_landed_position = claim.position;
   }
-  ++path.taken;
-  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+  count_taken(path);
   path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
 }
@@ -181,11 +207,19 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
   return {Answer::kNak, seen_there};
 }
 
+// SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
+VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
+                                const SendRequest& request) {
+  if (!operation.carries_invalidate) return VendorError::none;
+  return invalidate_remotely(path.memory->view(), *path.qp, request.immediate);
+}
+
 // SEND: the message goes where the next receive WQE says.
 Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local) {
   PeerPath& path = initiator.path;
   Receive receive;
+  bool invalidated = false;
   if (!next_receive(initiator, &receive)) return {Answer::kRnr};
   if (request.length > receive.length)
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
@@ -193,18 +227,21 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 
   if (request.length <= kLandingSize && prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
-    const bool in_entry =
-        request.length <= kCqeInlineSize - (path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0);
+    const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
+    const bool in_entry = request.length + header <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
     uint8_t* to = in_entry ? payload : receive.landing;
     for (size_t i = 0; i < local.count; ++i) {
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
     }
-    if (!complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
-                          in_entry ? payload : nullptr))
-      return {Answer::kNak, VendorError::remote_operation_failed};
-    return {Answer::kAck};
+    if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
+      return fail_receive(initiator, operation, request, VendorError::local_access, error);
+    if (complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
+                         in_entry ? payload : nullptr))
+      return {Answer::kAck};
+    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
+    invalidated = true;
   }
 
   // The WQE's own list, checked now: keys may have ended since it was posted.
@@ -244,6 +281,10 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     case Placed::kBusy:
       return {Answer::kGone};
   }
+  if (const VendorError error =
+          invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);
+      error != VendorError::none)
+    return fail_receive(initiator, operation, request, VendorError::local_access, error);
   if (!complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
@@ -262,7 +303,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
   iovec remote{};
   if (request.length != 0) {
     const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
-                                        request.remote_address, request.length);
+                                        request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
   }
@@ -294,7 +335,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
 Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
   PeerPath& path = initiator.path;
   const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd,
-                                      MemoryUse::remote_atomic, request.remote_address, 8);
+                                      MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
   if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
@@ -316,6 +357,27 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
     from += local.ranges[i].iov_len;
   }
   return {Answer::kAck};
+}
+
+// ATOMIC WRITE: 8 aligned bytes, in one piece.
+Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  const Translation place =
+      translate(path.memory->view(), request.rkey, true, path.remote_pd, MemoryUse::remote_write,
+                request.remote_address, sizeof(uint64_t), path.qp->qpn);
+  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
+  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  uint64_t value = 0;
+  auto* to = reinterpret_cast<std::byte*>(&value);
+  for (size_t i = 0; i < local.count; ++i) {
+    std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+    to += local.ranges[i].iov_len;
+  }
+  const iovec from{&value, sizeof value};
+  const int error = path.memory->write(initiator.process->directory(), &from, 1, &remote, 1);
+  if (error == ESRCH) return {Answer::kGone};
+  return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
 }
 
 }  // namespace
@@ -340,6 +402,8 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
                           request.remote_address);
   if (error != VendorError::none)
     response = refuse(path, error);
+  else if (operation.atomic && operation.sges == SgeUse::gather)
+    response = respond_to_atomic_write(initiator, request, local);
   else if (operation.atomic)
     response = respond_to_atomic(initiator, request, local);
   else if (operation.awaits_response)

@@ -48,9 +48,10 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
 struct Arrival {
   unsigned flags;  // ibv_send_flags
   uint32_t length;
-  uint32_t immediate;
+  uint32_t immediate;  // or the rkey that was invalidated
   ibv_wc_opcode opcode;
   bool with_immediate;
+  bool with_invalidate = false;
   ibv_wc_status status = IBV_WC_SUCCESS;
   VendorError error = VendorError::none;
 };

@@ -5,10 +5,13 @@
 // [...] the entire posting will be aborted").
 #include <errno.h>
 
-#include "engine/device_attributes.h"
-#include "engine/objects.h"
+#include <mutex>
+
+#include "engine/error_flow.h"
 #include "engine/program_enum.h"
+#include "engine/requester.h"
 #include "engine/send_rules.h"
+#include "engine/streaming.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -22,10 +25,7 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
                  state);
     return EINVAL;
   }
-  SendLimits limits;
-  limits.max_sge = qp.cap.max_send_sge;
-  limits.max_inline = qp.cap.max_inline_data;
-  limits.max_message = kMaxMessage;
+  const SendLimits limits = send_limits(qp);
   uint64_t count = 0;
   for (; wr != nullptr; wr = wr->next, ++count) {
     const char* why = nullptr;
@@ -50,13 +50,14 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
 }  // namespace
 
 int post_send_batch(Qp* qp, ibv_send_wr* wr) {
-  if (qp->process->dead()) return EIO;
-  qp->send_lock.lock();
-  const int error = check_batch(*qp, wr);
-  qp->send_lock.unlock();
-  if (error != 0) return error;
   ibv_send_wr* bad = nullptr;
-  return post_send(qp, wr, &bad);
+  if (wr->next == nullptr) return post_send(qp, wr, &bad);
+  if (qp->process->dead()) return EIO;
+  act_on_sticky_if_any(*qp);
+  received_in_a_row = 0;
+  std::lock_guard lock(qp->send_lock);
+  if (const int error = check_batch(*qp, wr); error != 0) return error;
+  return post_list(*qp, wr, &bad);
 }
 
 int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode) {

@@ -18,6 +18,8 @@
 
 #include <cstdint>
 
+#include "emulator.h"
+
 namespace verbena {
 
 // ---- operations ---------------------------------------------------------------------------------------
@@ -52,11 +54,16 @@ const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept;
 
 // ---- posting ------------------------------------------------------------------------------------------
 
-// What issue 2 builds; the others are legal, and EOPNOTSUPP.
+// What is built; the others are legal, and EOPNOTSUPP.
 inline constexpr uint32_t kOpcodesBuilt = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
                                           1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM |
                                           1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |
-                                          1u << IBV_WR_ATOMIC_FETCH_AND_ADD;
+                                          1u << IBV_WR_ATOMIC_FETCH_AND_ADD | 1u << IBV_WR_LOCAL_INV |
+                                          1u << IBV_WR_BIND_MW | 1u << IBV_WR_SEND_WITH_INV |
+                                          1u << kAtomicWrite;
+
+// An atomic write may always be inline: ibv_wr_atomic_write(3) has no other way.
+inline constexpr uint32_t kAtomicWriteSize = 8;
 
 struct SendLimits {
   uint32_t max_sge = 1;              // of the QP (cap.max_send_sge, as given at creation)
@@ -72,7 +79,7 @@ uint64_t message_length(const ibv_send_wr& wr) noexcept;
 // then names the rule in one line, a constant string, and is null after success. Reads wr.sg_list only if 0 <
 // num_sge <= max_sge.
 //   EINVAL      no such opcode; opcode not for this QP type; a flag that contradicts the opcode; negative
-//               num_sge; SGEs announced but sg_list null
+//               num_sge; SGEs announced but sg_list null; BIND_MW without a window, or of a range without a region
 //   ENOMEM      more SGEs than max_sge, more inline bytes than max_inline (mlx5, providers/mlx5/qp.c; rxe:
 //   EINVAL) EOPNOTSUPP  an atomic on a device without (mlx5)
 // Lengths are not judged here but at execution (below). Flags without a meaning for the opcode, other than

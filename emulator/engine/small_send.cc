@@ -31,7 +31,7 @@ bool readable(const Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
   const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
                                       MemoryUse::local_gather, sge.addr, sge.length);
   *address = place.address;
-  return place.check == KeyCheck::kOk;
+  return place.check == KeyCheck::kOk && !place.on_demand;
 }
 
 }  // namespace
@@ -42,6 +42,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr) {
   PeerPath& path = qp.path;
   if (!path.adapter || path.gate == 0 || path.receives.ready == nullptr) return false;
   const uint32_t length = wr.sg_list[0].length;
+  if (length > path.completions.inline_size()) return false;
 
   const Visit visit(qp.process->directory(), qp.process->home().slot(), path.adapter->slot());
   uint64_t address;

@@ -5,6 +5,8 @@ namespace verbena {
 namespace {
 
 constexpr uint32_t kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+// LOCAL_WRITE says nothing of a window; mlx5 and rxe let it pass.
+constexpr uint32_t kAllowed = kRemote | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 constexpr uint32_t kWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 }  // namespace
@@ -13,7 +15,7 @@ const char* check_binding(const WindowState& window, const MemoryTable::Region* 
                           const Binding& binding) {
   const bool type2 = window.kind == KeyKind::kWindow2;
   if (window.pd != window.qp_pd) return "the window and the queue pair are of different protection domains";
-  if ((binding.access & ~(kRemote | IBV_ACCESS_ZERO_BASED)) != 0)
+  if ((binding.access & ~kAllowed) != 0)
     return "a window has remote access flags and IBV_ACCESS_ZERO_BASED only";
   if (type2 && window.is_bound) return "a window of type 2 is invalidated before it is bound again";
   if (!type2 && (binding.access & IBV_ACCESS_ZERO_BASED) != 0)

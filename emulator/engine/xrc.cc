@@ -43,8 +43,6 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   target->completion_queue = view.cq(target->srq->cq);
   if (target->receives.order_words == nullptr || target->completion_queue == nullptr)
     return VendorError::remote_srq_unknown;
-  target->head.store(target->completion_queue->head.load(std::memory_order_acquire),
-                     std::memory_order_relaxed);
   target->completions = CompletionRing::of(view, *target->completion_queue, &target->head);
   if (target->completions.entries == nullptr) return VendorError::remote_srq_unknown;
   *out = std::move(target);

@@ -95,12 +95,14 @@ bool read_qp(const NodeDirectory& directory, const SharedQp& qp, QpSnapshot* out
 
 bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
   const uint32_t alive = acquire(cq.alive);
-  const uint32_t order = acquire(cq.ring_order);
+  const uint32_t generation = acquire(cq.ring_generation);
+  const SharedCqRing& ring = cq.rings[generation & 1];
+  const uint32_t order = acquire(ring.order);
   if (alive == 0 || order > 31) return false;
-  const uint64_t head = acquire(cq.head);
+  const uint64_t head = acquire(ring.head);
   *out = {.index = index,
           .capacity = uint64_t{1} << order,
-          .entries = std::min(distance(acquire(cq.tail), head), uint64_t{1} << order),
+          .entries = std::min(distance(acquire(ring.tail), head), uint64_t{1} << order),
           .armed = static_cast<uint32_t>(acquire(cq.armed)),
           .overrun = acquire(cq.overrun) != 0,
           .events = acquire(cq.raised)};

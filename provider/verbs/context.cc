@@ -64,6 +64,7 @@ const pabi34_context_ops kContextOps = {
     .reg_mr = reg_mr,
     .req_notify_cq = req_notify_cq,
     .rereg_mr = rereg_mr,
+    .resize_cq = resize_cq,
     .unimport_dm = unimport_dm,
     .unimport_mr = unimport_mr,
     .unimport_pd = unimport_pd,
@@ -141,6 +142,7 @@ void free_context(ibv_context* ibv) {
   release_commands(context);
   // An import that failed half-way has not been given its asynchronous descriptor.
   if (ibv->async_fd == -1) close(context_async_fd(context->emulated));
+  free_unimported(context);
   close_context(context->emulated);
   verbs_uninit_context(&context->base);
   free(context);

@@ -63,6 +63,13 @@ int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
   return answer(verbena::modify_cq(to_cq(cq)->emulated, attr->moderate.cq_count, attr->moderate.cq_period));
 }
 
+int resize_cq(ibv_cq* ibv, int cqe) {
+  VerbsCq* cq = to_cq(ibv);
+  if (const int error = verbena::resize_cq(cq->emulated, cqe); error != 0) return answer(error);
+  ibv->cqe = cq_capacity(cq->emulated);
+  return 0;
+}
+
 int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return answer(verbena::req_notify_cq(to_cq(cq)->emulated, solicited_only != 0));
 }

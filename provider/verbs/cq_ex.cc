@@ -2,6 +2,8 @@
 //
 // Extended completion queues (ibv_create_cq_ex(3)): polled one completion at a time, of which the program
 // reads what it asked for when the CQ was made.
+#include <ctime>
+
 #include "verbs/cq.h"
 #include "verbs/domain.h"
 #include "verbs/ops.h"
@@ -14,6 +16,8 @@ struct VerbsCqEx {
   bool alone;             // IBV_CREATE_CQ_ATTR_SINGLE_THREADED
   pthread_mutex_t mutex;  // from start_poll to end_poll: the current completion belongs to one thread
   ibv_wc current;
+  uint64_t stamp;  // of the current completion, if the CQ is stamped
+  bool stamped;
 };
 static_assert(offsetof(VerbsCqEx, cq) == 0);
 
@@ -23,7 +27,7 @@ VerbsCqEx& to_cq_ex(ibv_cq_ex* cq) { return *reinterpret_cast<VerbsCqEx*>(cq); }
 
 int advance(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
-  const int polled = verbena::poll_cq(cq.cq.emulated, 1, &cq.current);
+  const int polled = verbena::poll_cq(cq.cq.emulated, 1, &cq.current, cq.stamped ? &cq.stamp : nullptr);
   if (polled <= 0) return polled == 0 ? ENOENT : -polled;
   ibv->status = cq.current.status;
   ibv->wr_id = cq.current.wr_id;
@@ -54,6 +58,20 @@ auto read(ibv_cq_ex* cq) {
 unsigned int read_wc_flags(ibv_cq_ex* cq) { return to_cq_ex(cq).current.wc_flags; }
 uint32_t read_slid(ibv_cq_ex* cq) { return to_cq_ex(cq).current.slid; }
 
+uint64_t read_completion_ts(ibv_cq_ex* cq) { return to_cq_ex(cq).stamp; }
+
+// "Get the completion timestamp from the current completion and convert it [...] to wall clock nanoseconds"
+// (ibv_create_cq_ex(3)): by what the two clocks say now.
+uint64_t read_completion_wallclock_ns(ibv_cq_ex* ibv) {
+  const VerbsCqEx& cq = to_cq_ex(ibv);
+  timespec wall;
+  clock_gettime(CLOCK_REALTIME, &wall);
+  const uint64_t now = device_clock(to_context(ibv->context)->emulated);
+  const uint64_t wall_ns =
+      static_cast<uint64_t>(wall.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(wall.tv_nsec);
+  return wall_ns - (now - cq.stamp);
+}
+
 // No VLAN, no flow rule and no tag matching is offered, so no completion tells of one; mlx5 then reads 0,
 // too.
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
@@ -74,6 +92,9 @@ const WcField kFields[] = {
     {IBV_WC_EX_WITH_SL, [](ibv_cq_ex* cq) { cq->read_sl = read<&ibv_wc::sl>; }},
     {IBV_WC_EX_WITH_DLID_PATH_BITS,
      [](ibv_cq_ex* cq) { cq->read_dlid_path_bits = read<&ibv_wc::dlid_path_bits>; }},
+    {IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, [](ibv_cq_ex* cq) { cq->read_completion_ts = read_completion_ts; }},
+    {IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+     [](ibv_cq_ex* cq) { cq->read_completion_wallclock_ns = read_completion_wallclock_ns; }},
     {IBV_WC_EX_WITH_CVLAN, [](ibv_cq_ex* cq) { cq->read_cvlan = read_cvlan; }},
     {IBV_WC_EX_WITH_FLOW_TAG, [](ibv_cq_ex* cq) { cq->read_flow_tag = read_flow_tag; }},
     {IBV_WC_EX_WITH_TM_INFO, [](ibv_cq_ex* cq) { cq->read_tm_info = read_tm_info; }},
@@ -125,7 +146,10 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   bool from_domain = false;
   auto* cq = static_cast<VerbsCqEx*>(allocate_in(domain, sizeof(VerbsCqEx), Resource::kCq, &from_domain));
   if (cq == nullptr) return refuse(ENOMEM);
-  const CqOptions options = {.ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0};
+  cq->stamped = (attr->wc_flags &
+                 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
+  const CqOptions options = {.stamped = cq->stamped,
+                             .ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0};
   const int error = fill_cq(cq->cq, context, static_cast<int>(attr->cqe), attr->channel,
                             static_cast<int>(attr->comp_vector), options);
   if (error != 0) {

@@ -20,10 +20,24 @@ ibv_pd* import_pd(ibv_context* context, uint32_t handle) {
   return &pd->base;
 }
 
+// Programs unimport a domain before they destroy what they have made in it (pyverbs does): it stays until its
+// context is closed.
 void unimport_pd(ibv_pd* ibv) {
   VerbsPd* pd = to_pd(ibv);
-  verbena::unimport_pd(pd->emulated);
-  free(pd);
+  std::atomic<VerbsPd*>& list = to_context(ibv->context)->unimported;
+  pd->next = list.load(std::memory_order_relaxed);
+  while (!list.compare_exchange_weak(pd->next, pd, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+void free_unimported(VerbsContext* context) {
+  VerbsPd* pd = context->unimported.exchange(nullptr, std::memory_order_acquire);
+  while (pd != nullptr) {
+    VerbsPd* next = pd->next;
+    verbena::unimport_pd(pd->emulated);
+    free(pd);
+    pd = next;
+  }
 }
 
 // "The addr field in the imported MR is not applicable, NULL value is expected."

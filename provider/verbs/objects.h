@@ -14,9 +14,12 @@
 
 namespace verbena::verbs {
 
+struct VerbsPd;
+
 struct VerbsContext {
   verbs_context base;  // libibverbs' part ends with the ibv_context that the program has
   Context* emulated;
+  std::atomic<VerbsPd*> unimported;  // a list by `next`; freed with the context
 };
 
 struct ParentDomain;  // domain.h
@@ -26,6 +29,7 @@ struct VerbsPd {
   Pd* emulated;                 // of a parent domain: that of the PD it contains
   ParentDomain* parent;         // nullptr: an ordinary PD
   std::atomic<uint32_t> users;  // objects that only the provider knows to hold on to it (domain.h)
+  VerbsPd* next;                // in VerbsContext::unimported
 };
 
 struct VerbsMr {

@@ -10,6 +10,8 @@
 
 namespace verbena::verbs {
 
+struct VerbsContext;  // objects.h
+
 // device.cc
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size);
@@ -47,6 +49,7 @@ ibv_dm* wrap_dm(ibv_context* context, Dm* emulated);  // nullptr and ENOMEM
 // import.cc: objects of a context seen from another on the same command descriptor.
 ibv_pd* import_pd(ibv_context* context, uint32_t handle);
 void unimport_pd(ibv_pd* pd);
+void free_unimported(VerbsContext* context);
 ibv_mr* import_mr(ibv_pd* pd, uint32_t handle);
 void unimport_mr(ibv_mr* mr);
 ibv_dm* import_dm(ibv_context* context, uint32_t handle);
@@ -67,6 +70,7 @@ int destroy_cq(ibv_cq* cq);
 void cq_event(ibv_cq* cq);
 int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc);
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
+int resize_cq(ibv_cq* cq, int cqe);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
 // cq_ex.cc

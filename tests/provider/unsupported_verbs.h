@@ -95,7 +95,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto counters = stand_in<ibv_counters>(o);
        uint64_t value = 0;
        return ibv_read_counters(&counters, &value, 1, 0); }},
-    {"resize_cq", [](const Objects& o) { return ibv_resize_cq(o.cq, 100); }},
     {"set_ece", [](const Objects& o) {
        ibv_ece ece = {};
        ece.vendor_id = 1;

@@ -107,9 +107,9 @@ void furnish_cq(Residence& home) {
   OwnSegment& segment = home.segment();
   ASSERT_EQ(segment.commit(kCqTableOffset, sizeof(SharedCq)), 0);
   SharedCq& cq = *segment.view().cq(0);
-  cq.ring_order = 4;
-  cq.tail = 6;
-  cq.head = 2;
+  cq.rings[0].order = 4;
+  cq.rings[0].tail = 6;
+  cq.rings[0].head = 2;
   cq.armed = Armed::kSolicited;
   cq.alive = 1;
   segment.view().header().cq_high_water = 1;
@@ -237,7 +237,7 @@ TEST_F(StatusCommand, BelievesNoNumberOfADamagedSegment) {
     home.segment().view().qp(1)->gate = ~uint64_t{0};
     home.segment().view().qp(1)->dest_slot = 0xffffffff;
     home.segment().view().qp(1)->device = 0xffffffff;
-    home.segment().view().cq(0)->ring_order = 0xffffffff;
+    home.segment().view().cq(0)->rings[0].order = 0xffffffff;
     home.segment().view().header().qp_high_water = 0xffffffff;
     home.segment().view().header().cq_high_water = 0xffffffff;
   });

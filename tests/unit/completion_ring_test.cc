@@ -66,7 +66,7 @@ TEST(CompletionRing, FindsTheFreeEntryFromAHintThatIsLapsBehind) {
     ring.append(kAlice, 0, i);
     ring.next();
   }
-  ring.ring.cq->tail.store(3);
+  ring.ring.places->tail.store(3);
   const Claim claim = ring.claim(kAlice, 0, 41);
   ASSERT_NE(claim.entry, nullptr);
   EXPECT_EQ(claim.position, 41u);
@@ -79,7 +79,7 @@ TEST(CompletionRing, TellsFullFromAHintThatIsLapsBehind) {
     ring.next();
   }
   for (uint32_t i = 0; i < 4; ++i) ring.append(kAlice, 0, i);
-  ring.ring.cq->tail.store(3);
+  ring.ring.places->tail.store(3);
   EXPECT_EQ(ring.claim(kAlice, 0, 9).entry, nullptr);
 }
 

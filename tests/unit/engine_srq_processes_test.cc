@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "engine/shared_receive_queue.h"
 #include "support/child.h"
 #include "support/scene.h"
 
@@ -52,8 +53,8 @@ int post(Srq* srq, uint64_t wr_id, Sges sges) {
 }
 
 // Sends messages of `length` bytes, the first of them its own number, until told to stop or the pipe ends.
-int feed(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t number, uint32_t length,
-         uint32_t count) {
+int feed(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t number,
+         uint32_t length, uint32_t count) {
   const Owned<Context> context = open_device();
   const Owned<Pd> pd = make_pd(context.get());
   const Owned<Cq> cq = make_cq(context.get());
@@ -73,11 +74,11 @@ int feed(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid,
   return parent.hear() == 'x' ? 0 : 4;
 }
 
-struct Receivers : Scene {
+struct Receivers {
   static constexpr uint32_t kSlots = 16;
   static constexpr uint32_t kRoom = 512;
 
-  explicit Receivers(const SharedNumbers& all) : numbers(all) {
+  Receivers(const SharedNumbers& all, const GidEntry& own_gid) : numbers(all), gid(own_gid) {
     ibv_srq_attr attr{kSlots, 1, 0};
     Srq* made = nullptr;
     EXPECT_EQ(create_srq(pd.get(), &attr, {}, 0, &made), 0);
@@ -91,7 +92,7 @@ struct Receivers : Scene {
     init.qp_type = IBV_QPT_RC;
     Qp* qp = nullptr;
     ASSERT_EQ(create_qp(pd.get(), &init, cq.get(), cq.get(), 0, &qp, srq.get()), 0);
-    connect(qp, numbers->feeder[number], gid());
+    connect(qp, numbers->feeder[number], gid);
     numbers->receiver[number] = qp_number(qp);
     qps.emplace_back(qp);
   }
@@ -105,6 +106,9 @@ struct Receivers : Scene {
   }
 
   const SharedNumbers& numbers;
+  const GidEntry& gid;
+  Owned<Context> context = open_device();
+  Owned<Pd> pd = make_pd(context.get());
   Region memory{pd.get(), size_t{kSlots} * kRoom};
   Owned<Cq> cq = make_cq(context.get(), 1024);
   OwnedSrq srq;
@@ -123,12 +127,14 @@ TEST_P(SrqOfManyProcesses, LosesNothing) {
   const SharedNumbers numbers;
   const GidEntry& gid = node.directory().devices().devices[0].gids[0];
   const auto body = [&](uint32_t number) {
-    return [&, number](const Child& parent) { return feed(parent, numbers, gid, number, GetParam(), kMessages); };
+    return [&, number](const Child& parent) {
+      return feed(parent, numbers, gid, number, GetParam(), kMessages);
+    };
   };
   std::array<Child, kFeeders> feeders{Child(body(0)), Child(body(1)), Child(body(2))};
   for (const Child& feeder : feeders) ASSERT_EQ(feeder.answer(), 'q');
   {
-    Receivers receivers(numbers);
+    Receivers receivers(numbers, gid);
     for (uint32_t i = 0; i < kFeeders; ++i) receivers.listen_to(i);
     for (const Child& feeder : feeders) feeder.command('g');
     std::array<uint32_t, kFeeders> seen{};
@@ -167,7 +173,7 @@ TEST_P(SrqOfManyProcesses, GoesOnWhenFeedersDie) {
   ASSERT_EQ(survivor.answer(), 'q');
   for (const Child& victim : victims) ASSERT_EQ(victim.answer(), 'q');
   {
-    Receivers receivers(numbers);
+    Receivers receivers(numbers, gid);
     for (uint32_t i = 0; i <= kVictims; ++i) receivers.listen_to(i);
     for (uint32_t i = 0; i < kVictims; ++i) {
       victims[i].command('g');
@@ -182,16 +188,118 @@ TEST_P(SrqOfManyProcesses, GoesOnWhenFeedersDie) {
       ASSERT_GE(from, 0);
       if (from == kVictims) ++seen;
     }
-    // All are there: a full SRQ takes as many as it has room for.
     survivor.command('x');
     EXPECT_EQ(survivor.answer(), 'r');
     EXPECT_EQ(survivor.answer(), 'd');
     EXPECT_EQ(survivor.finish(), 0);
+    for (ibv_wc wc; poll_cq(receivers.cq.get(), 1, &wc) == 1;) {
+    }
+    for (uint32_t i = 0; i <= Receivers::kSlots && receivers.fill(0) == 0; ++i) {
+    }
+    EXPECT_EQ(receivers.srq->ring.posted(), Receivers::kSlots);
   }
 }
 
 // In the completion entry, in the landing buffer, and placed by the feeder.
 INSTANTIATE_TEST_SUITE_P(Length, SrqOfManyProcesses, ::testing::Values(8u, 200u, 512u));
+
+// ---- XRC: sender, receiving queue pair and SRQ in three processes ----
+
+ibv_qp_init_attr xrc_send_init() {
+  ibv_qp_init_attr init{};
+  init.cap = {4, 0, 1, 0, 0};
+  init.qp_type = IBV_QPT_XRC_SEND;
+  return init;
+}
+
+// Holds the XRC_RECV queue pair, and does nothing else.
+int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, int domain_fd) {
+  const Owned<Context> context = open_device();
+  Xrcd* opened = nullptr;
+  if (open_xrcd(context.get(), domain_fd, O_CREAT, &opened) != 0) return 1;
+  const OwnedXrcd xrcd(opened);
+  Qp* qp = nullptr;
+  if (create_xrc_recv_qp(xrcd.get(), 7, &qp) != 0) return 2;
+  numbers->receiver[0] = qp_number(qp);
+  parent.tell('q');
+  if (parent.hear() != 'g') return 3;
+  connect(qp, numbers->feeder[0], gid);
+  parent.tell('r');
+  const int said = parent.hear() == 'x' ? 0 : 4;
+  uint32_t async_events;
+  return close_qp(qp, 7, &async_events) == 0 ? said : 5;
+}
+
+int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t length) {
+  const Owned<Context> context = open_device();
+  const Owned<Pd> pd = make_pd(context.get());
+  const Owned<Cq> cq = make_cq(context.get());
+  ibv_qp_init_attr init = xrc_send_init();
+  Qp* made = nullptr;
+  if (create_qp(pd.get(), &init, cq.get(), nullptr, 0, &made) != 0) return 1;
+  const Owned<Qp> qp(made);
+  Region memory(pd.get(), length);
+  std::fill_n(memory.data(), length, uint8_t{0x5a});
+  numbers->feeder[0] = qp_number(qp.get());
+  parent.tell('q');
+  if (parent.hear() != 'g') return 2;
+  connect(qp.get(), numbers->receiver[0], gid);
+  parent.tell('r');
+  if (parent.hear() != 'g') return 3;
+  Sges sges{memory.sge(0, length)};
+  ibv_send_wr wr = request(IBV_WR_SEND, sges);
+  wr.qp_type.xrc.remote_srqn = numbers->srqn;
+  if (post(qp.get(), wr) != 0) return 4;
+  return completion(cq.get()).status == IBV_WC_SUCCESS ? 0 : 5;
+}
+
+class XrcOfThreeProcesses : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
+#endif
+  const TemporaryNode node;
+  const SharedNumbers numbers;
+  const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+  const int file = open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  Child receiver([&](const Child& parent) { return receive_for(parent, numbers, gid, file); });
+  Child sender([&](const Child& parent) { return send_to(parent, numbers, gid, GetParam()); });
+  ASSERT_EQ(receiver.answer(), 'q');
+  ASSERT_EQ(sender.answer(), 'q');
+  for (const Child* child : {&receiver, &sender}) {
+    child->command('g');
+    ASSERT_EQ(child->answer(), 'r');
+  }
+  {
+    const Owned<Context> context = open_device();
+    const Owned<Pd> pd = make_pd(context.get());
+    const Owned<Cq> cq = make_cq(context.get());
+    Xrcd* opened = nullptr;
+    ASSERT_EQ(open_xrcd(context.get(), file, 0, &opened), 0);  // the receiver's
+    const OwnedXrcd xrcd(opened);
+    ibv_srq_attr attr{4, 1, 0};
+    Srq* made = nullptr;
+    ASSERT_EQ(create_srq(pd.get(), &attr, {xrcd.get(), cq.get()}, 0, &made), 0);
+    const OwnedSrq srq(made);
+    Region memory(pd.get(), GetParam());
+    ASSERT_EQ(post(srq.get(), 11, {memory.sge(0, GetParam())}), 0);
+    numbers->srqn = srq_number(srq.get());
+    sender.command('g');
+    const ibv_wc wc = completion(cq.get());
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.wr_id, 11u);
+    EXPECT_EQ(wc.qp_num, numbers->receiver[0]);
+    EXPECT_EQ(memory.data()[0], 0x5a);
+    EXPECT_EQ(memory.data()[GetParam() - 1], 0x5a);
+    EXPECT_EQ(sender.finish(), 0);
+    receiver.command('x');
+    EXPECT_EQ(receiver.finish(), 0);
+  }
+  close(file);
+}
+
+INSTANTIATE_TEST_SUITE_P(Length, XrcOfThreeProcesses, ::testing::Values(8u, 200u, 5000u, 600000u));
 
 }  // namespace
 }  // namespace verbena

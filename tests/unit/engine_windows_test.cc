@@ -230,25 +230,6 @@ TEST_F(Windows, ADeregisteredRegionCannotBeBound) {
   EXPECT_EQ(carry_out(*pair.a, wr), Answer::kLocal);
 }
 
-TEST(MemoryWr, ABindNamesItsWindow) {
-  ibv_send_wr wr{};
-  wr.opcode = IBV_WR_BIND_MW;
-  const char* why = nullptr;
-  EXPECT_EQ(check_memory_wr(wr, &why), EINVAL);
-  EXPECT_NE(why, nullptr);
-}
-
-TEST(MemoryWr, ARangeNeedsARegion) {
-  ibv_mw window{};
-  ibv_send_wr wr{};
-  wr.opcode = IBV_WR_BIND_MW;
-  wr.bind_mw.mw = &window;
-  wr.bind_mw.bind_info.length = 8;
-  const char* why = nullptr;
-  EXPECT_EQ(check_memory_wr(wr, &why), EINVAL);
-  EXPECT_NE(why, nullptr);
-}
-
 // ---- descriptors as memory ----
 
 class Descriptor : public ::testing::Test {

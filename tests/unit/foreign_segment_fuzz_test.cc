@@ -90,8 +90,8 @@ class ForeignSegment : public ::testing::Test {
     add(&there_cq, sizeof there_cq);
     add(&view.header().mr_epoch, kCacheLine);
     add(view.mr(1), sizeof(SharedMr));
-    add(view.base() + there_cq.ring_offset, sizeof(Cqe) << there_cq.ring_order);
-    add(view.base() + there_cq.claim_offset, sizeof(uint64_t) << there_cq.ring_order);
+    add(view.base() + there_cq.rings[0].offset, sizeof(Cqe) << there_cq.rings[0].order);
+    add(view.base() + there_cq.rings[0].claim_offset, sizeof(uint64_t) << there_cq.rings[0].order);
     add(view.base() + there_qp.rq_ready_offset, sizeof(uint64_t) << there_qp.rq_order);
     add(view.base() + there_qp.rq_wqe_offset, uint64_t{there_qp.rq_stride} << there_qp.rq_order);
   }

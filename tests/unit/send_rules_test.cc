@@ -11,7 +11,7 @@ namespace verbena {
 namespace {
 
 constexpr int kOpcodes = IBV_WR_TSO + 1;
-constexpr uint32_t kEveryOpcode = (1u << kOpcodes) - 1;
+constexpr uint32_t kEveryOpcode = ((1u << kOpcodes) - 1) | 1u << kAtomicWrite;
 
 SendLimits limits() {
   SendLimits l;
@@ -24,9 +24,11 @@ SendLimits limits() {
 
 struct Request {
   ibv_sge sges[4] = {};
+  ibv_mw window = {};
   ibv_send_wr wr = {};
   explicit Request(ibv_wr_opcode opcode, unsigned flags = 0) {
     wr.opcode = opcode;
+    if (opcode == IBV_WR_BIND_MW) wr.bind_mw.mw = &window;
     wr.send_flags = flags;
     wr.sg_list = sges;
   }
@@ -72,8 +74,26 @@ TEST(PostSend, OddTypesOfQpSendNothing) {
 }
 
 TEST(PostSend, UnknownOpcodesAreRefused) {
-  for (const int number : {-1, kOpcodes, 15, 31, 32, 255})
+  for (const int number : {-1, kOpcodes, 14, 31, 32, 255})
     EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(opcode(number)).wr, nullptr), EINVAL) << number;
+}
+
+TEST(PostSend, AnAtomicWriteIsForReliableQps) {
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(kAtomicWrite).wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_UC, Request(kAtomicWrite).wr, nullptr), EINVAL);
+}
+
+TEST(PostSend, AnAtomicWriteMayBeInlineOnEveryQp) {
+  SendLimits l = limits();
+  l.max_inline = 0;
+  ibv_sge sge = {.addr = 0, .length = 8, .lkey = 0};
+  Request request(kAtomicWrite);
+  request.wr.send_flags |= IBV_SEND_INLINE;
+  request.wr.sg_list = &sge;
+  request.wr.num_sge = 1;
+  EXPECT_EQ(check_send_wr(l, IBV_QPT_RC, request.wr, nullptr), 0);
+  sge.length = 9;
+  EXPECT_EQ(check_send_wr(l, IBV_QPT_RC, request.wr, nullptr), ENOMEM);
 }
 
 TEST(PostSend, OpcodesTheDeviceLacksAreNotSupported) {
@@ -99,6 +119,21 @@ TEST(PostSend, InlineIsForSendAndWriteOnly) {
 TEST(PostSend, OtherFlagsAreIgnoredWhereTheyMeanNothing) {
   const unsigned others = ~static_cast<unsigned>(IBV_SEND_INLINE);
   EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, others).wr, nullptr), 0);
+}
+
+TEST(PostSend, ABindNamesItsWindow) {
+  Request request(IBV_WR_BIND_MW);
+  request.wr.bind_mw.mw = nullptr;
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+}
+
+TEST(PostSend, ABindOfARangeNamesItsRegion) {
+  Request request(IBV_WR_BIND_MW);
+  request.wr.bind_mw.bind_info.length = 8;
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+  ibv_mr region = {};
+  request.wr.bind_mw.bind_info.mr = &region;
+  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), 0);
 }
 
 TEST(PostSend, NumberOfSges) {

@@ -41,7 +41,8 @@ const Case kCases[] = {
            c.window.kind = KeyKind::kWindow1;
            c.binding.access |= IBV_ACCESS_ZERO_BASED;
          }),
-    with("LocalFlags", false, [](Case& c) { c.binding.access |= IBV_ACCESS_LOCAL_WRITE; }),
+    with("LocalWrite", true, [](Case& c) { c.binding.access |= IBV_ACCESS_LOCAL_WRITE; }),
+    with("FlagsOfARegion", false, [](Case& c) { c.binding.access |= IBV_ACCESS_MW_BIND; }),
     with("BoundType2", false, [](Case& c) { c.window.is_bound = true; }),
     with("BoundType1", true,
          [](Case& c) {

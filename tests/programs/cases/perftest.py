@@ -65,6 +65,13 @@ OLD_POST_SEND = {"old_post_send": {"options": ("--use_old_post_send",), "quick":
 POST_LIST = {"post_list": {"options": ("-l", 8), "iterations": 800}}
 DEPTHS = {"deep_queue": {"options": ("-t", 2048, "-s", 64), "iterations": 4096, "sizes": (64,)},
           "one_in_flight": {"options": ("-t", 1)}}
+SHARED = {"srq": {"options": ("--use-srq",), "quick": True},
+          "srq_size_64": {"options": ("--use-srq", "-s", 64), "sizes": (64,)}}
+SHARED_QPS = {"srq_qps_8": {"options": ("--use-srq", "-q", 8), "quick": True},
+              "srq_qps_8_bidirectional": {"options": ("--use-srq", "-q", 8, "-b")}}
+XRC = {"xrc": {"options": ("-c", "XRC"), "quick": True}}
+XRC_ALL = {"xrc_all_sizes": {"options": ("-c", "XRC", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+XRC_QPS = {"xrc_qps_8": {"options": ("-c", "XRC", "-q", 8)}}
 LINK_LOCAL = {"gid0": {"options": ("-x", 0)}}
 LIDS = {"infiniband": {"run_options": INFINIBAND}}
 SMALL_MTU = {"mtu_256": {"options": ("-m", 256)}}
@@ -88,18 +95,19 @@ UC_BOTH_WAYS = {"uc_bidirectional": {"options": ("-c", "UC", "-b")}}
 
 OFFERED = {
     "ib_send_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, EVENTS_ALL, INLINE, OLD_POST_SEND, LINK_LOCAL, LIDS,
-                    SMALL_MTU, UD, UD_MORE, UC, UC_EVENTS),
-    "ib_send_bw": (PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
+                    SMALL_MTU, SHARED, XRC, UD, UD_MORE, UC, UC_EVENTS),
+    "ib_send_bw": (SHARED, SHARED_QPS, XRC, XRC_ALL, XRC_QPS, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS,
+                   BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
                    POST_LIST, DEPTHS, LIDS,
                    UD, UD_MORE, UD_BOTH_WAYS, UC, UC_EVENTS, UC_BOTH_WAYS,
                    {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
-    "ib_write_lat": (PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
-    "ib_write_bw": (PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
+    "ib_write_lat": (XRC, PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
+    "ib_write_bw": (XRC, PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
                     UC, UC_BOTH_WAYS),
-    "ib_read_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
-    "ib_read_bw": (PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
-    "ib_atomic_lat": (PLAIN, EVENTS, COMPARE, LIDS),
-    "ib_atomic_bw": (PLAIN, EVENTS, COMPARE, BOTH_WAYS, QPS, ONE_READ, LIDS),
+    "ib_read_lat": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
+    "ib_read_bw": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
+    "ib_atomic_lat": (XRC, PLAIN, EVENTS, COMPARE, LIDS),
+    "ib_atomic_bw": (XRC, PLAIN, EVENTS, COMPARE, BOTH_WAYS, QPS, ONE_READ, LIDS),
 }
 
 

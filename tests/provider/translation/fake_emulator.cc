@@ -157,11 +157,12 @@ int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out
 }
 int cq_capacity(const Cq*) { return 64; }
 uint32_t cq_handle(const Cq*) { return 13; }
-int poll_cq(Cq*, int num_entries, ibv_wc*) { return fake.error != 0 ? -fake.error : num_entries; }
+int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*) { return fake.error != 0 ? -fake.error : num_entries; }
 int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;
   return fake.error;
 }
+int resize_cq(Cq*, int) { return fake.error; }
 int modify_cq(Cq*, uint16_t, uint16_t) { return fake.error; }
 void cq_event(Cq*) {}
 int destroy_cq(Cq*, uint32_t* comp_events, uint32_t* async_events) {

@@ -171,6 +171,8 @@ TEST_F(MemoryTest, AnImportedPdIsOfItsContext) {
   EXPECT_EQ(pd->context, context_);
   EXPECT_EQ(pd->handle, 11u);
   ibv_unimport_pd(pd);
+  EXPECT_EQ(fake.unimported, 0);
+  verbs::free_unimported(verbs::to_context(context_));  // as when it is closed
   EXPECT_EQ(fake.unimported, 1);
 }
 

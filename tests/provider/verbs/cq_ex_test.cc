@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Extended completion queues (ibv_create_cq_ex(3)).
+#include <chrono>
+
 #include "pair.h"
 
 namespace verbena::test {
@@ -193,6 +195,139 @@ TEST_F(CqExTest, EventsComeThroughAChannel) {
   responder_.reset();
   extended_.reset();
 }
+
+// ---- time stamps ----
+
+class StampTest : public CqExTest {
+ protected:
+  uint64_t clock() const {
+    ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK, .raw_clock = {}};
+    EXPECT_EQ(ibv_query_rt_values_ex(context_.get(), &values), 0);
+    return static_cast<uint64_t>(values.raw_clock.tv_sec) * 1'000'000'000 +
+           static_cast<uint64_t>(values.raw_clock.tv_nsec);
+  }
+};
+
+TEST_F(StampTest, TheDeviceTellsWhatItsClockCounts) {
+  ibv_device_attr_ex device = {};
+  ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &device), 0);
+  EXPECT_GT(device.hca_core_clock, 0u);
+  EXPECT_NE(device.completion_timestamp_mask, 0u);
+}
+
+TEST_F(StampTest, TheStampLiesBetweenTheClocksBeforeAndAfter) {
+  receive_into(attr(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
+  const uint64_t before = clock();
+  send(8);
+  const uint64_t after = clock();
+  ASSERT_EQ(start(), 0);
+  EXPECT_GE(ibv_wc_read_completion_ts(ex_), before);
+  EXPECT_LE(ibv_wc_read_completion_ts(ex_), after);
+  ibv_end_poll(ex_);
+}
+
+TEST_F(StampTest, LaterCompletionsAreNotStampedEarlier) {
+  receive_into(attr(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
+  for (uint64_t id = 1; id <= 3; id++) send(8, id);
+  ASSERT_EQ(start(), 0);
+  uint64_t last = ibv_wc_read_completion_ts(ex_);
+  while (ibv_next_poll(ex_) == 0) {
+    EXPECT_GE(ibv_wc_read_completion_ts(ex_), last);
+    last = ibv_wc_read_completion_ts(ex_);
+  }
+  ibv_end_poll(ex_);
+}
+
+TEST_F(StampTest, TheWallClockStampIsWallTime) {
+  receive_into(attr(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK));
+  const auto wall = [] {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
+  };
+  const uint64_t before = wall();
+  send(8);
+  const uint64_t after = wall();
+  ASSERT_EQ(start(), 0);
+  const uint64_t stamp = ibv_wc_read_completion_wallclock_ns(ex_);
+  ibv_end_poll(ex_);
+  constexpr uint64_t kSlack = 1'000'000;  // the clocks are not read in one instant
+  EXPECT_GE(stamp, before - kSlack);
+  EXPECT_LE(stamp, after + kSlack);
+}
+
+// A small message travels in the completion entry, where the stamp is, too.
+TEST_F(StampTest, EverySizeOfMessageArrivesWhole) {
+  receive_into(attr(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
+  for (uint32_t length = 80; length <= 104; length++) {
+    local_.fill(static_cast<uint8_t>(length));
+    send(length);
+    ASSERT_EQ(start(), 0);
+    EXPECT_EQ(ibv_wc_read_byte_len(ex_), length);
+    ibv_end_poll(ex_);
+    EXPECT_TRUE(same_bytes(length)) << length;
+  }
+}
+
+TEST_F(StampTest, SendCompletionsAreStampedToo) {
+  responder_.reset();
+  const Cq cq = make_cq_ex(attr(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
+  ASSERT_NE(cq, nullptr);
+  requester_.reset();
+  ibv_qp_init_attr init = qp_init(cq.get(), cq.get());
+  requester_.reset(ibv_create_qp(pd_.get(), &init));
+  connect(requester_.get(), requester_->qp_num);
+  const uint64_t before = clock();
+  ibv_sge sge = local_.sge(0, 8);
+  ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
+  ASSERT_EQ(post(&wr), 0);
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(ex_->status, IBV_WC_SUCCESS);
+  EXPECT_GE(ibv_wc_read_completion_ts(ex_), before);
+  ibv_end_poll(ex_);
+  requester_.reset();
+}
+
+// ---- IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN ----
+
+class IgnoredOverrunTest : public CqExTest {
+ protected:
+  void SetUp() override {
+    CqExTest::SetUp();
+    ibv_cq_init_attr_ex small = attr();
+    small.cqe = 1;
+    small.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    small.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    receive_into(small);
+  }
+};
+
+TEST_F(IgnoredOverrunTest, MessagesArriveWithoutTheirCompletions) {
+  const uint32_t length = 64;
+  for (size_t i = 0; i < 4; i++) ASSERT_EQ(receive(remote_.sge(i * length, length), i), 0);
+  local_.fill(3);
+  for (size_t i = 0; i < 4; i++)
+    ASSERT_EQ(carry_out(IBV_WR_SEND, local_.sge(i * length, length)).status, IBV_WC_SUCCESS);
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(ex_->wr_id, 0u);
+  EXPECT_EQ(ibv_next_poll(ex_), ENOENT);
+  ibv_end_poll(ex_);
+  EXPECT_TRUE(same_bytes(size_t{4} * length));
+  EXPECT_EQ(state_of(responder_.get()), IBV_QPS_RTS);
+}
+
+TEST_F(IgnoredOverrunTest, TheCqGoesOnWhenItHasBeenPolled) {
+  for (size_t i = 0; i < 3; i++) ASSERT_EQ(receive(remote_.sge(0, 64), i), 0);
+  for (int i = 0; i < 2; i++) ASSERT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 64)).status, IBV_WC_SUCCESS);
+  ASSERT_EQ(start(), 0);
+  ibv_end_poll(ex_);
+  ASSERT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 64)).status, IBV_WC_SUCCESS);
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(ex_->wr_id, 2u);
+  ibv_end_poll(ex_);
+}
+
+// ---- refusals ----
 
 TEST_F(CqExTest, UnknownFieldsAreRefused) { expect_refusal(attr(uint64_t{1} << 40), EOPNOTSUPP); }
 TEST_F(CqExTest, UnknownMasksAreRefused) {

@@ -146,6 +146,9 @@ TEST_F(DmTest, ARegionLiesInside) {
   EXPECT_EQ(refused_registration(UINT64_MAX, 8), EINVAL);
 }
 
+// The kernel asks for no length (UVERBS_METHOD_DM_MR_REG).
+TEST_F(DmTest, ARegionMayBeEmpty) { register_dm(kSize, 0); }
+
 TEST_F(DmTest, FlagsOfOtherMemoryAreRefused) {
   EXPECT_EQ(refused_registration(0, 64, kDmAccess | IBV_ACCESS_ON_DEMAND), EINVAL);
 }

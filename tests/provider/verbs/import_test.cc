@@ -110,6 +110,18 @@ TEST_F(ImportTest, AnImportedPdsQpsUseTheOriginalsRegions) {
   ibv_unimport_pd(pd);
 }
 
+TEST_F(ImportTest, WhatWasMadeInAPdMayOutliveItsUnimporting) {
+  ibv_pd* pd = ibv_import_pd(imported_.get(), pd_->handle);
+  ASSERT_NE(pd, nullptr);
+  Cq cq(ibv_create_cq(imported_.get(), 16, nullptr, nullptr, 0));
+  ibv_qp_init_attr init = qp_init(cq.get(), cq.get());
+  Qp qp(ibv_create_qp(pd, &init));
+  ASSERT_NE(qp, nullptr);
+  ibv_unimport_pd(pd);
+  qp.reset();
+  EXPECT_EQ(ibv_dealloc_pd(pd_.get()), EBUSY);  // with what the fixture has
+}
+
 TEST_F(ImportTest, APdIsBusyWithWhatItsOtherSelfHas) {
   ibv_pd* pd = ibv_import_pd(imported_.get(), pd_->handle);
   EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);

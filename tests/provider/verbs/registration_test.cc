@@ -343,6 +343,27 @@ TEST_F(OnDemandTest, AHoleIsFoundWhenItIsWrittenTo) {
   EXPECT_EQ(write(0, 64), IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST_F(OnDemandTest, AHoleIsFoundWhenItIsSentFrom) {
+  make(pages_.data(), pages_.size());
+  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(receive(remote_.sge(0, 64)), 0);
+  EXPECT_EQ(carry_out(IBV_WR_SEND, sge(0, 64)).status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST_F(OnDemandTest, AHoleIsFoundWhenItIsReceivedInto) {
+  make(pages_.data(), pages_.size());
+  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(receive(sge(0, 64)), 0);
+  EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 64)).status, IBV_WC_REM_OP_ERR);
+  EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_LOC_PROT_ERR);
+}
+
+TEST_F(OnDemandTest, AHoleIsFoundWhenAnAnswerIsReadInto) {
+  make(pages_.data(), pages_.size());
+  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_READ, sge(0, 64)).status, IBV_WC_LOC_PROT_ERR);
+}
+
 TEST_F(OnDemandTest, AdvicePagesIn) {
   make(pages_.data(), pages_.size());
   unsigned char there[1] = {0};

@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint64_t kAllOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                              IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
-                             IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                             IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                             IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 class WrTest : public PairTest {
  protected:
@@ -143,6 +144,44 @@ TEST_F(WrTest, FetchAndAddAdds) {
   uint64_t now = 0;
   memcpy(&now, remote_.data(), sizeof now);
   EXPECT_EQ(now, 15u);
+}
+
+TEST_F(WrTest, AtomicWriteWritesEightBytes) {
+  const uint64_t value = 0x0123456789abcdef;
+  start();
+  ibv_wr_atomic_write(qp_, remote_.rkey(), remote_.address(8), &value);
+  ASSERT_EQ(ibv_wr_complete(qp_), 0);
+  completed(IBV_WC_ATOMIC_WRITE);
+  EXPECT_EQ(memcmp(remote_.data() + 8, &value, sizeof value), 0);
+}
+
+TEST_F(WrTest, AtomicWriteTakesItsBytesWhenItIsBuilt) {
+  uint64_t value = 7;
+  start();
+  ibv_wr_atomic_write(qp_, remote_.rkey(), remote_.address(), &value);
+  value = 8;
+  ASSERT_EQ(ibv_wr_complete(qp_), 0);
+  completed(IBV_WC_ATOMIC_WRITE);
+  memcpy(&value, remote_.data(), sizeof value);
+  EXPECT_EQ(value, 7u);
+}
+
+TEST_F(WrTest, AtomicWriteToAMisalignedAddressFails) {
+  const uint64_t value = 7;
+  start();
+  ibv_wr_atomic_write(qp_, remote_.rkey(), remote_.address(4), &value);
+  ASSERT_EQ(ibv_wr_complete(qp_), 0);
+  EXPECT_EQ(next_status(cq_.get()), IBV_WC_REM_INV_REQ_ERR);
+}
+
+TEST_F(WrTest, AnOrdinaryRequestMayBeAnAtomicWrite) {
+  local_.fill(5);
+  EXPECT_EQ(carry_out(IBV_WR_ATOMIC_WRITE, local_.sge(0, 8)).opcode, IBV_WC_ATOMIC_WRITE);
+  EXPECT_TRUE(same_bytes(8));
+}
+
+TEST_F(WrTest, AnAtomicWriteOfOtherThanEightBytesFails) {
+  EXPECT_EQ(carry_out(IBV_WR_ATOMIC_WRITE, local_.sge(0, 16)).status, IBV_WC_LOC_LEN_ERR);
 }
 
 TEST_F(WrTest, AListIsGatheredInOrder) {

@@ -13,7 +13,12 @@ namespace verbena {
 class RingOfOwn {
  public:
   explicit RingOfOwn(uint32_t order) : entries_(size_t{1} << order), claims_(size_t{1} << order) {
-    ring = {&shared_, entries_.data(), claims_.data(), order, &known_head_};
+    ring.cq = &shared_;
+    ring.places = &shared_.rings[0];
+    ring.entries = entries_.data();
+    ring.claims = claims_.data();
+    ring.order = order;
+    ring.known_head = &known_head_;
     consumer.begin(
         ring,
         [](void* self, uint32_t worker) { return !static_cast<RingOfOwn*>(self)->dead.contains(worker); },

@@ -114,8 +114,14 @@ int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length);
 // EINVAL: no IBV_ACCESS_ZERO_BASED, flags for other memory, outside.
 int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out);
 
-int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);
+int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);  // EINVAL: an address that cannot be, of this port
 int destroy_ah(Ah* ah);
+
+// What wr.ud.ah of a send request points to: libibverbs' part of the caller's object, then the handle.
+struct AhOfProgram {
+  ibv_ah base;
+  Ah* emulated;
+};
 
 // Completion vectors of every device (ibv_context::num_comp_vectors); there is nothing to choose between them.
 inline constexpr int kCompletionVectors = 4;
@@ -206,7 +212,13 @@ uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);  // init's objects and context are the caller's
 ibv_qp_state qp_state(const Qp* qp);
-int destroy_qp(Qp* qp, uint32_t* async_events);  // *async_events as in destroy_cq
+// EBUSY: attached to a multicast group. *async_events as in destroy_cq.
+int destroy_qp(Qp* qp, uint32_t* async_events);
+
+// EINVAL: no multicast GID, no UD queue pair, on InfiniBand no multicast LID; attaching: ENOMEM: a limit of the device
+// is reached; detaching: EINVAL: it is not attached to that group with that LID.
+int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
+int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 
 // bad_wr points at the first WR not taken; those before it are posted.
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

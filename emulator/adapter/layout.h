@@ -17,7 +17,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 5;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 7;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -80,16 +80,17 @@ enum CqeFlags : uint8_t {
   kCqeSolicited = 8,
   kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
   kCqeWithInvalidate = 32,  // `immediate` is the rkey that was invalidated, host byte order
-  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with its GRH
+  kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with the GRH's 40 bytes
   kCqeXrc = 128,            // `qp_index` and `qp_birth` are an SRQ's; an XrcSource stands before the payload
 };
 
 // What a UD completion says of the datagram's origin: the first bytes of Cqe::payload, landed or not.
 struct DatagramSource {
+  static constexpr uint8_t kWithGrh = 0x80;
   uint32_t qpn;
   uint16_t lid;
   uint8_t sl;
-  uint8_t path_bits;
+  uint8_t path_bits;  // 7 bits, and kWithGrh: the 40 bytes are a GRH, and not just room for one
 };
 static_assert(sizeof(DatagramSource) == 8);
 

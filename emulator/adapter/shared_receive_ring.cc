@@ -39,7 +39,7 @@ void SharedReceiveRing::post(uint32_t slot) const {
   shared->posted.store(position + 1, std::memory_order_seq_cst);
 }
 
-bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reached) const {
+bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reached, uint32_t length) const {
   if (limit_reached != nullptr) *limit_reached = false;
   if (order_words == nullptr) return false;
   uint64_t began = shared->head.load(std::memory_order_relaxed);
@@ -61,6 +61,11 @@ bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reache
       continue;
     }
     if (found.slot > mask()) return false;
+    // What is read before the WQE is taken may be torn, but then it is not we who take it.
+    if (length != 0 && std::atomic_ref(wqe(found.slot).length).load(std::memory_order_relaxed) < length) {
+      if (word(position).load(std::memory_order_acquire) == seen) return false;
+      continue;
+    }
     // Sequentially consistent, as is the look at the limit below: whoever arms it either sees this WQE taken
     // or is seen here (disarm_if_below_limit).
     if (!word(position).compare_exchange_strong(seen, OrderWord{found.lap, true, found.slot, worker}.pack(),

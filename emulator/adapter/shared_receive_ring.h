@@ -68,7 +68,8 @@ struct SharedReceiveRing {
   // Feeder, on a visit: takes the oldest WQE for `worker`. False: there is none. *limit_reached: fewer WQEs
   // are left than the limit that was armed, and it is disarmed now; the caller wakes the owner, who raises
   // the event.
-  bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr) const;
+  // False as well: it takes fewer than `length` bytes; it stays.
+  bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
 
   // WQEs that nobody has taken: a snapshot, exact while nobody posts or takes.
   uint64_t posted() const;

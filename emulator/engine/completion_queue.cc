@@ -112,6 +112,17 @@ void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
   if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
 }
 
+// Where a datagram came from.
+void fill_origin(const Cqe& entry, ibv_wc* wc) {
+  DatagramSource source;
+  std::memcpy(&source, entry.payload, sizeof source);
+  wc->src_qp = source.qpn;
+  wc->slid = source.lid;
+  wc->sl = source.sl;
+  wc->dlid_path_bits = source.path_bits & ~DatagramSource::kWithGrh;
+  if ((source.path_bits & DatagramSource::kWithGrh) != 0) wc->wc_flags |= IBV_WC_GRH;
+}
+
 void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc* wc) {
   const bool receive = (entry.flags & kCqeReceive) != 0;
   wc->status = static_cast<ibv_wc_status>(entry.status);
@@ -133,6 +144,7 @@ void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ah
   wc->slid = 0;
   wc->sl = 0;
   wc->dlid_path_bits = 0;
+  if ((entry.flags & kCqeDatagram) != 0) fill_origin(entry, wc);
   if (receive) {
     if (landed) scatter(party, entry, read_ahead);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);

@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "engine/multicast.h"
+
 namespace verbena {
 namespace {
 
@@ -62,6 +64,9 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_srq_sge = claimed(limits.max_srq_sge);
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = claimed(limits.max_ah);
+  attr.max_mcast_grp = claimed(limits.max_mcast_grp);
+  attr.max_mcast_qp_attach = claimed(limits.max_mcast_qp_attach);
+  attr.max_total_mcast_qp_attach = claimed(limits.max_total_mcast_qp_attach);
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;

@@ -7,8 +7,8 @@
 
 #include "engine/completion.h"
 #include "engine/requester.h"
-#include "fabric/hazards.h"
 #include "engine/xrc.h"
+#include "fabric/hazards.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -37,8 +37,8 @@ void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   raise_completion_event(*cq.shared, qp.process->self(), true);
 }
 
-// Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other QPs'
-// (vol. 1, 10.2.9.4); a queue of the QP's own is flushed from end to end.
+// Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other
+// QPs' (vol. 1, 10.2.9.4); a queue of the QP's own is flushed from end to end.
 void flush_shared_queue(Qp& qp) {
   std::atomic<uint32_t>& in_hand = qp.shared->srq_slot;
   uint32_t slot_and_one = in_hand.load(std::memory_order_acquire);
@@ -57,8 +57,8 @@ uint64_t first_uncompleted_receive(Qp& qp) {
   std::lock_guard lock(cq.lock);
   first = std::max(first, qp.rq_freed.load(std::memory_order_acquire));
   cq.consumer.for_each([&](Cqe& entry, bool) {
-    if (entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth && (entry.flags & kCqeReceive) != 0 &&
-        (entry.flags & kCqeXrc) == 0) {
+    if (entry.qp_index == qp.index && entry.qp_birth == qp.shared->birth &&
+        (entry.flags & kCqeReceive) != 0 && (entry.flags & kCqeXrc) == 0) {
       const uint32_t ahead = entry.index - static_cast<uint32_t>(first);
       if (ahead < 0x8000'0000u) first += ahead + uint64_t{1};
     }
@@ -98,13 +98,15 @@ void shut_gate(Qp& qp, ibv_qp_state state) {
     qp.attr.rq_psn = qp.shared->expected_psn.load(std::memory_order_relaxed);
   qp.feeder_flag_set = false;
   if (qp.xrc_targets) abandon_in_hand(qp);
-  qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(), std::memory_order_seq_cst);
+  qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(),
+                        std::memory_order_seq_cst);
   qp.state.store(state, std::memory_order_release);
 }
 
 void enter_error(Qp& qp) {
   if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
-  // Before the state shows ERR: a receive posted from then on leaves its flushing to whoever flushes the rest.
+  // Before the state shows ERR: a receive posted from then on leaves its flushing to whoever flushes the
+  // rest.
   qp.flush_receives.store(true, std::memory_order_release);
   shut_gate(qp, IBV_QPS_ERR);
   qp.waiting = Waiting::kNothing;
@@ -112,6 +114,17 @@ void enter_error(Qp& qp) {
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
     complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
   if (!flush_receive_queue(qp, kVisitPatience)) qp.process->call_attention();
+}
+
+void enter_send_queue_error(Qp& qp) {
+  if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  const Gate gate = Gate::unpack(qp.shared->gate.load(std::memory_order_relaxed));
+  qp.shared->gate.store(Gate{gate.generation, IBV_QPS_SQE}.pack(), std::memory_order_seq_cst);
+  qp.state.store(IBV_QPS_SQE, std::memory_order_release);
+  qp.waiting = Waiting::kNothing;
+  qp.drain_event_due = false;
+  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
+    complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
 }
 
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
@@ -129,7 +142,8 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
         append_receive_flush(qp, number);
     qp.flush_receives.store(false, std::memory_order_release);
   }
-  // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol. 1, 11.6.3.2).
+  // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol.
+  // 1, 11.6.3.2).
   if (qp.srq != nullptr && is_of_program(*qp.srq)) raise_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   return true;
 }
@@ -152,7 +166,8 @@ void purge_completions(Qp& qp) {
     if (queues[i] == nullptr) continue;
     std::lock_guard lock(queues[i]->lock);
     queues[i]->consumer.for_each([&](Cqe& entry, bool) {
-      if ((entry.flags & kCqeXrc) != 0 || entry.qp_index != qp.index || entry.qp_birth != qp.shared->birth) return false;
+      if ((entry.flags & kCqeXrc) != 0 || entry.qp_index != qp.index || entry.qp_birth != qp.shared->birth)
+        return false;
       if ((entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) free_slot(*qp.srq, entry.index);
       return true;
     });
@@ -188,7 +203,8 @@ void raise_port_event(Context& context, ibv_event_type type) {
 
 void raise_srq_event(Srq& srq, ibv_event_type type) {
   std::lock_guard lock(srq.context->events_mutex);
-  if (write_event(*srq.context, srq.user_handle, type)) srq.async_events.fetch_add(1, std::memory_order_relaxed);
+  if (write_event(*srq.context, srq.user_handle, type))
+    srq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
 void act_on_sticky(Qp& qp) {

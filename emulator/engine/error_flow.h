@@ -16,6 +16,10 @@ void shut_gate(Qp& qp, ibv_qp_state state);
 // (at once, or by the service thread). The caller holds send_lock and is on no visit.
 void enter_error(Qp& qp);
 
+// An unreliable transport's send queue fails alone: what was posted is flushed, receiving goes on (SQE; vol.
+// 1, 10.3.1.6). The caller holds send_lock.
+void enter_send_queue_error(Qp& qp);
+
 // Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread
 // calls it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a
 // completed request has already ended. Takes send_lock.
@@ -29,8 +33,8 @@ inline void act_on_sticky_if_any(Qp& qp) {
 bool flush_receive_queue(Qp& qp, int64_t patience_ns);
 inline constexpr int64_t kVisitPatience = 100'000;
 
-// RESET and destruction, when no peer is at work on it: gives an SRQ back what the QP had in hand, and forgets what is
-// posted on a shared queue of its own.
+// RESET and destruction, when no peer is at work on it: gives an SRQ back what the QP had in hand, and
+// forgets what is posted on a shared queue of its own.
 void forget_receives(Qp& qp);
 
 // Takes the completions of `qp` out of its CQs (RESET and destruction).

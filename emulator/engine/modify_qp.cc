@@ -8,10 +8,12 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/address_handle.h"
 #include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/privilege.h"
 #include "engine/psn.h"
 #include "engine/qp_attributes.h"
 #include "engine/qp_state_table.h"
@@ -63,14 +65,8 @@ void publish(Qp& qp, int mask) {
   SharedQp& shared = *qp.shared;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) shared.access = qp.attr.qp_access_flags;
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) shared.min_rnr_timer = qp.attr.min_rnr_timer;
+  if ((mask & IBV_QP_QKEY) != 0) shared.qkey.store(qp.attr.qkey, std::memory_order_relaxed);
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
-}
-
-// Does the address lead to that device?
-bool address_fits(const DeviceDescription& device, const ibv_ah_attr& ah) {
-  if (ah.is_global == 0) return device.link_layer == LinkLayer::kInfiniband && ah.dlid == device.lid;
-  return std::any_of(device.gids.begin(), device.gids.begin() + std::min(device.gid_count, kMaxGids),
-                     [&](const GidEntry& gid) { return std::memcmp(gid.raw.data(), ah.grh.dgid.raw, 16) == 0; });
 }
 
 // Finds the peer's queue pair and pins it: from here on it is that one of that process or none.
@@ -92,7 +88,7 @@ void resolve_path(Qp& qp, PeerPath* path) {
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != qp.attr.dest_qp_num ||
       there->device >= process.directory().devices().count)
     return;
-  if (!address_fits(process.directory().devices().devices[there->device], qp.attr.ah_attr)) {
+  if (!leads_to(qp.attr.ah_attr, process.directory().devices().devices[there->device])) {
     VERBENA_WARN("QP 0x%06x: the address given does not belong to the device of QP 0x%06x", qp.shared->qpn,
                  qp.attr.dest_qp_num);
     return;
@@ -130,7 +126,7 @@ void to_reset(Qp& qp) {
 
 int to_rtr(Qp& qp) {
   PeerPath path;
-  resolve_path(qp, &path);
+  if (qp.type != IBV_QPT_UD) resolve_path(qp, &path);
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
@@ -141,7 +137,7 @@ int to_rtr(Qp& qp) {
   shared.dest_birth = path.birth;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
-  qp.mtu = mtu_bytes(qp.attr.path_mtu);
+  if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
   qp.path = std::move(path);
   const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
   shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
@@ -195,6 +191,7 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   AttributeLimits limits = attribute_limits(*qp->context->device);
   limits.current_state = from;
   limits.port = qp->attr.port_num;
+  limits.privileged_qkey = (mask & IBV_QP_QKEY) != 0 && may_set_controlled_qkeys();
   if (from == IBV_QPS_SQD) {
     std::lock_guard send(qp->send_lock);
     limits.sq_draining = qp->waiting != Waiting::kNothing;

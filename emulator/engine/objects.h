@@ -53,11 +53,6 @@ inline int usable(const Context& context) {
 // The same for what belongs to a context's file and may have outlived the context.
 int usable(Process& process, uint64_t file);
 
-struct Ah {
-  Pd* pd = nullptr;
-  ibv_ah_attr attr{};
-};
-
 struct CompChannel {
   uint32_t number = 0;
   std::string path;  // taken away with the channel: peers then close their ends
@@ -110,6 +105,9 @@ struct SendRequest {
   uint64_t remote_address;
   uint64_t compare_add;
   uint64_t swap;
+  const Ah* ah;  // UD: where to
+  uint32_t remote_qpn;
+  uint32_t remote_qkey;
   uint32_t remote_srqn;  // XRC
   const ibv_sge* sges;
   uint32_t sge_count;
@@ -161,6 +159,7 @@ struct PeerPath {
   bool has_landed = false;
 };
 
+struct Datagrams;
 // A handle of the program on an XRC_RECV queue pair.
 struct QpOpening {
   Context* context;
@@ -210,6 +209,7 @@ struct Qp {
   bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
   bool listed = false;           // on the process's pending list, under its mutex
+  std::shared_ptr<Datagrams> datagrams;  // UD (datagram.h)
 
   // ---- receive queue, under recv_lock ----
   SpinLock recv_lock;

@@ -7,8 +7,10 @@
 #include <bit>
 #include <new>
 
+#include "engine/datagram_queue.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/multicast.h"
 #include "engine/objects.h"
 #include "engine/program_enum.h"
 #include "engine/queue_pair.h"
@@ -22,13 +24,12 @@ int check_type(const ibv_qp_init_attr& attr) {
   // The program may have put any number there.
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
-      return 0;
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
     case IBV_QPT_XRC_SEND:
       return 0;
     case IBV_QPT_XRC_RECV:  // has a domain instead of a PD: create_xrc_recv_qp()
       return EINVAL;
-    case IBV_QPT_UC:
-    case IBV_QPT_UD:
     case IBV_QPT_RAW_PACKET:
     case IBV_QPT_DRIVER:
       return EOPNOTSUPP;
@@ -74,7 +75,7 @@ int make_receive_queue(Qp& qp) {
   shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
   shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
   shared.srq = qp.srq != nullptr ? qp.srq->index + 1 : 0;
-  if (qp.cap.max_recv_wr == 0) return 0;
+  if (qp.cap.max_recv_wr == 0 || qp.srq != nullptr) return 0;
   const uint64_t slots = std::bit_ceil(qp.cap.max_recv_wr);
   const uint64_t line = kCacheLine;
   const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
@@ -113,6 +114,8 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.context->device->limits, qp.cap);
   if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
+  if (attr.qp_type == IBV_QPT_UD)
+    if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
   shared.birth += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
@@ -122,12 +125,13 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
   shared.xrcd = qp.xrcd != nullptr ? qp.xrcd->number : 0;
   shared.device = qp.context->device_index;
   shared.dest_slot = UINT32_MAX;
-  for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
-                     &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
-                     &shared.sq_completed})
+  for (auto* word :
+       {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
+        &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted, &shared.sq_completed})
     word->store(0, std::memory_order_relaxed);
-  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits, &shared.send_psn,
-                     &shared.srq_slot, &shared.rnr_naks, &shared.retries})
+  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits,
+                     &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
+                     &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
@@ -151,6 +155,7 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
+    unmake_datagram_parts(*qp);
     process.segment().release(qp->rq_offset, qp->rq_bytes);
     process.qp_indices().give(qp->index);
     give_quota(*qp->context, Counted::kQps);
@@ -163,17 +168,20 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
   if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
   if (qp->xrcd != nullptr) qp->xrcd->users.fetch_add(1, std::memory_order_relaxed);
   std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
-  for (uint32_t seen = high_water.load(); seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
+  for (uint32_t seen = high_water.load();
+       seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
   }
   process.set_qp(qp->index, qp);
   qp->shared->in_use.store(1, std::memory_order_release);
   return 0;
 }
 
-int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out, Srq* srq) {
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
+              Srq* srq) {
   if (int error = usable(*pd->context); error != 0) return error;
   if (int error = check_type(*attr); error != 0) return error;
-  // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c, ib_create_qp).
+  // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c,
+  // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
@@ -236,6 +244,7 @@ void take_down_qp(Qp& qp) {
 
 void free_qp(Qp* qp) {
   Process& process = *qp->process;
+  unmake_datagram_parts(*qp);
   process.segment().release(qp->rq_offset, qp->rq_bytes);
   if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);
   if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);
@@ -250,6 +259,10 @@ void free_qp(Qp* qp) {
 int destroy_qp(Qp* qp, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
+  if (attached_to_group(*qp)) {
+    VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
+    return EBUSY;
+  }
   take_down_qp(*qp);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
   free_qp(qp);

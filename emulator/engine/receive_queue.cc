@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/datagram_queue.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
 #include "observe/log.h"
@@ -83,6 +84,7 @@ int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     return EIO;
   }
   act_on_sticky_if_any(*qp);
+  if (qp->srq != nullptr && !is_of_program(*qp->srq)) return post_datagram_receives(*qp, wr, bad_wr);
   qp->recv_lock.lock();
   int error = 0;
   for (; wr != nullptr; wr = wr->next) {

@@ -10,6 +10,7 @@
 
 #include "engine/clock.h"
 #include "engine/completion.h"
+#include "engine/datagram.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/key_errors.h"
@@ -42,8 +43,8 @@ bool takes_requests(uint8_t state) {
 
 uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
 
-// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with the same
-// generation goes on with the WQE it has.
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with
+// the same generation goes on with the WQE it has.
 bool find_shared_receives(PeerPath& path, uint32_t index) {
   SharedSrq* srq = path.adapter->view().srq(index);
   if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
@@ -82,13 +83,15 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   SharedQp& there = *path.qp;
   if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
   if (gate.generation != path.generation) {
-    if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn || there.dest_slot != home.slot() ||
-        there.dest_slot_generation != home.generation() || there.dest_index != qp.index ||
-        there.dest_birth != qp.shared->birth)
+    if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn ||
+        there.dest_slot != home.slot() || there.dest_slot_generation != home.generation() ||
+        there.dest_index != qp.index || there.dest_birth != qp.shared->birth)
       return VendorError::peer_mismatch;
     const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
-    if (expected != qp.send_psn) return VendorError::peer_mismatch;
+    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
+    // check_psn()).
+    if (is_acknowledged(qp.type) && expected != qp.send_psn) return VendorError::peer_mismatch;
     if (!qp.xrc_targets)
       if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
     if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
@@ -117,41 +120,9 @@ VendorError check_path(Qp& qp) {
   return error;
 }
 
-// Finds the memory behind the request's list.
-VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
-                             iovec* ranges, size_t* count) {
-  *count = 0;
-  if (request.is_inline) {
-    for (uint32_t i = 0; i < request.sge_count; ++i)
-      if (request.sges[i].length != 0)
-        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
-    return VendorError::none;
-  }
-  const MemoryUse use =
-      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
-  for (uint32_t i = 0; i < request.sge_count; ++i) {
-    const ibv_sge& sge = request.sges[i];
-    if (sge.length == 0) continue;
-    const Translation place =
-        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
-    if (place.check != KeyCheck::kOk) {
-      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
-                   operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
-                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
-      return local_key_error(place.check);
-    }
-    // Short ones are copied by the CPU: an absent page must not be the program's fault.
-    if (place.on_demand && request.length <= kLandingSize &&
-        bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
-      return VendorError::local_memory_gone;
-    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
-  }
-  return VendorError::none;
-}
-
 enum class Step : uint8_t { kFinished, kFailed, kWaits };
 
-// The request completes with an error, and the QP goes to ERR.
+// The request completes with an error, and the QP goes to ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   const auto* text = find_vendor_error(static_cast<uint32_t>(error));
   VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
@@ -160,7 +131,10 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   complete_send(qp, request, error);
   qp.sq_next = request.number + 1;
   qp.waiting = Waiting::kNothing;
-  enter_error(qp);
+  if (!is_acknowledged(qp.type))
+    enter_send_queue_error(qp);
+  else
+    enter_error(qp);
   return Step::kFailed;
 }
 
@@ -222,6 +196,12 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   return response;
 }
 
+// The message has left and was not taken: an unacknowledged sender knows nothing of that.
+bool is_lost(VendorError unreachable, const Response& response) {
+  return unreachable != VendorError::none || response.answer == Answer::kRnr ||
+         response.answer == Answer::kNak || response.answer == Answer::kGone;
+}
+
 // Binding and invalidating here need no peer, and no PSN.
 Step carry_out_here(Qp& qp, const SendRequest& request) {
   const Response response = carry_out_locally(qp, request);
@@ -245,6 +225,13 @@ Step carry_out(Qp& qp, SendRequest& request) {
       error != VendorError::none)
     return fail(qp, request, error);
 
+  if (qp.datagrams) {
+    if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
+      return fail(qp, request, error);
+    finish(qp, request);
+    raise_datagram_events(qp);
+    return Step::kFinished;
+  }
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
@@ -252,11 +239,14 @@ Step carry_out(Qp& qp, SendRequest& request) {
     return wait(qp, request, Waiting::kTransport, reason,
                 transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt));
   };
-  if (!path.adapter) return wait_for_transport(VendorError::no_path);
-
-  VendorError unreachable;
+  VendorError unreachable = VendorError::no_path;
   const uint32_t done_before = request.done;
-  const Response response = attempt(qp, operation, request, &unreachable);
+  const Response response =
+      path.adapter ? attempt(qp, operation, request, &unreachable) : Response{Answer::kGone};
+  if (!is_acknowledged(qp.type) && is_lost(unreachable, response)) {
+    finish(qp, request);
+    return Step::kFinished;
+  }
   if (unreachable != VendorError::none) return wait_for_transport(unreachable);
   switch (response.answer) {
     case Answer::kAck:
@@ -303,6 +293,7 @@ void keep(Qp& qp, const SendRequest& request) {
     std::copy_n(request.sges, request.sge_count, copy);
     kept.sges = copy;
   }
+  if (qp.datagrams) keep_address(qp, kept);
 }
 
 }  // namespace
@@ -319,7 +310,12 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   request.length = static_cast<uint32_t>(std::min<uint64_t>(message_length(wr), UINT32_MAX));
   request.is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
   if (qp.type == IBV_QPT_XRC_SEND) request.remote_srqn = wr.qp_type.xrc.remote_srqn;
-  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (qp.datagrams) {
+    const ibv_ah* ah = wr.wr.ud.ah;
+    request.ah = ah != nullptr ? reinterpret_cast<const AhOfProgram*>(ah)->emulated : nullptr;
+    request.remote_qpn = wr.wr.ud.remote_qpn;
+    request.remote_qkey = wr.wr.ud.remote_qkey;
+  } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     request.remote_address = wr.wr.atomic.remote_addr;
     request.rkey = wr.wr.atomic.rkey;
     request.compare_add = wr.wr.atomic.compare_add;
@@ -362,7 +358,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   SendRequest request = read_request(qp, wr, qp.sq_posted);
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
-  if (state == IBV_QPS_ERR) {
+  if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     complete_send(qp, request, VendorError::flushed);
     qp.sq_next = qp.sq_posted;
     return 0;
@@ -376,6 +372,37 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
 }
 
 }  // namespace
+
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                             iovec* ranges, size_t* count) {
+  *count = 0;
+  if (request.is_inline) {
+    for (uint32_t i = 0; i < request.sge_count; ++i)
+      if (request.sges[i].length != 0)
+        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
+    return VendorError::none;
+  }
+  const MemoryUse use =
+      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
+  for (uint32_t i = 0; i < request.sge_count; ++i) {
+    const ibv_sge& sge = request.sges[i];
+    if (sge.length == 0) continue;
+    const Translation place =
+        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+    if (place.check != KeyCheck::kOk) {
+      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
+                   operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
+                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
+      return local_key_error(place.check);
+    }
+    // Short ones are copied by the CPU: an absent page must not be the program's fault.
+    if (place.on_demand && (request.length <= kLandingSize || qp.datagrams) &&
+        bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
+      return VendorError::local_memory_gone;
+    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
+  }
+  return VendorError::none;
+}
 
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   const bool failed = error != VendorError::none;

@@ -3,6 +3,8 @@
 // The send queue at work: takes requests in order, carries each out against the peer, completes it.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <utility>
 
@@ -20,6 +22,11 @@ int64_t progress_send_queue(Qp& qp, bool from_service);
 
 // Appends the completion of `request` to the QP's own send CQ, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
+
+// Finds the memory behind the request's list; `ranges` has room for PeerAdapter::kMaxRanges. The caller is on
+// a visit.
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                             iovec* ranges, size_t* count);
 
 // What post_send does under send_lock, which the caller holds; and the rules that it goes by.
 int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

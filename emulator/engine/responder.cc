@@ -183,10 +183,19 @@ bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
 
 namespace {
 
+// Without acknowledgements nobody is told: what is refused is dropped, and costs neither the receive WQE nor
+// the QP's state (class D of vol. 1, 9.9.3; rxe_resp.c). Only a receive WQE that is wrong in itself (class A)
+// fails as it does for RC.
+bool drops(const PeerPath& path, VendorError seen_here) {
+  return path.qp->type == IBV_QPT_UC &&
+         (seen_here == VendorError::receive_too_small || seen_here == VendorError::local_access);
+}
+
 // A failure that costs the receive WQE: its completion says what was wrong with it.
 Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request,
                       VendorError seen_here, VendorError seen_there) {
   PeerPath& path = initiator.path;
+  if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
   path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
@@ -374,6 +383,7 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
 }  // namespace
 
 Response refuse(PeerPath& path, VendorError error) {
+  if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
                      : event == kNoEvent              ? kStickyFatal
@@ -385,13 +395,14 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
                  const LocalBytes& local) {
   PeerPath& path = initiator.path;
   SharedQp& qp = *path.qp;
-  if (request.done == 0) {
-    const VendorError error = check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access,
-                                            qp.max_dest_rd_atomic, request.remote_address);
-    if (error != VendorError::none) return refuse(path, error);
-  }
   Response response;
-  if (operation.atomic && operation.sges == SgeUse::gather)
+  VendorError error = VendorError::none;
+  if (request.done == 0)
+    error = check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
+                          request.remote_address);
+  if (error != VendorError::none)
+    response = refuse(path, error);
+  else if (operation.atomic && operation.sges == SgeUse::gather)
     response = respond_to_atomic_write(initiator, request, local);
   else if (operation.atomic)
     response = respond_to_atomic(initiator, request, local);
@@ -401,6 +412,8 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
     response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_write);
   else
     response = respond_to_send(initiator, operation, request, local);
+  if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
+    qp.dropped.fetch_add(1, std::memory_order_relaxed);
   if (response.answer == Answer::kAck) count_request(initiator, request.length);
   return response;
 }

@@ -101,6 +101,8 @@ constexpr VendorErrorText kVendorErrors[] = {
     ROW(malformed_request, IBV_WC_LOC_QP_OP_ERR, kNoReceive, kNoEvent, "the request contradicts itself"),
     ROW(too_many_outstanding_reads, IBV_WC_LOC_QP_OP_ERR, kNoReceive, kNoEvent,
         "READ or atomic on a QP with max_rd_atomic 0"),
+    ROW(address_handle_other_pd, IBV_WC_LOC_QP_OP_ERR, kNoReceive, kNoEvent,
+        "the address handle is of another PD than the QP"),
     ROW(lkey_unknown, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "no MR has the lkey of an SGE"),
     ROW(lkey_other_pd, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "the lkey of an SGE is of another PD than the QP"),
     ROW(lkey_out_of_range, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "an SGE reaches outside its MR"),

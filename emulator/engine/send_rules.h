@@ -27,6 +27,9 @@ namespace verbena {
 // How the SGEs of the work request are used.
 enum class SgeUse : uint8_t { none, gather, scatter };
 
+// Does the responder answer, and the requester wait for it?
+constexpr bool is_acknowledged(ibv_qp_type type) { return type != IBV_QPT_UC && type != IBV_QPT_UD; }
+
 struct SendOperation {
   ibv_wr_opcode opcode;
   const char* name;     // "RDMA_WRITE"
@@ -103,6 +106,7 @@ enum class VendorError : uint32_t {
   // IBV_WC_LOC_QP_OP_ERR
   malformed_request = 0x21,           // what was posted contradicts itself, found at execution only
   too_many_outstanding_reads = 0x22,  // READ or atomic with max_rd_atomic 0
+  address_handle_other_pd = 0x23,     // UD: the handle is of another PD than the QP
   // IBV_WC_LOC_PROT_ERR
   lkey_unknown = 0x31,
   lkey_other_pd = 0x32,

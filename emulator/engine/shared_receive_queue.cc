@@ -212,10 +212,12 @@ void forget_posted(Srq& srq) {
 }
 
 Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** out) {
-  const uint32_t index = std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
+  const uint32_t index =
+      std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
   if ((entry.flags & kCqeXrc) != 0) {
     Srq* srq = index < kMaxSrqsPerProcess ? cq.process->srq(index) : nullptr;
-    return srq != nullptr && srq->shared->birth.load(std::memory_order_relaxed) == entry.qp_birth && srq->cq == &cq
+    return srq != nullptr && srq->shared->birth.load(std::memory_order_relaxed) == entry.qp_birth &&
+                   srq->cq == &cq
                ? srq
                : nullptr;
   }
@@ -257,8 +259,10 @@ void reclaim_slots(Srq& srq) {
   }
   srq.lock.unlock();
   if (candidates.empty()) return;
-  // A QP whose feeder died in the middle of a message has the slot in hand: whoever takes it out of there has it.
-  std::erase_if(candidates, [&](const Candidate& candidate) { return !take_out_of_hand(srq, candidate.slot); });
+  // A QP whose feeder died in the middle of a message has the slot in hand: whoever takes it out of there has
+  // it.
+  std::erase_if(candidates,
+                [&](const Candidate& candidate) { return !take_out_of_hand(srq, candidate.slot); });
   // Whoever is dead completes nothing any more: what is not in a CQ by now, or polled already, never comes.
   srq.process->for_each_cq([&](Cq& cq) {
     std::lock_guard lock(cq.lock);

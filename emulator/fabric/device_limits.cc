@@ -5,6 +5,8 @@
 #include <climits>
 
 #include "adapter/layout.h"
+#include "fabric/device_table.h"
+#include "fabric/multicast_table.h"
 
 namespace verbena {
 namespace {
@@ -21,6 +23,10 @@ constexpr uint64_t kSharedQueues = kMaxSrqsPerProcess;
 constexpr uint64_t kWr = 1u << 20;
 constexpr uint64_t kSge = 60;  // PeerAdapter::kMaxRanges, less what a message is split into
 
+// Every device of a node can have its full number in the node's table; it is searched with every attachment.
+constexpr uint64_t kGroupMembers = 512;
+static_assert(kGroupMembers * kMaxDevices <= kMulticastEntries);
+
 constexpr Limit kLimits[] = {
     {"max_qp", &L::max_qp, 1, kMaxQpsPerProcess},
     {"max_cq", &L::max_cq, 1, kMaxCqsPerProcess},
@@ -30,8 +36,8 @@ constexpr Limit kLimits[] = {
     {"max_ah", &L::max_ah, 0, kInt},
     {"max_srq", &L::max_srq, 0, kSharedQueues},
     {"max_xrcd", &L::max_xrcd, 0, kInt},
-    {"max_mcast_grp", &L::max_mcast_grp, 0, kInt},
-    {"max_total_mcast_qp_attach", &L::max_total_mcast_qp_attach, 0, kInt},
+    {"max_mcast_grp", &L::max_mcast_grp, 0, kGroupMembers},
+    {"max_total_mcast_qp_attach", &L::max_total_mcast_qp_attach, 0, kGroupMembers},
     {"max_res_rd_atom", &L::max_res_rd_atom, 1, kInt},
     {"max_qp_wr", &L::max_qp_wr, 1, kWr},
     {"max_sge", &L::max_sge, 1, kSge},
@@ -43,7 +49,7 @@ constexpr Limit kLimits[] = {
     {"max_srq_sge", &L::max_srq_sge, 0, kSge},
     {"max_qp_rd_atom", &L::max_qp_rd_atom, 0, UINT8_MAX},
     {"max_qp_init_rd_atom", &L::max_qp_init_rd_atom, 0, UINT8_MAX},
-    {"max_mcast_qp_attach", &L::max_mcast_qp_attach, 0, kInt},
+    {"max_mcast_qp_attach", &L::max_mcast_qp_attach, 0, 240},
     {"max_dm_size", &L::max_dm_size, 0, 1u << 30},
     {"max_msg_sz", &L::max_msg_sz, 256, 1u << 31},  // InfiniBand 1.5, 9.7.1.5.1: at most 2^31 bytes
     {"active_mtu", &L::active_mtu, 256, 4096},

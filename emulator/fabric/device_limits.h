@@ -28,8 +28,8 @@ struct DeviceLimits {
   uint64_t max_ah = 1u << 20;
   uint64_t max_srq = 16384;
   uint64_t max_xrcd = 16384;  // ibv_query_device(3) does not say it
-  uint64_t max_mcast_grp = 8192;
-  uint64_t max_total_mcast_qp_attach = 1u << 20;
+  uint64_t max_mcast_grp = 512;
+  uint64_t max_total_mcast_qp_attach = 512;
   uint64_t max_res_rd_atom = 16 * 16384;  // sum of max_dest_rd_atomic over the QPs
 
   // How much one object may hold.
@@ -43,7 +43,7 @@ struct DeviceLimits {
   uint64_t max_srq_sge = 30;
   uint64_t max_qp_rd_atom = 16;         // as responder
   uint64_t max_qp_init_rd_atom = 16;    // as initiator
-  uint64_t max_mcast_qp_attach = 1024;  // QPs in one group
+  uint64_t max_mcast_qp_attach = 240;   // QPs in one group
   uint64_t max_dm_size = 256 * 1024;    // bytes, over all processes of the node
   uint64_t max_msg_sz = 1u << 30;       // bytes
   uint64_t active_mtu = 4096;           // bytes

@@ -23,9 +23,10 @@ constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
 constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 4096);
 constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
 constexpr size_t kCountsOffset =  // [device][kind][slot]
-    align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 64);
+    align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 64);
 constexpr size_t kEventsOffset =
     align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
 constexpr size_t kDirectorySize = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 4096);
@@ -133,6 +134,11 @@ Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
   return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
 }
 
+MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
+  const size_t at = kMulticastOffset + index % kMulticastEntries * sizeof(MulticastEntry);
+  return *std::launder(reinterpret_cast<MulticastEntry*>(base_ + at));
+}
+
 XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
   return *std::launder(reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset +
                                                      index % kMaxXrcOpenings * sizeof(XrcOpening)));
@@ -163,8 +169,8 @@ uint32_t NodeDirectory::claim_qpn(uint32_t slot_index, uint32_t qp_index) const 
     const uint32_t turn = header().next_qpn.fetch_add(1, std::memory_order_relaxed);
     const uint32_t qpn = kFirstQpn + turn % (kLastQpn - kFirstQpn + 1);
     uint64_t expected = 0;
-    if (table[qpn % kQpnTableSize].compare_exchange_strong(expected, QpnEntry{qpn, slot_index, qp_index}.pack(),
-                                                           std::memory_order_acq_rel))
+    if (table[qpn % kQpnTableSize].compare_exchange_strong(
+            expected, QpnEntry{qpn, slot_index, qp_index}.pack(), std::memory_order_acq_rel))
       return qpn;
   }
   return 0;

@@ -14,6 +14,7 @@
 //  * a device's event log and ports_down: whoever holds the file's lock (device_events.h).
 //  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
 //    reclaims the owner's slot.
+//  * an entry of the multicast table: likewise (multicast_table.h).
 #pragma once
 
 #include <pthread.h>
@@ -26,13 +27,14 @@
 #include "fabric/counted.h"
 #include "fabric/device_events.h"
 #include "fabric/device_table.h"
+#include "fabric/multicast_table.h"
 #include "fabric/xrc_domains.h"
 
 namespace verbena {
 
 inline constexpr uint32_t kDirectoryMagic = 0x42'52'45'56;  // "VERB"
 inline constexpr uint32_t kMaxSlots = 1024;
-inline constexpr uint32_t kHazardsPerSlot = 32;  // threads of one process inside the data path at once
+inline constexpr uint32_t kHazardsPerSlot = 32;      // threads of one process inside the data path at once
 inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at once
 
 enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
@@ -41,10 +43,11 @@ struct alignas(64) Slot {
   pthread_mutex_t life;              // robust, process-shared; held by the adapter's service thread
   std::atomic<uint32_t> generation;  // counts up each time the slot is taken; never 0 for a taken slot
   std::atomic<SlotState> state;
-  std::atomic<int32_t> pid;  // for people only (status, log lines): never used to reach the process
-  char program[20];          // /proc/self/comm, for people
+  std::atomic<int32_t> pid;            // for people only (status, log lines): never used to reach the process
+  char program[20];                    // /proc/self/comm, for people
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
-  std::atomic<uint32_t> holder;  // TID of the thread that holds `life`: whoever reclaims the slot holds it too
+  std::atomic<uint32_t>
+      holder;  // TID of the thread that holds `life`: whoever reclaims the slot holds it too
   uint8_t padding[48];
 };
 static_assert(sizeof(Slot) == 128);
@@ -55,7 +58,8 @@ struct alignas(64) Hazard {
 };
 static_assert(sizeof(Hazard) == 64);
 
-// One 64-bit word per QPN: number (24 bits), slot (16 bits), index of the QP in its adapter (24 bits). 0: free.
+// One 64-bit word per QPN: number (24 bits), slot (16 bits), index of the QP in its adapter (24 bits). 0:
+// free.
 struct QpnEntry {
   uint32_t qpn;
   uint32_t slot;
@@ -70,11 +74,14 @@ struct QpnEntry {
 struct DirectoryHeader {
   uint32_t magic;
   uint32_t layout_version;
-  uint64_t size;          // of the file
-  uint64_t node_id;       // random; tells one making of the node from the next
-  std::atomic<uint32_t> next_qpn;  // rotates through the 24-bit space
+  uint64_t size;                    // of the file
+  uint64_t node_id;                 // random; tells one making of the node from the next
+  std::atomic<uint32_t> next_qpn;   // rotates through the 24-bit space
   std::atomic<uint32_t> next_xrcd;  // number of the XRC domain made last
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
+  std::atomic<uint64_t> multicast_version;  // multicast_table.h
+  std::atomic<uint32_t> multicast_used;     // entries ever used
+  uint32_t reserved;
   DeviceTable devices;
   // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
@@ -100,14 +107,16 @@ class NodeDirectory {
   const DeviceTable& devices() const { return header().devices; }
   Slot& slot(uint32_t index) const;  // index < kMaxSlots
 
-  Hazard& hazard(uint32_t slot, uint32_t index) const;  // index < kHazardsPerSlot
+  Hazard& hazard(uint32_t slot, uint32_t index) const;    // index < kHazardsPerSlot
+  MulticastEntry& multicast_entry(uint32_t index) const;  // index < kMulticastEntries
 
   XrcOpening& xrc_opening(uint32_t index) const;  // index < kMaxXrcOpenings
 
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;
 
-  // True when a living process holds `slot`, in whatever state and generation. For those who look from outside.
+  // True when a living process holds `slot`, in whatever state and generation. For those who look from
+  // outside.
   bool occupied(uint32_t slot) const;
 
   // The calling thread holds the slot's mutex, and lives there.
@@ -127,7 +136,9 @@ class NodeDirectory {
   DeviceEventLog& events(uint32_t device) const;
 
   // SRQ numbers (ibv_get_srq_num(3)) are of the same space and table: no SRQ has the number of a QP.
-  uint32_t claim_srqn(uint32_t slot, uint32_t srq_index) const { return claim_qpn(slot, srq_index | kSrqFlag); }
+  uint32_t claim_srqn(uint32_t slot, uint32_t srq_index) const {
+    return claim_qpn(slot, srq_index | kSrqFlag);
+  }
   void release_srqn(uint32_t srqn, uint32_t slot) const { release_qpn(srqn, slot); }
   bool find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const;
 

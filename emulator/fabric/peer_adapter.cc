@@ -13,11 +13,8 @@
 namespace verbena {
 namespace {
 
-// A peer whose service thread does not answer for so long is stopped, or as good as.
-constexpr int kAttachTimeoutMs = 5000;
-
-// The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is; process_vm_*(2)
-// is better from there on: it takes several ranges in one call.
+// The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is;
+// process_vm_*(2) is better from there on: it takes several ranges in one call.
 constexpr size_t kMemoryFdLimit = 8;
 
 size_t total(const iovec* ranges, size_t count) {
@@ -32,10 +29,10 @@ PeerAdapter::~PeerAdapter() {
   if (memory_fd_ >= 0 && owns_memory_fd_) syscall(SYS_close, memory_fd_);
 }
 
-int PeerAdapter::attach(const Residence& home) {
+int PeerAdapter::attach(const Residence& home, int timeout_ms) {
   folder_ = slot_folder(home.node(), slot_, generation_);
   HandedOver fds;
-  if (int error = ask_for_segment(folder_, kAttachTimeoutMs, &fds); error != 0) return error;
+  if (int error = ask_for_segment(folder_, timeout_ms, &fds); error != 0) return error;
   memory_fd_ = fds.memory_fd;
   const int error = mapped_.map(fds.segment_fd, home.directory().header().node_id, slot_, generation_);
   syscall(SYS_close, fds.segment_fd);
@@ -65,7 +62,8 @@ void PeerAdapter::kick() {
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
   std::lock_guard lock(mutex_);
   for (int tries = 0;; ++tries) {
-    auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
+    auto found =
+        std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
     if (found == channels_.end()) {
       // Channels that their owner has dropped are closed here, so that they do not gather.
       std::erase_if(channels_, [](const auto& c) { return c.second.is_abandoned(); });
@@ -111,10 +109,11 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
   if (size <= kMemoryFdLimit && memory_fd_ >= 0)
     return through_memory_fd(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
-    // A pid is not an identity: after exec it means another program. So it is looked at right before the call.
+    // A pid is not an identity: after exec it means another program. So it is looked at right before the
+    // call.
     if (!directory.alive(slot_, generation_)) return ESRCH;
-    const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals, remote,
-                              remotes, 0UL);
+    const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals,
+                              remote, remotes, 0UL);
     // And again after it: between the two the process may have become another program, whose bytes these are.
     if (!directory.alive(slot_, generation_)) return ESRCH;
     if (done == static_cast<long>(size)) return 0;
@@ -137,7 +136,8 @@ int PeerAdapter::read(const NodeDirectory& directory, const iovec* local, size_t
   return transfer(false, directory, local, locals, remote, remotes);
 }
 
-int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out) {
+int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
+                   int timeout_ms) {
   std::lock_guard lock(mutex_);
   std::erase_if(peers_, [](const auto& p) { return p.expired(); });
   for (const auto& known : peers_) {
@@ -150,7 +150,7 @@ int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::sha
   auto peer = std::make_shared<PeerAdapter>(slot, generation);
   if (slot == home.slot() && generation == home.generation()) {
     peer->attach_self(home);
-  } else if (int error = peer->attach(home); error != 0) {
+  } else if (int error = peer->attach(home, timeout_ms); error != 0) {
     return error;
   }
   peers_.push_back(peer);

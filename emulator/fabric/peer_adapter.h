@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Another process's adapter as this process sees it: its mapped segment, the way to its memory, and the FIFOs
-// that wake it. One object per (slot, generation) and process, shared by all QPs that lead there; the process's
-// own adapter is one as well (a QP may be connected to itself).
+// that wake it. One object per (slot, generation) and process, shared by all QPs that lead there; the
+// process's own adapter is one as well (a QP may be connected to itself).
 #pragma once
 
 #include <sys/uio.h>
@@ -27,7 +27,7 @@ class PeerAdapter {
   PeerAdapter& operator=(const PeerAdapter&) = delete;
 
   // Gets and maps the segment. errno values as ask_for_segment and PeerSegment::map.
-  int attach(const Residence& home);
+  int attach(const Residence& home, int timeout_ms);
   // The process's own adapter.
   void attach_self(Residence& home);
 
@@ -46,11 +46,13 @@ class PeerAdapter {
   int notify(uint32_t channel, uint64_t record);
 
   // Moves bytes between this process's `local` and that process's `remote` ranges, which are equally long in
-  // sum; in the order of the ranges. 0; EFAULT: part of either side is not mapped (or not writable); ESRCH: the
-  // process is gone. Never touches a program that came after it. At most kMaxRanges ranges each.
+  // sum; in the order of the ranges. 0; EFAULT: part of either side is not mapped (or not writable); ESRCH:
+  // the process is gone. Never touches a program that came after it. At most kMaxRanges ranges each.
   static constexpr size_t kMaxRanges = 64;
-  int write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
-  int read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  int write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
+            size_t remotes);
+  int read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
+           size_t remotes);
 
  private:
   int through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
@@ -75,8 +77,11 @@ class PeerAdapter {
 // The peers of this process.
 class PeerTable {
  public:
-  // Finds or attaches. errno values as PeerAdapter::attach.
-  int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out);
+  // Finds or attaches. errno values as PeerAdapter::attach. Waits at most `timeout_ms` for a process that
+  // does not answer.
+  static constexpr int kPatienceMs = 5000;  // then its service thread is stopped, or as good as
+  int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
+          int timeout_ms = kPatienceMs);
 
  private:
   std::mutex mutex_;

@@ -47,10 +47,7 @@ struct VerbsDm {
   Dm* emulated;
 };
 
-struct VerbsAh {
-  ibv_ah base;
-  Ah* emulated;
-};
+using VerbsAh = AhOfProgram;  // the emulator finds its handle in requests
 
 struct VerbsCq {
   pabi34_cq base;

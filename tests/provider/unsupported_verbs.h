@@ -40,9 +40,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto counters = stand_in<ibv_counters>(o);
        ibv_counter_attach_attr attr = {};
        return ibv_attach_counters_point_flow(&counters, &attr, nullptr); }},
-    {"attach_mcast", [](const Objects& o) {
-       const ibv_gid gid = {};
-       return ibv_attach_mcast(o.qp, &gid, 0); }},
     {"create_counters", [](const Objects& o) {
        ibv_counters_init_attr attr = {};
        return error_of(ibv_create_counters(o.context, &attr)); }},
@@ -75,9 +72,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
     {"destroy_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        return ibv_destroy_wq(&wq); }},
-    {"detach_mcast", [](const Objects& o) {
-       const ibv_gid gid = {};
-       return ibv_detach_mcast(o.qp, &gid, 0); }},
     {"modify_flow_action_esp", [](const Objects& o) {
        auto action = stand_in<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};

@@ -28,13 +28,16 @@ DEFAULT_SIZE = {"lat": 2, "bw": 65536}
 ATOMIC_SIZE = 8
 INFINIBAND = ("--link-layer", "infiniband")
 MEBIBYTE = 1 << 20
+UD_SIZES = [size for size in ALL_SIZES if size <= 4096]
 
 
 def kind(program):
     return program.rsplit("_", 1)[1]
 
 
-def default_sizes(program):
+def default_sizes(program, options):
+    if "UD" in options and kind(program) == "bw":
+        return (UD_SIZES[-1],)  # the program's own size is larger, and cut to the MTU
     return (ATOMIC_SIZE,) if "atomic" in program else (DEFAULT_SIZE[kind(program)],)
 
 
@@ -75,14 +78,32 @@ SMALL_MTU = {"mtu_256": {"options": ("-m", 256)}}
 COMPARE = {"compare_and_swap": {"options": ("-A", "CMP_AND_SWAP"), "quick": True}}
 ONE_READ = {"one_outstanding": {"options": ("-o", 1)}}
 
+# Over UD, whose messages end at the MTU. perftest compares the kind of its own GID with that of the group's: the
+# link-local one is IPv6, as the group's is.
+UD = {"ud": {"options": ("-c", "UD"), "quick": True}}
+UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": 100, "sizes": tuple(UD_SIZES)},
+           "ud_events": {"options": ("-c", "UD", "-e"), "iterations": 500},
+           "ud_infiniband": {"options": ("-c", "UD"), "run_options": INFINIBAND},
+           "ud_gid0": {"options": ("-c", "UD", "-x", 0)},
+           "ud_multicast": {"options": ("-c", "UD", "-g", "-x", 0), "quick": True}}
+UD_BOTH_WAYS = {"ud_bidirectional": {"options": ("-c", "UD", "-b")}, "ud_qps_4": {"options": ("-c", "UD", "-q", 4)}}
+
+UC = {"uc": {"options": ("-c", "UC"), "quick": True},
+      "uc_all_sizes": {"options": ("-c", "UC", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+UC_EVENTS = {"uc_events": {"options": ("-c", "UC", "-e"), "iterations": 500}}
+UC_BOTH_WAYS = {"uc_bidirectional": {"options": ("-c", "UC", "-b")}}
+
 OFFERED = {
     "ib_send_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, EVENTS_ALL, INLINE, OLD_POST_SEND, LINK_LOCAL, LIDS,
-                    SMALL_MTU, SHARED, XRC),
-    "ib_send_bw": (SHARED, SHARED_QPS, XRC, XRC_ALL, XRC_QPS, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
+                    SMALL_MTU, SHARED, XRC, UD, UD_MORE, UC, UC_EVENTS),
+    "ib_send_bw": (SHARED, SHARED_QPS, XRC, XRC_ALL, XRC_QPS, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS,
+                   BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
                    POST_LIST, DEPTHS, LIDS,
+                   UD, UD_MORE, UD_BOTH_WAYS, UC, UC_EVENTS, UC_BOTH_WAYS,
                    {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
-    "ib_write_lat": (XRC, PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS),
-    "ib_write_bw": (XRC, PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS),
+    "ib_write_lat": (XRC, PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
+    "ib_write_bw": (XRC, PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
+                    UC, UC_BOTH_WAYS),
     "ib_read_lat": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
     "ib_read_bw": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
     "ib_atomic_lat": (XRC, PLAIN, EVENTS, COMPARE, LIDS),
@@ -94,7 +115,7 @@ def measure(settings, row):
     with Node(settings, row.run_options) as node:
         both = ("-F", "-n", row.iterations, *row.options)
         _, client = run_pair(node, row.program, both=both, harmless=HARMLESS)
-        check_table(client, kind(row.program), row.sizes or default_sizes(row.program), row.iterations)
+        check_table(client, kind(row.program), row.sizes or default_sizes(row.program, row.options), row.iterations)
 
 
 for program, groups in OFFERED.items():

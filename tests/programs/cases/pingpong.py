@@ -25,15 +25,15 @@ def check(program, size, iterations):
 
 def addresses(program):
     """((LID, QPN, GID) of this side, the same of the other)."""
-    found = re.findall(r"(?:local|remote) address:\s+LID (0x\w+), QPN (0x\w+), PSN 0x\w+, GID (\S+)", program.out)
+    found = re.findall(r"(?:local|remote) address:\s+LID (0x\w+), QPN (0x\w+), PSN 0x\w+[,:] GID (\S+)", program.out)
     expect(len(found) == 2, f"{program.name} did not print two addresses")
     return found
 
 
-def exchange(settings, options, run_options=(), size=4096, iterations=1000):
+def exchange(settings, options, run_options=(), size=4096, iterations=1000, program=PROGRAM):
     with Node(settings, run_options) as node:
         both = ("-s", size, "-n", iterations, "-c", *options)
-        server, client = run_pair(node, PROGRAM, both=both)
+        server, client = run_pair(node, program, both=both)
         for side in (server, client):
             check(side, size, iterations)
         mine, theirs = addresses(server)

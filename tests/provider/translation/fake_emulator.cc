@@ -242,6 +242,13 @@ int destroy_qp(Qp*, uint32_t* async_events) {
   return unmake();
 }
 
+int attach_mcast(Qp*, const ibv_gid* gid, uint16_t lid) {
+  fake.gid = gid;
+  fake.lid = lid;
+  return fake.error;
+}
+int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) { return attach_mcast(qp, gid, lid); }
+
 int post_send_batch(Qp*, ibv_send_wr* wr) {
   fake.sent = wr;
   return fake.error;

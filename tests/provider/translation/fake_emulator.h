@@ -32,6 +32,8 @@ struct FakeEmulator {
   ibv_send_wr sent_copy = {};  // of the first
   const ibv_recv_wr* received = nullptr;
   bool solicited_only = false;
+  const ibv_gid* gid = nullptr;  // of the group
+  uint16_t lid = 0;
   uint32_t srq_limit = 0;
   bool qp_has_srq = false;
   bool srq_is_xrc = false;

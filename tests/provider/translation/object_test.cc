@@ -206,6 +206,22 @@ TEST_F(ObjectTest, QueryQpAddsTheProgramsOwnPointers) {
   EXPECT_EQ(init.sq_sig_all, 1);
 }
 
+TEST_F(ObjectTest, AttachingPassesTheGroup) {
+  make_qp();
+  const ibv_gid gid = {};
+  ASSERT_EQ(ibv_attach_mcast(qp_, &gid, 0xc001), 0);
+  EXPECT_EQ(fake.gid, &gid);
+  EXPECT_EQ(fake.lid, 0xc001);
+}
+
+TEST_F(ObjectTest, ARefusedDetachingSaysWhy) {
+  make_qp();
+  const ibv_gid gid = {};
+  fake.error = EINVAL;
+  EXPECT_EQ(ibv_detach_mcast(qp_, &gid, 0xc001), EINVAL);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST_F(ObjectTest, PostPassesTheListAndBadWr) {
   make_qp();
   ibv_send_wr send = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_alloc_pd(3), ibv_reg_mr(3), ibv_create_ah(3).
+// ibv_alloc_pd(3), ibv_reg_mr(3).
 #include <sys/mman.h>
 
 #include <set>
@@ -147,42 +147,6 @@ TEST_F(PdTest, AnIovaElsewhereInItsPageIsInvalid) {
 }
 
 // ---- address handles ----
-
-class AhTest : public PdTest {
- protected:
-  ibv_ah_attr attr() const {
-    ibv_ah_attr attr = {};
-    attr.is_global = 1;
-    attr.grh.dgid = gid_;
-    attr.grh.hop_limit = 1;
-    attr.port_num = kPort;
-    return attr;
-  }
-};
-
-TEST_F(AhTest, KnowsItsPd) {
-  ibv_ah_attr attribute = attr();
-  Ah ah(ibv_create_ah(pd_.get(), &attribute));
-  ASSERT_NE(ah, nullptr);
-  EXPECT_EQ(ah->pd, pd_.get());
-  EXPECT_EQ(ah->context, context_.get());
-  EXPECT_EQ(ibv_dealloc_pd(pd_.get()), EBUSY);
-}
-
-TEST_F(AhTest, APortThatIsNotThereIsInvalid) {
-  ibv_ah_attr attribute = attr();
-  attribute.port_num = 2;
-  EXPECT_EQ(ibv_create_ah(pd_.get(), &attribute), nullptr);
-  EXPECT_EQ(errno, EINVAL);
-}
-
-TEST_F(AhTest, OnEthernetWithoutGrhIsInvalid) {
-  if (port_.link_layer != IBV_LINK_LAYER_ETHERNET) GTEST_SKIP() << "the port is InfiniBand";
-  ibv_ah_attr attribute = attr();
-  attribute.is_global = 0;
-  EXPECT_EQ(ibv_create_ah(pd_.get(), &attribute), nullptr);
-  EXPECT_EQ(errno, EINVAL);
-}
 
 }  // namespace
 }  // namespace verbena::test

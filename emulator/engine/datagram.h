@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Datagrams (IBV_QPT_UD): no connection, no waiting, no acknowledgement. Each request goes to the queue pair
+// that its address handle and QPN lead to, or to every member of a group, and is done; what cannot be taken
+// there is dropped in silence, and counted.
+//
+// Rules, and where they come from:
+//  * Dropped without a trace but SharedQp::dropped or qkey_violations: nobody at the address, a QP of another
+//  type
+//    or in a state that does not receive, another Q_Key, no receive request, one that is too small (it stays
+//    posted). InfiniBand Architecture Specification vol. 1, 9.8.3 and the responder's class D of 9.9.3;
+//    rxe_recv.c hdr_check(), rxe_resp.c RESPST_ERR_RNR and RESPST_ERR_LENGTH; google/rdma-unit-test
+//    unit/ud_test.cc. rxe spends the request where it comes from an SRQ; here it stays posted in either case.
+//  * A receive request whose keys do not hold costs that request and puts the QP into ERR (class A).
+//  * A message longer than the port's MTU is IBV_WC_LOC_LEN_ERR, as on mlx5 (unit/ud_test.cc,
+//  SendLargerThanMtu).
+//    rxe completes it with success and sends nothing (C10-93.1.1); programs are better served by the error,
+//    which 11.6.2 has for messages that are too long for the port.
+//  * A handle of another PD than the QP's is IBV_WC_LOC_QP_OP_ERR (11.4.1.1 leaves the choice between that
+//  and an
+//    immediate error).
+//  * A remote_qkey with the high bit set means the QP's own Q_Key (10.2.5; rxe_verbs.c, rxe_req.c).
+//  * The sender is a member like any other: attached, it receives what it sends to the group (ipoib_ib.c
+//  drops such
+//    copies by itself, since adapters deliver them).
+#pragma once
+
+#include <memory>
+
+#include "engine/objects.h"
+
+namespace verbena {
+
+struct Datagrams;
+
+// What a UD queue pair remembers of those it has sent to. Under send_lock.
+std::shared_ptr<Datagrams> make_datagrams(const Qp& qp);
+
+// Carries the request out but for its completion. none: it has been sent, and raise_datagram_events() is due
+// after its completion; otherwise why it could not be, and nobody has received it. The caller holds
+// send_lock.
+VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequest& request);
+
+// Raises the events of the receive completions that send_datagram() has appended.
+void raise_datagram_events(Qp& qp);
+
+// The request is kept for later: its handle is copied, since the program may destroy it after posting.
+void keep_address(Qp& qp, SendRequest& kept);
+
+}  // namespace verbena

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the device allows of multicast (ibv_query_device(3)); the groups themselves are in
+// fabric/multicast_table.h.
+#pragma once
+
+#include "fabric/device_table.h"
+#include "fabric/multicast_table.h"
+
+namespace verbena {
+
+struct Qp;
+
+inline MulticastLimits multicast_limits(const DeviceLimits& limits) {
+  return {.groups = static_cast<uint32_t>(limits.max_mcast_grp),
+          .members_of_group = static_cast<uint32_t>(limits.max_mcast_qp_attach),
+          .members = static_cast<uint32_t>(limits.max_total_mcast_qp_attach)};
+}
+
+// Is the QP attached to a group? Then it cannot be destroyed (ibv_create_qp(3)).
+bool attached_to_group(const Qp& qp);
+
+}  // namespace verbena

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the kernel would ask of the calling thread's capabilities.
+#pragma once
+
+namespace verbena {
+
+// CAP_NET_RAW: controlled Q_Keys, with the top bit set, may be given to a QP (kernel, uverbs_cmd.c,
+// modify_qp()).
+bool may_set_controlled_qkeys();
+
+}  // namespace verbena

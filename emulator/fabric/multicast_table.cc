@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/multicast_table.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "fabric/node_directory.h"
+
+namespace verbena {
+namespace {
+
+using State = MulticastEntry::State;
+using Phase = MulticastEntry::Phase;
+
+struct Seen {
+  uint32_t index;
+  uint64_t word;
+  State state;
+  MulticastGid gid;
+  uint32_t slot_generation, birth, device, lid;
+
+  bool is_of(const MulticastMember& member) const {
+    return state.slot == member.slot && slot_generation == member.slot_generation &&
+           state.qp_index == member.qp_index && birth == member.birth;
+  }
+};
+
+}  // namespace
+
+MulticastEntry& MulticastTable::entry(uint32_t index) const { return directory_.multicast_entry(index); }
+
+uint32_t MulticastTable::used() const {
+  return std::min(directory_.header().multicast_used.load(std::memory_order_acquire), kMulticastEntries);
+}
+
+uint64_t MulticastTable::version() const {
+  return directory_.header().multicast_version.load(std::memory_order_acquire);
+}
+
+void MulticastTable::changed() const {
+  directory_.header().multicast_version.fetch_add(1, std::memory_order_acq_rel);
+}
+
+// Calls visit(seen) for each member until it answers false.
+template <typename Visit>
+void MulticastTable::for_each(Visit&& visit) const {
+  const uint32_t end = used();
+  for (uint32_t i = 0; i < end; ++i) {
+    MulticastEntry& e = entry(i);
+    Seen seen{};
+    seen.index = i;
+    seen.word = e.state.load(std::memory_order_acquire);
+    seen.state = State::unpack(seen.word);
+    if (seen.state.phase != Phase::kMember) continue;
+    const uint64_t gid[2] = {e.gid[0].load(std::memory_order_relaxed),
+                             e.gid[1].load(std::memory_order_relaxed)};
+    std::memcpy(seen.gid.data(), gid, sizeof gid);
+    seen.slot_generation = e.slot_generation.load(std::memory_order_relaxed);
+    seen.birth = e.birth.load(std::memory_order_relaxed);
+    seen.device = e.device.load(std::memory_order_relaxed);
+    seen.lid = e.lid.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (e.state.load(std::memory_order_relaxed) != seen.word) continue;
+    if (!visit(seen)) return;
+  }
+}
+
+bool MulticastTable::within_limits(const MulticastGid& gid, uint32_t device,
+                                   const MulticastLimits& limits) const {
+  uint32_t all = 0, of_group = 0;
+  std::set<MulticastGid> groups;
+  for_each([&](const Seen& seen) {
+    if (seen.device != device) return true;
+    ++all;
+    of_group += seen.gid == gid;
+    groups.insert(seen.gid);
+    return true;
+  });
+  return all <= limits.members && of_group <= limits.members_of_group && groups.size() <= limits.groups;
+}
+
+int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gid, uint32_t lid,
+                           uint32_t device, const MulticastLimits& limits) const {
+  bool already = false;
+  for_each([&](const Seen& seen) {
+    already = seen.is_of(member) && seen.gid == gid && seen.lid == lid;
+    return !already;
+  });
+  if (already) return 0;
+
+  for (uint32_t i = 0; i < kMulticastEntries; ++i) {
+    MulticastEntry& e = entry(i);
+    uint64_t word = e.state.load(std::memory_order_acquire);
+    State state = State::unpack(word);
+    if (state.phase != Phase::kFree) continue;
+    state = {static_cast<uint16_t>(state.uses + 1), member.slot, member.qp_index, Phase::kClaimed};
+    if (!e.state.compare_exchange_strong(word, state.pack(), std::memory_order_acq_rel)) continue;
+    // Whoever reads the fields below and then this state again must not find it as it was.
+    std::atomic_thread_fence(std::memory_order_release);
+    uint64_t words[2];
+    std::memcpy(words, gid.data(), sizeof words);
+    e.gid[0].store(words[0], std::memory_order_relaxed);
+    e.gid[1].store(words[1], std::memory_order_relaxed);
+    e.slot_generation.store(member.slot_generation, std::memory_order_relaxed);
+    e.birth.store(member.birth, std::memory_order_relaxed);
+    e.device.store(device, std::memory_order_relaxed);
+    e.lid.store(lid, std::memory_order_relaxed);
+    std::atomic<uint32_t>& used = directory_.header().multicast_used;
+    for (uint32_t seen = used.load(); seen <= i && !used.compare_exchange_weak(seen, i + 1);) {
+    }
+    state.phase = Phase::kMember;
+    e.state.store(state.pack(), std::memory_order_release);
+    // Counted with this one in: of several who attach at once, none gets beyond the limit.
+    const bool fits = within_limits(gid, device, limits);
+    if (!fits) {
+      state.phase = Phase::kFree;
+      e.state.store(state.pack(), std::memory_order_release);
+    }
+    changed();
+    return fits ? 0 : ENOMEM;
+  }
+  return ENOMEM;
+}
+
+int MulticastTable::detach(const MulticastMember& member, const MulticastGid& gid, uint32_t lid) const {
+  bool found = false;
+  for_each([&](const Seen& seen) {
+    if (!seen.is_of(member) || seen.gid != gid || seen.lid != lid) return true;
+    uint64_t word = seen.word;
+    State state = seen.state;
+    state.phase = Phase::kFree;
+    // Two threads may detach at once; one of them does it.
+    found = entry(seen.index).state.compare_exchange_strong(word, state.pack(), std::memory_order_seq_cst);
+    return false;
+  });
+  if (found) changed();
+  return found ? 0 : EINVAL;
+}
+
+bool MulticastTable::attached(const MulticastMember& member) const {
+  bool found = false;
+  for_each([&](const Seen& seen) { return !(found = seen.is_of(member)); });
+  return found;
+}
+
+void MulticastTable::release_all(uint32_t slot) const {
+  bool any = false;
+  const uint32_t end = kMulticastEntries;  // the dead may have claimed one behind `used`
+  for (uint32_t i = 0; i < end; ++i) {
+    MulticastEntry& e = entry(i);
+    uint64_t word = e.state.load(std::memory_order_acquire);
+    State state = State::unpack(word);
+    if (state.phase == Phase::kFree || state.slot != slot) continue;
+    state.phase = Phase::kFree;
+    any |= e.state.compare_exchange_strong(word, state.pack(), std::memory_order_acq_rel);
+  }
+  if (any) changed();
+}
+
+std::vector<MulticastTable::Found> MulticastTable::members(const MulticastGid& gid) const {
+  std::vector<Found> all;
+  for_each([&](const Seen& seen) {
+    if (seen.gid != gid) return true;
+    // Attached under two LIDs: still a single copy (ibv_attach_mcast(3)).
+    const bool twice =
+        std::any_of(all.begin(), all.end(), [&](const Found& other) { return seen.is_of(other.member); });
+    if (!twice)
+      all.push_back(
+          {{seen.state.slot, seen.slot_generation, seen.state.qp_index, seen.birth}, seen.index, seen.word});
+    return true;
+  });
+  return all;
+}
+
+bool MulticastTable::is_still(const Found& found) const {
+  return entry(found.entry).state.load(std::memory_order_seq_cst) == found.state;
+}
+
+}  // namespace verbena

@@ -39,8 +39,8 @@ struct Target {
   }
   uint64_t address() const { return reinterpret_cast<uint64_t>(bytes.data()); }
 
-  // The peer's next write may be refused before the request that ends its key completes. That puts the target's QP
-  // into ERR, and the request is flushed: it tells nothing of the key then.
+  // The peer's next write may be refused before the request that ends its key completes. That puts the
+  // target's QP into ERR, and the request is flushed: it tells nothing of the key then.
   bool flushed = false;
 
   // Posts on the target's own QP and waits.

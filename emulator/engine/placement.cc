@@ -103,6 +103,9 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
   for (int tries = 0; tries < 20; ++tries) {
     uint64_t holder = 0;
     if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
+    // In our own name, and it is this thread's turn: nobody of this process is at work there. The word is a peer's
+    // memory, and damaged.
+    if (holder == mine) return true;
     const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
     if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
       // It died with the lock: its operation has taken place or it has not; it tells nobody of a result.

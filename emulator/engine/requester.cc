@@ -257,10 +257,12 @@ Step carry_out(Qp& qp, SendRequest& request) {
       qp.waiting = Waiting::kSlice;
       qp.give_up_at = kEndOfTime;
       return Step::kWaits;
-    case Answer::kBusy:
-      qp.waiting = Waiting::kTurn;
-      qp.give_up_at = kEndOfTime;
-      return Step::kWaits;
+    case Answer::kBusy: {
+      // Turns are short. Who never gets one meets a holder that is stopped, or a damaged word: a silent responder.
+      constexpr uint64_t kLongestTurn = 1'000'000'000;
+      return wait(qp, request, Waiting::kTurn, VendorError::peer_silent,
+                  std::max(kLongestTurn, transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt)));
+    }
     case Answer::kRnr:
       return wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
                   rnr_failure_ns(qp.attr.rnr_retry, path.qp->min_rnr_timer));

@@ -101,7 +101,9 @@ class ForeignSegment : public ::testing::Test {
   uint64_t any(uint64_t below) { return random() % below; }
   void damage() {
     constexpr uint64_t kInteresting[] = {0,          1,          2,          25,         64,         255,
-                                         0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, 1ull << 35, 4096};
+                                         0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, 1ull << 33, 4096};
+    // Not 2^35, the size of a segment: in an MR's address it leads a WRITE from beside one mapped segment to the same
+    // place beside another, this test's own. Wild pointers within one user are outside the promise (DESIGN, trust).
     const Area& area = areas[any(areas.size())];
     // The gate stays as it is in most rounds: what stands behind it is to be read.
     const uint64_t at = any(area.sound.size() / 4) * 4;

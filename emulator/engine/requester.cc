@@ -81,8 +81,12 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
   const Residence& home = qp.process->home();
   const Gate gate = Gate::unpack(gate_word);
   SharedQp& there = *path.qp;
+  // Generation 0 is nobody's, but the peer's memory may say so: it is not the one that a path begins with.
+  if (gate.generation == 0) return VendorError::peer_not_ready;
   if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
   if (gate.generation != path.generation) {
+    // Half of what follows may be found and the other half not: until all of it is, the path is of no generation.
+    path.generation = 0;
     if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn ||
         there.dest_slot != home.slot() || there.dest_slot_generation != home.generation() ||
         there.dest_index != qp.index || there.dest_birth != qp.shared->birth)

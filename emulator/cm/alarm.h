@@ -36,7 +36,7 @@ class Alarm {
 class AlarmClock {
  public:
   using Now = int64_t (*)();  // nanoseconds
-  explicit AlarmClock(Now now) : now_(now) {}
+  explicit AlarmClock(Now clock) : now_(clock) {}
 
   int64_t now() const { return now_(); }
   int64_t next() const;  // when the next rings; kEndOfTime (engine/clock.h): none

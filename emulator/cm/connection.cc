@@ -14,16 +14,6 @@ namespace verbena::cm {
 
 using enum Field;
 
-uint8_t ack_timeout(unsigned ack_delay, unsigned packet_life_time) {
-  unsigned timeout = packet_life_time + 1;
-  // The sum of two powers of two is the larger exponent, or one more if they are close to each other.
-  if (timeout >= ack_delay)
-    timeout += ack_delay + 1 >= timeout;
-  else
-    timeout = ack_delay + (timeout + 1 >= ack_delay);
-  return static_cast<uint8_t>(std::min(31u, timeout));
-}
-
 Connection::Connection(ConnectionTable& table, ConnectionOwner* owner)
     : table_(table), owner_(owner), local_id_(table.add(this)), alarm_(table.clock_, alarm_rang, this) {}
 
@@ -104,7 +94,7 @@ struct Transport {
 constexpr Transport kTransports[] = {{IBV_QPT_RC, 0, 0}, {IBV_QPT_UC, 1, 0}, {IBV_QPT_XRC_SEND, 3, 1}};
 
 // IB_LID_PERMISSIVE stands for a LID that a router knows (cm_format_req).
-uint16_t lid_for(const ib_user_path_rec& path, uint16_t lid) { return path.hop_limit <= 1 ? __builtin_bswap16(lid) : 0xffff; }
+uint16_t lid_for(const Path& path, uint16_t lid) { return path.hop_limit <= 1 ? lid : 0xffff; }
 
 }  // namespace
 
@@ -119,15 +109,15 @@ int Connection::send_req(const ReqParameters& p) {
   peer_ = p.peer;
   service_id_ = p.service_id;
   ca_guid_ = p.ca_guid;
-  std::memcpy(source_.data(), p.primary.sgid, 16);
-  std::memcpy(destination_.data(), p.primary.dgid, 16);
+  source_ = p.primary.sgid;
+  destination_ = p.primary.dgid;
   transaction_ = uint64_t{table_.next_id_} << 32 | local_id_;
   timeout_ms_ = milliseconds_of(p.primary.packet_life_time) * 2 + milliseconds_of(kResponseTimeout);
-  max_retries_ = kMaxCmRetries;
+  max_retries_ = kCmRetries;
   facts_.qp_type = p.qp_type;
   facts_.local_qpn = p.qp_number & 0xffffff;
   facts_.rq_psn = p.psn & 0xffffff;
-  facts_.mtu = static_cast<uint8_t>(p.primary.mtu);
+  facts_.mtu = p.primary.mtu;
   facts_.responder_resources = p.responder_resources;
   facts_.initiator_depth = p.initiator_depth;
   facts_.retry_count = p.retry_count;
@@ -146,7 +136,7 @@ int Connection::send_req(const ReqParameters& p) {
   m[kExtendedTransportType] = transport->extended;
   m[kFlowControl] = p.flow_control != 0;
   m[kPsn] = p.psn;
-  m[kPkey] = __builtin_bswap16(p.primary.pkey);
+  m[kPkey] = p.primary.pkey;
   m[kMtu] = p.primary.mtu;
   m[kMaxCmRetries] = max_retries_;
   m[kVendorId] = p.ece.vendor_id;
@@ -161,25 +151,25 @@ int Connection::send_req(const ReqParameters& p) {
   m.primary_remote = destination_;
   m[kPrimaryLocalLid] = lid_for(p.primary, p.primary.slid);
   m[kPrimaryRemoteLid] = lid_for(p.primary, p.primary.dlid);
-  m[kPrimaryFlowLabel] = __builtin_bswap32(p.primary.flow_label);
+  m[kPrimaryFlowLabel] = p.primary.flow_label;
   m[kPrimaryRate] = p.primary.rate;
   m[kPrimaryTrafficClass] = p.primary.traffic_class;
   m[kPrimaryHopLimit] = p.primary.hop_limit;
   m[kPrimarySl] = p.primary.sl;
   m[kPrimarySubnetLocal] = p.primary.hop_limit <= 1;
-  m[kPrimaryAckTimeout] = ack_timeout(p.ack_delay, p.primary.packet_life_time);
-  if (const ib_user_path_rec* a = p.alternate; a != nullptr) {
-    std::memcpy(m.alternate_local.data(), a->sgid, 16);
-    std::memcpy(m.alternate_remote.data(), a->dgid, 16);
+  m[kPrimaryAckTimeout] = ack_timeout_of(p.primary.packet_life_time, p.ack_delay);
+  if (const Path* a = p.alternate; a != nullptr) {
+    m.alternate_local = a->sgid;
+    m.alternate_remote = a->dgid;
     m[kAlternateLocalLid] = lid_for(*a, a->slid);
     m[kAlternateRemoteLid] = lid_for(*a, a->dlid);
-    m[kAlternateFlowLabel] = __builtin_bswap32(a->flow_label);
+    m[kAlternateFlowLabel] = a->flow_label;
     m[kAlternateRate] = a->rate;
     m[kAlternateTrafficClass] = a->traffic_class;
     m[kAlternateHopLimit] = a->hop_limit;
     m[kAlternateSl] = a->sl;
     m[kAlternateSubnetLocal] = a->hop_limit <= 1;
-    m[kAlternateAckTimeout] = ack_timeout(p.ack_delay, a->packet_life_time);
+    m[kAlternateAckTimeout] = ack_timeout_of(a->packet_life_time, p.ack_delay);
   }
   put_data(m, p.private_data);
   go(CmState::kReqSent);
@@ -303,15 +293,15 @@ int Connection::send_sidr_req(const SidrReqParameters& p) {
   if (facts_.state != CmState::kIdle || p.private_data.size() > kSidrReqPrivateData) return EINVAL;
   peer_ = p.peer;
   service_id_ = p.service_id;
-  std::memcpy(source_.data(), p.path.sgid, 16);
-  std::memcpy(destination_.data(), p.path.dgid, 16);
+  source_ = p.path.sgid;
+  destination_ = p.path.dgid;
   transaction_ = uint64_t{table_.next_id_} << 32 | local_id_;
   timeout_ms_ = milliseconds_of(kResponseTimeout);
-  max_retries_ = kMaxCmRetries;
+  max_retries_ = kCmRetries;
   facts_.qp_type = IBV_QPT_UD;
   facts_.path = p.path;
   Message m = begin(MessageKind::kSidrReq);
-  m[kPkey] = __builtin_bswap16(p.path.pkey);
+  m[kPkey] = p.path.pkey;
   m[kServiceId] = p.service_id;
   put_data(m, p.private_data);
   go(CmState::kSidrReqSent);

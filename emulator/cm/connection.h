@@ -9,7 +9,6 @@
 #pragma once
 
 #include <infiniband/verbs.h>
-#include <rdma/ib_user_sa.h>
 
 #include <compare>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include "cm/alarm.h"
 #include "cm/cm.h"
 #include "cm/message.h"
+#include "cm/paths.h"
 
 namespace verbena::cm {
 
@@ -77,11 +77,8 @@ class ConnectionOwner {
 // How long to wait, from a field of 5 bits: about 4.096 us * 2^n (cm.c: cm_convert_to_ms).
 constexpr uint64_t milliseconds_of(unsigned timeout) { return uint64_t{1} << (timeout > 8 ? timeout - 8 : 0); }
 
-// The timeout of a QP on a path (cm.c: cm_ack_timeout): twice the path's life time, and the acknowledger's delay.
-uint8_t ack_timeout(unsigned ack_delay, unsigned packet_life_time);
-
 inline constexpr uint8_t kResponseTimeout = 20;  // cma.c: CMA_CM_RESPONSE_TIMEOUT
-inline constexpr uint8_t kMaxCmRetries = 15;     // cma.c: CMA_MAX_CM_RETRIES
+inline constexpr uint8_t kCmRetries = 15;    // cma.c: CMA_MAX_CM_RETRIES
 inline constexpr uint8_t kMraTimeout = 24;       // cma.c: CMA_CM_MRA_SETTING
 
 struct ReqParameters {
@@ -95,8 +92,8 @@ struct ReqParameters {
   bool srq;
   uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count;
   Ece ece;
-  ib_user_path_rec primary;
-  const ib_user_path_rec* alternate;  // or nullptr
+  Path primary;
+  const Path* alternate;  // or nullptr
   std::span<const uint8_t> private_data;
 };
 
@@ -114,7 +111,7 @@ struct RepParameters {
 struct SidrReqParameters {
   Peer peer;
   uint64_t service_id;
-  ib_user_path_rec path;
+  Path path;
   std::span<const uint8_t> private_data;
 };
 
@@ -134,8 +131,8 @@ struct ConnectionFacts {
   uint8_t responder_resources = 0, initiator_depth = 0;
   uint8_t retry_count = 0, rnr_retry_count = 0;
   uint8_t timeout = 0;             // of the queue pair
-  ib_user_path_rec path{};         // from here to the peer
-  ib_user_path_rec alternate{};    // likewise
+  Path path{};         // from here to the peer
+  Path alternate{};    // likewise
   bool has_alternate = false;
 };
 

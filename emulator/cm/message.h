@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <span>
 
+#include "cm/addresses.h"
+
 namespace verbena::cm {
 
 inline constexpr size_t kFrameHead = 40;
@@ -23,7 +25,6 @@ inline constexpr size_t kMadSize = 256;
 inline constexpr size_t kFrameSize = kFrameHead + kMadSize;
 
 using Frame = std::array<uint8_t, kFrameSize>;
-using Gid = std::array<uint8_t, 16>;
 
 // The MAD's attribute ID.
 enum class MessageKind : uint16_t {

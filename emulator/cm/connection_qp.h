@@ -42,13 +42,9 @@ struct QpFacts {
 };
 
 // `attr->qp_state` says where to: INIT, RTR or RTS. Writes those fields of `*attr` that `*mask` names, with
-// IBV_QP_STATE. Without a connection (Exchange::kNone) every one of the three is answered with what INIT
-// needs, as Linux does. EINVAL: another state, or one that the exchange does not allow; nothing is written.
+// IBV_QP_STATE. Without a connection (Exchange::kNone), and of a UD id, whatever is asked for is answered
+// with what INIT needs, as Linux does. EINVAL: another state, or one that the exchange does not allow;
+// nothing is written.
 int connection_qp_attributes(const QpFacts& facts, ibv_qp_attr* attr, int* mask);
-
-// What a REQ or REP of the peer makes of ours (cm.c: cm_req_handler, cm_rep_handler): the peer's initiator
-// depth is our responder's load and the other way round, each no more than `limit` (ibv_device_attr:
-// max_qp_rd_atom, max_qp_init_rd_atom). For the event that a program sees.
-uint8_t within(uint8_t asked, int limit);
 
 }  // namespace verbena::cm

@@ -160,6 +160,12 @@ class IdTable {
   void sweep() const;
 
  private:
+  bool live_state(const IdHandle& id, uint64_t* word) const;
+  int choose_port(const IdHandle& id, PortSpace space, IdFacts* wanted) const;
+  void leave_all(const IdHandle& id) const;
+  template <typename Visit>
+  void for_each_group_entry(Visit&& visit) const;
+
   const NodeDirectory* directory_ = nullptr;
   IdTableFile* file_ = nullptr;
 };

@@ -67,6 +67,13 @@ class ConnectedTest : public IdTest {
     listener_.reset();
   }
 
+  // As two programs do: who disconnects in synchronous operation waits for the other to do so.
+  void disconnect_both() {
+    std::thread other([this] { EXPECT_EQ(rdma_disconnect(passive_.get()), 0) << strerror(errno); });
+    EXPECT_EQ(rdma_disconnect(active_.get()), 0) << strerror(errno);
+    other.join();
+  }
+
   static ibv_wc sent(const CmId& id) {
     ibv_wc wc = {};
     EXPECT_EQ(rdma_get_send_comp(id.get(), &wc), 1) << strerror(errno);

@@ -49,6 +49,14 @@ class Memory {
     EXPECT_NE(mr_, nullptr) << strerror(errno);
   }
 
+  Memory(Memory&&) = default;
+  Memory& operator=(Memory&& other) {
+    mr_.reset();  // before its bytes
+    bytes_ = std::move(other.bytes_);
+    mr_ = std::move(other.mr_);
+    return *this;
+  }
+
   uint8_t* data(size_t offset = 0) { return bytes_.data() + offset; }
   size_t size() const { return bytes_.size(); }
   ibv_mr* mr() const { return mr_.get(); }

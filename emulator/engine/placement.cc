@@ -191,8 +191,11 @@ bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
   uint64_t position = std::max(path.first_landed_position, head);
   const uint32_t index = path.target != nullptr ? path.target->index : path.index;
   const uint32_t birth = path.target != nullptr ? path.target->birth : path.birth;
+  // So many entries there are; the positions are the peer's memory's word, and may be any distance apart.
+  const uint64_t last = path.last_landed_position;
+  if (last >= position && last - position >= ring.capacity()) position = last - ring.capacity() + 1;
   bool any = false;
-  for (; position <= path.last_landed_position; ++position) {
+  for (uint64_t steps = ring.capacity(); position <= last && steps != 0; ++position, --steps) {
     const Cqe& entry = ring.entry(position);
     if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
     if (entry.qp_index != index || entry.qp_birth != birth) continue;

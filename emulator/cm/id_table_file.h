@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the id table (id_table.h) is in shared memory: the file <node>/cm-ids. Zeros are an empty table.
+//
+// Who writes what:
+//  * an entry: the process whose slot its state names. free -> claimed -> live -> free, each step one
+//  compare-and-swap
+//    on the state word, which counts the uses; the rest is written while it is claimed or live. Entries of
+//    owners that are gone are freed by anybody.
+//  * what is known of an id lies twice in its entry. The owner writes the copy that is not in use, then makes
+//  it the one
+//    that is: a reader always finds one whole, wherever the owner may have been stopped.
+//  * buckets: the ids that have a port, chained by port space and port, in the way of Michael's lists ("High
+//  Performance
+//    Dynamic Lock-Free Hash Tables and List-Based Sets", SPAA 2002). New ones are linked in at the head only,
+//    so that the head's word changes with every binding: "nobody in the way, and then this one too" is one
+//    compare-and-swap. Leaving: the entry's own link is marked, then whoever comes by takes the entry out; it
+//    is free for another use only after a whole walk has not met it. Every link carries a tag that counts its
+//    changes and is never reset.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "adapter/layout.h"
+#include "cm/id_table.h"
+
+namespace verbena::cm {
+
+inline constexpr uint32_t kIdTableMagic = 0x53'44'49'43;               // "CIDS"
+inline constexpr uint32_t kIdTableVersion = kLayoutVersion << 16 | 1;  // the low half: of this file's own
+inline constexpr uint32_t kPortBuckets = 32768;
+
+enum class EntryPhase : uint8_t { kFree = 0, kClaimed = 1, kLive = 2 };
+
+struct EntryState {
+  uint16_t use;         // counts the claims of this entry; 0: never claimed
+  uint32_t generation;  // the low 24 bits of the owner's
+  uint32_t slot;        // 16 bits
+  EntryPhase phase;
+  static constexpr EntryState unpack(uint64_t w) {
+    return {static_cast<uint16_t>(w >> 48), static_cast<uint32_t>(w >> 24) & 0xffffff,
+            static_cast<uint32_t>(w >> 8) & 0xffff, static_cast<EntryPhase>(w & 0xff)};
+  }
+  constexpr uint64_t pack() const {
+    return uint64_t{use} << 48 | uint64_t{generation & 0xffffff} << 24 | uint64_t{slot & 0xffff} << 8 |
+           static_cast<uint64_t>(phase);
+  }
+};
+
+struct Link {
+  uint64_t tag;   // 43 bits
+  bool leaving;   // of the entry that this link lies in
+  uint32_t next;  // index + 1 of the next entry, 20 bits; 0: the end
+  static constexpr Link unpack(uint64_t w) {
+    return {w >> 21, (w >> 20 & 1) != 0, static_cast<uint32_t>(w & 0xfffff)};
+  }
+  constexpr uint64_t pack() const { return tag << 21 | uint64_t{leaving} << 20 | (next & 0xfffff); }
+};
+static_assert(kMaxNodeIds < 0xfffff);
+
+inline constexpr size_t kFactsWords = sizeof(IdFacts) / sizeof(uint64_t);
+static_assert(sizeof(IdFacts) % sizeof(uint64_t) == 0);
+
+struct alignas(64) IdEntry {
+  std::atomic<uint64_t> link;    // Link
+  std::atomic<uint32_t> bucket;  // + 1: where it is chained, or is about to be, or may still be; 0: nowhere
+  std::atomic<uint32_t> epoch;   // facts[epoch % 2] is in use
+  std::atomic<uint32_t> backlog;
+  std::atomic<uint32_t> groups;  // joined so far: 0 spares a search
+  uint64_t reserved;
+  std::atomic<uint64_t> facts[2][kFactsWords];
+};
+static_assert(sizeof(IdEntry) == 256);
+
+struct GroupEntry {
+  std::atomic<uint64_t> gid[2];
+  std::atomic<uint32_t> id_index;
+  std::atomic<uint32_t> id_use;
+  std::atomic<uint32_t> send_only;
+  uint32_t reserved;
+};
+static_assert(sizeof(GroupEntry) == 32);
+
+struct IdTableFile {
+  std::atomic<uint32_t> magic;  // written last
+  uint32_t version;
+  uint64_t size;
+  uint64_t node_id;                           // DirectoryHeader's
+  alignas(64) std::atomic<uint32_t> next_id;  // where the search for a free entry begins: uses are spread
+  std::atomic<uint32_t> next_group;
+  std::atomic<uint32_t> last_port;  // chosen: not to be the next one chosen, too
+  alignas(4096) std::atomic<uint64_t> id_states[kMaxNodeIds];
+  std::atomic<uint64_t> group_states[kMaxNodeGroups];
+  std::atomic<uint64_t> buckets[kPortBuckets];  // Link
+  IdEntry ids[kMaxNodeIds];
+  GroupEntry groups[kMaxNodeGroups];
+};
+
+// Maps <node>/cm-ids; makes it if it is not there, unless `only_if_there`. Errors as IdTable::open;
+// ETIMEDOUT: another process is making it and has not got on for 10 seconds.
+int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out);
+void unmap_id_table(IdTableFile* file);
+
+// ---- what an entry says -----------------------------------------------------------------------------------
+
+// The owner that an entry's state names. False: it is gone.
+bool living_owner(const NodeDirectory& directory, const EntryState& state, Owner* owner);
+
+// The owner's only, one thread at a time.
+void write_facts(IdEntry& entry, const IdFacts& facts);
+IdFacts read_facts(const IdEntry& entry);
+
+}  // namespace verbena::cm

@@ -29,7 +29,7 @@ int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
     VERBENA_WARN("ibv_create_ah: %s", why);
     return error;
   }
-  if (take_quota(*pd->context, Counted::kAhs, "ibv_create_ah") != 0) return ENOMEM;
+  if (int error = take_quota(*pd->context, Counted::kAhs, "ibv_create_ah"); error != 0) return error;
   auto* ah = new (std::nothrow) Ah;
   if (ah == nullptr) {
     give_quota(*pd->context, Counted::kAhs);

@@ -46,8 +46,8 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp = claimed(limits.max_qp);
   attr.max_qp_wr = claimed(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
-                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_WINDOW |
-                          IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   if (limits.max_xrcd != 0) attr.device_cap_flags |= IBV_DEVICE_XRC;
   attr.max_sge = claimed(limits.max_sge);
   attr.max_sge_rd = claimed(limits.max_sge_rd);
@@ -62,7 +62,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_srq = claimed(limits.max_srq);
   attr.max_srq_wr = claimed(limits.max_srq_wr);
   attr.max_srq_sge = claimed(limits.max_srq_sge);
-  attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.atomic_cap = limits.max_qp_rd_atom != 0 ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
   attr.max_ah = claimed(limits.max_ah);
   attr.max_mcast_grp = claimed(limits.max_mcast_grp);
   attr.max_mcast_qp_attach = claimed(limits.max_mcast_qp_attach);

@@ -45,6 +45,10 @@ int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
   Process& process = *context->process;
   if (int error = usable(*context); error != 0) return error;
   const uint64_t most = context->device->limits.max_dm_size;
+  if (most == 0) {
+    VERBENA_WARN("ibv_alloc_dm: the device has no memory of its own");
+    return EOPNOTSUPP;
+  }
   if (attr->comp_mask != 0 || attr->length == 0 || attr->length > most ||
       attr->log_align_req > kMaxLogAlignment) {
     VERBENA_WARN("ibv_alloc_dm: length %zu (1 to %llu), log_align_req %u (up to %u), comp_mask 0x%x (0)",

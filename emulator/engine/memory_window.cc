@@ -21,7 +21,7 @@ int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out) {
     VERBENA_WARN("ibv_alloc_mw: type %u: there are 1 and 2", number);
     return EINVAL;
   }
-  if (take_quota(*pd->context, Counted::kMws, "ibv_alloc_mw") != 0) return ENOMEM;
+  if (int error = take_quota(*pd->context, Counted::kMws, "ibv_alloc_mw"); error != 0) return error;
   auto* mw = new (std::nothrow) Mw;
   if (mw == nullptr) {
     give_quota(*pd->context, Counted::kMws);

@@ -47,8 +47,12 @@ int check(const Qp& qp, const ibv_gid& gid, uint16_t lid, const char* verb) {
 
 int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (int error = check(*qp, *gid, lid, "ibv_attach_mcast"); error != 0) return error;
   const MulticastLimits limits = multicast_limits(qp->context->device->limits);
+  if (limits.groups == 0) {
+    VERBENA_WARN("ibv_attach_mcast: the device has no multicast groups");
+    return EOPNOTSUPP;
+  }
+  if (int error = check(*qp, *gid, lid, "ibv_attach_mcast"); error != 0) return error;
   const int error =
       MulticastTable(qp->process->directory())
           .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);

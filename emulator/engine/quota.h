@@ -35,7 +35,8 @@ class Quota {
   std::mutex mutex_;  // threads of one process never refuse each other the last one
 };
 
-// For the objects of `context`; `verb` is named in the log when it is refused. Answers as Quota::take.
+// For the objects of `context`; `verb` is named in the log when it is refused. Answers as Quota::take, or
+// EOPNOTSUPP: the limit is 0, the device does not have such objects at all.
 int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount = 1);
 // The caller has `from` of `kind` and is to have `to`. Answers as Quota::take, and has then changed nothing.
 int change_quota(Context& context, Counted kind, const char* verb, uint64_t from, uint64_t to);

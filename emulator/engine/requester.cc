@@ -200,6 +200,20 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   return response;
 }
 
+// Nobody is at the other end. What is wrong with the request itself is found before it would leave.
+Response without_path(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                      VendorError* unreachable) {
+  const uint32_t home = qp.process->home().slot();
+  const Visit visit(qp.process->directory(), home, home);
+  iovec ranges[PeerAdapter::kMaxRanges];
+  size_t count;
+  const VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
+  *unreachable = VendorError::no_path;
+  if (error == VendorError::none || operation.sges == SgeUse::scatter) return {Answer::kGone};
+  *unreachable = VendorError::none;
+  return {Answer::kLocal, error};
+}
+
 // The message has left and was not taken: an unacknowledged sender knows nothing of that.
 bool is_lost(VendorError unreachable, const Response& response) {
   return unreachable != VendorError::none || response.answer == Answer::kRnr ||
@@ -243,10 +257,10 @@ Step carry_out(Qp& qp, SendRequest& request) {
     return wait(qp, request, Waiting::kTransport, reason,
                 transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt));
   };
-  VendorError unreachable = VendorError::no_path;
+  VendorError unreachable = VendorError::none;
   const uint32_t done_before = request.done;
-  const Response response =
-      path.adapter ? attempt(qp, operation, request, &unreachable) : Response{Answer::kGone};
+  const Response response = path.adapter ? attempt(qp, operation, request, &unreachable)
+                                         : without_path(qp, operation, request, &unreachable);
   if (!is_acknowledged(qp.type) && is_lost(unreachable, response)) {
     finish(qp, request);
     return Step::kFinished;

@@ -79,16 +79,17 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   if (process.segment().commit(kSrqTableOffset + sizeof(SharedSrq) * uint64_t{srq.index},
                                sizeof(SharedSrq)) != 0)
     return ENOMEM;
-  const uint64_t slots = std::bit_ceil(std::max(max_wr, 1u));
+  srq.room = std::max(max_wr, 1u);
+  const uint64_t slots = std::bit_ceil(srq.room);
   const uint64_t line = kCacheLine;
   const uint64_t order_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
   const uint64_t stride = sizeof(ReceiveWqe) + std::max(max_sge, 1u) * sizeof(WqeSge);
   const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
   const uint64_t bytes = order_bytes + wqe_bytes + slots * kLandingSize;
   srq.slots.resize(slots);
-  srq.free.resize(slots);
+  srq.free.resize(srq.room);
   // The lowest slot comes first.
-  for (uint64_t i = 0; i < slots; ++i) srq.free[i] = static_cast<uint32_t>(slots - 1 - i);
+  for (uint32_t i = 0; i < srq.room; ++i) srq.free[i] = srq.room - 1 - i;
   const uint64_t offset = process.segment().allocate(bytes);
   if (offset == 0) return ENOMEM;
   srq.offset = offset;

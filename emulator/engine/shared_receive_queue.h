@@ -39,6 +39,7 @@ struct Srq {
   SpinLock lock;  // posting, and giving slots back
   std::vector<Slot> slots;
   std::vector<uint32_t> free;  // the last one is next
+  uint32_t room = 0;           // so many of the slots are used: what the queue was said to hold
 
   // Memory in the segment, to be given back.
   uint64_t offset = 0;
@@ -59,7 +60,7 @@ struct Srq {
 // Made by ibv_create_srq(3); else the receive queue of one QP.
 inline bool is_of_program(const Srq& srq) { return srq.context != nullptr; }
 
-// Makes a queue for at least `max_wr` requests (rounded up to a power of two: ring.slots()) of `max_sge`
+// Makes a queue for exactly `max_wr` requests, at least one (its ring has a power of two of slots), of `max_sge`
 // entries each, whose keys belong to the PD with handle `pd`. ENOMEM.
 int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -67,8 +68,11 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   }
   if (int error = check_attributes(limits, *attr); error != 0) return error;
   if (int error = take_quota(*pd->context, Counted::kSrqs, "ibv_create_srq"); error != 0) return error;
+  // A power of two, but never more than the device claims.
+  const auto room =
+      static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(attr->max_wr, 1u)), limits.max_srq_wr));
   Srq* srq = nullptr;
-  if (int error = make_shared_queue(process, pd->handle, attr->max_wr, attr->max_sge, &srq); error != 0) {
+  if (int error = make_shared_queue(process, pd->handle, room, attr->max_sge, &srq); error != 0) {
     give_quota(*pd->context, Counted::kSrqs);
     return error;
   }
@@ -91,7 +95,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     xrc.xrcd->users.fetch_add(1, std::memory_order_relaxed);
     xrc.cq->users.fetch_add(2, std::memory_order_relaxed);  // any number of producers
   }
-  attr->max_wr = static_cast<uint32_t>(std::min<uint64_t>(srq->ring.slots(), limits.max_srq_wr));
+  attr->max_wr = srq->room;
   attr->max_sge = srq->ring.max_sge;
   *out = srq;
   return 0;
@@ -108,9 +112,8 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
     return EINVAL;
   }
   if ((attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
-  if (attr->srq_limit > srq->ring.slots()) {
-    VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %llu requests", attr->srq_limit,
-                 static_cast<unsigned long long>(srq->ring.slots()));
+  if (attr->srq_limit > srq->room) {
+    VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %u requests", attr->srq_limit, srq->room);
     return EINVAL;
   }
   srq->shared->limit.store(attr->srq_limit, std::memory_order_seq_cst);
@@ -120,8 +123,7 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
 
 int query_srq(Srq* srq, ibv_srq_attr* attr) {
   if (int error = usable(*srq->context); error != 0) return error;
-  attr->max_wr = static_cast<uint32_t>(
-      std::min<uint64_t>(srq->ring.slots(), srq->context->device->limits.max_srq_wr));
+  attr->max_wr = srq->room;
   attr->max_sge = srq->ring.max_sge;
   attr->srq_limit = srq->shared->limit.load(std::memory_order_acquire);
   return 0;
@@ -136,9 +138,9 @@ int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const int error = post_to_shared_queue(*srq, wr, bad_wr, &why);
   if (error != 0)
     VERBENA_WARN(
-        "ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %llu requests of %u SGEs)",
+        "ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
         srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge, why,
-        static_cast<unsigned long long>(srq->ring.slots()), srq->ring.max_sge);
+        srq->room, srq->ring.max_sge);
   if (srq->shared->feeders_wait.load(std::memory_order_relaxed) != 0) wake_feeders(*srq);
   return error;
 }

@@ -142,10 +142,6 @@ void abandon_in_hand(Qp& qp) {
 int open_xrcd(Context* context, int fd, int flags, Xrcd** out) {
   Process& process = *context->process;
   if (int error = usable(*context); error != 0) return error;
-  if (context->device->limits.max_xrcd == 0) {
-    VERBENA_WARN("ibv_open_xrcd: the device has no XRC domains");
-    return EOPNOTSUPP;
-  }
   if (int error = take_quota(*context, Counted::kXrcds, "ibv_open_xrcd"); error != 0) return error;
   auto* xrcd = new (std::nothrow) Xrcd;
   if (xrcd == nullptr) {

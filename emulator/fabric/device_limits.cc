@@ -7,6 +7,7 @@
 #include "adapter/layout.h"
 #include "fabric/device_table.h"
 #include "fabric/multicast_table.h"
+#include "fabric/xrc_domains.h"
 
 namespace verbena {
 namespace {
@@ -27,6 +28,9 @@ constexpr uint64_t kSge = 60;  // PeerAdapter::kMaxRanges, less what a message i
 constexpr uint64_t kGroupMembers = 512;
 static_assert(kGroupMembers * kMaxDevices <= kMulticastEntries);
 
+// Likewise every opening of an XRC domain.
+constexpr uint64_t kXrcDomains = kMaxXrcOpenings / kMaxDevices;
+
 constexpr Limit kLimits[] = {
     {"max_qp", &L::max_qp, 1, kMaxQpsPerProcess},
     {"max_cq", &L::max_cq, 1, kMaxCqsPerProcess},
@@ -35,7 +39,7 @@ constexpr Limit kLimits[] = {
     {"max_pd", &L::max_pd, 1, kInt},
     {"max_ah", &L::max_ah, 0, kInt},
     {"max_srq", &L::max_srq, 0, kSharedQueues},
-    {"max_xrcd", &L::max_xrcd, 0, kInt},
+    {"max_xrcd", &L::max_xrcd, 0, kXrcDomains},
     {"max_mcast_grp", &L::max_mcast_grp, 0, kGroupMembers},
     {"max_total_mcast_qp_attach", &L::max_total_mcast_qp_attach, 0, kGroupMembers},
     {"max_res_rd_atom", &L::max_res_rd_atom, 1, kInt},

@@ -15,7 +15,7 @@ namespace verbena {
 
 class NodeDirectory;
 
-inline constexpr uint32_t kMaxXrcOpenings = 4096;  // on a node
+inline constexpr uint32_t kMaxXrcOpenings = 16384;  // on a node
 
 struct alignas(64) XrcOpening {
   std::atomic<uint64_t> holder;  // slot + 1 (high half), slot generation; 0: the entry is free. Written last

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Things to be done at a time. Not thread-safe: the service's lock guards it. The time is the caller's, so
+// that tests can have their own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace verbena::cm {
+
+class AlarmClock;
+
+// Rings once for each time it was set, unless it is set anew or cancelled before. Its destructor cancels it.
+class Alarm {
+ public:
+  using Ring = void (*)(void* context);
+  Alarm(AlarmClock& clock, Ring ring, void* context) : clock_(clock), ring_(ring), context_(context) {}
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+  ~Alarm() { cancel(); }
+
+  void set_after_ms(uint64_t milliseconds);
+  void cancel();
+  bool is_set() const { return set_; }
+
+ private:
+  friend class AlarmClock;
+  AlarmClock& clock_;
+  Ring ring_;
+  void* context_;
+  bool set_ = false;
+  std::multimap<int64_t, Alarm*>::iterator place_;
+};
+
+class AlarmClock {
+ public:
+  using Now = int64_t (*)();  // nanoseconds
+  explicit AlarmClock(Now clock) : now_(clock) {}
+
+  int64_t now() const { return now_(); }
+  int64_t next() const;  // when the next rings; kEndOfTime (engine/clock.h): none
+  void ring_due();       // rings all whose time has come
+
+ private:
+  friend class Alarm;
+  Now now_;
+  std::multimap<int64_t, Alarm*> alarms_;
+};
+
+}  // namespace verbena::cm

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// One end of a connection, or of a service ID resolution, as InfiniBand's communication manager has it: its
+// state, the messages it sends and answers, its retries and timeouts. InfiniBand Architecture Specification,
+// volume 1, chapter 12.9; where that leaves something open, Linux (drivers/infiniband/core/cm.c).
+//
+// Nothing here locks: the service's lock guards all of it. Events go to the owner within receive(),
+// ConnectionTable:: lose() and AlarmClock::ring_due(), never within a call of the owner's own.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <compare>
+#include <cstdint>
+#include <span>
+
+#include "cm/alarm.h"
+#include "cm/cm.h"
+#include "cm/message.h"
+#include "cm/paths.h"
+
+namespace verbena::cm {
+
+class ConnectionTable;
+
+// A process of the node. A new process in the same slot is another peer.
+struct Peer {
+  uint32_t slot;
+  uint32_t generation;
+  friend auto operator<=>(const Peer&, const Peer&) = default;
+};
+
+// enum ib_cm_state, without listening (a listener is no connection).
+enum class CmState : uint8_t {
+  kIdle,
+  kReqSent,
+  kReqReceived,
+  kMraReqSent,
+  kMraReqReceived,
+  kRepSent,
+  kRepReceived,
+  kMraRepSent,
+  kMraRepReceived,
+  kEstablished,
+  kDreqSent,
+  kDreqReceived,
+  kTimewait,
+  kSidrReqSent,
+  kSidrReqReceived,
+};
+
+// enum ib_cm_event_type, those that an owner hears of.
+enum class CmEvent : uint8_t {
+  kNone,
+  kReqError,  // no answer came
+  kRepError,
+  kDreqError,
+  kSidrReqError,
+  kRepReceived,
+  kRtuReceived,
+  kDreqReceived,
+  kDrepReceived,
+  kRejReceived,
+  kSidrRepReceived,
+  kTimewaitExit,
+};
+
+class ConnectionOwner {
+ public:
+  // `message`: what caused it; nullptr for kTimewaitExit and the errors.
+  virtual void connection_event(CmEvent event, const Message* message) = 0;
+
+ protected:
+  ~ConnectionOwner() = default;
+};
+
+// How long to wait, from a field of 5 bits: about 4.096 us * 2^n (cm.c: cm_convert_to_ms).
+constexpr uint64_t milliseconds_of(unsigned timeout) {
+  return uint64_t{1} << (timeout > 8 ? timeout - 8 : 0);
+}
+
+inline constexpr uint8_t kResponseTimeout = 20;  // cma.c: CMA_CM_RESPONSE_TIMEOUT
+inline constexpr uint8_t kCmRetries = 15;        // cma.c: CMA_MAX_CM_RETRIES
+inline constexpr uint8_t kMraTimeout = 24;       // cma.c: CMA_CM_MRA_SETTING
+
+struct ReqParameters {
+  Peer peer;
+  uint64_t service_id;
+  uint64_t ca_guid;
+  uint8_t ack_delay;  // of this device
+  ibv_qp_type qp_type;
+  uint32_t qp_number;
+  uint32_t psn;
+  bool srq;
+  uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count;
+  Ece ece;
+  Path primary;
+  const Path* alternate;  // or nullptr
+  std::span<const uint8_t> private_data;
+};
+
+struct RepParameters {
+  uint64_t ca_guid;
+  uint8_t ack_delay;
+  uint32_t qp_number;
+  uint32_t psn;
+  bool srq;
+  uint8_t responder_resources, initiator_depth, flow_control, rnr_retry_count;
+  Ece ece;
+  std::span<const uint8_t> private_data;
+};
+
+struct SidrReqParameters {
+  Peer peer;
+  uint64_t service_id;
+  Path path;
+  std::span<const uint8_t> private_data;
+};
+
+struct SidrRepParameters {
+  SidrStatus status;
+  uint32_t qp_number, qkey;
+  std::span<const uint8_t> private_data;
+};
+
+// What a queue pair on this connection needs to know (connection_qp.h).
+struct ConnectionFacts {
+  CmState state = CmState::kIdle;
+  ibv_qp_type qp_type = IBV_QPT_RC;
+  uint32_t local_qpn = 0, remote_qpn = 0;
+  uint32_t rq_psn = 0, sq_psn = 0;
+  uint8_t mtu = 0;  // enum ibv_mtu
+  uint8_t responder_resources = 0, initiator_depth = 0;
+  uint8_t retry_count = 0, rnr_retry_count = 0;
+  uint8_t timeout = 0;  // of the queue pair
+  Path path{};          // from here to the peer
+  Path alternate{};     // likewise
+  bool has_alternate = false;
+};
+
+class Connection {
+ public:
+  Connection(ConnectionTable& table, ConnectionOwner* owner);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  // Ends it as cm.c's cm_destroy_id: whoever is in the middle of something with it is told.
+  ~Connection();
+
+  void set_owner(ConnectionOwner* owner) { owner_ = owner; }
+  const ConnectionFacts& facts() const { return facts_; }
+  CmState state() const { return facts_.state; }
+  const Peer& peer() const { return peer_; }
+
+  // 0; EINVAL: not in this state, or private data too long, or a parameter that no message can carry.
+  int send_req(const ReqParameters& parameters);
+  int send_rep(const RepParameters& parameters);
+  int send_rtu();
+  int send_rej(RejectReason reason, std::span<const uint8_t> private_data = {},
+               std::span<const uint8_t> info = {});
+  int send_dreq();
+  int send_drep();
+  int send_sidr_req(const SidrReqParameters& parameters);
+  int send_sidr_rep(const SidrRepParameters& parameters);
+
+  // From now on a repeated REQ or REP is answered by an MRA that asks for time; nothing is sent now.
+  void delay();
+
+  // The queue pair has seen a message of the peer's, whose RTU may be late. 0; EISCONN; EINVAL.
+  int establish();
+
+  // Of a request that nobody has looked at: as if it had never arrived, so that its repetition is a new one.
+  void forget();
+
+ private:
+  friend class ConnectionTable;
+  static void alarm_rang(void* self);
+  void timed_out();
+  void receive(const Message& message);
+  void take_req(const Peer& peer, const Message& message);
+  void take_sidr_req(const Peer& peer, const Message& message);
+  bool take_rep(const Message& message);
+  void answer_again(const Message& message);
+  Message begin(MessageKind kind) const;
+  void post(const Message& message);                 // sends once
+  void post_until_answered(const Message& message);  // sends, and again
+  Message rejection(RejectReason reason) const;
+  void go(CmState state) { facts_.state = state; }
+  void enter_timewait();
+  void reset_to_idle();
+  void lose_peer();
+  void raise(CmEvent event, const Message* message);
+
+  ConnectionTable& table_;
+  ConnectionOwner* owner_;
+  ConnectionFacts facts_;
+  Peer peer_{};
+  uint32_t local_id_;
+  uint32_t remote_id_ = 0;
+  uint64_t transaction_ = 0;
+  uint64_t service_id_ = 0;
+  uint64_t ca_guid_ = 0;
+  Gid source_{}, destination_{};                                       // of messages that leave
+  bool listed_id_ = false, listed_qpn_ = false, listed_sidr_ = false;  // in the table
+  uint64_t timeout_ms_ = 0;
+  uint8_t max_retries_ = 0, retries_left_ = 0;
+  uint8_t service_timeout_ = 0;  // of an MRA
+  Message unanswered_;
+  Alarm alarm_;  // repeats `unanswered_`, or ends TIMEWAIT
+};
+
+}  // namespace verbena::cm

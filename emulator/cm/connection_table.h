@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// All connections of this process: which one a message is for, and what becomes of messages that are for none
+// (cm.c: cm_match_req, cm_acquire_id and those that use them).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "cm/connection.h"
+
+namespace verbena::cm {
+
+// Carries messages to other processes, in order. A message to a peer that is gone is lost; the table hears of
+// it later through lose().
+class Wire {
+ public:
+  virtual void send(const Peer& peer, const Message& message) = 0;
+
+ protected:
+  ~Wire() = default;
+};
+
+enum class Arrival {
+  kNobodyListens,  // on this service ID
+  kRefused,        // somebody does, but not for this
+  kTaken,          // the connection has an owner now
+};
+
+class ArrivalHandler {
+ public:
+  // A REQ or SIDR_REQ. The connection is taken over when the answer is kTaken.
+  virtual Arrival arrived(std::unique_ptr<Connection>& connection, const Message& message) = 0;
+
+ protected:
+  ~ArrivalHandler() = default;
+};
+
+class ConnectionTable {
+ public:
+  // `first_id`: where communication IDs begin, so that they differ from those of the process before.
+  ConnectionTable(Wire& wire, AlarmClock& clock, ArrivalHandler& arrivals, uint32_t first_id)
+      : wire_(wire), clock_(clock), arrivals_(arrivals), next_id_(first_id) {}
+
+  void receive(const Peer& peer, const Message& message);
+
+  // The peer is gone: every connection with it ends as if its other end had been destroyed properly.
+  void lose(const Peer& peer);
+
+ private:
+  friend class Connection;
+  using Key = std::pair<Peer, uint32_t>;
+
+  uint32_t add(Connection* connection);
+  void receive_req(const Peer& peer, const Message& message);
+  void receive_sidr_req(const Peer& peer, const Message& message);
+  void receive_for_one(const Peer& peer, const Message& message);
+  Connection* find(const Peer& peer, uint64_t local_id) const;
+  Connection* receiver_of(const Peer& peer, const Message& message) const;
+  void reject_stale(const Peer& peer, const Message& message, MessageAnswered answered);
+
+  Wire& wire_;
+  AlarmClock& clock_;
+  ArrivalHandler& arrivals_;
+  uint32_t next_id_;
+  std::unordered_map<uint32_t, Connection*> by_local_id_;
+  std::map<Key, Connection*> by_remote_id_;
+  std::map<Key, Connection*> by_remote_qpn_;
+  std::map<Key, Connection*> by_sidr_request_;
+};
+
+}  // namespace verbena::cm

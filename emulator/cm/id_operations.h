@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Parts of operations that others need, under the service's lock.
+#pragma once
+
+#include "cm/addresses.h"
+
+namespace verbena::cm {
+
+struct Id;
+
+int bind_locked(Id& id, const Address& address);  // identifier.cc
+
+}  // namespace verbena::cm

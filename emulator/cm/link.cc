@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "cm/link.h"
+
+#include <errno.h>
+
+#include <cstring>
+
+#include "fabric/node.h"
+#include "observe/log.h"
+
+namespace verbena::cm {
+namespace {
+
+constexpr uint32_t kHelloMagic = 0x48'4d'43'56;  // "VCMH"
+constexpr uint32_t kHelloVersion = 1;
+constexpr int kFramesAtATime = 64;
+constexpr uint64_t kPauseMs = 20;
+
+// The first message of whoever connects.
+struct Hello {
+  uint32_t magic;
+  uint32_t version;
+  uint64_t node_id;
+  uint32_t slot;
+  uint32_t generation;
+};
+static_assert(sizeof(Hello) == 24);
+
+}  // namespace
+
+Links::Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first_token)
+    : watcher_(watcher),
+      user_(user),
+      next_token_(first_token + 1),
+      listener_token_(first_token),
+      again_(clock, try_again, this) {}
+
+Links::~Links() {
+  for (const auto& [token, link] : links_)
+    if (link->socket.is_open()) watcher_.forget(link->socket.fd());
+  if (listener_.is_open()) watcher_.forget(listener_.fd());
+}
+
+int Links::open(const std::string& node, const NodeDirectory& directory, const Peer& self) {
+  node_ = node;
+  directory_ = &directory;
+  self_ = self;
+  if (int error = listener_.listen_in(slot_folder(node, self.slot, self.generation)); error != 0)
+    return error;
+  watcher_.watch(listener_.fd(), listener_token_, false);
+  return 0;
+}
+
+void Links::close_in_child() const {
+  listener_.close_in_child();
+  for (const auto& [token, link] : links_) link->socket.close_in_child();
+}
+
+void Links::send(const Peer& peer, const Frame& frame) {
+  if (peer == self_) {
+    to_self_.push_back(frame);
+    return;
+  }
+  auto way = ways_.find(peer);
+  if (way == ways_.end()) {
+    auto link = std::make_unique<Link>();
+    link->peer = peer;
+    link->known = true;
+    link->token = next_token_++;
+    if (!connect(*link)) {
+      lost_.push_back(peer);
+      return;
+    }
+    way = ways_.emplace(peer, link->token).first;
+    links_.emplace(link->token, std::move(link));
+  }
+  Link& link = *links_.at(way->second);
+  if (link.waiting.size() >= kMaxWaiting) {
+    VERBENA_WARN("rdma_cm: a message to the process in slot %u is lost: %zu wait already, it does not read",
+                 peer.slot, link.waiting.size());
+    return;
+  }
+  link.waiting.push_back(frame);
+  flush(link);
+}
+
+// False: the peer is gone. Otherwise connected, or to be tried again.
+bool Links::connect(Link& link) {
+  const int error = link.socket.connect_to(slot_folder(node_, link.peer.slot, link.peer.generation));
+  if (error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+    if (!directory_->alive(link.peer.slot, link.peer.generation)) return false;
+    again_.set_after_ms(kPauseMs);
+    return true;
+  }
+  if (error != 0) return false;
+  link.connected = true;
+  const Hello hello{kHelloMagic, kHelloVersion, directory_->header().node_id, self_.slot, self_.generation};
+  link.socket.send(
+      {reinterpret_cast<const uint8_t*>(&hello), sizeof hello});  // there is room for one message
+  watch(link);
+  return true;
+}
+
+void Links::flush(Link& link) {
+  if (!link.connected) return;
+  const bool had_to_wait = link.waiting.size() > 1;
+  while (!link.waiting.empty()) {
+    const int error = link.socket.send(link.waiting.front());
+    if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) break;
+    // Broken: what it still has for us is to be read first, and then its end.
+    if (error != 0) {
+      link.waiting.clear();
+      break;
+    }
+    link.waiting.pop_front();
+  }
+  if (had_to_wait || !link.waiting.empty()) watch(link);
+}
+
+void Links::try_again(void* self) {
+  auto& links = *static_cast<Links*>(self);
+  std::vector<uint64_t> gone;
+  for (const auto& [token, link] : links.links_) {
+    if (link->connected) continue;
+    if (links.connect(*link))
+      links.flush(*link);
+    else
+      gone.push_back(token);
+  }
+  for (const uint64_t token : gone) links.drop(token);
+  links.accept_all();
+}
+
+void Links::accept_all() {
+  for (;;) {
+    auto link = std::make_unique<Link>();
+    const int error = link->socket.accept_from(listener_);
+    if (error == EMFILE || error == ENFILE) {
+      watcher_.forget(listener_.fd());  // for a while: it would not let us sleep
+      again_.set_after_ms(kPauseMs);
+      return;
+    }
+    if (error != 0) break;
+    link->connected = true;
+    link->token = next_token_++;
+    watch(*link);
+    links_.emplace(link->token, std::move(link));
+  }
+  if (listener_.is_open()) watcher_.watch(listener_.fd(), listener_token_, false);
+}
+
+void Links::ready(uint64_t token) {
+  if (token == listener_token_) return accept_all();
+  const auto found = links_.find(token);
+  if (found == links_.end()) return;
+  flush(*found->second);
+  read(*found->second);
+}
+
+void Links::read(Link& link) {
+  const uint64_t token = link.token;
+  for (int i = 0; i < kFramesAtATime; ++i) {
+    std::array<uint8_t, kFrameSize + 1> bytes;
+    const ssize_t got = link.socket.receive(bytes);
+    if (got == -EAGAIN) return;
+    if (got <= 0) return drop(token);
+    const std::span<const uint8_t> message(bytes.data(), std::min(static_cast<size_t>(got), bytes.size()));
+    if (link.known) {
+      user_.frame_arrived(link.peer, message);
+      if (!links_.contains(token)) return;
+    } else if (!greeted(link, message)) {
+      return drop(token);
+    }
+  }
+}
+
+// Whoever lies about its slot could only be another process of the same user.
+bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
+  Hello hello;
+  if (bytes.size() != sizeof hello) return false;
+  std::memcpy(&hello, bytes.data(), sizeof hello);
+  if (hello.magic != kHelloMagic || hello.version != kHelloVersion ||
+      hello.node_id != directory_->header().node_id || hello.slot >= kMaxSlots ||
+      !directory_->alive(hello.slot, hello.generation)) {
+    VERBENA_WARN("rdma_cm: a greeting of slot %u, generation %u, version %u is refused", hello.slot,
+                 hello.generation, hello.version);
+    return false;
+  }
+  link.peer = {hello.slot, hello.generation};
+  link.known = true;
+  ways_.emplace(link.peer, link.token);  // unless we have connected to it at the same time
+  return true;
+}
+
+void Links::drop(uint64_t token) {
+  const auto found = links_.find(token);
+  if (found == links_.end()) return;
+  const Link& link = *found->second;
+  if (link.known) {
+    lost_.push_back(link.peer);
+    if (const auto way = ways_.find(link.peer); way != ways_.end() && way->second == token) ways_.erase(way);
+  }
+  if (link.socket.is_open()) watcher_.forget(link.socket.fd());
+  links_.erase(found);
+}
+
+void Links::carry() {
+  while (!to_self_.empty()) {
+    const Frame frame = to_self_.front();
+    to_self_.pop_front();
+    user_.frame_arrived(self_, frame);
+  }
+  std::vector<Peer> lost;
+  lost.swap(lost_);
+  for (const Peer& peer : lost) user_.peer_lost(peer);
+}
+
+}  // namespace verbena::cm

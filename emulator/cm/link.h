@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The ways to other processes of the node: a socket to each, made when there is something to send, or
+// accepted when the other had something. Frames arrive in the order sent; when a way breaks, its process is
+// gone (or its service has ended, which is the same for us). A peer that does not read holds nobody up: what
+// its socket does not take waits here, and beyond kMaxWaiting frames the newest are lost, as in any network.
+//
+// What goes over a link is a hello, then frames of fixed size (message.h): a connection of another kind, to
+// another node, can carry the same.
+//
+// Nothing here locks: the service's lock guards it. Sends and receives are non-blocking, so that they may be
+// done under it.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cm/alarm.h"
+#include "cm/connection.h"
+#include "cm/socket.h"
+#include "fabric/node_directory.h"
+
+namespace verbena::cm {
+
+// Whom poll wakes for what: the owner of the links watches their descriptors.
+class Watcher {
+ public:
+  virtual void watch(int fd, uint64_t token, bool for_room) = 0;  // again: changes `for_room`
+  virtual void forget(int fd) = 0;
+
+ protected:
+  ~Watcher() = default;
+};
+
+class LinkUser {
+ public:
+  virtual void frame_arrived(const Peer& peer, std::span<const uint8_t> frame) = 0;
+  virtual void peer_lost(const Peer& peer) = 0;
+
+ protected:
+  ~LinkUser() = default;
+};
+
+class Links {
+ public:
+  // Tokens of its descriptors are `first_token` and above.
+  Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first_token);
+  ~Links();
+
+  // Listens in `self`'s folder of the node. 0 or errno.
+  int open(const std::string& node, const NodeDirectory& directory, const Peer& self);
+
+  // Never fails: of what cannot be sent, peer_lost() tells later, from carry().
+  void send(const Peer& peer, const Frame& frame);
+
+  // A descriptor is ready.
+  void ready(uint64_t token);
+
+  // Work that send() left: peers that turned out to be gone. Frames to ourselves.
+  void carry();
+  bool has_to_carry() const { return !lost_.empty() || !to_self_.empty(); }
+
+  void close_in_child() const;
+
+  static constexpr size_t kMaxWaiting = 4096;
+
+ private:
+  struct Link {
+    Socket socket;
+    Peer peer{};
+    bool known = false;      // who it is
+    bool connected = false;  // false: connecting is tried again
+    uint64_t token = 0;
+    std::deque<Frame> waiting;
+  };
+
+  void accept_all();
+  void read(Link& link);
+  void flush(Link& link);
+  bool connect(Link& link);
+  bool greeted(Link& link, std::span<const uint8_t> bytes);
+  void drop(uint64_t token);
+  void watch(Link& link) { watcher_.watch(link.socket.fd(), link.token, !link.waiting.empty()); }
+  static void try_again(void* self);
+
+  Watcher& watcher_;
+  LinkUser& user_;
+  uint64_t next_token_;
+  const uint64_t listener_token_;
+  std::string node_;
+  const NodeDirectory* directory_ = nullptr;
+  Peer self_{};
+  Socket listener_;
+  std::map<uint64_t, std::unique_ptr<Link>> links_;
+  std::map<Peer, uint64_t> ways_;  // where to send
+  std::vector<Peer> lost_;
+  std::deque<Frame> to_self_;
+  Alarm again_;  // to accept or connect once more
+};
+
+}  // namespace verbena::cm

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The service's life: from the first acquire to the last release, and what fork(2) makes of it.
+#include "cm/service.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "cm/id.h"
+#include "engine/clock.h"
+#include "observe/log.h"
+
+namespace verbena::cm {
+namespace {
+
+std::mutex service_mutex;  // guards `current` and its count of references; taken before the service's own
+Service* current = nullptr;
+pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
+
+uint32_t random_number() {
+  uint32_t number = 0;
+  if (syscall(SYS_getrandom, &number, sizeof number, GRND_NONBLOCK) != sizeof number)
+    number = static_cast<uint32_t>(now_ns());
+  return number;
+}
+
+}  // namespace
+
+Service::Service(Process* process)
+    : process_(process),
+      clock_(now_ns),
+      links_(*this, *this, clock_, 1),
+      connections_(*this, clock_, *this, random_number()) {}
+
+Service::~Service() = default;
+
+int Service::acquire(Service** out) {
+  Process* process;
+  if (int error = Process::acquire(&process); error != 0) return error;
+  // After Process' own handlers: those that were registered last run first before a fork, and take their lock
+  // first.
+  pthread_once(&fork_handlers,
+               [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
+  std::unique_lock lock(service_mutex);
+  int error = 0;
+  if (current != nullptr) {
+    ++current->references_;
+    *out = current;
+  } else if (auto* service = new (std::nothrow) Service(process); service == nullptr) {
+    error = ENOMEM;
+  } else if (error = guarded([&] { return service->start(); }); error != 0) {
+    VERBENA_WARN("rdma_cm: cannot begin in slot %u of the node: errno %d", process->home().slot(), error);
+    delete service;
+  } else {
+    service->references_ = 1;
+    current = *out = service;
+    return 0;  // and keeps the process
+  }
+  lock.unlock();
+  process->release();
+  return error;
+}
+
+int Service::start() {
+  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int error = epoll_fd_ < 0 || wake_fd_ < 0 ? errno : 0;
+  if (error == 0) {
+    watch(wake_fd_, 0, false);
+    error = table_.open(process_->directory(), process_->home().node());
+  }
+  if (error == 0) error = links_.open(process_->home().node(), process_->directory(), self());
+  if (error == 0) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 512 * 1024);
+    // The program's signals are for the program's threads.
+    sigset_t all, previous;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    error = pthread_create(&thread_, &attributes, thread_main, this);
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    pthread_attr_destroy(&attributes);
+  }
+  if (error != 0) {
+    if (epoll_fd_ >= 0) syscall(SYS_close, epoll_fd_);
+    if (wake_fd_ >= 0) syscall(SYS_close, wake_fd_);
+    epoll_fd_ = -1;
+  }
+  return error;
+}
+
+void Service::release() {
+  if (dead()) return;  // the parent's
+  {
+    std::lock_guard lock(service_mutex);
+    if (--references_ != 0) return;
+    current = nullptr;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    ends_itself_ = pthread_equal(pthread_self(), thread_);
+  }
+  if (ends_itself_) {
+    pthread_detach(thread_);  // run() deletes the service when its present work is done
+    return;
+  }
+  wake();
+  pthread_join(thread_, nullptr);
+  Process* process = process_;
+  syscall(SYS_close, wake_fd_);
+  const int epoll = epoll_fd_;
+  delete this;
+  syscall(SYS_close, epoll);
+  process->release();
+}
+
+void Service::before_fork() {
+  service_mutex.lock();
+  if (current != nullptr) current->mutex_.lock();
+}
+
+void Service::after_fork_in_parent() {
+  if (current != nullptr) current->mutex_.unlock();
+  service_mutex.unlock();
+}
+
+// Sockets that the child kept open would hide the parent's end from its peers.
+void Service::after_fork_in_child() {
+  if (current != nullptr) {
+    current->dead_.store(true, std::memory_order_relaxed);
+    current->links_.close_in_child();
+    syscall(SYS_close, current->epoll_fd_);
+    syscall(SYS_close, current->wake_fd_);
+    current->mutex_.unlock();
+  }
+  current = nullptr;
+  service_mutex.unlock();
+}
+
+// ---- the interface (cm.h) ------------------------------------------------------------------------------
+
+int acquire_service(Service** out) { return Service::acquire(out); }
+void release_service(Service* service) { service->release(); }
+bool service_is_dead(const Service* service) { return service->dead(); }
+int watch_pipe(Service* service, int write_end, void (*gone)(void*), void* context) {
+  return guarded([&] { return service->watch_pipe(write_end, gone, context); });
+}
+void unwatch_pipe(Service* service, int write_end) { service->unwatch_pipe(write_end); }
+
+}  // namespace verbena::cm

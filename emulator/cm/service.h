@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The connection manager's presence in this process: its place on the node, the lock that guards ids,
+// connections and links, and the thread that carries messages, rings alarms and raises events.
+//
+// Locking: `mutex` guards everything here and everything of an Id, a Connection, the Links. It is held while
+// messages are sent and received, which never blocks (link.h), never while a handler runs. Events are raised
+// by the thread alone, in the order in which they were put into the queue.
+//
+// After fork(2) the child's copy is dead: its descriptors are closed, so that the end of the parent is seen
+// by its peers, and nothing else of it is touched.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "cm/alarm.h"
+#include "cm/cm.h"
+#include "cm/connection_table.h"
+#include "cm/id_table.h"
+#include "cm/link.h"
+#include "engine/process.h"
+
+namespace verbena::cm {
+
+enum class Stage : uint8_t;  // id.h
+
+// An event on its way to a handler. With a transition (from != to) it is raised only if the id still is in
+// `from`, and takes it to `to`: cma.c's cma_work.
+struct PendingEvent {
+  Event event;
+  bool has_transition;
+  Stage from, to;
+};
+
+class Service final : public Watcher, public LinkUser, public Wire, public ArrivalHandler {
+ public:
+  static int acquire(Service** out);
+  void release();
+  bool dead() const { return dead_.load(std::memory_order_relaxed); }
+
+  // Locks the service; wakes the thread at the end if there is something to do for it.
+  class Guard {
+   public:
+    explicit Guard(Service& service) : service_(service) { service_.mutex_.lock(); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    ~Guard() {
+      const bool wake = service_.owes_work();
+      service_.mutex_.unlock();
+      if (wake) service_.wake();
+    }
+
+   private:
+    Service& service_;
+  };
+
+  // ---- under the lock ----
+  void raise(const PendingEvent& pending) { pending_.push_back(pending); }
+  // Drops the events of an id that goes, ends the requests that nobody has seen yet, and waits for its
+  // handler.
+  void quiet(Id* id);
+  void quiet_join(Id* id, void* join);  // likewise of one join
+  AlarmClock& clock() { return clock_; }
+  ConnectionTable& connections() { return connections_; }
+  const IdTable& table() const { return table_; }
+  const DeviceTable& devices() const { return process_->directory().devices(); }
+  Peer self() const { return {process_->home().slot(), process_->home().generation()}; }
+  void add(Id* id);  // gives it its number
+  void remove(Id* id);
+  Id* find(uint32_t number) const;
+  const std::unordered_map<uint32_t, Id*>& ids() const { return ids_; }
+  // Somebody on the node who listens for it; nobody: this process, which then says so.
+  Peer receiver_of(PortSpace space, const Address& destination, uint32_t device) const;
+
+  // ---- pipes (watch.cc) ----
+  int watch_pipe(int fd, void (*gone)(void*), void* context);
+  void unwatch_pipe(int fd);
+
+  // ---- Wire ----
+  void send(const Peer& peer, const Message& message) override;
+
+ private:
+  friend class Guard;
+  explicit Service(Process* process);
+  ~Service();
+  int start();
+  static void* thread_main(void* self);
+  void run();
+  int sleep_ms();
+  void handle(uint64_t token);
+  void settle(std::unique_lock<std::mutex>& lock);
+  void deliver(std::unique_lock<std::mutex>& lock);
+  bool owes_work() const;
+  void wake() const;
+  static void before_fork();
+  static void after_fork_in_parent();
+  static void after_fork_in_child();
+
+  // ---- Watcher, LinkUser, ArrivalHandler ----
+  void watch(int fd, uint64_t token, bool for_room) override;
+  void forget(int fd) override;
+  void frame_arrived(const Peer& peer, std::span<const uint8_t> frame) override;
+  void peer_lost(const Peer& peer) override { connections_.lose(peer); }
+  Arrival arrived(std::unique_ptr<Connection>& connection, const Message& message) override;
+
+  struct Pipe {
+    void (*gone)(void*);
+    void* context;
+  };
+
+  Process* process_;
+  std::mutex mutex_;
+  std::condition_variable handled_;
+  AlarmClock clock_;
+  Links links_;
+  ConnectionTable connections_;
+  IdTable table_;
+  std::unordered_map<uint32_t, Id*> ids_;
+  uint32_t next_number_ = 1;
+  std::deque<PendingEvent> pending_;
+  Id* handling_ = nullptr;           // whose handler runs now
+  Id* handling_listener_ = nullptr;  // and where the request came from
+  std::map<int, Pipe> pipes_;
+  std::deque<int> gone_pipes_;
+  int handling_pipe_ = -1;
+  int epoll_fd_ = -1, wake_fd_ = -1;
+  pthread_t thread_{};
+  int64_t asleep_until_ = INT64_MIN;  // INT64_MIN: awake
+  bool stop_ = false;
+  bool ends_itself_ = false;  // released by its own thread
+  std::atomic<bool> dead_{false};
+  uint32_t references_ = 0;
+};
+
+}  // namespace verbena::cm

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// How many objects ibv_query_device_ex(3) claims, against how many can be made: so many, and the next is
+// refused with ENOMEM; where it claims none, the first is refused with EOPNOTSUPP. Run with one device
+// profile after another (docs/PROFILES.md); what a profile has more of than kMost is left to the profiles
+// that have less.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "claims.h"
+
+namespace verbena::test {
+namespace {
+
+constexpr int kMost = 600;
+
+struct Kind {
+  const char* name;
+  int (*claim)(const Claims&);
+  // Makes one more; 0 or errno.
+  int (*make)(Claims&);
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+class Objects : public Claims, public testing::WithParamInterface<Kind> {};
+
+TEST_P(Objects, AsManyAsClaimedAndNoneMore) {
+  const Kind& kind = GetParam();
+  const int claim = kind.claim(*this);
+  if (claim < 0) GTEST_SKIP() << "the device does not say";
+  if (claim > kMost) GTEST_SKIP() << claim << " are too many to make";
+  int made = 0, error = 0;
+  while (made <= claim && (error = kind.make(*this)) == 0) ++made;
+  EXPECT_EQ(made, claim);
+  EXPECT_EQ(error, claim != 0 ? ENOMEM : EOPNOTSUPP) << strerror(error);
+}
+
+const Kind kKinds[] = {
+    {"Pds", [](const Claims& c) { return c.device_.max_pd - 1; },  // the fixture has one
+     [](Claims& c) { return c.keep(c.pds_, ibv_alloc_pd(c.context_.get())); }},
+    {"Cqs", [](const Claims& c) { return c.device_.max_cq - 1; },
+     [](Claims& c) { return c.keep(c.cqs_, c.cq(1)); }},
+    {"Mrs", [](const Claims& c) { return c.device_.max_mr; },
+     [](Claims& c) { return c.keep(c.mrs_, ibv_reg_mr(c.pd_.get(), c.bytes_, 64, 0)); }},
+    {"MemoryWindows", [](const Claims& c) { return c.device_.max_mw; },
+     [](Claims& c) { return c.keep(c.mws_, ibv_alloc_mw(c.pd_.get(), IBV_MW_TYPE_1)); }},
+    {"AddressHandles", [](const Claims& c) { return c.device_.max_ah; },
+     [](Claims& c) {
+       ibv_ah_attr attr = c.address();
+       return c.keep(c.ahs_, ibv_create_ah(c.pd_.get(), &attr));
+     }},
+    {"Qps", [](const Claims& c) { return c.device_.max_qp; },
+     [](Claims& c) { return c.keep(c.qps_, c.qp(IBV_QPT_RC)); }},
+    {"Srqs", [](const Claims& c) { return c.device_.max_srq; },
+     [](Claims& c) { return c.keep(c.srqs_, c.srq(1, 1)); }},
+    // Not among the device's attributes: the profile's name is told in the environment (CMakeLists.txt).
+    {"XrcDomains", [](const Claims&) { return claimed_in_environment("VERBENA_TEST_MAX_XRCD"); },
+     [](Claims& c) {
+       ibv_xrcd_init_attr attr = {};
+       attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+       attr.fd = -1;
+       attr.oflags = O_CREAT;
+       return c.keep(c.xrcds_, ibv_open_xrcd(c.context_.get(), &attr));
+     }},
+    {"MulticastGroups",
+     [](const Claims& c) { return std::min(c.device_.max_mcast_grp, c.device_.max_total_mcast_qp_attach); },
+     [](Claims& c) { return c.attach(c.first_datagram_qp(), c.attached_ + 1); }},
+    {"MembersOfAGroup",
+     [](const Claims& c) {
+       return c.device_.max_mcast_qp_attach <= c.device_.max_qp ? c.device_.max_mcast_qp_attach : -1;
+     },
+     [](Claims& c) { return c.attach(c.new_datagram_qp(), 1); }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, Objects, testing::ValuesIn(kKinds),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+// Each group gets as many members as it may have, until the device's total is reached.
+TEST_F(Claims, MulticastMembersInAll) {
+  const int groups = device_.max_mcast_grp, each = device_.max_mcast_qp_attach,
+            all = device_.max_total_mcast_qp_attach;
+  if (all == 0) GTEST_SKIP() << "no multicast";
+  if (all > kMost || groups * each <= all || each > device_.max_qp)
+    GTEST_SKIP() << "the total is not reached first";
+  int made = 0, error = 0;
+  for (int group = 1; group <= groups && error == 0; ++group)
+    for (int i = 0; i < each && error == 0; ++i) {
+      if (group == 1) {
+        ASSERT_NE(new_datagram_qp(), nullptr);
+      }
+      if ((error = attach(qps_[static_cast<size_t>(i)].get(), group)) == 0) ++made;
+    }
+  EXPECT_EQ(made, all);
+  EXPECT_EQ(error, ENOMEM);
+}
+
+TEST_F(Claims, WhatIsDetachedMakesRoom) {
+  if (device_.max_mcast_grp == 0) GTEST_SKIP() << "no multicast";
+  ibv_qp* qp = first_datagram_qp();
+  int error = 0;
+  while (attached_ < kMost && (error = attach(qp, attached_ + 1)) == 0) {
+  }
+  ASSERT_EQ(error, ENOMEM);
+  detach_last();
+  EXPECT_EQ(attach(qp, attached_ + 1), 0);
+}
+
+TEST_F(Claims, DeviceMemory) {
+  ibv_device_attr_ex extended = {};
+  ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &extended), 0);
+  ibv_alloc_dm_attr attr = {};
+  attr.length = extended.max_dm_size;
+  if (attr.length == 0) {
+    attr.length = 8;
+    EXPECT_EQ(ibv_alloc_dm(context_.get(), &attr), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    return;
+  }
+  ibv_dm* all = ibv_alloc_dm(context_.get(), &attr);
+  ASSERT_NE(all, nullptr) << strerror(errno);
+  attr.length = 1;
+  EXPECT_EQ(ibv_alloc_dm(context_.get(), &attr), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(ibv_free_dm(all), 0);
+}
+
+}  // namespace
+}  // namespace verbena::test

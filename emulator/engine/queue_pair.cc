@@ -192,6 +192,11 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
+  if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
+    VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
+    return EINVAL;
+  }
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
       error != 0)
     return error;

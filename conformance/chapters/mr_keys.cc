@@ -191,8 +191,8 @@ CONFORMANCE_TEST(mr, ReregMovesToOtherMemory, "ibv_rereg_mr.translation") {
   EXPECT_NE(send({before.address(), 64, mr->lkey}), IBV_WC_SUCCESS) << "the old memory";
 }
 
-CONFORMANCE_TEST(mr, ReregInputErrorsKeepTheRegion, "ibv_rereg_mr.unknown-flag", "ibv_rereg_mr.access-without-flag",
-                 "ibv_rereg_mr.null-addr", "ibv_rereg_mr.input-keeps-old",
+CONFORMANCE_TEST(mr, ReregInputErrorsKeepTheRegion, "ibv_rereg_mr.unknown-flag",
+                 "ibv_rereg_mr.access-without-flag", "ibv_rereg_mr.null-addr", "ibv_rereg_mr.input-keeps-old",
                  "ibv_rereg_mr.dereg-after-failure") {
   const Buffer source(64);
   Mr mr = reg(near(), source, IBV_ACCESS_LOCAL_WRITE);

@@ -55,16 +55,18 @@ CONFORMANCE_TEST(qp, FieldsAreThoseGiven, "ibv_create_qp.pointer", "ibv_create_q
 CONFORMANCE_TEST(qp, NumbersAreDistinct, "ibv_create_qp.distinct-numbers") {
   std::vector<Qp> qps;
   std::set<uint32_t> numbers;
-  for (int i = 0; i < 32; ++i) {
+  const int count = std::clamp(device().attributes().max_qp / 2, 2, 32);
+  for (int i = 0; i < count; ++i) {
     qps.push_back(make_qp(pd(), cq()));
     EXPECT_TRUE(numbers.insert(qps.back()->qp_num).second) << "number " << qps.back()->qp_num;
   }
 }
 
 CONFORMANCE_TEST(qp, CapabilitiesAreAtLeastThose, "ibv_create_qp.cap-at-least") {
-  for (const uint32_t depth : {1u, 5u, 64u, 100u})
+  for (const uint32_t depth : {1u, 5u, 16u, 64u, 100u})
     for (const uint32_t sges : {1u, 2u, 3u}) {
       if (static_cast<int>(sges) > device().attributes().max_sge) continue;
+      if (static_cast<int>(depth) > device().attributes().max_qp_wr) continue;
       QpSpec spec;
       spec.send_depth = spec.receive_depth = depth;
       spec.send_sges = spec.receive_sges = sges;

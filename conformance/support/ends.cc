@@ -18,12 +18,7 @@ void make_end(End& end, Device& device, const EndsSpec& spec, Where where) {
   end.cq = make_cq(device, spec.cq_entries, spec.channel, where);
   if (spec.separate_cqs) end.receive_cq = make_cq(device, spec.cq_entries, spec.channel, where);
   end.mr = make_mr(end.pd, end.buffer, claimed_access(device, spec.access), where);
-  ibv_qp_init_attr attr = init_attributes(spec.qp, end.cq, end.receives());
-  end.qp = Qp(CALL(ibv_create_qp(end.pd, &attr)));
-  if (!end.qp && is_refusal(errno))
-    throw NotClaimed{std::string("QPs of type ") + type_name(spec.qp.type) + " refused with " +
-                     errno_text(errno)};
-  if (!end.qp) throw Deviation{"a QP is needed; seen: null, errno " + errno_text(errno), where};
+  end.qp = make_qp(end.pd, end.cq, end.receives(), spec.qp, where);
 }
 
 void connect(End& end, const End& other, Device& device, const EndsSpec& spec, Where where) {

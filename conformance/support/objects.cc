@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "support/objects.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace conformance {
@@ -32,6 +33,7 @@ Pd make_pd(Device& device, Where where) {
 }
 
 Cq make_cq(Device& device, int entries, ibv_comp_channel* channel, Where where) {
+  entries = std::min(entries, device.attributes().max_cqe);
   return Cq(required(CALL(ibv_create_cq(device.context(), entries, nullptr, channel, 0)), "a CQ", where));
 }
 
@@ -47,7 +49,7 @@ Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access, Where where) {
 Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, Where where) {
   if (device.attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
   ibv_srq_init_attr attr = {};
-  attr.attr.max_wr = depth;
+  attr.attr.max_wr = std::min(depth, static_cast<uint32_t>(device.attributes().max_srq_wr));
   attr.attr.max_sge = 1;
   return Srq(required(CALL(ibv_create_srq(pd, &attr)), "an SRQ", where));
 }
@@ -76,8 +78,24 @@ ibv_qp_init_attr init_attributes(const QpSpec& spec, ibv_cq* send_cq, ibv_cq* re
   return attr;
 }
 
+QpSpec within_limits(ibv_context* context, QpSpec spec) {
+  ibv_device_attr limits = {};
+  if (ibv_query_device(context, &limits) != 0) return spec;
+  const auto most = static_cast<uint32_t>(limits.max_qp_wr), sges = static_cast<uint32_t>(limits.max_sge);
+  spec.send_depth = std::min(spec.send_depth, most);
+  spec.send_sges = std::min(spec.send_sges, sges);
+  if (spec.srq != nullptr) return spec;
+  spec.receive_depth = std::min(spec.receive_depth, most);
+  spec.receive_sges = std::min(spec.receive_sges, sges);
+  return spec;
+}
+
 Qp make_qp(ibv_pd* pd, ibv_cq* cq, const QpSpec& spec, Where where) {
-  ibv_qp_init_attr attr = init_attributes(spec, cq, cq);
+  return make_qp(pd, cq, cq, spec, where);
+}
+
+Qp make_qp(ibv_pd* pd, ibv_cq* send_cq, ibv_cq* receive_cq, const QpSpec& spec, Where where) {
+  ibv_qp_init_attr attr = init_attributes(within_limits(pd->context, spec), send_cq, receive_cq);
   const std::string what = std::string("a QP of type ") + type_name(spec.type);
   return Qp(optional(CALL(ibv_create_qp(pd, &attr)), what.c_str(), where));
 }

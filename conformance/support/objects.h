@@ -22,6 +22,7 @@ constexpr int all_remote_access =
 bool is_refusal(int error);
 
 Pd make_pd(Device& device, Where where = Where::current());
+// At most max_cqe entries.
 Cq make_cq(Device& device, int entries = 16, ibv_comp_channel* channel = nullptr,
            Where where = Where::current());
 Channel make_channel(Device& device, Where where = Where::current());
@@ -38,7 +39,11 @@ struct QpSpec {
   void* qp_context = nullptr;
 };
 ibv_qp_init_attr init_attributes(const QpSpec& spec, ibv_cq* send_cq, ibv_cq* receive_cq);
+// The depths and numbers of elements are cut to what the device claims.
+QpSpec within_limits(ibv_context* context, QpSpec spec);
 Qp make_qp(ibv_pd* pd, ibv_cq* cq, const QpSpec& spec = {}, Where where = Where::current());
+Qp make_qp(ibv_pd* pd, ibv_cq* send_cq, ibv_cq* receive_cq, const QpSpec& spec,
+           Where where = Where::current());
 
 const char* type_name(ibv_qp_type type);     // "RC"
 const char* state_name(ibv_qp_state state);  // "RTS"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Things to be done at a time. Not thread-safe: the service's lock guards it. The time is the caller's, so that tests
-// can have their own.
+// Things to be done at a time. Not thread-safe: the service's lock guards it. The time is the caller's, so
+// that tests can have their own.
 #pragma once
 
 #include <cstdint>

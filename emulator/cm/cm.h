@@ -95,8 +95,10 @@ struct Event {
   void* join;  // kMulticastJoin, kMulticastError: join_multicast's context
 };
 
-// Answers false to refuse a new connection (kConnectRequest only): the id is then destroyed, and the peer's
-// request rejected, by the service.
+// Answers false when there is no room for a new connection (kConnectRequest only; a full backlog): the service then
+// destroys the id and forgets the request. As on Linux (ucma_event_handler, cm_destroy_id with -ENOMEM) the peer is
+// told nothing and asks again after its timeout, so that a moment's crowd costs time, not connections. Whoever wants
+// to say no calls reject().
 using EventHandler = bool (*)(void* context, const Event& event);
 
 // ---- the service: one per process ---------------------------------------------------------------------

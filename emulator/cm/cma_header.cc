@@ -36,7 +36,8 @@ Address read_host(bool ipv4, const uint8_t* bytes, uint16_t port) {
 
 }  // namespace
 
-void write_cma_header(const Address& source, const Address& destination, std::span<uint8_t, kCmaHeaderSize> out) {
+void write_cma_header(const Address& source, const Address& destination,
+                      std::span<uint8_t, kCmaHeaderSize> out) {
   std::memset(out.data(), 0, out.size());
   out[kIpVersion] = source.family() == AF_INET ? 4 << 4 : 6 << 4;
   const uint16_t port = port_of(source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Connections, as the program wants them (cma.c: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect, rdma_notify).
+// Connections, as the program wants them (cma.c: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect,
+// rdma_notify).
 #include <errno.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ struct RequestData {
 
 Peer receiver_of(const Id& id) {
   const uint64_t sid = service_id(id.space, id.destination);
-  return id.service.receiver_of(space_of_service(sid), id.destination, id.reaches_node ? id.far.device : id.place.device);
+  return id.service.receiver_of(space_of_service(sid), id.destination,
+                                id.reaches_node ? id.far.device : id.place.device);
 }
 
 int send_request(Id& id, const ConnectionParameters& p, const Ece& ece, Connection& connection) {
@@ -117,9 +119,9 @@ int accept_connection(Id& id, const ConnectionParameters* p, const Ece& ece) {
 
 int reject_locked(Id& id, std::span<const uint8_t> data, RejectReason reason) {
   if (id.connection == nullptr) return EINVAL;
-  return id.is_datagram()
-             ? id.connection->send_sidr_rep({.status = kSidrReject, .qp_number = 0, .qkey = 0, .private_data = data})
-             : id.connection->send_rej(reason, data);
+  return id.is_datagram() ? id.connection->send_sidr_rep(
+                                {.status = kSidrReject, .qp_number = 0, .qkey = 0, .private_data = data})
+                          : id.connection->send_rej(reason, data);
 }
 
 }  // namespace

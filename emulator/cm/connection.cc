@@ -105,7 +105,8 @@ int Connection::send_req(const ReqParameters& p) {
   if (facts_.state != CmState::kIdle || transport == std::end(kTransports) ||
       p.private_data.size() > kReqPrivateData || p.primary.mtu < IBV_MTU_256 || p.primary.mtu > IBV_MTU_4096)
     return EINVAL;
-  if (p.alternate != nullptr && (p.alternate->pkey != p.primary.pkey || p.alternate->mtu != p.primary.mtu)) return EINVAL;
+  if (p.alternate != nullptr && (p.alternate->pkey != p.primary.pkey || p.alternate->mtu != p.primary.mtu))
+    return EINVAL;
   peer_ = p.peer;
   service_id_ = p.service_id;
   ca_guid_ = p.ca_guid;

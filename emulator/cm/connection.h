@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One end of a connection, or of a service ID resolution, as InfiniBand's communication manager has it: its state, the
-// messages it sends and answers, its retries and timeouts. InfiniBand Architecture Specification, volume 1, chapter
-// 12.9; where that leaves something open, Linux (drivers/infiniband/core/cm.c).
+// One end of a connection, or of a service ID resolution, as InfiniBand's communication manager has it: its
+// state, the messages it sends and answers, its retries and timeouts. InfiniBand Architecture Specification,
+// volume 1, chapter 12.9; where that leaves something open, Linux (drivers/infiniband/core/cm.c).
 //
-// Nothing here locks: the service's lock guards all of it. Events go to the owner within receive(), ConnectionTable::
-// lose() and AlarmClock::ring_due(), never within a call of the owner's own.
+// Nothing here locks: the service's lock guards all of it. Events go to the owner within receive(),
+// ConnectionTable:: lose() and AlarmClock::ring_due(), never within a call of the owner's own.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -75,10 +75,12 @@ class ConnectionOwner {
 };
 
 // How long to wait, from a field of 5 bits: about 4.096 us * 2^n (cm.c: cm_convert_to_ms).
-constexpr uint64_t milliseconds_of(unsigned timeout) { return uint64_t{1} << (timeout > 8 ? timeout - 8 : 0); }
+constexpr uint64_t milliseconds_of(unsigned timeout) {
+  return uint64_t{1} << (timeout > 8 ? timeout - 8 : 0);
+}
 
 inline constexpr uint8_t kResponseTimeout = 20;  // cma.c: CMA_CM_RESPONSE_TIMEOUT
-inline constexpr uint8_t kCmRetries = 15;    // cma.c: CMA_MAX_CM_RETRIES
+inline constexpr uint8_t kCmRetries = 15;        // cma.c: CMA_MAX_CM_RETRIES
 inline constexpr uint8_t kMraTimeout = 24;       // cma.c: CMA_CM_MRA_SETTING
 
 struct ReqParameters {
@@ -130,9 +132,9 @@ struct ConnectionFacts {
   uint8_t mtu = 0;  // enum ibv_mtu
   uint8_t responder_resources = 0, initiator_depth = 0;
   uint8_t retry_count = 0, rnr_retry_count = 0;
-  uint8_t timeout = 0;             // of the queue pair
-  Path path{};         // from here to the peer
-  Path alternate{};    // likewise
+  uint8_t timeout = 0;  // of the queue pair
+  Path path{};          // from here to the peer
+  Path alternate{};     // likewise
   bool has_alternate = false;
 };
 
@@ -153,7 +155,8 @@ class Connection {
   int send_req(const ReqParameters& parameters);
   int send_rep(const RepParameters& parameters);
   int send_rtu();
-  int send_rej(RejectReason reason, std::span<const uint8_t> private_data = {}, std::span<const uint8_t> info = {});
+  int send_rej(RejectReason reason, std::span<const uint8_t> private_data = {},
+               std::span<const uint8_t> info = {});
   int send_dreq();
   int send_drep();
   int send_sidr_req(const SidrReqParameters& parameters);
@@ -196,7 +199,7 @@ class Connection {
   uint64_t transaction_ = 0;
   uint64_t service_id_ = 0;
   uint64_t ca_guid_ = 0;
-  Gid source_{}, destination_{};  // of messages that leave
+  Gid source_{}, destination_{};                                       // of messages that leave
   bool listed_id_ = false, listed_qpn_ = false, listed_sidr_ = false;  // in the table
   uint64_t timeout_ms_ = 0;
   uint8_t max_retries_ = 0, retries_left_ = 0;

@@ -29,8 +29,8 @@ struct Row {
   CmEvent event;
 };
 
-// What is not in here is ignored. cm_rep_handler, cm_dup_rep_handler, cm_rtu_handler, cm_dreq_handler, cm_drep_handler,
-// cm_rej_handler, cm_mra_handler, cm_sidr_rep_handler.
+// What is not in here is ignored. cm_rep_handler, cm_dup_rep_handler, cm_rtu_handler, cm_dreq_handler,
+// cm_drep_handler, cm_rej_handler, cm_mra_handler, cm_sidr_rep_handler.
 constexpr Row kRows[] = {
     {MessageKind::kRep, kReqSent, Action::kGo, kRepReceived, CmEvent::kRepReceived},
     {MessageKind::kRep, kMraReqReceived, Action::kGo, kRepReceived, CmEvent::kRepReceived},
@@ -67,9 +67,12 @@ struct Silence {
   CmEvent event;
 };
 constexpr Silence kSilences[] = {
-    {kReqSent, Action::kReset, CmEvent::kReqError},         {kMraReqReceived, Action::kReset, CmEvent::kReqError},
-    {kRepSent, Action::kReset, CmEvent::kRepError},         {kMraRepReceived, Action::kReset, CmEvent::kRepError},
-    {kDreqSent, Action::kTimewait, CmEvent::kDreqError},    {kSidrReqSent, Action::kReset, CmEvent::kSidrReqError},
+    {kReqSent, Action::kReset, CmEvent::kReqError},
+    {kMraReqReceived, Action::kReset, CmEvent::kReqError},
+    {kRepSent, Action::kReset, CmEvent::kRepError},
+    {kMraRepReceived, Action::kReset, CmEvent::kRepError},
+    {kDreqSent, Action::kTimewait, CmEvent::kDreqError},
+    {kSidrReqSent, Action::kReset, CmEvent::kSidrReqError},
 };
 
 // What the peer would have said, had it been destroyed properly instead of dying (cm_destroy_id at its end).
@@ -79,29 +82,36 @@ struct LastWord {
   RejectReason reason;
 };
 constexpr LastWord kLastWords[] = {
-    {kReqSent, MessageKind::kRej, kRejectConsumer},        {kMraReqReceived, MessageKind::kRej, kRejectConsumer},
-    {kReqReceived, MessageKind::kRej, kRejectTimeout},     {kMraReqSent, MessageKind::kRej, kRejectTimeout},
-    {kRepSent, MessageKind::kRej, kRejectConsumer},        {kMraRepReceived, MessageKind::kRej, kRejectConsumer},
-    {kRepReceived, MessageKind::kRej, kRejectConsumer},    {kMraRepSent, MessageKind::kRej, kRejectConsumer},
-    {kEstablished, MessageKind::kDreq, {}},                {kDreqSent, MessageKind::kDrep, {}},
-    {kDreqReceived, MessageKind::kDrep, {}},               {kSidrReqSent, MessageKind::kSidrRep, {}},
+    {kReqSent, MessageKind::kRej, kRejectConsumer},
+    {kMraReqReceived, MessageKind::kRej, kRejectConsumer},
+    {kReqReceived, MessageKind::kRej, kRejectTimeout},
+    {kMraReqSent, MessageKind::kRej, kRejectTimeout},
+    {kRepSent, MessageKind::kRej, kRejectConsumer},
+    {kMraRepReceived, MessageKind::kRej, kRejectConsumer},
+    {kRepReceived, MessageKind::kRej, kRejectConsumer},
+    {kMraRepSent, MessageKind::kRej, kRejectConsumer},
+    {kEstablished, MessageKind::kDreq, {}},
+    {kDreqSent, MessageKind::kDrep, {}},
+    {kDreqReceived, MessageKind::kDrep, {}},
+    {kSidrReqSent, MessageKind::kSidrRep, {}},
 };
 
 }  // namespace
 
 void Connection::raise(CmEvent event, const Message* message) {
-  if (owner_ != nullptr && event != CmEvent::kNone) owner_->connection_event(event, message);  // may destroy us
+  if (owner_ != nullptr && event != CmEvent::kNone)
+    owner_->connection_event(event, message);  // may destroy us
 }
 
 void Connection::receive(const Message& m) {
-  const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) {
-    return r.kind == m.kind && r.from == facts_.state;
-  });
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                 [&](const Row& r) { return r.kind == m.kind && r.from == facts_.state; });
   if (row == std::end(kRows)) return;
   if (m.kind == MessageKind::kDreq && m[kRemoteQpn] != facts_.local_qpn) return;
   if (m.kind == MessageKind::kMra) {
     if (m[kWhichMessage] != (facts_.state == kReqSent ? kAnsweredReq : kAnsweredRep)) return;
-    timeout_ms_ = milliseconds_of(static_cast<unsigned>(m[kServiceTimeout])) + milliseconds_of(facts_.timeout);
+    timeout_ms_ =
+        milliseconds_of(static_cast<unsigned>(m[kServiceTimeout])) + milliseconds_of(facts_.timeout);
     alarm_.set_after_ms(timeout_ms_);
     go(row->to);
     return;
@@ -156,9 +166,12 @@ namespace {
 // cm_req_get_qp_type: what the other end of such a connection is.
 ibv_qp_type passive_type(const Message& m) {
   switch (m[kTransportType]) {
-    case 0: return IBV_QPT_RC;
-    case 1: return IBV_QPT_UC;
-    default: return IBV_QPT_XRC_RECV;
+    case 0:
+      return IBV_QPT_RC;
+    case 1:
+      return IBV_QPT_UC;
+    default:
+      return IBV_QPT_XRC_RECV;
   }
 }
 

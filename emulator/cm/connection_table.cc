@@ -20,9 +20,12 @@ Connection* ConnectionTable::find(const Peer& peer, uint64_t local_id) const {
 
 void ConnectionTable::receive(const Peer& peer, const Message& message) {
   switch (message.kind) {
-    case MessageKind::kReq: return receive_req(peer, message);
-    case MessageKind::kSidrReq: return receive_sidr_req(peer, message);
-    default: return receive_for_one(peer, message);
+    case MessageKind::kReq:
+      return receive_req(peer, message);
+    case MessageKind::kSidrReq:
+      return receive_sidr_req(peer, message);
+    default:
+      return receive_for_one(peer, message);
   }
 }
 
@@ -38,8 +41,9 @@ Connection* ConnectionTable::receiver_of(const Peer& peer, const Message& m) con
   Connection* connection = find(peer, m[kRemoteId]);
   if (connection == nullptr || connection->remote_id_ == from) return connection;
   // Whoever has not answered yet is not known by its ID.
-  const bool first_answer = m.kind == MessageKind::kRep ||
-                            ((m.kind == MessageKind::kRej || m.kind == MessageKind::kMra) && m[kWhichMessage] == kAnsweredReq);
+  const bool first_answer =
+      m.kind == MessageKind::kRep ||
+      ((m.kind == MessageKind::kRej || m.kind == MessageKind::kMra) && m[kWhichMessage] == kAnsweredReq);
   return first_answer && connection->remote_id_ == 0 ? connection : nullptr;
 }
 

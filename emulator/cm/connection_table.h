@@ -13,8 +13,8 @@
 
 namespace verbena::cm {
 
-// Carries messages to other processes, in order. A message to a peer that is gone is lost; the table hears of it later
-// through lose().
+// Carries messages to other processes, in order. A message to a peer that is gone is lost; the table hears of
+// it later through lose().
 class Wire {
  public:
   virtual void send(const Peer& peer, const Message& message) = 0;

@@ -19,7 +19,8 @@ inline void put_private_data(std::span<const uint8_t> data, PrivateData* out) {
 
 inline Ece ece_of(const Message& m) {
   uint64_t vendor = m[Field::kVendorId];
-  if (m.kind == MessageKind::kRep) vendor = vendor << 16 | m[Field::kVendorMiddle] << 8 | m[Field::kVendorLow];
+  if (m.kind == MessageKind::kRep)
+    vendor = vendor << 16 | m[Field::kVendorMiddle] << 8 | m[Field::kVendorLow];
   return {static_cast<uint32_t>(vendor), static_cast<uint32_t>(m[Field::kAttributeModifier])};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An identifier (struct rdma_id_private in cma.c). The service's lock guards it. Its operations stand in identifier.cc,
-// resolve.cc, listen.cc, connect.cc, multicast.cc, options.cc and query.cc, one topic each; what becomes of the
-// connection's events in events.cc.
+// An identifier (struct rdma_id_private in cma.c). The service's lock guards it. Its operations stand in
+// identifier.cc, resolve.cc, listen.cc, connect.cc, multicast.cc, options.cc and query.cc, one topic each;
+// what becomes of the connection's events in events.cc.
 #pragma once
 
 #include <errno.h>
@@ -54,7 +54,7 @@ struct Id final : ConnectionOwner {
   uint32_t number = 0;  // in the service
   Stage stage = Stage::kIdle;
 
-  IdHandle handle;  // in the node's table
+  IdHandle handle;    // in the node's table
   uint8_t flags = 0;  // IdFlags; kIdBound and kIdListening as the table keeps them
   uint32_t backlog = 0;
   Address source, destination;  // as cma.c keeps them: the destination has a family once the id is bound
@@ -80,7 +80,9 @@ struct Id final : ConnectionOwner {
   std::vector<Join> joins;
 
   bool is_datagram() const { return qp_type == IBV_QPT_UD; }
-  const DeviceDescription& device() const { return service.devices().devices[place.device]; }  // with has_device
+  const DeviceDescription& device() const {
+    return service.devices().devices[place.device];
+  }  // with has_device
   uint64_t node_guid() const { return has_device ? device().node_guid : 0; }
   // Bytes of the CMA header that lead the private data of a request (cma_user_data_offset).
   size_t header_size() const { return source.family() == kFamilyIb ? 0 : kCmaHeaderSize; }

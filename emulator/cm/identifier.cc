@@ -26,19 +26,22 @@ constexpr SpaceTypes kSpaces[] = {
 
 void address_unanswered(void* self) {
   auto& id = *static_cast<Id*>(self);
-  id.raise_and_go(id.new_event(EventType::kAddressError, -ETIMEDOUT), Stage::kAddressQuery, Stage::kAddressBound);
+  id.raise_and_go(id.new_event(EventType::kAddressError, -ETIMEDOUT), Stage::kAddressQuery,
+                  Stage::kAddressBound);
 }
 
 constexpr IdState kPublished[] = {
-    IdState::kIdle,          IdState::kAddressQuery, IdState::kAddressResolved, IdState::kRouteQuery, IdState::kRouteResolved,
-    IdState::kConnecting,    IdState::kDisconnected, IdState::kAddressBound,    IdState::kListening,
+    IdState::kIdle,         IdState::kAddressQuery,  IdState::kAddressResolved,
+    IdState::kRouteQuery,   IdState::kRouteResolved, IdState::kConnecting,
+    IdState::kDisconnected, IdState::kAddressBound,  IdState::kListening,
 };
 
 uint32_t starting_psn(uint32_t seed) { return (seed * 0x9e3779b1u >> 4) & 0xffffff; }
 
 }  // namespace
 
-Id::Id(Service& owner, PortSpace port_space, ibv_qp_type type, EventHandler event_handler, void* event_context)
+Id::Id(Service& owner, PortSpace port_space, ibv_qp_type type, EventHandler event_handler,
+       void* event_context)
     : service(owner),
       space(port_space),
       qp_type(type),
@@ -82,7 +85,8 @@ Event Id::new_event(EventType type, int status) {
 int Id::take_device(const Address& address) {
   Place found;
   if (!find_place(service.devices(), address, &found)) return ENODEV;
-  if (space == PortSpace::kIpoib && service.devices().devices[found.device].link_layer == LinkLayer::kEthernet)
+  if (space == PortSpace::kIpoib &&
+      service.devices().devices[found.device].link_layer == LinkLayer::kEthernet)
     return EINVAL;
   place = found;
   has_device = true;
@@ -102,11 +106,13 @@ Id* Service::find(uint32_t number) const {
   return found == ids_.end() ? nullptr : found->second;
 }
 
-int create_id(Service* service, PortSpace space, ibv_qp_type type, EventHandler handler, void* context, Id** out) {
-  const auto* known =
-      std::find_if(std::begin(kSpaces), std::end(kSpaces), [&](const SpaceTypes& s) { return s.space == space; });
+int create_id(Service* service, PortSpace space, ibv_qp_type type, EventHandler handler, void* context,
+              Id** out) {
+  const auto* known = std::find_if(std::begin(kSpaces), std::end(kSpaces),
+                                   [&](const SpaceTypes& s) { return s.space == space; });
   if (known == std::end(kSpaces)) {
-    VERBENA_WARN("rdma_create_id: port space 0x%x is none of TCP, UDP, IPOIB and IB", static_cast<unsigned>(space));
+    VERBENA_WARN("rdma_create_id: port space 0x%x is none of TCP, UDP, IPOIB and IB",
+                 static_cast<unsigned>(space));
     return EINVAL;
   }
   return guarded([&] {
@@ -114,7 +120,8 @@ int create_id(Service* service, PortSpace space, ibv_qp_type type, EventHandler 
     auto id = std::make_unique<Id>(*service, space, known->any_type ? type : known->type, handler, context);
     service->add(id.get());
     const Peer self = service->self();
-    if (int error = service->table().add({self.slot, self.generation}, id->facts(), &id->handle); error != 0) {
+    if (int error = service->table().add({self.slot, self.generation}, id->facts(), &id->handle);
+        error != 0) {
       service->remove(id.get());
       return error;
     }
@@ -163,11 +170,17 @@ int bind_locked(Id& id, const Address& address) {
                    std::string(name_of(id.space)).c_str());
       return error;
     }
+  } else if (is_loopback(address)) {
+    // Linux takes it for a wildcard (cma_any_addr), its devices having no loopback address. Ours have it among their
+    // GIDs: programs that ask a bound id for its device (rsocket.c, ds_create_qp) find one here too.
+    static_cast<void>(id.take_device(address));
   }
   const uint8_t flags_before = id.flags;
-  // IPv4 always is for its family only; IPv6 as the machine has it (net.ipv6.bindv6only, 0 unless somebody changed it).
+  // IPv4 always is for its family only; IPv6 as the machine has it (net.ipv6.bindv6only, 0 unless somebody
+  // changed it).
   if (!id.family_only_set)
-    id.flags = static_cast<uint8_t>(address.family() == AF_INET ? id.flags | kIdFamilyOnly : id.flags & ~kIdFamilyOnly);
+    id.flags = static_cast<uint8_t>(address.family() == AF_INET ? id.flags | kIdFamilyOnly
+                                                                : id.flags & ~kIdFamilyOnly);
   IdFacts facts = id.facts();
   facts.local = address;
   if (int error = id.service.table().bind(id.handle, &facts); error != 0) {
@@ -192,9 +205,10 @@ int bind_address(Id* id, const sockaddr* address) {
 
 std::string_view name_of(EventType type) {
   constexpr std::string_view kNames[] = {
-      "address resolved", "address error", "route resolved", "route error",     "connect request", "connect response",
-      "connect error",    "unreachable",   "rejected",       "established",     "disconnected",    "device removal",
-      "multicast join",   "multicast error", "address change", "timewait exit",
+      "address resolved", "address error",    "route resolved", "route error",
+      "connect request",  "connect response", "connect error",  "unreachable",
+      "rejected",         "established",      "disconnected",   "device removal",
+      "multicast join",   "multicast error",  "address change", "timewait exit",
   };
   const auto index = static_cast<size_t>(type);
   return index < std::size(kNames) ? kNames[index] : "?";

@@ -45,7 +45,8 @@ int Links::open(const std::string& node, const NodeDirectory& directory, const P
   node_ = node;
   directory_ = &directory;
   self_ = self;
-  if (int error = listener_.listen_in(slot_folder(node, self.slot, self.generation)); error != 0) return error;
+  if (int error = listener_.listen_in(slot_folder(node, self.slot, self.generation)); error != 0)
+    return error;
   watcher_.watch(listener_.fd(), listener_token_, false);
   return 0;
 }
@@ -75,8 +76,8 @@ void Links::send(const Peer& peer, const Frame& frame) {
   }
   Link& link = *links_.at(way->second);
   if (link.waiting.size() >= kMaxWaiting) {
-    VERBENA_WARN("rdma_cm: a message to the process in slot %u is lost: %zu wait already, it does not read", peer.slot,
-                 link.waiting.size());
+    VERBENA_WARN("rdma_cm: a message to the process in slot %u is lost: %zu wait already, it does not read",
+                 peer.slot, link.waiting.size());
     return;
   }
   link.waiting.push_back(frame);
@@ -94,7 +95,8 @@ bool Links::connect(Link& link) {
   if (error != 0) return false;
   link.connected = true;
   const Hello hello{kHelloMagic, kHelloVersion, directory_->header().node_id, self_.slot, self_.generation};
-  link.socket.send({reinterpret_cast<const uint8_t*>(&hello), sizeof hello});  // there is room for one message
+  link.socket.send(
+      {reinterpret_cast<const uint8_t*>(&hello), sizeof hello});  // there is room for one message
   watch(link);
   return true;
 }
@@ -180,8 +182,8 @@ bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
   if (hello.magic != kHelloMagic || hello.version != kHelloVersion ||
       hello.node_id != directory_->header().node_id || hello.slot >= kMaxSlots ||
       !directory_->alive(hello.slot, hello.generation)) {
-    VERBENA_WARN("rdma_cm: a greeting of slot %u, generation %u, version %u is refused", hello.slot, hello.generation,
-                 hello.version);
+    VERBENA_WARN("rdma_cm: a greeting of slot %u, generation %u, version %u is refused", hello.slot,
+                 hello.generation, hello.version);
     return false;
   }
   link.peer = {hello.slot, hello.generation};

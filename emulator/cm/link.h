@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The ways to other processes of the node: a socket to each, made when there is something to send, or accepted when the
-// other had something. Frames arrive in the order sent; when a way breaks, its process is gone (or its service has
-// ended, which is the same for us). A peer that does not read holds nobody up: what its socket does not take waits
-// here, and beyond kMaxWaiting frames the newest are lost, as in any network.
+// The ways to other processes of the node: a socket to each, made when there is something to send, or
+// accepted when the other had something. Frames arrive in the order sent; when a way breaks, its process is
+// gone (or its service has ended, which is the same for us). A peer that does not read holds nobody up: what
+// its socket does not take waits here, and beyond kMaxWaiting frames the newest are lost, as in any network.
 //
-// What goes over a link is a hello, then frames of fixed size (message.h): a connection of another kind, to another
-// node, can carry the same.
+// What goes over a link is a hello, then frames of fixed size (message.h): a connection of another kind, to
+// another node, can carry the same.
 //
-// Nothing here locks: the service's lock guards it. Sends and receives are non-blocking, so that they may be done
-// under it.
+// Nothing here locks: the service's lock guards it. Sends and receives are non-blocking, so that they may be
+// done under it.
 #pragma once
 
 #include <deque>

@@ -35,7 +35,8 @@ int listen(Id* id, int backlog) {
 
 Peer Service::receiver_of(PortSpace space, const Address& destination, uint32_t device) const {
   IdRecord found;
-  if (table_.find_listener(space, destination, device, &found)) return {found.owner.slot, found.owner.generation};
+  if (table_.find_listener(space, destination, device, &found))
+    return {found.owner.slot, found.owner.generation};
   // Somebody may have the port and listen on another address: that is for that process to refuse.
   Peer somebody = self();
   const uint16_t port = port_of(destination);
@@ -93,7 +94,8 @@ bool fits(const Id& listener, const Connection& connection) {
 
 Event event_of(Id& id, const Id& listener, const Message& m) {
   Event event = id.new_event(EventType::kConnectRequest);
-  const std::span data = std::span(m.private_data).first(private_data_size(m.kind)).subspan(listener.header_size());
+  const std::span data =
+      std::span(m.private_data).first(private_data_size(m.kind)).subspan(listener.header_size());
   if (id.is_datagram()) {
     put_private_data(data, &event.datagram.private_data);
     return event;
@@ -123,7 +125,8 @@ Arrival Service::arrived(std::unique_ptr<Connection>& connection, const Message&
                  static_cast<int>(connection->facts().qp_type), static_cast<int>(listener.qp_type));
     return Arrival::kRefused;
   }
-  auto id = std::make_unique<Id>(*this, listener.space, connection->facts().qp_type, listener.handler, listener.context);
+  auto id = std::make_unique<Id>(*this, listener.space, connection->facts().qp_type, listener.handler,
+                                 listener.context);
   add(id.get());
   id->stage = Stage::kConnect;
   id->source = request.destination;

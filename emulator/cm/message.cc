@@ -71,7 +71,8 @@ void encode(const Message& message, Frame& out) {
   if (layout == nullptr) return;
   for (const FieldPlace& place : layout->fields) put(mad, place, message[place.field]);
   auto& bytes_of = const_cast<Message&>(message);  // read only
-  for (const BytesPlace& place : layout->bytes) std::memcpy(mad + place.byte, place.bytes(bytes_of), place.size);
+  for (const BytesPlace& place : layout->bytes)
+    std::memcpy(mad + place.byte, place.bytes(bytes_of), place.size);
 }
 
 bool decode(std::span<const uint8_t> bytes, Message* out) {

@@ -2,12 +2,12 @@
 //
 // The messages of the InfiniBand communication manager, and how they lie in a frame.
 //
-// A frame is 296 bytes: a head of 40 (magic and version, zero, the port GIDs that a GRH would carry) and a MAD of 256
-// as InfiniBand has it (InfiniBand Architecture Specification, volume 1, chapter 12.6; Linux: cm_msgs.h). All numbers
-// are in network byte order. Which field lies where is a table (message_fields.cc).
+// A frame is 296 bytes: a head of 40 (magic and version, zero, the port GIDs that a GRH would carry) and a
+// MAD of 256 as InfiniBand has it (InfiniBand Architecture Specification, volume 1, chapter 12.6; Linux:
+// cm_msgs.h). All numbers are in network byte order. Which field lies where is a table (message_fields.cc).
 //
-// A decoded message is what decode() found to be well-formed: every field within its range, every bit that belongs to
-// no field zero. What the fields mean together is for connection.h and identifier.h to judge.
+// A decoded message is what decode() found to be well-formed: every field within its range, every bit that
+// belongs to no field zero. What the fields mean together is for connection.h and identifier.h to judge.
 #pragma once
 
 #include <array>
@@ -127,7 +127,7 @@ struct Message {
   std::array<uint64_t, static_cast<size_t>(Field::kCount)> fields{};
   Gid primary_local{}, primary_remote{}, alternate_local{}, alternate_remote{};  // REQ; local: the sender's
   std::array<uint8_t, kInfoSize> info{};                                         // REJ, SIDR_REP
-  std::array<uint8_t, kLargestPrivateData> private_data{};                       // zero beyond what the kind has
+  std::array<uint8_t, kLargestPrivateData> private_data{};  // zero beyond what the kind has
 
   uint64_t& operator[](Field field) { return fields[static_cast<size_t>(field)]; }
   uint64_t operator[](Field field) const { return fields[static_cast<size_t>(field)]; }

@@ -11,10 +11,15 @@ constexpr uint64_t ones(unsigned width) { return width == 64 ? ~uint64_t{0} : (u
 
 // `byte` counts from the end of the MAD's head, as in the specification's tables.
 constexpr FieldPlace at(Field field, unsigned byte, unsigned bit, unsigned width) {
-  return {field, static_cast<uint16_t>(kMadHead + byte), static_cast<uint8_t>(bit), static_cast<uint8_t>(width),
-          0, ones(width)};
+  return {field,
+          static_cast<uint16_t>(kMadHead + byte),
+          static_cast<uint8_t>(bit),
+          static_cast<uint8_t>(width),
+          0,
+          ones(width)};
 }
-constexpr FieldPlace at(Field field, unsigned byte, unsigned bit, unsigned width, uint64_t min, uint64_t max) {
+constexpr FieldPlace at(Field field, unsigned byte, unsigned bit, unsigned width, uint64_t min,
+                        uint64_t max) {
   FieldPlace place = at(field, byte, bit, width);
   place.min = min;
   place.max = max;
@@ -34,9 +39,8 @@ uint8_t* alternate_remote(Message& m) { return m.alternate_remote.data(); }
 using enum Field;
 
 // Of every message: in the MAD's own head.
-#define VERBENA_CM_COMMON                        \
-  FieldPlace{kTransaction, 8, 0, 64, 0, ones(64)}, \
-  FieldPlace { kAttributeModifier, 20, 0, 32, 0, ones(32) }
+#define VERBENA_CM_COMMON \
+  FieldPlace{kTransaction, 8, 0, 64, 0, ones(64)}, FieldPlace { kAttributeModifier, 20, 0, 32, 0, ones(32) }
 
 constexpr FieldPlace kReqFields[] = {
     VERBENA_CM_COMMON,
@@ -81,13 +85,18 @@ constexpr FieldPlace kReqFields[] = {
     at(kAlternateAckTimeout, 139, 0, 5),
 };
 constexpr BytesPlace kReqBytes[] = {
-    bytes_at(primary_local, 56, 16),     bytes_at(primary_remote, 72, 16),
-    bytes_at(alternate_local, 100, 16),  bytes_at(alternate_remote, 116, 16),
+    bytes_at(primary_local, 56, 16),
+    bytes_at(primary_remote, 72, 16),
+    bytes_at(alternate_local, 100, 16),
+    bytes_at(alternate_remote, 116, 16),
     bytes_at(private_data, 140, kReqPrivateData),
 };
 
 constexpr FieldPlace kMraFields[] = {
-    VERBENA_CM_COMMON, at(kLocalId, 0, 0, 32), at(kRemoteId, 4, 0, 32), at(kWhichMessage, 8, 0, 2, 0, 2),
+    VERBENA_CM_COMMON,
+    at(kLocalId, 0, 0, 32),
+    at(kRemoteId, 4, 0, 32),
+    at(kWhichMessage, 8, 0, 2, 0, 2),
     at(kServiceTimeout, 9, 0, 5),
 };
 constexpr BytesPlace kMraBytes[] = {bytes_at(private_data, 10, 222)};
@@ -100,7 +109,8 @@ constexpr FieldPlace kRejFields[] = {
     at(kInfoLength, 9, 0, 7, 0, kInfoSize),
     at(kReason, 10, 0, 16, 1, 35),
 };
-constexpr BytesPlace kRejBytes[] = {bytes_at(info, 12, kInfoSize), bytes_at(private_data, 84, kRejPrivateData)};
+constexpr BytesPlace kRejBytes[] = {bytes_at(info, 12, kInfoSize),
+                                    bytes_at(private_data, 84, kRejPrivateData)};
 
 constexpr FieldPlace kRepFields[] = {
     VERBENA_CM_COMMON,
@@ -127,21 +137,18 @@ constexpr BytesPlace kRepBytes[] = {bytes_at(private_data, 36, kRepPrivateData)}
 constexpr FieldPlace kRtuFields[] = {VERBENA_CM_COMMON, at(kLocalId, 0, 0, 32), at(kRemoteId, 4, 0, 32)};
 constexpr BytesPlace kRtuBytes[] = {bytes_at(private_data, 8, 224)};
 
-constexpr FieldPlace kDreqFields[] = {
-    VERBENA_CM_COMMON, at(kLocalId, 0, 0, 32), at(kRemoteId, 4, 0, 32), at(kRemoteQpn, 8, 0, 24)};
+constexpr FieldPlace kDreqFields[] = {VERBENA_CM_COMMON, at(kLocalId, 0, 0, 32), at(kRemoteId, 4, 0, 32),
+                                      at(kRemoteQpn, 8, 0, 24)};
 constexpr BytesPlace kDreqBytes[] = {bytes_at(private_data, 12, 220)};
 
-constexpr FieldPlace kSidrReqFields[] = {
-    VERBENA_CM_COMMON, at(kLocalId, 0, 0, 32), at(kPkey, 4, 0, 16), at(kServiceId, 8, 0, 64)};
+constexpr FieldPlace kSidrReqFields[] = {VERBENA_CM_COMMON, at(kLocalId, 0, 0, 32), at(kPkey, 4, 0, 16),
+                                         at(kServiceId, 8, 0, 64)};
 constexpr BytesPlace kSidrReqBytes[] = {bytes_at(private_data, 16, kSidrReqPrivateData)};
 
 constexpr FieldPlace kSidrRepFields[] = {
-    VERBENA_CM_COMMON,
-    at(kLocalId, 0, 0, 32),
-    at(kStatus, 4, 0, 8, 0, 5),
-    at(kInfoLength, 5, 0, 8, 0, kInfoSize),
-    at(kQpn, 8, 0, 24),
-    at(kServiceId, 12, 0, 64),
+    VERBENA_CM_COMMON,          at(kLocalId, 0, 0, 32),
+    at(kStatus, 4, 0, 8, 0, 5), at(kInfoLength, 5, 0, 8, 0, kInfoSize),
+    at(kQpn, 8, 0, 24),         at(kServiceId, 12, 0, 64),
     at(kQkey, 20, 0, 32),
 };
 constexpr BytesPlace kSidrRepBytes[] = {bytes_at(info, 24, kInfoSize),

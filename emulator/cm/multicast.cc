@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Multicast groups (cma.c: rdma_join_multicast, rdma_leave_multicast). The queue pair itself is attached by the
-// program, with what the event says; here it is known who asked for which group.
+// Multicast groups (cma.c: rdma_join_multicast, rdma_leave_multicast). The queue pair itself is attached by
+// the program, with what the event says; here it is known who asked for which group.
 #include <errno.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ int leave_multicast(Id* id, const sockaddr* group) {
   Address address;
   if (!read_address(group, &address)) return EAFNOSUPPORT;
   Service::Guard guard(id->service);
-  const auto found = std::find_if(id->joins.begin(), id->joins.end(), [&](const Join& j) { return j.group == address; });
+  const auto found =
+      std::find_if(id->joins.begin(), id->joins.end(), [&](const Join& j) { return j.group == address; });
   if (found == id->joins.end()) return EINVAL;
   const Join join = *found;
   id->joins.erase(found);

@@ -25,8 +25,7 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
     if (choice.error != 0) return choice.error;
     const Address bound = from;
     from = choice.source;
-    if (from.family() == kFamilyIb)
-      from = ib_address_of(gid_of(from), bound.ib().sid, 0xffff);
+    if (from.family() == kFamilyIb) from = ib_address_of(gid_of(from), bound.ib().sid, 0xffff);
     set_port(&from, port_of(bound));
   }
   id.source = from;
@@ -35,7 +34,8 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
   id.stage = Stage::kAddressQuery;
   const int error = id.has_device ? 0 : id.take_device(from);
   if (error != 0)
-    id.raise_and_go(id.new_event(EventType::kAddressError, -error), Stage::kAddressQuery, Stage::kAddressBound);
+    id.raise_and_go(id.new_event(EventType::kAddressError, -error), Stage::kAddressQuery,
+                    Stage::kAddressBound);
   else if (id.reaches_node || is_multicast(to))
     id.raise_and_go(id.new_event(EventType::kAddressResolved), Stage::kAddressQuery, Stage::kAddressResolved);
   else
@@ -49,7 +49,8 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
 int resolve_address(Id* id, const sockaddr* source, const sockaddr* destination, uint32_t timeout_ms) {
   Address to, from;
   if (!read_address(destination, &to)) return EAFNOSUPPORT;
-  if (source != nullptr && source->sa_family != AF_UNSPEC && !read_address(source, &from)) return EAFNOSUPPORT;
+  if (source != nullptr && source->sa_family != AF_UNSPEC && !read_address(source, &from))
+    return EAFNOSUPPORT;
   return guarded([&] {
     if (from.none()) {  // cma_bind_addr
       from = wildcard_like(to);
@@ -77,7 +78,9 @@ int resolve_address(Id* id, const sockaddr* source, const sockaddr* destination,
 
 namespace {
 
-bool known_to_subnet(const Id& id) { return id.reaches_node || id.device().link_layer == LinkLayer::kEthernet; }
+bool known_to_subnet(const Id& id) {
+  return id.reaches_node || id.device().link_layer == LinkLayer::kEthernet;
+}
 
 Path path_of(const Id& id) {
   const DeviceDescription& near = id.device();
@@ -108,7 +111,8 @@ int resolve_route(Id* id, uint32_t) {
       id->raise_and_go(id->new_event(EventType::kRouteResolved), Stage::kRouteQuery, Stage::kRouteResolved);
     } else {
       // The subnet administrator knows of no such port (sa_query.c: a status in the answer is -EINVAL).
-      id->raise_and_go(id->new_event(EventType::kRouteError, -EINVAL), Stage::kRouteQuery, Stage::kAddressResolved);
+      id->raise_and_go(id->new_event(EventType::kRouteError, -EINVAL), Stage::kRouteQuery,
+                       Stage::kAddressResolved);
     }
     id->publish();
     return 0;

@@ -45,8 +45,10 @@ Service::~Service() = default;
 int Service::acquire(Service** out) {
   Process* process;
   if (int error = Process::acquire(&process); error != 0) return error;
-  // After Process' own handlers: those that were registered last run first before a fork, and take their lock first.
-  pthread_once(&fork_handlers, [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
+  // After Process' own handlers: those that were registered last run first before a fork, and take their lock
+  // first.
+  pthread_once(&fork_handlers,
+               [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
   std::unique_lock lock(service_mutex);
   int error = 0;
   if (current != nullptr) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The connection manager's presence in this process: its place on the node, the lock that guards ids, connections and
-// links, and the thread that carries messages, rings alarms and raises events.
+// The connection manager's presence in this process: its place on the node, the lock that guards ids,
+// connections and links, and the thread that carries messages, rings alarms and raises events.
 //
-// Locking: `mutex` guards everything here and everything of an Id, a Connection, the Links. It is held while messages
-// are sent and received, which never blocks (link.h), never while a handler runs. Events are raised by the thread
-// alone, in the order in which they were put into the queue.
+// Locking: `mutex` guards everything here and everything of an Id, a Connection, the Links. It is held while
+// messages are sent and received, which never blocks (link.h), never while a handler runs. Events are raised
+// by the thread alone, in the order in which they were put into the queue.
 //
-// After fork(2) the child's copy is dead: its descriptors are closed, so that the end of the parent is seen by its
-// peers, and nothing else of it is touched.
+// After fork(2) the child's copy is dead: its descriptors are closed, so that the end of the parent is seen
+// by its peers, and nothing else of it is touched.
 #pragma once
 
 #include <pthread.h>
@@ -31,8 +31,8 @@ namespace verbena::cm {
 
 enum class Stage : uint8_t;  // id.h
 
-// An event on its way to a handler. With a transition (from != to) it is raised only if the id still is in `from`, and
-// takes it to `to`: cma.c's cma_work.
+// An event on its way to a handler. With a transition (from != to) it is raised only if the id still is in
+// `from`, and takes it to `to`: cma.c's cma_work.
 struct PendingEvent {
   Event event;
   bool has_transition;
@@ -63,7 +63,8 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
 
   // ---- under the lock ----
   void raise(const PendingEvent& pending) { pending_.push_back(pending); }
-  // Drops the events of an id that goes, ends the requests that nobody has seen yet, and waits for its handler.
+  // Drops the events of an id that goes, ends the requests that nobody has seen yet, and waits for its
+  // handler.
   void quiet(Id* id);
   void quiet_join(Id* id, void* join);  // likewise of one join
   AlarmClock& clock() { return clock_; }

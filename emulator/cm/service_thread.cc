@@ -67,7 +67,8 @@ void Service::run() {
     lock.lock();
     asleep_until_ = INT64_MIN;
     if (count < 0 && error != EINTR) {
-      VERBENA_LOG_AT(LogLevel::kError, "rdma_cm: the program has closed descriptors of its connection manager (errno %d)",
+      VERBENA_LOG_AT(LogLevel::kError,
+                     "rdma_cm: the program has closed descriptors of its connection manager (errno %d)",
                      error);
       break;
     }
@@ -145,7 +146,8 @@ void Service::deliver(std::unique_lock<std::mutex>& lock) {
     // The program may take its time from here on (cma_req_handler).
     if (id->connection != nullptr && !id->is_datagram()) id->connection->delay();
   } else {
-    // As if the request had never arrived: its repetition may find room in the backlog (cm_destroy_id, -ENOMEM).
+    // As if the request had never arrived: its repetition may find room in the backlog (cm_destroy_id,
+    // -ENOMEM).
     if (id->connection != nullptr) id->connection->forget();
     end_id(id);
   }

@@ -23,7 +23,8 @@ class Name {
     address_.sun_family = AF_UNIX;
     std::string path = folder + "/cm";
     if (path.size() >= sizeof address_.sun_path) {
-      folder_ = static_cast<int>(syscall(SYS_openat, AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      folder_ =
+          static_cast<int>(syscall(SYS_openat, AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
       if (folder_ < 0) error_ = errno;
       path = "/proc/self/fd/" + std::to_string(folder_) + "/cm";
     }
@@ -115,7 +116,9 @@ int Socket::accept_from(const Socket& listener) {
 int Socket::send(std::span<const uint8_t> message) const {
   for (;;) {
     if (!verified()) return EBADF;
-    if (syscall(SYS_sendto, fd_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT, nullptr, 0) >= 0) return 0;
+    if (syscall(SYS_sendto, fd_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT, nullptr, 0) >=
+        0)
+      return 0;
     if (errno != EINTR) return errno;
   }
 }

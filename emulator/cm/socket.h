@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A unix socket of messages (SOCK_SEQPACKET) between processes of a node. Non-blocking, close-on-exec. As with
-// fabric/fifo.h, the descriptor is verified before each use to be this socket still, and no function is a
-// cancellation point.
+// A unix socket of messages (SOCK_SEQPACKET) between processes of a node. Non-blocking, close-on-exec. As
+// with fabric/fifo.h, the descriptor is verified before each use to be this socket still, and no function is
+// a cancellation point.
 #pragma once
 
 #include <sys/types.h>
@@ -30,8 +30,8 @@ class Socket {
 
   // 0; EAGAIN: no room; EPIPE and others: the peer is gone.
   int send(std::span<const uint8_t> message) const;
-  // The size; 0: the peer has closed, and everything it sent has been read; < 0: an errno, -EAGAIN: nothing there.
-  // A message longer than `room` has a size above it.
+  // The size; 0: the peer has closed, and everything it sent has been read; < 0: an errno, -EAGAIN: nothing
+  // there. A message longer than `room` has a size above it.
   ssize_t receive(std::span<uint8_t> room) const;
 
   void close();

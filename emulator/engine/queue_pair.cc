@@ -58,12 +58,20 @@ int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool r
   return 0;
 }
 
+// What an adapter's work queue entry takes inline for nothing: the room of the SGEs that it has anyway
+// (rxe_qp.c, rxe_qp_init_req; mlx5 fills up its 64 bytes likewise, verbs.c, mlx5_calc_send_wqe). Programs
+// rely on it (librdmacm/examples/rdma_xclient.c).
+constexpr uint32_t kMostFreeInline = 64;
+
 // Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
 // device claims.
 void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
   const auto most = static_cast<uint32_t>(limits.max_qp_wr);
   cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
   cap.max_send_sge = std::max(cap.max_send_sge, 1u);
+  const uint64_t free_inline = std::min(
+      {uint64_t{cap.max_send_sge} * sizeof(ibv_sge), uint64_t{kMostFreeInline}, limits.max_inline_data});
+  cap.max_inline_data = std::max(cap.max_inline_data, static_cast<uint32_t>(free_inline));
   if (cap.max_recv_wr != 0) {
     cap.max_recv_wr = std::min(std::bit_ceil(cap.max_recv_wr), most);
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1u);
@@ -186,6 +194,11 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
+  if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
+    VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
+    return EINVAL;
+  }
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
       error != 0)
     return error;

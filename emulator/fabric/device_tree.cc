@@ -188,6 +188,19 @@ void write_uverbs(TreeWriter& tree, const DeviceDescription& device, uint32_t in
   tree.file("dev/infiniband/" + name, "");
 }
 
+// As a misc device (drivers/infiniband/core/ucma.c, ucma_misc). Its number is the stand-in's, which is what
+// stat(2) and fstat(2) tell of it (boundary/hooks_stat.cc); the kernel would choose a free minor of 10.
+void write_connection_manager(TreeWriter& tree) {
+  const std::string folder = "sys/class/misc/rdma_cm";
+  tree.folder("sys/class/misc");
+  tree.folder(folder);
+  tree.line(folder + "/abi_version", "4");  // RDMA_USER_CM_ABI_VERSION of <rdma/rdma_user_cm.h>
+  tree.line(folder + "/dev", kCharacterDevice);
+  tree.line(folder + "/uevent", "MAJOR=1\nMINOR=7\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666");
+  tree.link(folder + "/subsystem", "../../misc");
+  tree.file("dev/infiniband/rdma_cm", "");
+}
+
 }  // namespace
 
 int write_device_tree(const std::string& folder, const DeviceTable& devices) {
@@ -201,6 +214,7 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices) {
     write_device(tree, devices.devices[i], i);
     write_uverbs(tree, devices.devices[i], i);
   }
+  write_connection_manager(tree);
   return tree.error();
 }
 
@@ -224,7 +238,9 @@ bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices)
   const auto exists = [&](const std::string& path) {
     return access((folder + "/" + path).c_str(), F_OK) == 0;
   };
-  if (!exists("sys/class/infiniband_verbs/abi_version")) return false;
+  for (const char* path : {"sys/class/infiniband_verbs/abi_version", "sys/class/misc/rdma_cm/abi_version",
+                           "sys/class/misc/rdma_cm/dev", "dev/infiniband/rdma_cm"})
+    if (!exists(path)) return false;
   for (uint32_t i = 0; i < devices.count; ++i) {
     const std::string device = device_folder(devices.devices[i]);
     const std::string verbs = "sys/class/infiniband_verbs/" + uverbs_name(i);

@@ -23,7 +23,8 @@ namespace verbena {
 // uevent,subsystem,device/{modalias,numa_node,uevent,infiniband/<name>,infiniband_verbs/uverbsN,
 // net/<netdev>/{dev_id,dev_port,ifindex}},
 // ports/1/{state,phys_state,lid,lid_mask_count,sm_lid,sm_sl,rate,cap_mask,link_layer,gids/N,
-// gid_attrs/{types,ndevs}/N,pkeys/0}}, dev/infiniband/uverbsN. All links are relative and stay below
+// gid_attrs/{types,ndevs}/N,pkeys/0}}, dev/infiniband/uverbsN; and of the connection manager
+// sys/class/misc/rdma_cm/{abi_version,dev,uevent,subsystem}, dev/infiniband/rdma_cm. All links are relative and stay below
 // sys/class. `folder` must exist, the rest must not. errno values.
 int write_device_tree(const std::string& folder, const DeviceTable& devices);
 

@@ -45,7 +45,9 @@ struct Entry {
   std::atomic<int32_t> mark;
   std::atomic<decltype(verbena_boundary_handler::write)> write;  // nullptr: not claimed
   std::atomic<decltype(verbena_boundary_handler::control)> control;
+  std::atomic<decltype(verbena_boundary_handler::resume)> resume;
   std::atomic<void*> owner;
+  std::atomic<uint64_t> pipe;  // its inode; 0: the stand-in
 };
 
 constexpr uint32_t life_of(uint32_t generation, EntryState state) {
@@ -85,6 +87,12 @@ bool is_stand_in(int fd) {
          major(status.st_rdev) == kStandInMajor && minor(status.st_rdev) == kStandInMinor;
 }
 
+// The inode of the pipe that `fd` is an end of; 0: of none.
+uint64_t pipe_inode(int fd) {
+  struct stat status;
+  return kernel::status(fd, &status) == 0 && S_ISFIFO(status.st_mode) ? status.st_ino : 0;
+}
+
 bool set_mark(int fd, int mark, int self) {
   return kernel::control(fd, F_SETOWN, self) == 0 && kernel::control(fd, F_SETSIG, mark) == 0;
 }
@@ -98,6 +106,8 @@ Entry* verify(Table& table, Word word) {
   Entry& entry = table.entries[word.entry];
   const int mark = entry.mark.load(std::memory_order_relaxed);
   if (!is_alive(entry.life.load(std::memory_order_acquire), word.generation)) return nullptr;
+  if (const uint64_t pipe = entry.pipe.load(std::memory_order_relaxed); pipe != 0)
+    return pipe_inode(word.fd) == pipe ? &entry : nullptr;
   const int self = table.home.load(std::memory_order_relaxed);
   return is_stand_in(word.fd) && carries_mark(word.fd, mark, self) ? &entry : nullptr;
 }
@@ -137,8 +147,9 @@ Entry* take_free_entry(Table& table, uint32_t* index, uint32_t* generation) {
   return nullptr;
 }
 
-// Makes `fd` a device file with this mark and handler; `handler` may be null: not claimed yet.
-bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handler) {
+// Makes `fd` a device file with this mark and handler; `handler` may be null: not claimed yet. `pipe`: 0, or
+// the inode by which it is known instead of a mark.
+bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handler, uint64_t pipe = 0) {
   uint32_t index;
   uint32_t generation;
   Entry* entry = take_free_entry(table, &index, &generation);
@@ -147,7 +158,7 @@ bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handl
     entry = take_free_entry(table, &index, &generation);
   }
   if (entry == nullptr) return false;
-  if (mark == 0) {
+  if (mark == 0 && pipe == 0) {
     mark = 1 + static_cast<int>((index + generation) % kMarks);
     if (!set_mark(fd, mark, table.home.load(std::memory_order_relaxed))) {
       entry->life.store(life_of(generation, EntryState::kFree), std::memory_order_release);
@@ -155,8 +166,10 @@ bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handl
     }
   }
   entry->mark.store(mark, std::memory_order_relaxed);
+  entry->pipe.store(pipe, std::memory_order_relaxed);
   entry->owner.store(handler != nullptr ? handler->owner : nullptr, std::memory_order_relaxed);
   entry->control.store(handler != nullptr ? handler->control : nullptr, std::memory_order_relaxed);
+  entry->resume.store(handler != nullptr ? handler->resume : nullptr, std::memory_order_relaxed);
   entry->write.store(handler != nullptr ? handler->write : nullptr, std::memory_order_relaxed);
   word_of(table, fd).store(Word{fd, index, generation}.pack(), std::memory_order_release);
   entry->life.store(life_of(generation, EntryState::kLive), std::memory_order_release);
@@ -195,6 +208,23 @@ void adopt_descriptor(int fd) {
   if (table != nullptr && at_home(*table)) enter(*table, fd, 0, nullptr);
 }
 
+bool adopt_pipe(int fd, const verbena_boundary_handler& handler) {
+  const uint64_t pipe = pipe_inode(fd);
+  return pipe != 0 && may_adopt() && enter(*the_table.load(std::memory_order_acquire), fd, 0, &handler, pipe);
+}
+
+bool may_adopt() {
+  Table* table = the_table.load(std::memory_order_acquire);
+  return table != nullptr && at_home(*table);
+}
+
+bool is_pipe_of_device(int fd) {
+  Table* table = the_table.load(std::memory_order_acquire);
+  const Entry* entry = nullptr;
+  if (const uint64_t bits = load_word(table, fd); bits != 0) entry = find_entry(*table, fd, bits);
+  return entry != nullptr && entry->pipe.load(std::memory_order_relaxed) != 0;
+}
+
 void inherit_descriptor(int fd, int copy) {
   if (fd == copy) return;
   Table* table = the_table.load(std::memory_order_acquire);
@@ -215,6 +245,7 @@ bool find_handler(int fd, verbena_boundary_handler* out) {
   if (entry == nullptr) return false;
   out->write = entry->write.load(std::memory_order_acquire);
   out->control = entry->control.load(std::memory_order_acquire);
+  out->resume = entry->resume.load(std::memory_order_acquire);
   out->owner = entry->owner.load(std::memory_order_acquire);
   // Still the same life, so the two belong together.
   return out->write != nullptr &&
@@ -230,6 +261,7 @@ int claim_descriptor(int fd, const verbena_boundary_handler& handler) {
     return enter(*table, fd, entry->mark.load(std::memory_order_relaxed), &handler) ? 0 : ENOMEM;
   entry->owner.store(handler.owner, std::memory_order_relaxed);
   entry->control.store(handler.control, std::memory_order_relaxed);
+  entry->resume.store(handler.resume, std::memory_order_relaxed);
   entry->write.store(handler.write, std::memory_order_release);
   return 0;
 }

@@ -10,7 +10,8 @@
 //   * the process that asks is the one that opened (getpid: a vfork child is another),
 //   * the descriptor is the stand-in's character device,
 //   * and it carries the entry's mark.
-// A forked child starts with an empty table, as the kernel wipes it (MADV_WIPEONFORK, Linux 4.14).
+// The connection manager's descriptor is a pipe (provider/rdma_cm), which needs no mark: its inode is its
+// own. A forked child starts with an empty table, as the kernel wipes it (MADV_WIPEONFORK, Linux 4.14).
 //
 // All functions are lock-free, async-signal-safe, and leave errno alone.
 #pragma once
@@ -27,6 +28,15 @@ void prepare_descriptors();
 // `fd` is a device file that was opened just now. In a vfork child, or when 4,096 are open, it stays unknown:
 // then nobody can claim it and commands fail with ENOSPC.
 void adopt_descriptor(int fd);
+
+// `fd` is the end of a new pipe that stands for a device file, with this handler. False: as above.
+bool adopt_pipe(int fd, const verbena_boundary_handler& handler);
+
+// May this process open device files at all? Not a vfork child, nor one without a table.
+bool may_adopt();
+
+// Is `fd` (verified) one of adopt_pipe, or a copy of it?
+bool is_pipe_of_device(int fd);
 
 // `copy` was made by dup(2) from `fd`, a moment ago: it is a device file if `fd` is, with the same handler.
 void inherit_descriptor(int fd, int copy);

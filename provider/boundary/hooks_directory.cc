@@ -32,8 +32,8 @@ void borrow_functions(glob64_t* out) {
 // The node has device files by name only; a program that trusts d_type gets the type that stat would tell.
 template <typename Entry>
 Entry* typed(DIR* folder, Entry* entry) {
-  if (entry != nullptr && entry->d_name[0] == 'u' && has_node() && is_uverbs_name(entry->d_name) &&
-      is_device_folder(dirfd(folder)))
+  if (entry != nullptr && (entry->d_name[0] == 'u' || entry->d_name[0] == 'r') && has_node() &&
+      is_device_name(entry->d_name) && is_device_folder(dirfd(folder)))
     entry->d_type = DT_CHR;
   return entry;
 }

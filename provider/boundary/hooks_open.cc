@@ -4,6 +4,7 @@
 #include <cstdarg>
 
 #include "boundary/descriptors.h"
+#include "boundary/manager.h"
 #include "boundary/real.h"
 #include "boundary/redirect.h"
 #include "boundary/refusal.h"
@@ -18,6 +19,7 @@ __attribute__((noinline)) int open_slowly(int folder, const char* path, int flag
   if (!find_redirect(folder, path, &redirect)) return call(path, flags);
   if (const int error = open_refusal(redirect, flags); error != 0) return failed<int>(error);
   if (redirect.place == Place::kLeft) return call(redirect.path, flags);
+  if (redirect.place == Place::kManager && (flags & (O_PATH | O_DIRECTORY)) == 0) return open_manager(flags);
   const int fd = call(redirect.for_the_kernel(), flags & ~(O_CREAT | O_EXCL | O_TRUNC));
   if (fd >= 0 && redirect.place == Place::kDevice && (flags & O_PATH) == 0) adopt_descriptor(fd);
   return fd;

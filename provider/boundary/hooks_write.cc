@@ -13,7 +13,15 @@ namespace {
 __attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size_t length) {
   verbena_boundary_handler handler;
   if (!find_handler(fd, &handler)) return real_write(fd, data, length);
-  return handler.write(handler.owner, data, length);
+  ssize_t answer = handler.write(handler.owner, data, length);
+  while (answer == VERBENA_BOUNDARY_WAIT && handler.resume != nullptr) {
+    char token;
+    const ssize_t taken = read(fd, &token, sizeof token);
+    if (taken < 0) return -1;
+    if (taken == 0) return failed<ssize_t>(EIO);  // who wrote the tokens has lost his end
+    answer = handler.resume(handler.owner, data, length);
+  }
+  return answer;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ bool ends_with(Text text, Text what) {
 constexpr Text kDeviceFolder = literal("/dev/infiniband");
 constexpr Text kUverbs = literal("uverbs");
 constexpr Text kConnectionManager = literal("/misc/rdma_cm");
+constexpr Text kManagerName = literal("rdma_cm");
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -119,6 +120,10 @@ bool is_uverbs_name(const char* name) {
   return *at == 0;
 }
 
+bool is_device_name(const char* name) {
+  return is_uverbs_name(name) || (begins_with(name, kManagerName) && name[kManagerName.length] == 0);
+}
+
 Place judge_path(const char* node, size_t node_length, const char* path, char* out, size_t capacity) {
   FlatPath flat;
   size_t root_length = 0;      // of the tree that the path is in; 0: in none
@@ -157,8 +162,9 @@ Place judge_path(const char* node, size_t node_length, const char* path, char* o
     output.add(root);
     output.add(rest_of(rest));
     const bool below = flat.text().length > root_length;
-    const bool device = below && equals(root, kDeviceFolder) && is_uverbs_name(root.data + root_length + 1);
-    return output.as(device ? Place::kDevice : Place::kNode);
+    const char* name = root.data + root_length + 1;
+    const bool device = below && equals(root, kDeviceFolder) && is_device_name(name);
+    return output.as(!device ? Place::kNode : is_uverbs_name(name) ? Place::kDevice : Place::kManager);
   }
   if (!left) return Place::kElsewhere;
   output.add(flat.text());

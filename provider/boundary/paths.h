@@ -23,6 +23,7 @@ enum class Place {
   kElsewhere,  // none of the boundary's; nothing was written
   kNode,       // inside one of the folders above: `out` is where the node has it, if it has it
   kDevice,     // /dev/infiniband/uverbsN; `out` likewise
+  kManager,    // /dev/infiniband/rdma_cm; `out` likewise
   kLeft,       // went into one of the folders and by ".." out again: `out` is the path without the detour
   kTooLong,    // ENAMETOOLONG
 };
@@ -36,5 +37,8 @@ Place judge_path(const char* node, size_t node_length, const char* path, char* o
 
 // "uverbs" and a decimal number, nothing else.
 bool is_uverbs_name(const char* name);
+
+// That, or "rdma_cm".
+bool is_device_name(const char* name);
 
 }  // namespace verbena

@@ -86,6 +86,10 @@ using GlobError = int(const char*, int);
   X(lstat64, int(const char*, struct stat64*))                            \
   X(fstatat, int(int, const char*, struct stat*, int))                    \
   X(fstatat64, int(int, const char*, struct stat64*, int))                \
+  X(fstat, int(int, struct stat*))                                        \
+  X(fstat64, int(int, struct stat64*))                                    \
+  X(__fxstat, int(int, int, struct stat*))                                \
+  X(__fxstat64, int(int, int, struct stat64*))                            \
   X(__xstat, int(int, const char*, struct stat*))                         \
   X(__xstat64, int(int, const char*, struct stat64*))                     \
   X(__lxstat, int(int, const char*, struct stat*))                        \

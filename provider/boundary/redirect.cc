@@ -38,7 +38,7 @@ size_t folder_path(int folder, char* out, size_t capacity) {
 // boundary's.
 bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
   size_t length;
-  if (is_uverbs_name(path) && is_device_folder(folder))
+  if (is_device_name(path) && is_device_folder(folder))
     length = copy("/dev/infiniband", out, capacity);
   else
     length = folder_path(folder, out, capacity);
@@ -74,7 +74,7 @@ bool find_redirect(int folder, const char* path, Redirect* out) {
   out->error = 0;
   if (out->place == Place::kElsewhere) return false;
   if (out->place == Place::kTooLong) out->error = ENAMETOOLONG;
-  if (out->place == Place::kDevice) out->error = static_cast<int>(-kernel::exists(out->path));
+  if (out->is_device()) out->error = static_cast<int>(-kernel::exists(out->path));
   return true;
 }
 

@@ -25,7 +25,8 @@ struct Redirect {
   int error;  // != 0: the hook fails with this errno
   char path[PATH_MAX];
 
-  const char* for_the_kernel() const { return place == Place::kDevice ? kStandIn : path; }
+  bool is_device() const { return place == Place::kDevice || place == Place::kManager; }
+  const char* for_the_kernel() const { return is_device() ? kStandIn : path; }
 };
 
 // May be called from a signal handler and between vfork and exec; leaves errno alone. False: the caller's own

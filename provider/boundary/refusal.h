@@ -18,7 +18,7 @@ inline int open_refusal(const Redirect& redirect, int flags) {
     return redirect.error == ENOENT && (flags & O_CREAT) != 0 ? EACCES : redirect.error;
   if ((flags & O_PATH) != 0) return 0;
   constexpr int kMakeNew = O_CREAT | O_EXCL;
-  if (redirect.place == Place::kDevice) return (flags & kMakeNew) == kMakeNew ? EEXIST : 0;
+  if (redirect.is_device()) return (flags & kMakeNew) == kMakeNew ? EEXIST : 0;
 
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   if (!writes && (flags & O_CREAT) == 0) return 0;

@@ -79,7 +79,7 @@ void claim_commands(VerbsContext* context) {
   const auto claim =
       reinterpret_cast<verbena_boundary_claim_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_claim"));
   const verbena_boundary_handler handler = {
-      .write = answer_command, .owner = context, .control = answer_control};
+      .write = answer_command, .owner = context, .control = answer_control, .resume = nullptr};
   if (claim != nullptr) claim(context->base.context.cmd_fd, &handler);
 }
 
@@ -110,7 +110,7 @@ VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
 // The context whose command descriptor `cmd_fd` is a copy of; nullptr: of none in this process.
 VerbsContext* find_original(int cmd_fd) {
   const auto find = reinterpret_cast<verbena_boundary_find_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_find"));
-  verbena_boundary_handler handler = {.write = nullptr, .owner = nullptr, .control = nullptr};
+  verbena_boundary_handler handler = {.write = nullptr, .owner = nullptr, .control = nullptr, .resume = nullptr};
   if (find == nullptr || find(cmd_fd, &handler) != 0 || handler.write != answer_command) return nullptr;
   return static_cast<VerbsContext*>(handler.owner);
 }

@@ -129,7 +129,7 @@ int destroy_qp(ibv_qp* ibv) {
                         : verbena::destroy_qp(qp->emulated, &async_events);
   if (error != 0) return answer(error);
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
-  VerbsPd* pd = to_pd(ibv->pd);
+  VerbsPd* pd = ibv->qp_type == IBV_QPT_XRC_RECV ? nullptr : to_pd(ibv->pd);  // not in it, see create_xrc_recv_qp
   free_wr_arena(qp->arena);
   free_in(pd, qp, Resource::kQp, qp->from_domain);
   let_go(pd);

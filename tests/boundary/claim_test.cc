@@ -90,7 +90,7 @@ TEST(DeviceFile, OpensOnlyWhatTheNodeHas) {
   EXPECT_EQ(errno, ENOENT);
 }
 
-TEST(DeviceFile, ConnectionManagerIsNotThereYet) {
+TEST(DeviceFile, ConnectionManagerIsThereWhereTheNodeHasItOnly) {
   EXPECT_EQ(open("/dev/infiniband/rdma_cm", O_RDWR), -1);
   EXPECT_EQ(errno, ENOENT);
 }

@@ -90,6 +90,61 @@ TEST_F(Descriptors, NegativeNumbersAreNobodys) {
   EXPECT_FALSE(may_be_device(-1));
 }
 
+class Pipes : public Descriptors {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(pipe(ends_), 0);
+    ASSERT_TRUE(adopt_pipe(ends_[0], handler_));
+  }
+  void TearDown() override {
+    for (const int end : ends_) close(end);
+  }
+  int ends_[2];
+};
+
+TEST_F(Pipes, StandForADeviceFileFromTheStart) {
+  ASSERT_TRUE(find_handler(ends_[0], &found_));
+  EXPECT_EQ(found_.owner, &counter_);
+  EXPECT_TRUE(is_pipe_of_device(ends_[0]));
+}
+
+TEST_F(Pipes, AreKnownByTheirCopiesToo) {
+  const int copy = dup(ends_[0]);
+  inherit_descriptor(ends_[0], copy);
+  EXPECT_TRUE(find_handler(copy, &found_));
+  EXPECT_TRUE(is_pipe_of_device(copy));
+  close(copy);
+}
+
+TEST_F(Pipes, AreForgottenWhenSomethingElseTakesTheNumber) {
+  const int other = open_stand_in();
+  dup2(other, ends_[0]);
+  EXPECT_FALSE(is_pipe_of_device(ends_[0]));
+  EXPECT_FALSE(find_handler(ends_[0], &found_));
+  close(other);
+}
+
+TEST_F(Pipes, AnotherPipeUnderTheNumberIsNotIt) {
+  int others[2];
+  ASSERT_EQ(pipe(others), 0);
+  dup2(others[0], ends_[0]);
+  EXPECT_FALSE(find_handler(ends_[0], &found_));
+  for (const int end : others) close(end);
+}
+
+TEST_F(Pipes, DoNotCareWhoGetsTheirSignals) {
+  fcntl(ends_[0], F_SETOWN, getppid());
+  fcntl(ends_[0], F_SETSIG, 0);
+  EXPECT_TRUE(find_handler(ends_[0], &found_));
+}
+
+TEST_F(Pipes, OnlyPipesAreAdopted) {
+  const int fd = open_stand_in();
+  EXPECT_FALSE(adopt_pipe(fd, handler_));
+  EXPECT_FALSE(find_handler(fd, &found_));
+  close(fd);
+}
+
 TEST_F(Descriptors, ThreadsDoNotDisturbEachOther) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;

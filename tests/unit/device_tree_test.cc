@@ -57,6 +57,12 @@ TEST_F(DeviceTree, HasTheAbiVersionsOfLibibverbs) {
   EXPECT_EQ(line("infiniband_verbs/uverbs0/abi_version"), "1");
 }
 
+TEST_F(DeviceTree, HasTheConnectionManagersAbiVersionAndNumber) {
+  EXPECT_EQ(line("misc/rdma_cm/abi_version"), "4");
+  EXPECT_EQ(line("misc/rdma_cm/dev"), "1:7");
+  EXPECT_TRUE(fs::exists(root_ + "/dev/infiniband/rdma_cm"));
+}
+
 TEST_F(DeviceTree, PairsEachDeviceFileWithItsDevice) {
   for (int i = 0; i < 2; ++i) {
     const std::string n = std::to_string(i);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Build-time program: reads the clauses files, refuses what is not well formed, writes the tables that
+// suite/clause.h and clause.cc include.
+//
+//   clause_compiler OUTPUT_DIRECTORY FILE.toml...
+//
+// The files' format is described in docs/CONFORMANCE.md.
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Clause {
+  std::string id, chapter, promise, source, applies, untestable, pending, level;
+  size_t position;
+};
+
+struct Chapter {
+  int64_t order;
+  std::string key, title;
+};
+
+int faults = 0;
+
+void fault(const std::string& where, const std::string& what) {
+  std::cerr << where << ": " << what << '\n';
+  ++faults;
+}
+
+// QP types, objects and capabilities that a clause may be bound to.
+const std::set<std::string> vocabulary = {"any",          "RC",           "UC",
+                                          "UD",           "XRC_SEND",     "XRC_RECV",
+                                          "RAW_PACKET",   "SRQ",          "XRC",
+                                          "MW1",          "MW2",          "ODP",
+                                          "DM",           "CQ_EX",        "QP_EX",
+                                          "TD",           "multicast",    "atomics",
+                                          "inline",       "timestamp",    "ethernet",
+                                          "infiniband",   "imm",          "send-with-inv",
+                                          "rereg",        "null-mr",      "dmabuf",
+                                          "ece",          "counters",     "flow",
+                                          "wq",           "rate-limit",   "migration",
+                                          "cm",           "cm-tcp",       "cm-udp",
+                                          "cm-ipoib",     "tag-matching", "import",
+                                          "atomic-write", "resize-cq",    "modify-cq",
+                                          "srq-resize",   "fork",         "parent-domain",
+                                          "rsocket",      "zero-based",   "events"};
+
+bool is_id(const std::string& id) {
+  const size_t dot = id.find('.');
+  return dot != std::string::npos && dot > 0 && dot + 1 < id.size() &&
+         id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.-") == std::string::npos;
+}
+
+std::string literal(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + '"';
+}
+
+std::string applies_of(const toml::table& table, const std::string& where) {
+  const toml::array* list = table["applies"].as_array();
+  if (list == nullptr || list->empty()) {
+    fault(where, "'applies' must be a list of QP types and capabilities, or [\"any\"]");
+    return {};
+  }
+  std::string out;
+  for (const toml::node& node : *list) {
+    const std::string word = node.value_or<std::string>("");
+    if (!vocabulary.contains(word)) fault(where, "'applies' does not know '" + word + "'");
+    out += (out.empty() ? "" : ", ") + word;
+  }
+  return out;
+}
+
+Clause read_clause(const toml::table& table, const std::string& file, const std::string& chapter) {
+  Clause clause;
+  clause.chapter = chapter;
+  clause.id = table["id"].value_or<std::string>("");
+  const std::string where = file + ": clause '" + clause.id + "'";
+  if (!is_id(clause.id)) fault(where, "an id is page.promise in a-z, 0-9, '_', '-'");
+  static const std::set<std::string_view> keys = {"id",    "promise",    "source", "applies",
+                                                  "level", "untestable", "pending"};
+  for (const auto& [key, value] : table)
+    if (!keys.contains(key.str())) fault(where, "unknown key '" + std::string(key.str()) + "'");
+  clause.promise = table["promise"].value_or<std::string>("");
+  clause.source = table["source"].value_or<std::string>("");
+  clause.level = table["level"].value_or<std::string>("must");
+  clause.untestable = table["untestable"].value_or<std::string>("");
+  clause.pending = table["pending"].value_or<std::string>("");
+  clause.applies = applies_of(table, where);
+  if (clause.promise.size() < 10) fault(where, "'promise' is missing");
+  if (clause.source.size() < 5) fault(where, "'source' is missing");
+  if (clause.level != "must" && clause.level != "should" && clause.level != "choice")
+    fault(where, "'level' is must, should or choice");
+  if (!clause.untestable.empty() && !clause.pending.empty()) fault(where, "is either untestable or pending");
+  return clause;
+}
+
+void read_file(const std::string& path, std::vector<Clause>& clauses, std::vector<Chapter>& chapters) {
+  const toml::table root = toml::parse_file(path);
+  const Chapter chapter{root["order"].value_or<int64_t>(0), root["chapter"].value_or<std::string>(""),
+                        root["title"].value_or<std::string>("")};
+  if (chapter.key.empty() || chapter.title.empty() || chapter.order == 0)
+    fault(path, "needs 'chapter', 'title' and 'order'");
+  chapters.push_back(chapter);
+  for (const auto& [key, value] : root)
+    if (key != "chapter" && key != "title" && key != "order" && key != "clause")
+      fault(path, "unknown key '" + std::string(key.str()) + "'");
+  const toml::array* list = root["clause"].as_array();
+  if (list == nullptr) return fault(path, "has no [[clause]]");
+  for (const toml::node& node : *list) {
+    if (const toml::table* table = node.as_table())
+      clauses.push_back(read_clause(*table, path, chapter.key));
+    else
+      fault(path, "a clause is a table");
+  }
+}
+
+// Written only when changed: what includes it is not compiled again for nothing.
+void write(const std::string& path, const std::string& text) {
+  std::ifstream before(path);
+  std::stringstream old;
+  old << before.rdbuf();
+  if (before && old.str() == text) return;
+  std::ofstream(path) << text;
+}
+
+void write_tables(const std::string& directory, std::vector<Clause> clauses, std::vector<Chapter> chapters) {
+  std::stable_sort(chapters.begin(), chapters.end(), [](auto& a, auto& b) { return a.order < b.order; });
+  std::map<std::string, size_t> rank;
+  std::string chapter_table, ids, table;
+  for (const Chapter& chapter : chapters) {
+    if (!rank.emplace(chapter.key, rank.size()).second) fault(chapter.key, "two files have this chapter");
+    chapter_table += "{" + literal(chapter.key) + ", " + literal(chapter.title) + "},\n";
+  }
+  std::stable_sort(clauses.begin(), clauses.end(),
+                   [&](auto& a, auto& b) { return rank[a.chapter] < rank[b.chapter]; });
+  for (size_t i = 0; i < clauses.size(); ++i) clauses[i].position = i;
+  std::sort(clauses.begin(), clauses.end(), [](auto& a, auto& b) { return a.id < b.id; });
+  for (size_t i = 0; i < clauses.size(); ++i) {
+    const Clause& c = clauses[i];
+    if (i > 0 && clauses[i - 1].id == c.id) fault(c.id, "two clauses have this id");
+    ids += literal(c.id) + ",\n";
+    table += "{";
+    for (const std::string& text : {c.id, c.chapter, c.promise, c.source, c.applies, c.untestable, c.pending})
+      table += literal(text) + ", ";
+    table += "Level::" + c.level + ", " + std::to_string(c.position) + "},\n";
+  }
+  if (faults > 0) return;
+  write(directory + "/chapter_table.inc", chapter_table);
+  write(directory + "/clause_ids.inc", ids);
+  write(directory + "/clause_table.inc", table);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: clause_compiler OUTPUT_DIRECTORY FILE.toml...\n";
+    return 2;
+  }
+  std::vector<Clause> clauses;
+  std::vector<Chapter> chapters;
+  for (int i = 2; i < argc; ++i) {
+    try {
+      read_file(argv[i], clauses, chapters);
+    } catch (const toml::parse_error& error) {
+      std::cerr << error << '\n';
+      ++faults;
+    }
+  }
+  if (faults == 0) write_tables(argv[1], std::move(clauses), std::move(chapters));
+  return faults == 0 ? 0 : 1;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "suite/options.h"
+
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "suite/clause.h"
+
+namespace conformance {
+namespace {
+
+bool any_pattern(const std::string& patterns, const std::string& name) {
+  std::istringstream list(patterns);
+  for (std::string pattern; std::getline(list, pattern, ':');)
+    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+  return false;
+}
+
+int default_jobs() { return static_cast<int>(std::clamp(sysconf(_SC_NPROCESSORS_ONLN), 1L, 4L)); }
+
+}  // namespace
+
+bool matches(const std::string& filter, const std::string& test_name) {
+  const size_t minus = filter.find('-');
+  const std::string wanted = filter.substr(0, minus);
+  if (!any_pattern(wanted.empty() ? "*" : wanted, test_name)) return false;
+  return minus == std::string::npos || !any_pattern(filter.substr(minus + 1), test_name);
+}
+
+std::optional<Options> parse_options(int argc, char** argv, int& status) {
+  Options options;
+  CLI::App app("Checks, clause by clause, what an RDMA device does of what verbs and rdma_cm promise.",
+               "verbs-conformance");
+  app.add_option("--device", options.device, "Device to test (first with an active port)");
+  app.add_option("--port", options.port, "Port of the device (first active)")->check(CLI::Range(1, 255));
+  app.add_option("--gid-index", options.gid_index, "GID to use (chosen from the table)")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--filter", options.filter, "Tests by name, as of GoogleTest: mr.*:cq.*-*Overrun*");
+  app.add_option("--chapter", options.chapters, "Only these chapters (several, or with commas)")
+      ->delimiter(',');
+  app.add_flag("--quick", options.quick, "Only the tests that are quick, about 10 s");
+  app.add_option("--jobs", options.jobs, "Tests at a time (processors, at most 4)")->check(CLI::Range(1, 64));
+  app.add_option("--time-scale", options.time_scale, "Multiplies every time limit, for slow machines")
+      ->check(CLI::Range(0.1, 1000.0));
+  app.add_option("--expect", options.expectations,
+                 "Known deviations (TOML), each with a reason and a source");
+  app.add_option("--report-dir", options.report_dir, "Where report.json, report.xml and report.html go");
+  app.add_flag("--allow-disruptive", options.allow_disruptive,
+               "Also tests that other users of the adapter notice");
+  app.add_flag("--list", options.list, "Show tests and clauses, and run nothing");
+  app.add_flag("--audit", options.audit, "Do tests and clauses fit together? (the build asks)")->group("");
+  CLI::App* compare = app.add_subcommand("compare", "Show where the reports of several devices differ");
+  compare->add_option("report", options.reports, "report.json of each device")->required()->expected(2, 64);
+  compare->add_option("--html", options.compare_html, "Write the table to this file, too");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    status = app.exit(error) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  options.compare = compare->parsed();
+  for (const std::string& key : options.chapters) {
+    if (std::any_of(chapters().begin(), chapters().end(), [&](auto& c) { return c.key == key; })) continue;
+    std::cerr << "verbs-conformance: no chapter '" << key << "'; --list shows them\n";
+    status = 2;
+    return std::nullopt;
+  }
+  if (options.jobs == 0) options.jobs = default_jobs();
+  return options;
+}
+
+}  // namespace conformance

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace conformance {
+
+struct Options {
+  std::string device;        // empty: the first device with an active port
+  int port = 0;              // 0: the device's first active port
+  int gid_index = -1;        // -1: chosen from the port's GID table
+  std::string filter = "*";  // of test names: '*', '?', ':' between patterns, '-' before what is left out
+  std::vector<std::string> chapters;
+  bool quick = false;
+  int jobs = 0;             // 0: as many as there are processors, at most 4
+  double time_scale = 1.0;  // multiplies every limit and every wait; never a time that a test measures
+  std::string expectations;
+  std::string report_dir;
+  bool allow_disruptive = false;
+  bool list = false;
+  bool audit = false;
+
+  bool compare = false;
+  std::vector<std::string> reports;  // compare: the files, two or more
+  std::string compare_html;          // compare: where the table goes as HTML, or empty
+};
+
+// Nothing when the program is to end at once with `status` (help, or a bad command line).
+std::optional<Options> parse_options(int argc, char** argv, int& status);
+
+bool matches(const std::string& filter, const std::string& test_name);
+
+}  // namespace conformance

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "suite/report.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace conformance {
+namespace {
+
+std::vector<ClauseId> in_reading_order() {
+  std::vector<ClauseId> out;
+  for (size_t i = 0; i < clauses().size(); ++i) out.push_back(ClauseId::at(i));
+  std::sort(out.begin(), out.end(),
+            [](ClauseId a, ClauseId b) { return a.clause().position < b.clause().position; });
+  return out;
+}
+
+bool concerns(const TestInfo& test, ClauseId id) {
+  return std::find(test.clauses.begin(), test.clauses.end(), id) != test.clauses.end();
+}
+
+ClauseReport judge(ClauseId id, const std::vector<TestReport>& run) {
+  ClauseReport out{id, Verdict::not_tested, {}, {}};
+  const Clause& clause = id.clause();
+  if (!clause.untestable.empty()) {
+    out.detail = "untestable: " + std::string(clause.untestable);
+    return out;
+  }
+  if (!clause.pending.empty()) {
+    out.detail = "pending: " + std::string(clause.pending);
+    return out;
+  }
+  std::vector<Verdict> verdicts;
+  for (const TestReport& test : run) {
+    if (!concerns(*test.test, id)) continue;
+    verdicts.push_back(verdict_of(test.result, id));
+    const std::string detail = detail_of(test.result, id);
+    if (!detail.empty()) out.detail += (out.detail.empty() ? "" : "\n") + test.test->name + ": " + detail;
+  }
+  size_t left_out = 0;
+  for (const TestInfo& test : tests()) {
+    if (!concerns(test, id)) continue;
+    out.tests.push_back(test.full_name());
+    left_out += std::none_of(run.begin(), run.end(), [&](const TestReport& r) { return r.test == &test; });
+  }
+  out.verdict = combine(verdicts);
+  if (left_out > 0)
+    out.detail += (out.detail.empty() ? "" : "\n") + std::to_string(left_out) + " of " +
+                  std::to_string(out.tests.size()) + " tests not selected";
+  return out;
+}
+
+void count(const ClauseReport& clause, Summary& summary) {
+  ++summary.clauses;
+  switch (clause.verdict) {
+    case Verdict::conforms:
+      ++summary.conforms;
+      break;
+    case Verdict::deviates:
+      ++summary.deviates;
+      ++(clause.expectation != nullptr ? summary.expected : summary.unexpected);
+      break;
+    case Verdict::not_claimed:
+      ++summary.not_claimed;
+      break;
+    case Verdict::not_tested:
+      ++summary.not_tested;
+      break;
+  }
+  summary.untestable += !clause.id.clause().untestable.empty();
+  summary.pending += !clause.id.clause().pending.empty();
+}
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error("cannot write " + path.string());
+}
+
+}  // namespace
+
+Report make_report(const std::vector<const TestInfo*>& selected, std::vector<TestResult> results,
+                   const std::vector<Expectation>& expectations) {
+  Report report;
+  for (size_t i = 0; i < selected.size(); ++i) {
+    const Verdict verdict = verdict_of(results[i]);
+    report.tests.push_back({selected[i], std::move(results[i]), verdict});
+  }
+  for (const ClauseId id : in_reading_order()) {
+    ClauseReport clause = judge(id, report.tests);
+    for (const Expectation& expectation : expectations) {
+      if (expectation.clause != id) continue;
+      if (clause.verdict == Verdict::deviates)
+        clause.expectation = &expectation;
+      else if (clause.verdict != Verdict::not_tested)
+        report.stale.emplace_back(id.clause().id);
+    }
+    count(clause, report.summary);
+    report.clauses.push_back(std::move(clause));
+  }
+  report.summary.tests = selected.size();
+  return report;
+}
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\t' ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string to_text(const Report& report) {
+  std::ostringstream out;
+  for (const ClauseReport& clause : report.clauses) {
+    if (clause.verdict != Verdict::deviates) continue;
+    out << (clause.expectation != nullptr ? "expected " : "") << "DEVIATES " << clause.id.clause().id << " ("
+        << clause.id.clause().source << ")\n  promised: " << clause.id.clause().promise << "\n  ";
+    for (const char c : clause.detail) out << c << (c == '\n' ? "  " : "");
+    out << '\n';
+    if (clause.expectation != nullptr) out << "  known: " << clause.expectation->reason << '\n';
+  }
+  for (const std::string& id : report.stale)
+    out << "expected deviation no longer occurs: " << id << " (take it out of the expectations)\n";
+  const Summary& s = report.summary;
+  out << s.clauses << " clauses: " << s.conforms << " CONFORMS, " << s.deviates << " DEVIATES (" << s.expected
+      << " expected), " << s.not_claimed << " NOT CLAIMED, " << s.not_tested << " NOT TESTED (" << s.pending
+      << " pending, " << s.untestable << " untestable); " << s.tests << " tests in " << report.seconds
+      << " s\n";
+  return out.str();
+}
+
+void write_reports(const Report& report, const std::string& directory) {
+  const std::filesystem::path path(directory);
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw std::runtime_error("cannot make " + directory + ": " + error.message());
+  write(path / "report.json", to_json(report));
+  write(path / "report.xml", to_junit(report));
+  write(path / "report.html", to_html(report));
+}
+
+}  // namespace conformance

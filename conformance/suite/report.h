@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What a run has found, and the forms it is written in.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "suite/expectations.h"
+#include "suite/registry.h"
+#include "suite/verdict.h"
+
+namespace conformance {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+struct TestReport {
+  const TestInfo* test;
+  TestResult result;
+  Verdict verdict;
+};
+
+struct ClauseReport {
+  ClauseId id;
+  Verdict verdict;
+  std::vector<std::string> tests;  // full names; those that were not selected as well
+  std::string detail;
+  const Expectation* expectation = nullptr;  // this deviation is known
+};
+
+struct Summary {
+  size_t clauses = 0, conforms = 0, deviates = 0, not_claimed = 0, not_tested = 0;
+  size_t untestable = 0, pending = 0;   // of not_tested
+  size_t expected = 0, unexpected = 0;  // of deviates
+  size_t tests = 0;                     // that were run
+};
+
+struct Report {
+  Facts device;
+  std::string command;  // the options in force
+  std::string began;    // ISO 8601, UTC
+  double seconds = 0;
+  std::vector<TestReport> tests;
+  std::vector<ClauseReport> clauses;  // in the order of the clauses files
+  std::vector<std::string> stale;     // expected deviations that did not occur although their tests ran
+  Summary summary;
+};
+
+// `results` in the order of `selected`.
+Report make_report(const std::vector<const TestInfo*>& selected, std::vector<TestResult> results,
+                   const std::vector<Expectation>& expectations);
+
+std::string to_json(const Report& report);  // schema: docs/CONFORMANCE.md
+std::string to_junit(const Report& report);
+std::string to_html(const Report& report);
+std::string to_text(const Report& report);  // the summary at the end of a run
+
+// report.json, report.xml and report.html into `directory`, which is made. Throws std::runtime_error.
+void write_reports(const Report& report, const std::string& directory);
+
+// &, <, >, " as entities; control characters as spaces.
+std::string escaped(const std::string& text);
+
+}  // namespace conformance

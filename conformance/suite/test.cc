@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "suite/test.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "suite/child.h"
+
+namespace conformance {
+namespace {
+
+std::vector<ClauseId>& scopes() {
+  static std::vector<ClauseId> stack;
+  return stack;
+}
+
+std::optional<ClauseId> innermost() {
+  if (scopes().empty()) return std::nullopt;
+  return scopes().back();
+}
+
+std::string list_of(std::initializer_list<int> errors) {
+  std::string out;
+  for (const int error : errors) out += (out.empty() ? "" : " or ") + errno_text(error);
+  return out.empty() ? "an errno value" : out;
+}
+
+bool is_allowed(int error, std::initializer_list<int> allowed) {
+  return error > 0 &&
+         (allowed.size() == 0 || std::find(allowed.begin(), allowed.end(), error) != allowed.end());
+}
+
+}  // namespace
+
+std::optional<ClauseId> current_clause() { return innermost(); }
+
+void Test::TestBody() {
+  try {
+    run();
+  } catch (const Deviation& deviation) {
+    ADD_FAILURE_AT(deviation.where.file_name(), static_cast<int>(deviation.where.line())) << deviation.text;
+  } catch (const NotClaimed& refusal) {
+    report_finding(Finding::Kind::not_claimed, innermost(), refusal.reason);
+  } catch (const NotTested& gap) {
+    report_finding(Finding::Kind::not_tested, innermost(), gap.reason);
+  }
+}
+
+About::About(ClauseId clause) { scopes().push_back(clause); }
+About::~About() {
+  // An exception on its way out is still about this clause: the base class asks after the unwinding.
+  if (std::uncaught_exceptions() == 0) scopes().pop_back();
+}
+
+void observe(ClauseId clause, const std::string& what) {
+  report_finding(Finding::Kind::observation, clause, what);
+}
+
+void not_claimed(const std::string& reason) {
+  report_finding(Finding::Kind::not_claimed, innermost(), reason);
+}
+
+std::chrono::milliseconds scaled(std::chrono::milliseconds time) {
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(static_cast<double>(time.count()) * options().time_scale));
+}
+
+testing::AssertionResult refused(int result, std::initializer_list<int> allowed) {
+  if (is_allowed(result, allowed)) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: refused with " << list_of(allowed)
+                                     << "; seen: " << (result == 0 ? "success" : result_text(result, errno));
+}
+
+testing::AssertionResult refused(const void* result, std::initializer_list<int> allowed) {
+  const int error = errno;
+  if (result == nullptr && is_allowed(error, allowed)) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: null with errno " << list_of(allowed)
+                                     << "; seen: " << result_text(result, error);
+}
+
+testing::AssertionResult succeeded(int result) {
+  if (result == 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: 0; seen: " << result_text(result, errno);
+}
+
+}  // namespace conformance

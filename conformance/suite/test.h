@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What every test is made of: the base class, the ways to end without a verdict of CONFORMS or DEVIATES, and
+// the options of the run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <initializer_list>
+#include <source_location>
+#include <string>
+
+#include "suite/clause.h"
+#include "suite/options.h"
+#include "suite/registry.h"
+#include "suite/trace.h"
+
+namespace conformance {
+
+using Where = std::source_location;
+
+// Thrown within a test; the base class turns them into findings. None crosses a C function.
+struct Deviation {  // something the test needs, and the device claims, did not work
+  std::string text;
+  Where where;
+};
+struct NotClaimed {  // the device says that it does not have this, and refused properly
+  std::string reason;
+};
+struct NotTested {  // the machine or the topology lacks what the test needs
+  std::string reason;
+};
+
+class Test : public testing::Test {
+ public:
+  void TestBody() final;
+
+ protected:
+  virtual void run() = 0;
+};
+
+// While it lives, what is found concerns one clause of the test, not all of them.
+class About {
+ public:
+  explicit About(ClauseId clause);
+  About(const About&) = delete;
+  About& operator=(const About&) = delete;
+  ~About();
+};
+
+// For a clause of level "choice": what this device does.
+void observe(ClauseId clause, const std::string& what);
+
+// The clause of the innermost About does not apply to this device; the test goes on.
+void not_claimed(const std::string& reason);
+
+const Options& options();
+std::chrono::milliseconds scaled(std::chrono::milliseconds time);  // times --time-scale
+
+// "Returns the value of errno on failure": some positive errno value, or one of those named.
+testing::AssertionResult refused(int result, std::initializer_list<int> allowed = {});
+// "Returns NULL on failure and sets errno"; to be called while errno is still that of the call.
+testing::AssertionResult refused(const void* result, std::initializer_list<int> allowed = {});
+testing::AssertionResult succeeded(int result);
+
+}  // namespace conformance
+
+#define EXPECT_REFUSED(...) EXPECT_TRUE(::conformance::refused(CALL(__VA_ARGS__)))
+#define EXPECT_REFUSED_WITH(errors, ...) \
+  EXPECT_TRUE(::conformance::refused(CALL(__VA_ARGS__), CONFORMANCE_LIST errors))
+#define EXPECT_SUCCEEDS(...) EXPECT_TRUE(::conformance::succeeded(CALL(__VA_ARGS__)))
+#define CONFORMANCE_LIST(...) \
+  { __VA_ARGS__ }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "suite/verdict.h"
+
+#include <algorithm>
+#include <array>
+
+namespace conformance {
+namespace {
+
+constexpr std::array<std::string_view, 4> names = {"CONFORMS", "DEVIATES", "NOT CLAIMED", "NOT TESTED"};
+
+template <typename Concerns>
+Verdict judge(const TestResult& result, Concerns concerns) {
+  switch (result.end) {
+    case TestResult::End::not_run:
+      return Verdict::not_tested;
+    case TestResult::End::crashed:
+    case TestResult::End::hung:
+      return Verdict::deviates;
+    case TestResult::End::finished:
+      break;
+  }
+  const auto has = [&](Finding::Kind kind) {
+    return std::any_of(result.findings.begin(), result.findings.end(),
+                       [&](const Finding& finding) { return finding.kind == kind && concerns(finding); });
+  };
+  if (has(Finding::Kind::deviation)) return Verdict::deviates;
+  if (has(Finding::Kind::not_tested)) return Verdict::not_tested;
+  if (has(Finding::Kind::not_claimed)) return Verdict::not_claimed;
+  return Verdict::conforms;
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) { return names[static_cast<size_t>(verdict)]; }
+
+std::optional<Verdict> verdict_named(std::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Verdict>(found - names.begin());
+}
+
+Verdict verdict_of(const TestResult& result) {
+  return judge(result, [](const Finding&) { return true; });
+}
+
+Verdict verdict_of(const TestResult& result, ClauseId about) {
+  return judge(result, [&](const Finding& finding) { return !finding.about || *finding.about == about; });
+}
+
+std::string detail_of(const TestResult& result, std::optional<ClauseId> about) {
+  std::string out = result.how;
+  for (const Finding& finding : result.findings) {
+    if (about && finding.about && *finding.about != *about) continue;
+    if (!out.empty()) out += '\n';
+    out += finding.text;
+  }
+  return out;
+}
+
+Verdict combine(const std::vector<Verdict>& verdicts) {
+  for (const Verdict verdict :
+       {Verdict::deviates, Verdict::not_tested, Verdict::conforms, Verdict::not_claimed})
+    if (std::find(verdicts.begin(), verdicts.end(), verdict) != verdicts.end()) return verdict;
+  return Verdict::not_tested;
+}
+
+}  // namespace conformance

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "support/objects.h"
+
+#include <cerrno>
+
+namespace conformance {
+namespace {
+
+template <typename Object>
+Object* required(Object* object, const char* what, Where where) {
+  if (object == nullptr)
+    throw Deviation{
+        std::string(what) + " is needed; expected: not null; seen: null, errno " + errno_text(errno), where};
+  return object;
+}
+
+template <typename Object>
+Object* optional(Object* object, const char* what, Where where) {
+  if (object == nullptr && is_refusal(errno))
+    throw NotClaimed{std::string(what) + " refused with " + errno_text(errno)};
+  return required(object, what, where);
+}
+
+}  // namespace
+
+bool is_refusal(int error) {
+  return error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT || error == EINVAL;
+}
+
+Pd make_pd(Device& device, Where where) {
+  return Pd(required(CALL(ibv_alloc_pd(device.context())), "a PD", where));
+}
+
+Cq make_cq(Device& device, int entries, ibv_comp_channel* channel, Where where) {
+  return Cq(required(CALL(ibv_create_cq(device.context(), entries, nullptr, channel, 0)), "a CQ", where));
+}
+
+Channel make_channel(Device& device, Where where) {
+  return Channel(required(CALL(ibv_create_comp_channel(device.context())), "a completion channel", where));
+}
+
+Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access, Where where) {
+  // Through the function: ibv_reg_mr is a macro that sorts optional access flags out.
+  return Mr(required(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)), "an MR", where));
+}
+
+Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, Where where) {
+  if (device.attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
+  ibv_srq_init_attr attr = {};
+  attr.attr.max_wr = depth;
+  attr.attr.max_sge = 1;
+  return Srq(required(CALL(ibv_create_srq(pd, &attr)), "an SRQ", where));
+}
+
+Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where) {
+  ibv_device_attr attributes = {};
+  if (ibv_query_device(pd->context, &attributes) == 0) {
+    const unsigned flags = attributes.device_cap_flags;
+    const bool claimed = type == IBV_MW_TYPE_1
+                             ? (flags & IBV_DEVICE_MEM_WINDOW) != 0
+                             : (flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0;
+    if (!claimed) throw NotClaimed{"device_cap_flags has no memory windows of this type"};
+  }
+  return Mw(required(CALL(ibv_alloc_mw(pd, type)), "a memory window", where));
+}
+
+ibv_qp_init_attr init_attributes(const QpSpec& spec, ibv_cq* send_cq, ibv_cq* receive_cq) {
+  ibv_qp_init_attr attr = {};
+  attr.qp_context = spec.qp_context;
+  attr.send_cq = send_cq;
+  attr.recv_cq = receive_cq;
+  attr.srq = spec.srq;
+  attr.qp_type = spec.type;
+  attr.sq_sig_all = spec.signal_all ? 1 : 0;
+  attr.cap = {spec.send_depth, spec.receive_depth, spec.send_sges, spec.receive_sges, spec.inline_data};
+  return attr;
+}
+
+Qp make_qp(ibv_pd* pd, ibv_cq* cq, const QpSpec& spec, Where where) {
+  ibv_qp_init_attr attr = init_attributes(spec, cq, cq);
+  const std::string what = std::string("a QP of type ") + type_name(spec.type);
+  return Qp(optional(CALL(ibv_create_qp(pd, &attr)), what.c_str(), where));
+}
+
+const char* type_name(ibv_qp_type type) {
+  switch (type) {
+    case IBV_QPT_RC:
+      return "RC";
+    case IBV_QPT_UC:
+      return "UC";
+    case IBV_QPT_UD:
+      return "UD";
+    case IBV_QPT_RAW_PACKET:
+      return "RAW_PACKET";
+    case IBV_QPT_XRC_SEND:
+      return "XRC_SEND";
+    case IBV_QPT_XRC_RECV:
+      return "XRC_RECV";
+    default:
+      return "?";
+  }
+}
+
+const char* state_name(ibv_qp_state state) {
+  constexpr const char* names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  return static_cast<size_t>(state) < std::size(names) ? names[state] : "?";
+}
+
+}  // namespace conformance

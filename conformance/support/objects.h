@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Objects a test needs and does not examine. Each throws Deviation when the device does not give it, or
+// NotClaimed where the device may say that it has no such thing (and says so with a proper errno value).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "suite/test.h"
+#include "support/buffer.h"
+#include "support/device.h"
+#include "support/owned.h"
+
+namespace conformance {
+
+constexpr int all_remote_access =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+// Is this errno value the answer of a device that has no such thing?
+bool is_refusal(int error);
+
+Pd make_pd(Device& device, Where where = Where::current());
+Cq make_cq(Device& device, int entries = 16, ibv_comp_channel* channel = nullptr,
+           Where where = Where::current());
+Channel make_channel(Device& device, Where where = Where::current());
+Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access = IBV_ACCESS_LOCAL_WRITE,
+           Where where = Where::current());
+Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth = 8, Where where = Where::current());
+Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where = Where::current());
+
+struct QpSpec {
+  ibv_qp_type type = IBV_QPT_RC;
+  uint32_t send_depth = 8, receive_depth = 8, send_sges = 1, receive_sges = 1, inline_data = 0;
+  ibv_srq* srq = nullptr;
+  bool signal_all = false;
+  void* qp_context = nullptr;
+};
+ibv_qp_init_attr init_attributes(const QpSpec& spec, ibv_cq* send_cq, ibv_cq* receive_cq);
+Qp make_qp(ibv_pd* pd, ibv_cq* cq, const QpSpec& spec = {}, Where where = Where::current());
+
+const char* type_name(ibv_qp_type type);     // "RC"
+const char* state_name(ibv_qp_state state);  // "RTS"
+
+}  // namespace conformance

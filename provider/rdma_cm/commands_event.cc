@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// GET_EVENT. The program's thread waits in the boundary, by reading a token (claim.h): once to be asked, then
+// again while another thread has been faster.
+#include "rdma_cm/call.h"
+
+namespace verbena::rdma_cm {
+namespace {
+
+// The program has the event now. Under the mutex.
+void count(QueuedEvent& event) {
+  Context& context = *event.context;
+  ++context.events_reported;
+  for (const std::unique_ptr<Multicast>& multicast : context.multicasts)
+    if (multicast->serial == event.multicast) ++multicast->events_reported;
+}
+
+// The new id of a connection request is known from now on, to the file that has fetched it. Under the mutex.
+void publish(Call& call, QueuedEvent& event, std::list<Context*>& entry) {
+  Context* fresh = event.fresh.release();
+  fresh->file = call.file;
+  entry.front() = fresh;
+  call.file->contexts.splice(call.file->contexts.end(), entry);
+  call.state.contexts.put(fresh->id, fresh);
+  ++event.context->backlog;
+}
+
+}  // namespace
+
+int get_event(Call& call) {
+  const auto& request = call.as<rdma_ucm_get_event>();
+  File& file = *call.file;
+  std::list<Context*> entry(1);
+  const std::lock_guard lock(call.state.mutex);
+  if (file.closed) return EBADF;
+  if (!call.has_token || file.events.empty()) {
+    show_events(file);
+    return kAskForToken;
+  }
+  QueuedEvent& event = file.events.front();
+  if (const int error = call.respond(request.response, event.response); error != 0) {
+    show_events(file);
+    return error;
+  }
+  count(event);
+  if (event.fresh != nullptr) publish(call, event, entry);
+  file.events.pop_front();
+  show_events(file);
+  return 0;
+}
+
+}  // namespace verbena::rdma_cm

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A double of the connection manager: it answers what it was told to, remembers what it was asked, and raises
+// the events that a test wants, so that the command layer can be tested without a node, peers or the preload.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "cm/cm.h"
+
+namespace verbena::cm {
+
+struct Id {
+  PortSpace space;
+  ibv_qp_type type;
+  EventHandler handler;
+  std::atomic<void*> context;
+};
+
+}  // namespace verbena::cm
+
+namespace verbena::test {
+
+struct FakeManager {
+  int error = 0;          // what every function that can fail answers
+  std::string last;       // the function that was called last
+  int alive = 0;          // ids
+  cm::Route route = {};   // what query tells
+  ibv_qp_attr attr = {};  // what init_qp_attributes tells
+  int mask = 0;           // likewise
+  cm::ConnectionParameters parameters = {};
+  bool parameters_given = false;
+  cm::Ece ece = {};
+  int backlog = 0;
+  uint8_t reason = 0;
+  int value = 0;  // of an option
+  uint32_t timeout_ms = 0;
+  sockaddr_storage source = {}, destination = {};
+  void* join = nullptr;
+  bool send_only = false;
+  cm::Id* newest = nullptr;
+  cm::Event during_call = {};  // raised by the next call of `raise_in`
+  std::string raise_in;
+};
+
+extern FakeManager fake;
+
+// Raises the event through the handler of its listener, or of its id. What the handler answers; a connection
+// request that is refused loses its id, as the service would do.
+bool raise(const cm::Event& event);
+
+// A connection request that arrives at `listener`.
+bool raise_request(cm::Id* listener, cm::Event event = {});
+
+// Does what the service's thread does about pipes that nobody reads; waits up to five seconds for one. How
+// many.
+int end_abandoned_pipes();
+
+}  // namespace verbena::test

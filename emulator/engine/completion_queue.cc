@@ -22,12 +22,8 @@
 namespace verbena {
 namespace {
 
-bool worker_alive(void* context, uint32_t packed) {
-  const Worker worker = Worker::unpack(packed);
-  const NodeDirectory& directory = static_cast<Process*>(context)->directory();
-  const uint32_t generation = directory.slot(worker.slot).generation.load(std::memory_order_acquire);
-  return (generation & Worker::kGenerationMask) == worker.generation &&
-         directory.alive(worker.slot, generation);
+bool worker_alive(void* process, uint32_t packed) {
+  return static_cast<Process*>(process)->directory().worker_alive(packed);
 }
 
 // Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.

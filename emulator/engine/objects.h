@@ -160,6 +160,7 @@ struct PeerPath {
 };
 
 struct Datagrams;
+struct ForeignQp;
 // A handle of the program on an XRC_RECV queue pair.
 struct QpOpening {
   Context* context;
@@ -219,6 +220,8 @@ struct Qp {
   std::vector<uint64_t> rq_wr_ids;
   std::shared_ptr<XrcTargets> xrc_targets;  // XRC_SEND, under send_lock
   Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
+  std::shared_ptr<ForeignQp> foreign;       // a handle on another process's XRC_RECV queue pair (xrc_openings.h)
+  bool blocks_own_multicast = false;        // UD: IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   std::mutex openings_mutex;
   std::vector<QpOpening> openings;
   Srq* srq = nullptr;  // receives come from there, and the queue above is not used

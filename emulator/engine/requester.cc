@@ -450,6 +450,29 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   raise_completion_event(*cq.shared, qp.process->self(), failed);
 }
 
+namespace {
+
+// Whoever posts the next receive over there wakes this process. An XRC SRQ's owner is told at the SRQ, anybody else at
+// the queue pair. False: it cannot be asked.
+bool ask_to_be_woken(Qp& qp) {
+  const SharedReceiveRing& shared = qp.path.shared_receives;
+  if (qp.xrc_targets)
+    return qp.path.target != nullptr && shared.ask_to_be_woken(qp.process->home().worker());
+  qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+  if (shared.shared != nullptr) shared.shared->feeders_wait.store(1, std::memory_order_seq_cst);
+  return true;
+}
+
+// Nobody has posted since. Of an SRQ somebody else may have got what was posted.
+bool is_asked_for(const Qp& qp) {
+  if (qp.xrc_targets)
+    return qp.path.target != nullptr && qp.path.shared_receives.is_asked_for(qp.process->home().worker());
+  return qp.path.shared_receives.shared == nullptr ||
+         qp.path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0;
+}
+
+}  // namespace
+
 int64_t progress_send_queue(Qp& qp, bool from_service) {
   while (qp.sq_next != qp.sq_posted) {
     const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
@@ -457,18 +480,11 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
     if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at)
       return qp.try_again_at;
-    // An XRC SRQ's owner does not know who waits.
-    const bool asks_for_waking =
-        from_service && qp.waiting == Waiting::kReceive && qp.path.adapter && !qp.xrc_targets;
+    const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
     // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so
     // we come back soon once more before we rely on it.
-    const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
-    if (just_asked) {
-      qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
-      if (SharedSrq* srq = qp.path.shared_receives.shared; srq != nullptr)
-        srq->feeders_wait.store(1, std::memory_order_seq_cst);
-      qp.feeder_flag_set = true;
-    }
+    const bool just_asked = asks_for_waking && !(qp.feeder_flag_set && is_asked_for(qp));
+    if (just_asked) qp.feeder_flag_set = ask_to_be_woken(qp);
     if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {
       qp.feeder_flag_set = false;
       continue;

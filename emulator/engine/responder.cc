@@ -112,6 +112,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (claim.entry == nullptr && path.completions.ignores_overrun()) {
     // The completion is lost, and the message must not be: it cannot wait there for being polled.
     if (landed) return false;
+    if (path.in_hand != 0) path.shared_receives.abandon(path.in_hand - 1);
     let_go(path);
     count_taken(path);
     return true;

@@ -23,7 +23,7 @@ constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
 constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
 constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
-constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 4096);
+constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kXrcEntries, 4096);
 constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
 constexpr size_t kCountsOffset =  // [device][kind][slot]
     align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 64);
@@ -141,7 +141,13 @@ MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
 
 XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
   return *std::launder(reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset +
-                                                     index % kMaxXrcOpenings * sizeof(XrcOpening)));
+                                                     index % kXrcEntries * sizeof(XrcOpening)));
+}
+
+bool NodeDirectory::worker_alive(uint32_t packed) const {
+  const Worker worker = Worker::unpack(packed);
+  const uint32_t generation = slot(worker.slot).generation.load(std::memory_order_acquire);
+  return (generation & Worker::kGenerationMask) == worker.generation && alive(worker.slot, generation);
 }
 
 bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {

@@ -81,10 +81,13 @@ struct DirectoryHeader {
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
   std::atomic<uint64_t> multicast_version;  // multicast_table.h
   std::atomic<uint32_t> multicast_used;     // entries ever used
-  uint32_t reserved;
+  std::atomic<uint32_t> xrc_qps_used;       // entries of openings of XRC_RECV queue pairs ever used
   DeviceTable devices;
   // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
+  // Datagrams with another Q_Key than their target's, by the device they came to; saturated as the 16 bits of
+  // PortInfo:Q_KeyViolations (vol. 1, 14.2.5.6).
+  alignas(64) std::atomic<uint32_t> qkey_violations[kMaxDevices];
 };
 
 // The mapped directory. Closed by its destructor. Movable, not copyable.
@@ -114,6 +117,9 @@ class NodeDirectory {
 
   // True when the process that took `slot` as `generation` is still there. One load from shared memory.
   bool alive(uint32_t slot, uint32_t generation) const;
+
+  // The same for a Worker, packed.
+  bool worker_alive(uint32_t packed) const;
 
   // True when a living process holds `slot`, in whatever state and generation. For those who look from
   // outside.

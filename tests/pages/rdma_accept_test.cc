@@ -20,8 +20,9 @@
 // of a send operation from the remote peer | CountersAndFlowControlArrive | | srq, qp_num: ignored if a QP
 // has been created on the id | TheQueuePairsNumberArrivesWhateverIsSaid | | minimum RNR NAK timer, ACK
 // timeout | rdma_connect | | the RNR retry count is a 3-bit value | TheRnrRetryCountIsCutToThreeBits | |
-// private data is limited to 196 bytes for RDMA_PS_TCP | OneHundredAndNinetySixBytesAreTheMost | | or 136
-// bytes for RDMA_PS_UDP | OneHundredAndThirtySixBytesAreTheMostForUdp |
+// private data is limited to 196 bytes for RDMA_PS_TCP | OneHundredAndNinetySixBytesAreTheMost,
+// OneByteMoreIsMinusOneAndEinval | | or 136 bytes for RDMA_PS_UDP |
+// OneHundredAndThirtySixBytesAreTheMostForUdp |
 #include "async_test.h"
 
 namespace verbena::pages {
@@ -201,12 +202,15 @@ TEST_F(RdmaAccept, TheRnrRetryCountIsCutToThreeBits) {
 }
 
 TEST_F(RdmaAccept, OneHundredAndNinetySixBytesAreTheMost) {
-  const uint8_t data[197] = {1};
+  const uint8_t data[196] = {1};
   ask();
   ASSERT_EQ(accept(parameters_with(data, 196)), 0);
   EXPECT_EQ(response()->param.conn.private_data_len, 196);
-  request();
-  create_qp(passive_);
+}
+
+TEST_F(RdmaAccept, OneByteMoreIsMinusOneAndEinval) {
+  const uint8_t data[197] = {1};
+  ask();
   EXPECT_EQ(accept(parameters_with(data, 197)), EINVAL);
 }
 

@@ -29,6 +29,7 @@ class RdmaGetRequest : public AsyncTest {
   }
   CmId call(const char* words = "") {
     CmId id = make_resolved_id(listener_, RDMA_PS_TCP, active_channel_.get());
+    create_qp(id);  // a second request for the same QP would be stale
     rdma_conn_param parameters = parameters_with(words, strlen(words) + 1);
     EXPECT_EQ(rdma_connect(id.get(), &parameters), 0) << strerror(errno);
     return id;

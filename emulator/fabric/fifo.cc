@@ -68,9 +68,14 @@ int FifoEnd::write(const void* record, size_t size) const {
 
 bool FifoEnd::read(void* record, size_t size) const {
   if (!verified()) return false;
+  // An empty FIFO is no error of the verb that looked: librdmacm destroys its CQs before the caller sees the errno
+  // of the refusal they were made for (rdma_create_qp_ex in cma.c).
+  const int before = errno;
   for (;;) {
     if (syscall(SYS_read, fd_, record, size) == static_cast<long>(size)) return true;
-    if (errno != EINTR) return false;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) errno = before;
+    return false;
   }
 }
 

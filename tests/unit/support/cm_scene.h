@@ -19,6 +19,15 @@ namespace verbena::cm {
 // Where the events of some ids arrive.
 class Inbox {
  public:
+  Inbox() = default;
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+  // Requests that nobody has taken end here: their handler is this inbox.
+  ~Inbox() {
+    for (const Event& event : events_)
+      if (event.type == EventType::kConnectRequest) destroy_id(event.id);
+  }
+
   // What handlers answer to requests from now on.
   void take_requests(bool take) {
     std::lock_guard lock(mutex_);
@@ -42,6 +51,12 @@ class Inbox {
   bool empty() {
     std::lock_guard lock(mutex_);
     return events_.empty();
+  }
+
+  // Drops the events of an id that is no more.
+  void forget(const Id* id) {
+    std::lock_guard lock(mutex_);
+    std::erase_if(events_, [id](const Event& event) { return event.id == id; });
   }
 
   size_t refused() {

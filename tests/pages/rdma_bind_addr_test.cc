@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// rdma_bind_addr(3), sentence by sentence.
+//
+// | the page says | case |
+// | --- | --- |
+// | associates a source address with an rdma_cm_id | TheAddressIsTheIds |
+// | the address may be wildcarded | AWildcardBindsToNoDevice |
+// | a specific local address: also bound to a local RDMA device | ASpecificAddressBindsToItsDevice,
+// ASixthVersionAddressToo | | returns 0 on success, or -1 on error; errno will be set |
+// AnAddressOfNobodyHereIsMinusOne, ATakenPortIsMinusOneAndEaddrinuse, ASecondTimeIsMinusOneAndEinval,
+// AFamilyThatIsNoneIsMinusOneAndEinval | | called before rdma_listen to bind to a specific port number |
+// rdma_listen | | may be called on the active side before rdma_resolve_addr |
+// BeforeRdmaResolveAddrTheSourceIsKept | | port 0: the rdma_cm will select an available port |
+// PortZeroSelectsAnAvailableOne, EveryIdGetsAnotherPort | | which can be retrieved with rdma_get_src_port |
+// PortZeroSelectsAnAvailableOne |
+#include "id_test.h"
+
+namespace verbena::pages {
+namespace {
+
+class RdmaBindAddr : public IdTest {
+ protected:
+  static int bind(const CmId& id, Address to) {
+    errno = 0;
+    return error_of(rdma_bind_addr(id.get(), to.get()));
+  }
+};
+
+TEST_F(RdmaBindAddr, TheAddressIsTheIds) {
+  const CmId id = make_id();
+  ASSERT_EQ(bind(id, address_), 0);
+  EXPECT_EQ(text_of(rdma_get_local_addr(id.get())), host_);
+}
+
+TEST_F(RdmaBindAddr, AWildcardBindsToNoDevice) {
+  const CmId id = make_id();
+  ASSERT_EQ(bind(id, Address("0.0.0.0", 0)), 0);
+  EXPECT_EQ(id->verbs, nullptr);
+  EXPECT_NE(port_of(id), 0);
+}
+
+TEST_F(RdmaBindAddr, ASpecificAddressBindsToItsDevice) {
+  const CmId id = make_id();
+  ASSERT_EQ(bind(id, address_), 0);
+  ASSERT_NE(id->verbs, nullptr);
+  EXPECT_EQ(id->port_num, 1);
+}
+
+TEST_F(RdmaBindAddr, ASixthVersionAddressToo) {
+  const std::string host = Address::of_device(AF_INET6);
+  if (host.empty()) GTEST_SKIP() << "no IPv6 address on this machine";
+  const CmId id = make_id();
+  ASSERT_EQ(bind(id, Address(host, 0)), 0) << host;
+  EXPECT_NE(id->verbs, nullptr);
+  EXPECT_EQ(text_of(rdma_get_local_addr(id.get())), host);
+}
+
+// Linux, rdma_translate_ip (addr.c): no interface of this machine has it.
+TEST_F(RdmaBindAddr, AnAddressOfNobodyHereIsMinusOne) {
+  EXPECT_EQ(bind(make_id(), Address("203.0.113.77", 0)), EADDRNOTAVAIL);
+}
+
+TEST_F(RdmaBindAddr, ATakenPortIsMinusOneAndEaddrinuse) {
+  const CmId first = make_bound_id();
+  EXPECT_EQ(bind(make_id(), address_of(first)), EADDRINUSE);
+}
+
+TEST_F(RdmaBindAddr, ASecondTimeIsMinusOneAndEinval) {
+  const CmId id = make_bound_id();
+  EXPECT_EQ(bind(id, address_), EINVAL);
+}
+
+TEST_F(RdmaBindAddr, AFamilyThatIsNoneIsMinusOneAndEinval) {
+  Address address = address_;
+  address.get()->sa_family = AF_UNIX;
+  EXPECT_EQ(bind(make_id(), address), EINVAL);
+}
+
+TEST_F(RdmaBindAddr, BeforeRdmaResolveAddrTheSourceIsKept) {
+  const CmId listener = make_listener();
+  const CmId id = make_bound_id();
+  const uint16_t port = port_of(id);
+  Address to = address_of(listener);
+  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, to.get(), kResolveMs), 0) << strerror(errno);
+  EXPECT_EQ(text_of(rdma_get_local_addr(id.get())), host_);
+  EXPECT_EQ(port_of(id), port);
+}
+
+TEST_F(RdmaBindAddr, PortZeroSelectsAnAvailableOne) {
+  const CmId id = make_id();
+  EXPECT_EQ(port_of(id), 0);
+  ASSERT_EQ(bind(id, address_), 0);
+  EXPECT_NE(port_of(id), 0);
+}
+
+TEST_F(RdmaBindAddr, EveryIdGetsAnotherPort) {
+  const CmId first = make_bound_id(), second = make_bound_id();
+  EXPECT_NE(port_of(first), port_of(second));
+}
+
+}  // namespace
+}  // namespace verbena::pages

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// rdma_disconnect(3), sentence by sentence.
+//
+// | the page says | case |
+// | --- | --- |
+// | disconnects a connection | TheOtherSideIsTold |
+// | and transitions any associated QP to the error state | TheQueuePairIsInError |
+// | which will flush any posted work requests to the completion queue | PostedRequestsAreFlushed |
+// | should be called by both the client and server side | CalledByBothSidesBothGetTheEvent |
+// | RDMA_CM_EVENT_DISCONNECTED will be generated on both sides | CalledByBothSidesBothGetTheEvent,
+// AtTheSameTimeBothGetTheEvent | | returns 0 on success, or -1 on error; errno will be set |
+// BeforeTheConnectionItIsMinusOneAndEinval, OnAnUnboundIdItIsMinusOneAndEinval | | (not only called by
+// programs) | AProcessThatIsKilledIsDisconnected, AnIdThatIsDestroyedIsDisconnected |
+#include "async_test.h"
+#include "connected_test.h"
+#include "peer.h"
+
+namespace verbena::pages {
+namespace {
+
+class RdmaDisconnect : public AsyncTest {};
+
+TEST_F(RdmaDisconnect, TheOtherSideIsTold) {
+  establish();
+  ASSERT_EQ(rdma_disconnect(active_.get()), 0) << strerror(errno);
+  const Event event = next_event(passive_channel_.get());
+  EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_DISCONNECTED");
+  EXPECT_EQ(event->id, passive_.get());
+}
+
+TEST_F(RdmaDisconnect, TheQueuePairIsInError) {
+  establish();
+  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
+  EXPECT_EQ(state_of(active_->qp), IBV_QPS_ERR);
+}
+
+TEST_F(RdmaDisconnect, PostedRequestsAreFlushed) {
+  establish();
+  Memory memory(active_.get(), 64);
+  ASSERT_EQ(rdma_post_recv(active_.get(), context_of(1), memory.data(), 64, memory.mr()), 0);
+  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
+  ibv_wc wc;
+  ASSERT_EQ(rdma_get_recv_comp(active_.get(), &wc), 1);
+  EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_F(RdmaDisconnect, CalledByBothSidesBothGetTheEvent) {
+  establish();
+  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
+  ASSERT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
+  ASSERT_EQ(rdma_disconnect(passive_.get()), 0) << strerror(errno);
+  EXPECT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
+}
+
+TEST_F(RdmaDisconnect, AtTheSameTimeBothGetTheEvent) {
+  establish();
+  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
+  ASSERT_EQ(rdma_disconnect(passive_.get()), 0) << strerror(errno);
+  EXPECT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
+  EXPECT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
+}
+
+TEST_F(RdmaDisconnect, BeforeTheConnectionItIsMinusOneAndEinval) {
+  const CmId id = make_bound_id(RDMA_PS_TCP, active_channel_.get());
+  errno = 0;
+  EXPECT_EQ(rdma_disconnect(id.get()), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// ucma_shutdown (cma.c, 44.0)
+TEST_F(RdmaDisconnect, OnAnUnboundIdItIsMinusOneAndEinval) {
+  const CmId id = make_id();
+  errno = 0;
+  EXPECT_EQ(rdma_disconnect(id.get()), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(RdmaDisconnect, AnIdThatIsDestroyedIsDisconnected) {
+  establish();
+  active_.reset();
+  EXPECT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
+}
+
+TEST_F(RdmaDisconnect, AProcessThatIsKilledIsDisconnected) {
+  Peer peer("memory", host_);
+  active_ = make_id(RDMA_PS_TCP, active_channel_.get());
+  Address to(host_, peer.port());
+  ASSERT_EQ(rdma_resolve_addr(active_.get(), nullptr, to.get(), kResolveMs), 0);
+  ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ADDR_RESOLVED");
+  ASSERT_EQ(rdma_resolve_route(active_.get(), kResolveMs), 0);
+  ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ROUTE_RESOLVED");
+  create_qp(active_);
+  rdma_conn_param parameters = parameters_with();
+  ASSERT_EQ(rdma_connect(active_.get(), &parameters), 0) << strerror(errno);
+  ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
+  peer.kill();
+  EXPECT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
+}
+
+}  // namespace
+}  // namespace verbena::pages

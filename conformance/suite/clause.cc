@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "suite/clause.h"
 
+#include <algorithm>
+
 namespace conformance {
 namespace {
 
@@ -16,6 +18,15 @@ constexpr Chapter chapter_table[] = {
 
 std::span<const Clause> clauses() { return clause_table; }
 std::span<const Chapter> chapters() { return chapter_table; }
+
+std::optional<ClauseId> ClauseId::find(std::string_view id) {
+  const auto all = clauses();
+  const auto found =
+      std::lower_bound(all.begin(), all.end(), id,
+                       [](const Clause& clause, std::string_view wanted) { return clause.id < wanted; });
+  if (found == all.end() || found->id != id) return std::nullopt;
+  return ClauseId(static_cast<size_t>(found - all.begin()));
+}
 
 std::string_view name_of(Level level) {
   constexpr std::string_view names[] = {"must", "should", "choice"};

@@ -11,7 +11,7 @@
 #include <source_location>
 #include <string>
 
-#include "suite/clause.h"
+#include "suite/clause_ids.h"
 #include "suite/options.h"
 #include "suite/registry.h"
 #include "suite/trace.h"
@@ -69,6 +69,7 @@ testing::AssertionResult succeeded(int result);
 #define EXPECT_REFUSED(...) EXPECT_TRUE(::conformance::refused(CALL(__VA_ARGS__)))
 #define EXPECT_REFUSED_WITH(errors, ...) \
   EXPECT_TRUE(::conformance::refused(CALL(__VA_ARGS__), CONFORMANCE_LIST errors))
+#define ASSERT_SUCCEEDS(...) ASSERT_TRUE(::conformance::succeeded(CALL(__VA_ARGS__)))
 #define EXPECT_SUCCEEDS(...) EXPECT_TRUE(::conformance::succeeded(CALL(__VA_ARGS__)))
 #define CONFORMANCE_LIST(...) \
   { __VA_ARGS__ }

@@ -159,7 +159,7 @@ int set_service_type(Id* id, uint8_t tos);
 int set_reuse_address(Id* id, bool reuse);  // EINVAL: bound already
 int set_family_only(Id* id, bool only);     // EINVAL: listening already
 int set_ack_timeout(Id* id, uint8_t timeout);
-int set_path(Id* id, const ib_path_rec_data* paths, size_t count);  // RDMA_OPTION_IB_PATH
+int set_path(Id* id, const ib_path_rec_data* paths, size_t count);  // RDMA_OPTION_IB_PATH -> kRouteResolved
 
 // What is known of the id, in one piece (rdma_user_cm.h: the QUERY commands).
 struct Route {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -29,10 +30,9 @@ class NoCancellation {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// Claims a free entry of `states` for the owner. False: there is none.
-bool claim(std::atomic<uint64_t>* states, uint32_t count, std::atomic<uint32_t>& cursor, const Owner& owner,
-           uint32_t* index, EntryState* claimed) {
-  const uint32_t first = cursor.fetch_add(1, std::memory_order_relaxed);
+// Claims a free entry of `states` for the owner, the next one from `first` on. False: there is none.
+bool claim(std::atomic<uint64_t>* states, uint32_t count, uint32_t first, const Owner& owner, uint32_t* index,
+           EntryState* claimed) {
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t candidate = (first + i) % count;
     uint64_t word = states[candidate].load(std::memory_order_acquire);
@@ -41,7 +41,6 @@ bool claim(std::atomic<uint64_t>* states, uint32_t count, std::atomic<uint32_t>&
     state = {static_cast<uint16_t>(state.use + 1), owner.generation, owner.slot, Phase::kClaimed};
     if (state.use == 0) state.use = 1;
     if (!states[candidate].compare_exchange_strong(word, state.pack(), std::memory_order_seq_cst)) continue;
-    if (i > count / 64) cursor.store(candidate + 1, std::memory_order_relaxed);
     *index = candidate;
     *claimed = state;
     return true;
@@ -117,22 +116,25 @@ int IdTable::open(const NodeDirectory& directory, const std::string& node, bool 
 int IdTable::add(const Owner& owner, const IdFacts& facts, IdHandle* out) const {
   uint32_t index;
   EntryState state;
-  bool claimed = claim(file_->id_states, kMaxNodeIds, file_->next_id, owner, &index, &state);
+  // Entries take turns: a handle of an earlier use meets a later one as late as can be.
+  const uint32_t turn = file_->next_id.load(std::memory_order_relaxed);
+  bool claimed = claim(file_->id_states, kMaxNodeIds, turn, owner, &index, &state);
   if (!claimed) {
     sweep();
-    claimed = claim(file_->id_states, kMaxNodeIds, file_->next_id, owner, &index, &state);
+    claimed = claim(file_->id_states, kMaxNodeIds, turn, owner, &index, &state);
   }
   if (!claimed) {
     VERBENA_WARN("rdma_create_id: the node has %u ids, which is all there may be", kMaxNodeIds);
     return ENOMEM;
   }
+  file_->next_id.store((index + 1) % kMaxNodeIds, std::memory_order_relaxed);
   IdEntry& entry = file_->ids[index];
   entry.bucket.store(0, std::memory_order_relaxed);
   entry.backlog.store(0, std::memory_order_relaxed);
   entry.groups.store(0, std::memory_order_relaxed);
-  IdFacts first = facts;
-  first.flags = static_cast<uint8_t>(facts.flags & ~(kIdBound | kIdListening));
-  write_facts(entry, first);
+  IdFacts fresh = facts;
+  fresh.flags = static_cast<uint8_t>(facts.flags & ~(kIdBound | kIdListening));
+  write_facts(entry, fresh);
   set_phase(file_->id_states[index], &state, Phase::kLive);
   *out = {index, state.use};
   return 0;
@@ -196,12 +198,15 @@ int IdTable::join(const IdHandle& id, const Gid& mgid, bool send_only) const {
   file_->ids[id.index].groups.fetch_add(1, std::memory_order_relaxed);
   uint32_t index;
   EntryState state;
-  bool claimed = claim(file_->group_states, kMaxNodeGroups, file_->next_group, owner, &index, &state);
+  bool claimed = claim(file_->group_states, kMaxNodeGroups, 0, owner, &index, &state);
   if (!claimed) {
     sweep();
-    claimed = claim(file_->group_states, kMaxNodeGroups, file_->next_group, owner, &index, &state);
+    claimed = claim(file_->group_states, kMaxNodeGroups, 0, owner, &index, &state);
   }
   if (!claimed) return ENOMEM;
+  std::atomic<uint32_t>& used = file_->groups_used;
+  for (uint32_t seen = used.load(); seen <= index && !used.compare_exchange_weak(seen, index + 1);) {
+  }
   GroupEntry& entry = file_->groups[index];
   uint64_t words[2];
   std::memcpy(words, mgid.data(), sizeof words);
@@ -216,7 +221,8 @@ int IdTable::join(const IdHandle& id, const Gid& mgid, bool send_only) const {
 
 template <typename Visit>
 void IdTable::for_each_group_entry(Visit&& visit) const {
-  for (uint32_t i = 0; i < kMaxNodeGroups; ++i) {
+  const uint32_t end = std::min(file_->groups_used.load(std::memory_order_acquire), kMaxNodeGroups);
+  for (uint32_t i = 0; i < end; ++i) {
     const uint64_t word = file_->group_states[i].load(std::memory_order_acquire);
     const EntryState state = EntryState::unpack(word);
     GroupRecord record;
@@ -267,7 +273,7 @@ void IdTable::sweep() const {
     chain_out(*file_, i, word);
     free_entry(file_->id_states[i], word);
   }
-  for (uint32_t i = 0; i < kMaxNodeGroups; ++i) {
+  for (uint32_t i = 0; i < kMaxNodeGroups; ++i) {  // a dead one may have claimed one beyond those ever used
     const uint64_t word = file_->group_states[i].load(std::memory_order_acquire);
     const EntryState state = EntryState::unpack(word);
     if (state.phase != Phase::kFree && !living_owner(*directory_, state, &owner))

@@ -21,7 +21,7 @@ struct Descriptor {
   }
 };
 
-// The lock goes with the descriptor: nobody's death keeps it.
+// Nobody's death keeps the lock.
 int lock_within_10_seconds(int fd) {
   for (int i = 0; i < 10'000; ++i) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
@@ -51,9 +51,8 @@ bool has_magic(int fd) {
 
 bool ready(int fd) { return has_full_size(fd) && has_magic(fd); }
 
-// The memory is reserved now, so that nobody gets SIGBUS later.
-int make(int fd, uint64_t node_id) {
-  if (const int error = lock_within_10_seconds(fd); error != 0) return error;
+// The memory is reserved now, so that nobody gets SIGBUS later. The caller has the lock.
+int make_locked(int fd, uint64_t node_id) {
   if (ready(fd)) return 0;
   if (has_magic(fd)) return EPROTO;  // of another size: somebody else's
   if (const int error = posix_fallocate(fd, 0, sizeof(IdTableFile)); error != 0) return error;
@@ -67,6 +66,13 @@ int make(int fd, uint64_t node_id) {
   return 0;
 }
 
+int make(int fd, uint64_t node_id) {
+  if (const int error = lock_within_10_seconds(fd); error != 0) return error;
+  const int error = make_locked(fd, node_id);
+  flock(fd, LOCK_UN);  // closing is not enough: the mapping keeps the open file, and with it the lock
+  return error;
+}
+
 }  // namespace
 
 int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out) {
@@ -75,7 +81,7 @@ int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, 
   const Descriptor file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600)};
   if (file.fd < 0) return errno;
   if (!ready(file.fd)) {
-    if (only_if_there) return has_full_size(file.fd) ? EPROTO : ENOENT;
+    if (only_if_there) return has_magic(file.fd) ? EPROTO : ENOENT;  // of another size, or not made yet
     if (const int error = make(file.fd, node_id); error != 0) return error;
   }
   if (!has_full_size(file.fd)) return EPROTO;

@@ -89,8 +89,8 @@ struct IdTableFile {
   uint64_t size;
   uint64_t node_id;                           // DirectoryHeader's
   alignas(64) std::atomic<uint32_t> next_id;  // where the search for a free entry begins: uses are spread
-  std::atomic<uint32_t> next_group;
-  std::atomic<uint32_t> last_port;  // chosen: not to be the next one chosen, too
+  std::atomic<uint32_t> groups_used;          // entries ever used
+  std::atomic<uint32_t> last_port;            // chosen: not to be the next one chosen, too
   alignas(4096) std::atomic<uint64_t> id_states[kMaxNodeIds];
   std::atomic<uint64_t> group_states[kMaxNodeGroups];
   std::atomic<uint64_t> buckets[kPortBuckets];  // Link

@@ -170,6 +170,10 @@ int bind_locked(Id& id, const Address& address) {
                    std::string(name_of(id.space)).c_str());
       return error;
     }
+  } else if (is_loopback(address)) {
+    // Linux takes it for a wildcard (cma_any_addr), its devices having no loopback address. Ours have it among their
+    // GIDs: programs that ask a bound id for its device (rsocket.c, ds_create_qp) find one here too.
+    static_cast<void>(id.take_device(address));
   }
   const uint8_t flags_before = id.flags;
   // IPv4 always is for its family only; IPv6 as the machine has it (net.ipv6.bindv6only, 0 unless somebody

@@ -15,6 +15,7 @@
 #include "engine/program_enum.h"
 #include "engine/queue_pair.h"
 #include "engine/xrc.h"
+#include "engine/xrc_openings.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -57,12 +58,20 @@ int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool r
   return 0;
 }
 
+// What an adapter's work queue entry takes inline for nothing: the room of the SGEs that it has anyway
+// (rxe_qp.c, rxe_qp_init_req; mlx5 fills up its 64 bytes likewise, verbs.c, mlx5_calc_send_wqe). Programs
+// rely on it (librdmacm/examples/rdma_xclient.c).
+constexpr uint32_t kMostFreeInline = 64;
+
 // Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
 // device claims.
 void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
   const auto most = static_cast<uint32_t>(limits.max_qp_wr);
   cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
   cap.max_send_sge = std::max(cap.max_send_sge, 1u);
+  const uint64_t free_inline = std::min(
+      {uint64_t{cap.max_send_sge} * sizeof(ibv_sge), uint64_t{kMostFreeInline}, limits.max_inline_data});
+  cap.max_inline_data = std::max(cap.max_inline_data, static_cast<uint32_t>(free_inline));
   if (cap.max_recv_wr != 0) {
     cap.max_recv_wr = std::min(std::bit_ceil(cap.max_recv_wr), most);
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1u);
@@ -133,6 +142,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
                      &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
+  shared.events_told.store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
   return shared.qpn == 0 ? ENOMEM : 0;
@@ -184,6 +194,11 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
+  if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
+    VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
+    return EINVAL;
+  }
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
       error != 0)
     return error;
@@ -204,12 +219,15 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   return 0;
 }
 
+void block_own_multicast(Qp* qp) { qp->blocks_own_multicast = true; }
+
 uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
 uint32_t qp_handle(const Qp* qp) { return qp->index; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->foreign) return query_foreign_qp(*qp, attr, init);
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "rdma_cm/call.h"
-#include "rdma_cm/events.h"
 
 namespace verbena::rdma_cm {
 namespace {
@@ -30,7 +29,7 @@ int set_family_only(cm::Id* id, const Value& value) {
 }
 int set_ack_timeout(cm::Id* id, const Value& value) { return cm::set_ack_timeout(id, value[0]); }
 
-// ucma_set_ib_path: the first record that is the primary path both ways; the route counts as resolved then.
+// ucma_set_ib_path: the first record that is the primary path both ways.
 int set_path(cm::Id* id, const Value& value) {
   constexpr uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   if (value.size() % sizeof(ib_path_rec_data) != 0) return EINVAL;
@@ -76,13 +75,7 @@ int set_option(Call& call) {
   const Option* option = find_option(request.level, request.optname);
   if (option == nullptr) return ENOSYS;
   if (option->size != 0 && value.size() != option->size) return EINVAL;
-  if (const int error = option->set(context->cm_id, value); error != 0) return error;
-  if (option->level != RDMA_OPTION_IB) return 0;
-  cm::Event resolved = {};
-  resolved.type = cm::EventType::kRouteResolved;
-  resolved.id = context->cm_id;
-  on_event(context.get(), resolved);
-  return 0;
+  return option->set(context->cm_id, value);
 }
 
 }  // namespace verbena::rdma_cm

@@ -26,7 +26,8 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
   const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
   if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return refuse(EOPNOTSUPP);
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr || attr->pd->context != context)
+    return refuse(EINVAL);
   XrcPlace xrc;
   if (type == IBV_SRQT_XRC) {
     if ((attr->comp_mask & kXrc) != kXrc || attr->xrcd->context != context || attr->cq->context != context)

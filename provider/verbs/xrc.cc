@@ -57,6 +57,8 @@ ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
                                                 reinterpret_cast<uintptr_t>(qp), &qp->emulated);
   if (error != 0) return refuse(qp, error);
   attr->cap = {};
+  // The program may read back what it gave, as librdmacm does (cma.c, rdma_create_qp_ex): cmd_qp.c, set_qp.
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) != 0) qp->base.qp.pd = attr->pd;
   return fill_in(qp, context, attr->xrcd, attr->qp_context);
 }
 

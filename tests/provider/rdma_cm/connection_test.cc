@@ -105,13 +105,13 @@ TEST_F(Connection, OptionOfAnAbsurdLengthIsRefused) {
   EXPECT_EQ(set(RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, uint8_t{1}, ~0u), EINVAL);
 }
 
-TEST_F(Connection, PathThatIsSetResolvesTheRoute) {
-  ib_path_rec_data path = {};
-  path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
-  ASSERT_EQ(set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, path), 0);
-  rdma_ucm_event_resp event;
-  ASSERT_EQ(get_event(&event), 0);
-  EXPECT_EQ(event.event, static_cast<uint32_t>(cm::EventType::kRouteResolved));
+TEST_F(Connection, PrimaryPathReachesTheManager) {
+  ib_path_rec_data paths[2] = {};
+  paths[0].flags = IB_PATH_GMP;
+  paths[1].flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  ASSERT_EQ(set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, paths), 0);
+  EXPECT_EQ(fake.last, "set_path");
+  EXPECT_EQ(fake.value, 1);
 }
 
 TEST_F(Connection, PathThatIsNotThePrimaryOneIsRefused) {

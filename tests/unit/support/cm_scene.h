@@ -44,6 +44,12 @@ class Inbox {
     return events_.empty();
   }
 
+  // Drops the events of an id that is no more.
+  void forget(const Id* id) {
+    std::lock_guard lock(mutex_);
+    std::erase_if(events_, [id](const Event& event) { return event.id == id; });
+  }
+
   size_t refused() {
     std::lock_guard lock(mutex_);
     return refused_;

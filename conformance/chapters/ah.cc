@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Address handles and what a datagram says of its sender.
+#include <arpa/inet.h>
+
+#include <cstring>
+#include <optional>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  Ends& ends() {
+    if (!ends_) {
+      EndsSpec spec;
+      spec.qp.type = IBV_QPT_UD;
+      ends_.emplace(device(), spec);
+    }
+    return *ends_;
+  }
+  End& near() { return ends().near; }
+  End& far() { return ends().far; }
+
+  Ah create(ibv_ah_attr attr) { return Ah(CALL(ibv_create_ah(near().pd, &attr))); }
+
+  // A datagram from one end by this handle; what the receiver's completion says.
+  ibv_wc send(End& from, ibv_ah* ah, End& to) {
+    EXPECT_TRUE(succeeded(to.post_receive(0, 256)));
+    from.buffer[1000] = 0x77;
+    ibv_sge element = from.sge(1000, 20);
+    ibv_send_wr wr = from.request(IBV_WR_SEND, &element);
+    wr.wr.ud.ah = ah;
+    EXPECT_TRUE(succeeded(from.post(wr)));
+    EXPECT_EQ(completion(from.cq).status, IBV_WC_SUCCESS);
+    return completion(to.cq);
+  }
+  ibv_grh* header(End& end) { return reinterpret_cast<ibv_grh*>(end.buffer.data()); }
+
+ private:
+  std::optional<Ends> ends_;
+};
+
+CONFORMANCE_TEST(ah, ReachesWhatItNames, "ibv_create_ah.pointer", "ibv_create_ah.reaches",
+                 "ibv_destroy_ah.zero") {
+  Ah ah = create(device().own_address());
+  ASSERT_NE(ah, nullptr);
+  EXPECT_EQ(ah->context, context());
+  EXPECT_EQ(ah->pd, near().pd.get());
+  EXPECT_EQ(send(near(), ah, far()).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().buffer[40], 0x77);
+  EXPECT_SUCCEEDS(ah.destroy());
+}
+
+CONFORMANCE_TEST(ah, NonsenseIsRefused, "ibv_create_ah.bad-port", "ibv_create_ah.bad-sgid") {
+  {
+    const About about("ibv_create_ah.bad-port");
+    for (const uint8_t port : {0, 254}) {
+      ibv_ah_attr attr = device().own_address();
+      attr.port_num = port;
+      EXPECT_TRUE(refused(create(attr).get())) << "port " << static_cast<int>(port);
+    }
+  }
+  const About about("ibv_create_ah.bad-sgid");
+  if (device().port().gid_tbl_len > 255)
+    throw NotTested{"the GID table has as many entries as an index can name"};
+  ibv_ah_attr attr = device().own_address();
+  attr.is_global = 1;
+  attr.grh.dgid = device().gid();
+  attr.grh.sgid_index = 255;
+  EXPECT_TRUE(refused(create(attr).get()));
+}
+
+CONFORMANCE_TEST(ah, EthernetNeedsAGrh, "ibv_create_ah.grh-required") {
+  if (!device().is_ethernet()) throw NotClaimed{"the port's link layer is not Ethernet"};
+  ibv_ah_attr attr = device().own_address();
+  attr.is_global = 0;
+  EXPECT_TRUE(refused(create(attr).get()));
+}
+
+CONFORMANCE_TEST(ah, NothingIsUsedUp, "ibv_create_ah.reuse") {
+  ibv_ah_attr attr = device().own_address();
+  for (int i = 0; i < 1000; ++i) {
+    Ah ah(ibv_create_ah(near().pd, &attr));
+    ASSERT_NE(ah, nullptr) << "round " << i;
+    ASSERT_EQ(ah.destroy(), 0) << "round " << i;
+  }
+}
+
+CONFORMANCE_TEST(ah, CompletionNamesTheSender, "ibv_poll_cq.src-qp", "ibv_poll_cq.ud-byte-len",
+                 "ibv_poll_cq.grh-flag") {
+  const ibv_wc wc = send(near(), near().ah, far());
+  EXPECT_EQ(wc.src_qp, near().qp->qp_num);
+  EXPECT_EQ(wc.byte_len, 60u);
+  const About about("ibv_poll_cq.grh-flag");
+  EXPECT_EQ((wc.wc_flags & IBV_WC_GRH) != 0, device().own_address().is_global != 0);
+}
+
+CONFORMANCE_TEST(ah, HeaderHasTheHandlesFields, "ibv_create_ah.grh-fields") {
+  ibv_ah_attr attr = device().own_address();
+  if (!attr.is_global) throw NotTested{"the handle has no GRH"};
+  attr.grh.traffic_class = 0x24;
+  attr.grh.flow_label = 0x12345;
+  attr.grh.hop_limit = 33;
+  const Ah ah = create(attr);
+  ASSERT_NE(ah, nullptr);
+  const ibv_wc wc = send(near(), ah, far());
+  ASSERT_NE(wc.wc_flags & IBV_WC_GRH, 0u);
+  const uint8_t* bytes = far().buffer.data();
+  const bool is_ipv4 = (bytes[20] >> 4) == 4 && (bytes[0] >> 4) != 6;  // the last 20 of the 40 bytes
+  if (is_ipv4) {
+    EXPECT_EQ(bytes[21], 0x24) << "type of service";
+    EXPECT_EQ(bytes[28], 33) << "time to live";
+    return;
+  }
+  const uint32_t word = ntohl(header(far())->version_tclass_flow);
+  EXPECT_EQ(word >> 28, 6u);
+  EXPECT_EQ(word >> 20 & 0xff, 0x24u);
+  EXPECT_EQ(word & 0xfffff, 0x12345u);
+  EXPECT_EQ(header(far())->hop_limit, 33);
+}
+
+CONFORMANCE_TEST(ah, AttributesFromACompletion, "ibv_init_ah_from_wc.fields", "ibv_init_ah_from_wc.usable") {
+  ibv_wc wc = send(near(), near().ah, far());
+  ibv_ah_attr attr = {};
+  ASSERT_EQ(CALL(ibv_init_ah_from_wc(context(), device().port_number(), &wc, header(far()), &attr)), 0);
+  EXPECT_EQ(attr.port_num, device().port_number());
+  EXPECT_EQ(attr.sl, wc.sl);
+  if ((wc.wc_flags & IBV_WC_GRH) != 0) {
+    EXPECT_EQ(attr.is_global, 1);
+    EXPECT_EQ(memcmp(attr.grh.dgid.raw, device().gid().raw, 16), 0) << gid_text(attr.grh.dgid);
+  }
+  const About about("ibv_init_ah_from_wc.usable");
+  const Ah ah(CALL(ibv_create_ah(far().pd, &attr)));
+  ASSERT_NE(ah, nullptr);
+  EXPECT_EQ(send(far(), ah, near()).src_qp, far().qp->qp_num);
+}
+
+CONFORMANCE_TEST(ah, HandleFromACompletion, "ibv_create_ah_from_wc.reaches",
+                 "ibv_create_ah_from_wc.bad-port") {
+  ibv_wc wc = send(near(), near().ah, far());
+  const Ah ah(CALL(ibv_create_ah_from_wc(far().pd, &wc, header(far()), device().port_number())));
+  ASSERT_NE(ah, nullptr);
+  const About about("ibv_create_ah_from_wc.bad-port");
+  const Ah none(CALL(ibv_create_ah_from_wc(far().pd, &wc, header(far()), 254)));
+  EXPECT_EQ(none, nullptr);
+  const About reaches("ibv_create_ah_from_wc.reaches");
+  EXPECT_EQ(send(far(), ah, near()).src_qp, far().qp->qp_num);
+}
+
+}  // namespace
+}  // namespace conformance

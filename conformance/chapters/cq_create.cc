@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Completion queues: creating, resizing and modifying them, and completion channels as such.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  Cq create(int entries, void* cq_context = nullptr, ibv_comp_channel* channel = nullptr, int vector = 0) {
+    return Cq(CALL(ibv_create_cq(context(), entries, cq_context, channel, vector)));
+  }
+};
+
+CONFORMANCE_TEST(cq, HasAtLeastTheEntries, "ibv_create_cq.at-least", "ibv_create_cq.one",
+                 "ibv_destroy_cq.zero") {
+  for (const int entries : {1, 2, 3, 17, 100, 255, 256, 257}) {
+    if (entries > device().attributes().max_cqe) continue;
+    Cq cq = create(entries);
+    ASSERT_NE(cq, nullptr) << entries << " entries";
+    EXPECT_GE(cq->cqe, entries);
+    EXPECT_SUCCEEDS(cq.destroy());
+  }
+}
+
+CONFORMANCE_TEST(cq, FieldsAreThoseGiven, "ibv_create_cq.context", "ibv_create_cq.channel-optional") {
+  int mark = 0;
+  const Channel channel = make_channel(device());
+  const Cq cq = create(4, &mark, channel);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(cq->cq_context, &mark);
+  EXPECT_EQ(cq->context, context());
+  EXPECT_EQ(cq->channel, channel.get());
+  const Cq without = create(4);
+  ASSERT_NE(without, nullptr);
+  EXPECT_EQ(without->channel, nullptr);
+}
+
+CONFORMANCE_TEST_AS(Traits().alone(), cq, MaximumCanBeHad, "ibv_create_cq.max") {
+  const Cq cq = create(device().attributes().max_cqe);
+  if (!cq && errno == ENOMEM) throw NotTested{"memory lacks for max_cqe entries"};
+  ASSERT_NE(cq, nullptr) << "errno " << errno_text(errno);
+  EXPECT_GE(cq->cqe, device().attributes().max_cqe);
+}
+
+CONFORMANCE_TEST(cq, BeyondTheMaximumIsRefused, "ibv_create_cq.beyond-max", "ibv_create_cq.negative",
+                 "ibv_create_cq.zero") {
+  {
+    const About about("ibv_create_cq.beyond-max");
+    EXPECT_TRUE(refused(create(device().attributes().max_cqe + 1).get()));
+  }
+  {
+    const About about("ibv_create_cq.negative");
+    EXPECT_TRUE(refused(create(-1).get()));
+  }
+  const Cq none = create(0);
+  observe("ibv_create_cq.zero",
+          none ? "created with " + std::to_string(none->cqe) : "refused with " + errno_text(errno));
+}
+
+CONFORMANCE_TEST(cq, EveryVectorIsAccepted, "ibv_create_cq.vector", "ibv_create_cq.vector-range") {
+  const int count = context()->num_comp_vectors;
+  EXPECT_GE(count, 1);
+  for (int vector = 0; vector < count; ++vector)
+    EXPECT_NE(create(4, nullptr, nullptr, vector), nullptr) << vector;
+  const About about("ibv_create_cq.vector-range");
+  EXPECT_TRUE(refused(create(4, nullptr, nullptr, count).get())) << "vector " << count;
+  EXPECT_TRUE(refused(create(4, nullptr, nullptr, -1).get())) << "vector -1";
+}
+
+CONFORMANCE_TEST(cq, BusyWithAQp, "ibv_destroy_cq.busy") {
+  const Pd pd = make_pd(device());
+  Cq send = make_cq(device()), receive = make_cq(device());
+  ibv_qp_init_attr attr = init_attributes({}, send, receive);
+  Qp qp(CALL(ibv_create_qp(pd, &attr)));
+  if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+  ASSERT_NE(qp, nullptr);
+  EXPECT_REFUSED(ibv_destroy_cq(send));
+  EXPECT_REFUSED(ibv_destroy_cq(receive));
+  EXPECT_SUCCEEDS(qp.destroy());
+  EXPECT_SUCCEEDS(send.destroy());
+  EXPECT_SUCCEEDS(receive.destroy());
+}
+
+CONFORMANCE_TEST(cq, NothingIsUsedUp, "ibv_destroy_cq.reuse") {
+  for (int i = 0; i < 1000; ++i) {
+    Cq cq(ibv_create_cq(context(), 16, nullptr, nullptr, 0));
+    ASSERT_NE(cq, nullptr) << "round " << i;
+    ASSERT_EQ(cq.destroy(), 0) << "round " << i;
+  }
+}
+
+class ResizeTest : public Fixture {
+ protected:
+  int resize(ibv_cq* cq, int entries) {
+    const int error = CALL(ibv_resize_cq(cq, entries));
+    if (error == EOPNOTSUPP || error == ENOSYS)
+      throw NotClaimed{"ibv_resize_cq refused with " + errno_text(error)};
+    return error;
+  }
+};
+
+namespace resizing {
+using Fixture = ResizeTest;
+
+CONFORMANCE_TEST(cq, GrowsAndShrinks, "ibv_resize_cq.larger", "ibv_resize_cq.smaller",
+                 "ibv_resize_cq.updates-cqe") {
+  const Cq cq = create(8);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_TRUE(succeeded(resize(cq, 500)));
+  EXPECT_GE(cq->cqe, 500);
+  const About about("ibv_resize_cq.smaller");
+  EXPECT_TRUE(succeeded(resize(cq, 20)));
+  EXPECT_GE(cq->cqe, 20);
+}
+
+CONFORMANCE_TEST(cq, WhatWaitsSurvivesAResize, "ibv_resize_cq.keeps", "ibv_resize_cq.below-unpolled") {
+  EndsSpec spec;
+  spec.separate_cqs = true;
+  Ends ends(device(), spec);
+  constexpr uint64_t count = 6;
+  for (uint64_t id = 0; id < count; ++id) {
+    ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, id)));
+    ibv_sge element = ends.near.sge(0, 8);
+    ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
+    ASSERT_TRUE(succeeded(ends.near.post(wr)));
+    ASSERT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+  }
+  {
+    const About about("ibv_resize_cq.below-unpolled");
+    EXPECT_TRUE(refused(resize(ends.far.receives(), static_cast<int>(count) - 1)));
+  }
+  EXPECT_TRUE(succeeded(resize(ends.far.receives(), 300)));
+  const auto found = completions(ends.far.receives(), count);
+  for (uint64_t id = 0; id < count; ++id) EXPECT_EQ(found[id].wr_id, id);
+}
+
+}  // namespace resizing
+
+CONFORMANCE_TEST(cq, ModerationAsClaimed, "ibv_modify_cq.moderation", "ibv_modify_cq.mask") {
+  const Cq cq = create(8);
+  ASSERT_NE(cq, nullptr);
+  const auto& caps = device().extended().cq_mod_caps;
+  if (caps.max_cq_count == 0 && caps.max_cq_period == 0) throw NotClaimed{"cq_mod_caps are 0"};
+  ibv_modify_cq_attr attr = {};
+  attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+  attr.moderate.cq_count = std::min<uint16_t>(4, caps.max_cq_count);
+  attr.moderate.cq_period = std::min<uint16_t>(100, caps.max_cq_period);
+  EXPECT_SUCCEEDS(ibv_modify_cq(cq, &attr));
+  const About about("ibv_modify_cq.mask");
+  attr.attr_mask = 1u << 31;
+  EXPECT_REFUSED(ibv_modify_cq(cq, &attr));
+}
+
+CONFORMANCE_TEST(cq, ChannelComesAndGoes, "ibv_create_comp_channel.pointer",
+                 "ibv_destroy_comp_channel.zero") {
+  Channel channel = make_channel(device());
+  EXPECT_GE(fcntl(channel->fd, F_GETFD), 0);
+  pollfd waiting{channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&waiting, 1, 0), 0);
+  EXPECT_SUCCEEDS(channel.destroy());
+}
+
+CONFORMANCE_TEST(cq, ChannelIsBusyWithItsCq, "ibv_destroy_comp_channel.busy") {
+  Channel channel = make_channel(device());
+  Cq cq = create(4, nullptr, channel);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_REFUSED(ibv_destroy_comp_channel(channel));
+  EXPECT_SUCCEEDS(cq.destroy());
+  EXPECT_SUCCEEDS(channel.destroy());
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Extended completion queues: creation, and the iterator.
+#include <arpa/inet.h>
+
+#include <memory>
+#include <optional>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+constexpr uint64_t basic_fields = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM;
+
+struct Destroy {
+  void operator()(ibv_cq_ex* cq) const { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }
+};
+using CqEx = std::unique_ptr<ibv_cq_ex, Destroy>;
+
+class Fixture : public DeviceTest {
+ protected:
+  ibv_cq_init_attr_ex attributes(uint32_t entries = 16) {
+    ibv_cq_init_attr_ex attr = {};
+    attr.cqe = entries;
+    attr.wc_flags = basic_fields;
+    return attr;
+  }
+  CqEx create(ibv_cq_init_attr_ex attr) {
+    CqEx cq(CALL(ibv_create_cq_ex(context(), &attr)));
+    if (!cq && (errno == EOPNOTSUPP || errno == ENOSYS))
+      throw NotClaimed{"ibv_create_cq_ex refused with " + errno_text(errno)};
+    return cq;
+  }
+
+  // A QP of the extended CQ, connected to itself, so that each SEND gives two completions.
+  void connect() {
+    cq_ = create(attributes());
+    if (!cq_) throw Deviation{"an extended CQ is needed; errno " + errno_text(errno), Where::current()};
+    pd_ = make_pd(device());
+    mr_ = make_mr(pd_, buffer_);
+    qp_ = make_qp(pd_, ibv_cq_ex_to_cq(cq_.get()));
+    bring_to(qp_, IBV_QPS_RTS, attributes_for(device(), {.destination = qp_->qp_num}));
+  }
+  void send(uint64_t id, ibv_wr_opcode opcode = IBV_WR_SEND) {
+    ibv_sge element{buffer_.address(), 64, mr_->lkey};
+    ibv_recv_wr receive = {id, nullptr, &element, 1};
+    ibv_recv_wr* bad_receive;
+    EXPECT_EQ(CALL(ibv_post_recv(qp_, &receive, &bad_receive)), 0);
+    ibv_send_wr wr = {};
+    wr.wr_id = id;
+    wr.sg_list = &element;
+    wr.num_sge = 1;
+    wr.opcode = opcode;
+    wr.send_flags = 0;  // no completion of its own
+    wr.imm_data = htonl(0x01020304);
+    ibv_send_wr* bad_send;
+    EXPECT_EQ(CALL(ibv_post_send(qp_, &wr, &bad_send)), 0);
+  }
+  // start_poll until something is there.
+  int start() {
+    ibv_poll_cq_attr attr = {};
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+    int error = ENOENT;
+    while (error == ENOENT && std::chrono::steady_clock::now() < deadline)
+      error = ibv_start_poll(cq_.get(), &attr);
+    trace("ibv_start_poll = " + errno_text(error));
+    return error;
+  }
+  // next_poll until something is there: it may be called again after ENOENT, the CQ remains valid.
+  int next() {
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+    int error = ENOENT;
+    while (error == ENOENT && std::chrono::steady_clock::now() < deadline) error = ibv_next_poll(cq_.get());
+    trace("ibv_next_poll = " + errno_text(error));
+    return error;
+  }
+
+  const Buffer buffer_{256};
+  Pd pd_;
+  Mr mr_;
+  CqEx cq_;
+  Qp qp_;
+};
+
+CONFORMANCE_TEST(cq, ExtendedHasItsFields, "ibv_create_cq_ex.fields", "ibv_create_cq_ex.at-least",
+                 "ibv_create_cq_ex.destroy") {
+  int mark = 0;
+  const Channel channel = make_channel(device());
+  ibv_cq_init_attr_ex attr = attributes(20);
+  attr.cq_context = &mark;
+  attr.channel = channel;
+  CqEx cq = create(attr);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(cq->cq_context, &mark);
+  EXPECT_EQ(cq->channel, channel.get());
+  EXPECT_EQ(cq->context, context());
+  EXPECT_GE(cq->cqe, 20);
+  EXPECT_SUCCEEDS(ibv_destroy_cq(ibv_cq_ex_to_cq(cq.release())));
+}
+
+CONFORMANCE_TEST(cq, ExtendedVectorIsChecked, "ibv_create_cq_ex.vector") {
+  ibv_cq_init_attr_ex attr = attributes();
+  ASSERT_NE(create(attr), nullptr);
+  attr.comp_vector = static_cast<uint32_t>(context()->num_comp_vectors);
+  EXPECT_TRUE(refused(CALL(ibv_create_cq_ex(context(), &attr))));
+}
+
+CONFORMANCE_TEST(cq, ExtendedUnknownFlagsAreRefused, "ibv_create_cq_ex.unknown-flags") {
+  ASSERT_NE(create(attributes()), nullptr);
+  ibv_cq_init_attr_ex wc = attributes();
+  wc.wc_flags |= 1ull << 40;
+  EXPECT_TRUE(refused(CALL(ibv_create_cq_ex(context(), &wc)))) << "wc_flags";
+  ibv_cq_init_attr_ex mask = attributes();
+  mask.comp_mask = 1u << 31;
+  EXPECT_TRUE(refused(CALL(ibv_create_cq_ex(context(), &mask)))) << "comp_mask";
+  ibv_cq_init_attr_ex flags = attributes();
+  flags.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  flags.flags = 1u << 31;
+  EXPECT_TRUE(refused(CALL(ibv_create_cq_ex(context(), &flags)))) << "flags";
+}
+
+CONFORMANCE_TEST(cq, ExtendedEmptyIsEnoent, "ibv_start_poll.empty") {
+  connect();
+  ibv_poll_cq_attr attr = {};
+  EXPECT_EQ(CALL(ibv_start_poll(cq_.get(), &attr)), ENOENT);
+  EXPECT_EQ(CALL(ibv_start_poll(cq_.get(), &attr)), ENOENT);
+  send(1);
+  ASSERT_EQ(start(), 0);
+  ibv_end_poll(cq_.get());
+}
+
+CONFORMANCE_TEST(cq, ExtendedIterates, "ibv_start_poll.iterates", "ibv_next_poll.end") {
+  connect();
+  for (uint64_t id = 1; id <= 3; ++id) send(id);
+  ASSERT_EQ(start(), 0);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    if (id > 1) {
+      ASSERT_EQ(next(), 0);
+    }
+    EXPECT_EQ(cq_->wr_id, id);
+  }
+  EXPECT_EQ(CALL(ibv_next_poll(cq_.get())), ENOENT);
+  CALL(ibv_end_poll(cq_.get()));
+  send(4);
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(cq_->wr_id, 4u);
+  ibv_end_poll(cq_.get());
+}
+
+CONFORMANCE_TEST(cq, ExtendedGoesOnAfterABatch, "ibv_end_poll.continues") {
+  connect();
+  send(1);
+  send(2);
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(cq_->wr_id, 1u);
+  CALL(ibv_end_poll(cq_.get()));
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(cq_->wr_id, 2u);
+  CALL(ibv_end_poll(cq_.get()));
+}
+
+CONFORMANCE_TEST(cq, ExtendedReadsTheFields, "ibv_wc_read.fields", "ibv_wc_read.imm") {
+  connect();
+  send(0xfedcba9876543210, IBV_WR_SEND_WITH_IMM);
+  ASSERT_EQ(start(), 0);
+  EXPECT_EQ(cq_->wr_id, 0xfedcba9876543210u);
+  EXPECT_EQ(cq_->status, IBV_WC_SUCCESS);
+  EXPECT_EQ(CALL(ibv_wc_read_opcode(cq_.get())), IBV_WC_RECV);
+  EXPECT_EQ(CALL(ibv_wc_read_byte_len(cq_.get())), 64u);
+  EXPECT_EQ(CALL(ibv_wc_read_qp_num(cq_.get())), qp_->qp_num);
+  EXPECT_NE(CALL(ibv_wc_read_wc_flags(cq_.get())) & IBV_WC_WITH_IMM, 0u);
+  const About about("ibv_wc_read.imm");
+  EXPECT_EQ(CALL(ibv_wc_read_imm_data(cq_.get())), htonl(0x01020304));
+  ibv_end_poll(cq_.get());
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Completion queues: what polling gives.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  Ends& ends() {
+    if (!ends_) {
+      EndsSpec spec;
+      spec.separate_cqs = true;
+      spec.qp.signal_all = true;
+      ends_.emplace(device(), spec);
+    }
+    return *ends_;
+  }
+  End& near() { return ends().near; }
+  End& far() { return ends().far; }
+
+  // A SEND of this length with this wr_id on either side, completed at the near end.
+  ibv_wc send(uint64_t id, size_t length = 8) {
+    EXPECT_TRUE(succeeded(far().post_receive(0, 256, id)));
+    ibv_sge element = near().sge(0, length);
+    ibv_send_wr wr = near().request(IBV_WR_SEND, &element, id);
+    EXPECT_TRUE(succeeded(near().post(wr)));
+    return completion(near().cq);
+  }
+
+ private:
+  std::optional<Ends> ends_;
+};
+
+CONFORMANCE_TEST(cq, EmptyGivesZero, "ibv_poll_cq.empty") {
+  const Cq cq = make_cq(device());
+  ibv_wc wc;
+  EXPECT_EQ(CALL(ibv_poll_cq(cq, 1, &wc)), 0);
+}
+
+CONFORMANCE_TEST(cq, CountsAndRemoves, "ibv_poll_cq.count", "ibv_poll_cq.removes", "ibv_poll_cq.order") {
+  for (uint64_t id = 0; id < 5; ++id) send(id);
+  ibv_wc wc[8] = {};
+  ASSERT_EQ(CALL(ibv_poll_cq(far().receives(), 2, wc)), 2);
+  EXPECT_EQ(wc[0].wr_id, 0u);
+  EXPECT_EQ(wc[1].wr_id, 1u);
+  ASSERT_EQ(CALL(ibv_poll_cq(far().receives(), 8, wc)), 3);
+  EXPECT_EQ(wc[0].wr_id, 2u);
+  EXPECT_EQ(wc[2].wr_id, 4u);
+  EXPECT_EQ(CALL(ibv_poll_cq(far().receives(), 8, wc)), 0);
+}
+
+CONFORMANCE_TEST(cq, FieldsOfASend, "ibv_poll_cq.wr-id", "ibv_poll_cq.status", "ibv_poll_cq.opcode-send",
+                 "ibv_poll_cq.byte-len", "ibv_poll_cq.qp-num", "ibv_poll_cq.no-imm",
+                 "ibv_poll_cq.grh-only-ud") {
+  constexpr uint64_t id = 0xfedcba9876543210;
+  const ibv_wc sent = send(id, 123), received = completion(far().receives());
+  EXPECT_EQ(sent.wr_id, id);
+  EXPECT_EQ(received.wr_id, id);
+  EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sent.opcode, IBV_WC_SEND);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV);
+  EXPECT_EQ(received.byte_len, 123u);
+  EXPECT_EQ(sent.qp_num, near().qp->qp_num);
+  EXPECT_EQ(received.qp_num, far().qp->qp_num);
+  EXPECT_EQ(received.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_GRH), 0u);
+}
+
+CONFORMANCE_TEST(cq, ImmediateDataArrive, "ibv_poll_cq.with-imm") {
+  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr wr = near().request(IBV_WR_SEND_WITH_IMM, &element);
+  wr.imm_data = htonl(0x01020304);
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  const ibv_wc received = completion(far().receives());
+  EXPECT_NE(received.wc_flags & IBV_WC_WITH_IMM, 0u);
+  EXPECT_EQ(received.imm_data, htonl(0x01020304));
+}
+
+CONFORMANCE_TEST(cq, FieldsOfAnError, "ibv_poll_cq.error-fields") {
+  constexpr uint64_t id = 0xfedcba9876543210;
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr wr = near().remote(IBV_WR_RDMA_WRITE, &element, far(), 0, id);
+  wr.wr.rdma.remote_addr = far().buffer.address() - 4096;  // before the region
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  const ibv_wc failed = completion(near().cq);
+  EXPECT_EQ(failed.wr_id, id);
+  EXPECT_EQ(failed.status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(failed.qp_num, near().qp->qp_num);
+}
+
+CONFORMANCE_TEST(cq, OneQueueServesSeveralQps, "ibv_poll_cq.shared") {
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  const Buffer buffer(256);
+  const Mr mr = make_mr(pd, buffer);
+  Qp qps[3];
+  for (Qp& qp : qps) {
+    qp = make_qp(pd, cq);
+    bring_to(qp, IBV_QPS_RTS, attributes_for(device(), {.destination = qp->qp_num}));  // to itself
+  }
+  for (const Qp& qp : qps) {
+    ibv_sge element{buffer.address(), 64, mr->lkey};
+    ibv_recv_wr receive = {qp->qp_num, nullptr, &element, 1};
+    ibv_recv_wr* bad_receive;
+    ASSERT_EQ(CALL(ibv_post_recv(qp, &receive, &bad_receive)), 0);
+    ibv_send_wr send = {};
+    send.wr_id = qp->qp_num;
+    send.sg_list = &element;
+    send.num_sge = 1;
+    send.opcode = IBV_WR_SEND;
+    send.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr* bad_send;
+    ASSERT_EQ(CALL(ibv_post_send(qp, &send, &bad_send)), 0);
+  }
+  for (const ibv_wc& wc : completions(cq, 6)) {
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.wr_id, wc.qp_num);
+  }
+}
+
+CONFORMANCE_TEST(cq, TakesAsManyAsItSays, "ibv_create_cq.holds-all") {
+  EndsSpec spec;
+  spec.separate_cqs = true;
+  spec.cq_entries = 16;
+  const int capacity = make_cq(device(), spec.cq_entries)->cqe;  // what 16 entries become
+  if (capacity > std::min(4096, device().attributes().max_qp_wr))
+    throw NotTested{"more entries than can be filled"};
+  spec.qp.receive_depth = static_cast<uint32_t>(capacity);
+  Ends pair(device(), spec);
+  ASSERT_EQ(pair.far.receives()->cqe, capacity);
+  for (int i = 0; i < capacity; ++i) {
+    ASSERT_TRUE(succeeded(pair.far.post_receive(0, 64, static_cast<uint64_t>(i)))) << "receive " << i;
+    ibv_sge element = pair.near.sge(0, 8);
+    ibv_send_wr wr = pair.near.request(IBV_WR_SEND, &element);
+    ASSERT_TRUE(succeeded(pair.near.post(wr)));
+    ASSERT_EQ(completion(pair.near.cq).status, IBV_WC_SUCCESS) << "send " << i;
+  }
+  const auto all = completions(pair.far.receives(), static_cast<size_t>(capacity));
+  EXPECT_EQ(all.back().wr_id, static_cast<uint64_t>(capacity) - 1);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Multicast groups.
+#include <optional>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  Ends& ends() {
+    if (device().attributes().max_mcast_grp == 0) throw NotClaimed{"max_mcast_grp is 0"};
+    if (!ends_) {
+      EndsSpec spec;
+      spec.qp.type = IBV_QPT_UD;
+      ends_.emplace(device(), spec);
+    }
+    return *ends_;
+  }
+  End& near() { return ends().near; }
+  End& far() { return ends().far; }
+
+  // Groups of the link-local scope, so that nothing leaves the machine's own network.
+  static ibv_gid group(uint8_t number) {
+    ibv_gid gid = {};
+    gid.raw[0] = 0xff;
+    gid.raw[1] = 0x12;
+    gid.raw[14] = 0x5a;
+    gid.raw[15] = number;
+    return gid;
+  }
+  static constexpr uint16_t lid = 0xc05a;
+
+  void send(const ibv_gid& to) {
+    ibv_ah_attr address = device().own_address();
+    address.is_global = 1;
+    address.dlid = lid;
+    address.grh.dgid = to;
+    address.grh.sgid_index = device().gid_index();
+    address.grh.hop_limit = 1;
+    ah_ = Ah(CALL(ibv_create_ah(near().pd, &address)));
+    ASSERT_NE(ah_, nullptr) << "errno " << errno_text(errno);
+    ibv_sge element = near().sge(1000, 8);
+    ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
+    wr.wr.ud = {ah_, 0xffffff, near().qkey};
+    ASSERT_TRUE(succeeded(near().post(wr)));
+    EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  }
+
+ private:
+  std::optional<Ends> ends_;
+  Ah ah_;
+};
+
+CONFORMANCE_TEST(mcast, AttachesAndDetaches, "ibv_attach_mcast.zero", "ibv_detach_mcast.zero",
+                 "ibv_detach_mcast.absent") {
+  const ibv_gid gid = group(1);
+  EXPECT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
+  EXPECT_SUCCEEDS(ibv_detach_mcast(far().qp, &gid, lid));
+  const About about("ibv_detach_mcast.absent");
+  EXPECT_REFUSED(ibv_detach_mcast(far().qp, &gid, lid));
+}
+
+CONFORMANCE_TEST(mcast, NonsenseIsRefused, "ibv_attach_mcast.ud-only", "ibv_attach_mcast.not-multicast") {
+  ends();
+  const ibv_gid gid = group(2);
+  {
+    const About about("ibv_attach_mcast.ud-only");
+    const Qp connected = make_qp(near().pd, near().cq);
+    EXPECT_REFUSED(ibv_attach_mcast(connected, &gid, lid));
+  }
+  const About about("ibv_attach_mcast.not-multicast");
+  const ibv_gid own = device().gid();
+  EXPECT_REFUSED(ibv_attach_mcast(far().qp, &own, lid));
+}
+
+CONFORMANCE_TEST(mcast, MembersReceiveOthersDoNot, "ibv_attach_mcast.delivers",
+                 "ibv_attach_mcast.other-group", "ibv_detach_mcast.ends") {
+  const ibv_gid gid = group(3), another = group(4);
+  EndsSpec spec;
+  spec.qp.type = IBV_QPT_UD;
+  Ends more(device(), spec);
+  ASSERT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
+  ASSERT_SUCCEEDS(ibv_attach_mcast(more.near.qp, &gid, lid));
+  ASSERT_SUCCEEDS(ibv_attach_mcast(more.far.qp, &another, lid));
+  for (End* end : {&far(), &more.near, &more.far}) ASSERT_TRUE(succeeded(end->post_receive(0, 256)));
+  near().buffer[1000] = 0x77;
+  send(gid);
+  for (End* end : {&far(), &more.near}) {
+    EXPECT_EQ(completion(end->cq).src_qp, near().qp->qp_num);
+    EXPECT_EQ(end->buffer[40], 0x77);
+  }
+  {
+    const About about("ibv_attach_mcast.other-group");
+    EXPECT_TRUE(stays_empty(more.far.cq));
+  }
+  const About about("ibv_detach_mcast.ends");
+  EXPECT_SUCCEEDS(ibv_detach_mcast(far().qp, &gid, lid));
+  ASSERT_TRUE(succeeded(far().post_receive(0, 256)));
+  ASSERT_TRUE(succeeded(more.near.post_receive(0, 256)));
+  send(gid);
+  EXPECT_EQ(completion(more.near.cq).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(stays_empty(far().cq));
+  EXPECT_SUCCEEDS(ibv_detach_mcast(more.near.qp, &gid, lid));
+  EXPECT_SUCCEEDS(ibv_detach_mcast(more.far.qp, &another, lid));
+}
+
+CONFORMANCE_TEST(mcast, OneCopyForEach, "ibv_attach_mcast.single-copy") {
+  const ibv_gid gid = group(5);
+  ASSERT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
+  const int again = CALL(ibv_attach_mcast(far().qp, &gid, lid));  // may be refused, too
+  ASSERT_TRUE(succeeded(far().post_receive(0, 256)));
+  ASSERT_TRUE(succeeded(far().post_receive(256, 256)));
+  send(gid);
+  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(stays_empty(far().cq));
+  EXPECT_SUCCEEDS(ibv_detach_mcast(far().qp, &gid, lid));
+  if (again == 0) CALL(ibv_detach_mcast(far().qp, &gid, lid));
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Device memory, ECE, rate limits, order of data, fork.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  uint64_t claimed_memory() {
+    const uint64_t size = device().extended().max_dm_size;
+    if (size == 0) throw NotClaimed{"max_dm_size is 0"};
+    return size;
+  }
+  Dm memory(uint64_t length, uint32_t alignment = 0) {
+    ibv_alloc_dm_attr attr = {length, alignment, 0};
+    return Dm(CALL(ibv_alloc_dm(context(), &attr)));
+  }
+  Mr reg(ibv_pd* pd, ibv_dm* dm, size_t length, unsigned access) {
+    return Mr(CALL(ibv_reg_dm_mr(pd, dm, 0, length, access)));
+  }
+};
+
+CONFORMANCE_TEST(more, DeviceMemoryComesAndGoes, "ibv_alloc_dm.pointer", "ibv_alloc_dm.too-large",
+                 "ibv_free_dm.zero") {
+  const uint64_t most = claimed_memory();
+  Dm dm = memory(std::min<uint64_t>(most, 4096));
+  ASSERT_NE(dm, nullptr) << "errno " << errno_text(errno);
+  EXPECT_SUCCEEDS(dm.destroy());
+  const About about("ibv_alloc_dm.too-large");
+  EXPECT_EQ(memory(most + 1), nullptr);
+}
+
+CONFORMANCE_TEST(more, DeviceMemoryIsAligned, "ibv_alloc_dm.align") {
+  const Dm dm = memory(std::min<uint64_t>(claimed_memory(), 512), 3);
+  EXPECT_NE(dm, nullptr) << "8 byte alignment, errno " << errno_text(errno);
+}
+
+CONFORMANCE_TEST(more, DeviceMemoryKeepsWhatWasCopied, "ibv_memcpy_to_dm.round-trip",
+                 "ibv_memcpy_to_dm.range") {
+  const size_t length = std::min<uint64_t>(claimed_memory(), 4096);
+  const Dm dm = memory(length);
+  ASSERT_NE(dm, nullptr);
+  const Buffer from(length + 4), to(length + 4);
+  for (size_t i = 0; i < length; ++i) from[i] = static_cast<uint8_t>(i * 7);
+  ASSERT_SUCCEEDS(ibv_memcpy_to_dm(dm, 0, from.data(), length));
+  ASSERT_SUCCEEDS(ibv_memcpy_from_dm(to.data(), dm, 0, length));
+  EXPECT_EQ(memcmp(from.data(), to.data(), length), 0);
+  const About about("ibv_memcpy_to_dm.range");
+  EXPECT_NE(CALL(ibv_memcpy_to_dm(dm, 0, from.data(), length + 4)), 0);
+  EXPECT_NE(CALL(ibv_memcpy_from_dm(to.data(), dm, 4, length)), 0);
+}
+
+CONFORMANCE_TEST(more, DeviceMemoryIsRegistered, "ibv_reg_dm_mr.zero-based", "ibv_reg_dm_mr.flag",
+                 "ibv_reg_dm_mr.remote", "ibv_free_dm.busy") {
+  const size_t length = std::min<uint64_t>(claimed_memory(), 4096);
+  Ends ends(device());
+  Dm dm = memory(length);
+  ASSERT_NE(dm, nullptr);
+  {
+    const About about("ibv_reg_dm_mr.flag");
+    EXPECT_TRUE(refused(reg(ends.far.pd, dm, length, IBV_ACCESS_LOCAL_WRITE).get()));
+  }
+  Mr mr =
+      reg(ends.far.pd, dm, length,
+          IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  ASSERT_NE(mr, nullptr) << "errno " << errno_text(errno);
+  {
+    const About about("ibv_free_dm.busy");
+    EXPECT_NE(CALL(ibv_free_dm(dm)), 0);
+  }
+  ends.near.buffer[0] = 0x77;
+  ibv_sge element = ends.near.sge(0, 4);
+  ibv_send_wr wr = ends.near.request(IBV_WR_RDMA_WRITE, &element);
+  wr.wr.rdma = {8, mr->rkey};
+  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+  uint8_t bytes[4] = {};
+  ASSERT_SUCCEEDS(ibv_memcpy_from_dm(bytes, dm, 8, 4));
+  EXPECT_EQ(bytes[0], 0x77);
+  EXPECT_SUCCEEDS(mr.destroy());
+  EXPECT_SUCCEEDS(dm.destroy());
+}
+
+CONFORMANCE_TEST(more, EceIsAnsweredOrRefused, "ibv_query_ece.zero") {
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  const Qp qp = make_qp(pd, cq);
+  ibv_ece ece = {};
+  const int error = CALL(ibv_query_ece(qp, &ece));
+  if (error == EOPNOTSUPP || error == ENOSYS)
+    throw NotClaimed{"ibv_query_ece refused with " + errno_text(error)};
+  EXPECT_EQ(error, 0);
+}
+
+CONFORMANCE_TEST(more, RateLimitIsRefusedWhereItIsNot, "ibv_modify_qp_rate_limit.unclaimed") {
+  if (device().extended().packet_pacing_caps.qp_rate_limit_max != 0)
+    throw NotClaimed{"packet pacing is claimed"};
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  const Qp qp = make_qp(pd, cq);
+  ibv_qp_rate_limit_attr attr = {};
+  attr.rate_limit = 1000;
+  EXPECT_REFUSED_WITH((EOPNOTSUPP, ENOSYS), ibv_modify_qp_rate_limit(qp, &attr));
+}
+
+CONFORMANCE_TEST(more, OrderOfDataIsAnswered, "ibv_query_qp_data_in_order.value",
+                 "ibv_query_qp_data_in_order.flags") {
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  const Qp qp = make_qp(pd, cq);
+  for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    const int answer = CALL(ibv_query_qp_data_in_order(qp, opcode, 0));
+    EXPECT_TRUE(answer == 0 || answer == 1) << answer;
+  }
+  const About about("ibv_query_qp_data_in_order.flags");
+  EXPECT_EQ(CALL(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 1u << 31)), 0);
+}
+
+CONFORMANCE_TEST(more, ForkIsInitialised, "ibv_fork_init.zero", "ibv_is_fork_initialized.status",
+                 "ibv_is_fork_initialized.unneeded") {
+  const ibv_fork_status before = CALL(ibv_is_fork_initialized());
+  EXPECT_EQ(CALL(ibv_fork_init()), 0);
+  const ibv_fork_status after = CALL(ibv_is_fork_initialized());
+  EXPECT_TRUE(after == IBV_FORK_ENABLED || after == IBV_FORK_UNNEEDED) << after;
+  const About about("ibv_is_fork_initialized.unneeded");
+  EXPECT_EQ(before == IBV_FORK_UNNEEDED, after == IBV_FORK_UNNEEDED);
+}
+
+CONFORMANCE_TEST(more, ForkAfterARegistration, "ibv_fork_init.after-mr") {
+  const Pd pd = make_pd(device());
+  const Buffer buffer(4096);
+  const Mr mr = make_mr(pd, buffer);
+  if (ibv_is_fork_initialized() != IBV_FORK_DISABLED) throw NotTested{"fork support is on, or not needed"};
+  EXPECT_EQ(CALL(ibv_fork_init()), EINVAL);
+}
+
+CONFORMANCE_TEST(more, ParentGoesOnAfterAFork, "ibv_fork_init.parent-goes-on") {
+  ASSERT_EQ(CALL(ibv_fork_init()), 0);
+  Ends ends(device());
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const auto exchange = [&](uint8_t value) {
+    ends.near.buffer[0] = value;
+    ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
+    ibv_sge element = ends.near.sge(0, 8);
+    ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
+    ASSERT_TRUE(succeeded(ends.near.post(wr)));
+    EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion(ends.far.cq).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(ends.far.buffer[0], value);
+  };
+  exchange(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(hold[1]);
+    char byte;
+    _exit(read(hold[0], &byte, 1) < 0 ? 1 : 0);  // until the parent lets go
+  }
+  close(hold[0]);
+  exchange(2);
+  close(hold[1]);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  exchange(3);
+}
+
+}  // namespace
+}  // namespace conformance

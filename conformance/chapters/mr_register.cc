@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Memory regions: what can be registered, and how. What the keys are good for is in mr_keys.cc.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "support/fixture.h"
+#include "support/objects.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  ibv_pd* pd() {
+    if (!pd_) pd_ = make_pd(device());
+    return pd_;
+  }
+  // The function, not the macro of the same name: that one sorts optional access flags out.
+  Mr reg(void* address, size_t length, int access) {
+    return Mr(CALL((ibv_reg_mr)(pd(), address, length, access)));
+  }
+
+ private:
+  Pd pd_;
+};
+
+CONFORMANCE_TEST(mr, RegistersAndDeregisters, "ibv_reg_mr.fields", "ibv_dereg_mr.zero") {
+  const Buffer buffer(5000);
+  Mr mr = reg(buffer.data(), buffer.size(), IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(mr, nullptr);
+  EXPECT_EQ(mr->addr, buffer.data());
+  EXPECT_EQ(mr->length, buffer.size());
+  EXPECT_EQ(mr->pd, pd());
+  EXPECT_EQ(mr->context, context());
+  EXPECT_SUCCEEDS(mr.destroy());
+}
+
+CONFORMANCE_TEST(mr, KeysAreDistinct, "ibv_reg_mr.distinct-keys") {
+  const Buffer buffer(4096);
+  std::vector<Mr> regions;
+  std::set<uint32_t> local, remote;
+  for (int i = 0; i < 64; ++i) {
+    regions.push_back(reg(buffer.data(), buffer.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    ASSERT_NE(regions.back(), nullptr) << "region " << i;
+    EXPECT_TRUE(local.insert(regions.back()->lkey).second) << "lkey of region " << i;
+    EXPECT_TRUE(remote.insert(regions.back()->rkey).second) << "rkey of region " << i;
+  }
+}
+
+CONFORMANCE_TEST(mr, AccessFlagsAreChecked, "ibv_reg_mr.access-0", "ibv_reg_mr.remote-write-needs-local",
+                 "ibv_reg_mr.remote-read-alone") {
+  const Buffer buffer(4096);
+  {
+    const About about("ibv_reg_mr.access-0");
+    EXPECT_NE(reg(buffer.data(), 4096, 0), nullptr);
+  }
+  {
+    const About about("ibv_reg_mr.remote-write-needs-local");
+    EXPECT_TRUE(refused(reg(buffer.data(), 4096, IBV_ACCESS_REMOTE_WRITE).get()));
+  }
+  const About about("ibv_reg_mr.remote-read-alone");
+  EXPECT_NE(reg(buffer.data(), 4096, IBV_ACCESS_REMOTE_READ), nullptr);
+}
+
+CONFORMANCE_TEST(mr, RemoteAtomicNeedsLocalWrite, "ibv_reg_mr.remote-atomic-needs-local") {
+  if (device().attributes().atomic_cap == IBV_ATOMIC_NONE) throw NotClaimed{"atomic_cap is none"};
+  const Buffer buffer(4096);
+  EXPECT_TRUE(refused(reg(buffer.data(), 4096, IBV_ACCESS_REMOTE_ATOMIC).get()));
+  EXPECT_NE(reg(buffer.data(), 4096, IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE), nullptr);
+}
+
+CONFORMANCE_TEST(mr, UnknownAccessFlagIsRefused, "ibv_reg_mr.unknown-flag") {
+  const Buffer buffer(4096);
+  EXPECT_TRUE(refused(reg(buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE | 1 << 18).get()));
+}
+
+CONFORMANCE_TEST(mr, RelaxedOrderingNeverFails, "ibv_reg_mr.optional-flag") {
+  const Buffer buffer(4096);
+  const Mr mr(ibv_reg_mr(pd(), buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING));
+  EXPECT_NE(mr, nullptr) << "errno " << errno_text(errno);
+}
+
+CONFORMANCE_TEST(mr, UnmappedMemoryIsRefused, "ibv_reg_mr.null-on-failure") {
+  const Buffer buffer(4096);
+  uint8_t* guard = buffer.data() + 4096;  // PROT_NONE
+  EXPECT_TRUE(refused(reg(guard, 4096, IBV_ACCESS_LOCAL_WRITE).get())) << "a page that nobody may touch";
+  EXPECT_TRUE(refused(reg(buffer.data(), 4097, IBV_ACCESS_LOCAL_WRITE).get())) << "one byte into such a page";
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* hole = mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  munmap(hole, page);
+  EXPECT_TRUE(refused(reg(hole, page, IBV_ACCESS_LOCAL_WRITE).get())) << "a page that is not there";
+}
+
+CONFORMANCE_TEST(mr, ReadOnlyMemoryIsNotWritten, "ibv_reg_mr.read-only-memory",
+                 "ibv_reg_mr.read-only-for-read") {
+  const Buffer buffer(4096);
+  ASSERT_EQ(mprotect(buffer.data(), 4096, PROT_READ), 0);
+  {
+    const About about("ibv_reg_mr.read-only-memory");
+    EXPECT_TRUE(refused(reg(buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE).get()));
+  }
+  const Mr for_reading = reg(buffer.data(), 4096, 0);
+  observe("ibv_reg_mr.read-only-for-read", for_reading ? "registered" : "refused with " + errno_text(errno));
+}
+
+CONFORMANCE_TEST(mr, OddRangesCanBeRegistered, "ibv_reg_mr.odd-address") {
+  const Buffer buffer(3 * 4096);
+  for (const size_t offset : {1, 3, 63, 4095})
+    for (const size_t length : {1, 2, 7, 4096, 4097}) {
+      const Mr mr = reg(buffer.data() + offset, length, IBV_ACCESS_LOCAL_WRITE);
+      ASSERT_NE(mr, nullptr) << length << " bytes at offset " << offset << ", errno " << errno_text(errno);
+      EXPECT_EQ(mr->length, length);
+    }
+}
+
+CONFORMANCE_TEST(mr, RegionsMayOverlap, "ibv_reg_mr.overlap") {
+  const Buffer buffer(8192);
+  const Mr whole = reg(buffer.data(), 8192, IBV_ACCESS_LOCAL_WRITE);
+  const Mr same = reg(buffer.data(), 8192, 0);
+  const Mr part = reg(buffer.data() + 100, 5000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  EXPECT_TRUE(whole && same && part);
+}
+
+CONFORMANCE_TEST(mr, LargeRegion, "ibv_reg_mr.large") {
+  const size_t length = static_cast<size_t>(std::min<uint64_t>(16u << 20, device().attributes().max_mr_size));
+  const Buffer buffer(length);
+  EXPECT_NE(reg(buffer.data(), length, IBV_ACCESS_LOCAL_WRITE), nullptr) << length << " bytes";
+}
+
+CONFORMANCE_TEST(mr, RangeOverTheEndIsRefused, "ibv_reg_mr.wraps") {
+  EXPECT_TRUE(refused(reg(reinterpret_cast<void*>(UINTPTR_MAX - 4095), 8192, IBV_ACCESS_LOCAL_WRITE).get()));
+  const Buffer buffer(4096);
+  EXPECT_TRUE(refused(reg(buffer.data(), SIZE_MAX - 4096, IBV_ACCESS_LOCAL_WRITE).get()));
+}
+
+CONFORMANCE_TEST(mr, NothingIsUsedUp, "ibv_reg_mr.reuse") {
+  const Buffer buffer(4096);
+  for (int i = 0; i < 2000; ++i) {
+    Mr mr((ibv_reg_mr)(pd(), buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE));
+    ASSERT_NE(mr, nullptr) << "round " << i;
+    ASSERT_EQ(mr.destroy(), 0) << "round " << i;
+  }
+}
+
+CONFORMANCE_TEST(mr, OnDemandAsClaimed, "ibv_reg_mr.on-demand", "ibv_reg_mr.on-demand-unclaimed",
+                 "ibv_reg_mr.on-demand-implicit") {
+  const uint64_t caps = device().extended().odp_caps.general_caps;
+  const Buffer buffer(4096);
+  {
+    const About about("ibv_reg_mr.on-demand-implicit");
+    if ((caps & IBV_ODP_SUPPORT_IMPLICIT) != 0) {
+      EXPECT_NE(reg(nullptr, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND), nullptr);
+    } else {
+      not_claimed("odp_caps has no IBV_ODP_SUPPORT_IMPLICIT");
+    }
+  }
+  const Mr mr = reg(buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+  if ((caps & IBV_ODP_SUPPORT) != 0) {
+    const About about("ibv_reg_mr.on-demand");
+    EXPECT_NE(mr, nullptr);
+  } else {
+    const About about("ibv_reg_mr.on-demand-unclaimed");
+    EXPECT_TRUE(refused(mr.get()));
+  }
+  if ((caps & IBV_ODP_SUPPORT) != 0) {
+    const About about("ibv_reg_mr.on-demand-unclaimed");
+    not_claimed("on-demand paging is claimed");
+  } else {
+    const About about("ibv_reg_mr.on-demand");
+    not_claimed("odp_caps has no IBV_ODP_SUPPORT");
+  }
+}
+
+CONFORMANCE_TEST(mr, DmaBufNeedsADmaBuf, "ibv_reg_dmabuf_mr.bad-fd") {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Mr mr(CALL(ibv_reg_dmabuf_mr(pd(), 0, 4096, 0, ends[0], IBV_ACCESS_LOCAL_WRITE)));
+  const int error = errno;
+  close(ends[0]);
+  close(ends[1]);
+  if (mr == nullptr && (error == EOPNOTSUPP || error == ENOSYS))
+    throw NotClaimed{"ibv_reg_dmabuf_mr refused with " + errno_text(error)};
+  EXPECT_EQ(mr, nullptr);
+}
+
+class AdviceTest : public Fixture {
+ protected:
+  // An on-demand region of the buffer, or NotClaimed.
+  Mr region(int access) {
+    if ((device().extended().odp_caps.general_caps & IBV_ODP_SUPPORT) == 0)
+      throw NotClaimed{"odp_caps has no IBV_ODP_SUPPORT"};
+    Mr mr = reg(buffer_.data(), buffer_.size(), access | IBV_ACCESS_ON_DEMAND);
+    if (!mr) throw Deviation{"an on-demand region is claimed; errno " + errno_text(errno), Where::current()};
+    return mr;
+  }
+  int advise(ibv_advise_mr_advice advice, uint32_t flags, uint64_t address, uint32_t length, uint32_t lkey) {
+    ibv_sge element{address, length, lkey};
+    const int error = CALL(ibv_advise_mr(pd(), advice, flags, &element, 1));
+    if (error == EOPNOTSUPP || error == ENOSYS)
+      throw NotClaimed{"ibv_advise_mr refused with " + errno_text(error)};
+    return error;
+  }
+  const Buffer buffer_{8192};
+};
+
+namespace advice {
+using Fixture = AdviceTest;
+
+CONFORMANCE_TEST(mr, PrefetchSucceeds, "ibv_advise_mr.prefetch", "ibv_advise_mr.prefetch-write") {
+  const Mr mr = region(IBV_ACCESS_LOCAL_WRITE);
+  EXPECT_TRUE(succeeded(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, buffer_.address(), 8192, mr->lkey)));
+  EXPECT_TRUE(succeeded(
+      advise(IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, buffer_.address(), 8192, mr->lkey)));
+  const About about("ibv_advise_mr.prefetch-write");
+  EXPECT_TRUE(succeeded(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH,
+                               buffer_.address(), 8192, mr->lkey)));
+}
+
+CONFORMANCE_TEST(mr, PrefetchIsChecked, "ibv_advise_mr.range", "ibv_advise_mr.lkey", "ibv_advise_mr.flags",
+                 "ibv_advise_mr.unknown-advice") {
+  const Mr mr = region(IBV_ACCESS_LOCAL_WRITE);
+  const auto prefetch = IBV_ADVISE_MR_ADVICE_PREFETCH;
+  {
+    const About about("ibv_advise_mr.range");
+    EXPECT_TRUE(refused(advise(prefetch, IBV_ADVISE_MR_FLAG_FLUSH, buffer_.address(), 8193, mr->lkey)));
+  }
+  {
+    const About about("ibv_advise_mr.lkey");
+    EXPECT_TRUE(
+        refused(advise(prefetch, IBV_ADVISE_MR_FLAG_FLUSH, buffer_.address(), 1, mr->lkey ^ 0x00ff0000)));
+  }
+  {
+    const About about("ibv_advise_mr.flags");
+    EXPECT_TRUE(refused(advise(prefetch, 1u << 31, buffer_.address(), 1, mr->lkey)));
+  }
+  const About about("ibv_advise_mr.unknown-advice");
+  ibv_sge element{buffer_.address(), 1, mr->lkey};
+  EXPECT_REFUSED(ibv_advise_mr(pd(), static_cast<ibv_advise_mr_advice>(100), 0, &element, 1));
+}
+
+CONFORMANCE_TEST(mr, PrefetchForWritingNeedsTheRight, "ibv_advise_mr.write-needs-right",
+                 "ibv_advise_mr.not-odp") {
+  const Mr mr = region(0);
+  {
+    const About about("ibv_advise_mr.write-needs-right");
+    EXPECT_TRUE(refused(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH,
+                               buffer_.address(), 1, mr->lkey)));
+  }
+  const About about("ibv_advise_mr.not-odp");
+  const Mr pinned = reg(buffer_.data(), 4096, IBV_ACCESS_LOCAL_WRITE);
+  EXPECT_TRUE(refused(
+      advise(IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, buffer_.address(), 1, pinned->lkey)));
+}
+
+}  // namespace advice
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Posting send requests: lists, queues, flags, inline data, states.
+#include <optional>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  Ends& ends(uint32_t inline_data = 0) {
+    if (!ends_) {
+      EndsSpec spec;
+      spec.qp.inline_data = inline_data;
+      ends_.emplace(device(), spec);
+    }
+    return *ends_;
+  }
+  End& near() { return ends().near; }
+  End& far() { return ends().far; }
+
+  ibv_send_wr write(ibv_sge* element, uint64_t id = 1) {
+    return near().remote(IBV_WR_RDMA_WRITE, element, far(), 0, id);
+  }
+
+ private:
+  std::optional<Ends> ends_;
+};
+
+CONFORMANCE_TEST(post, UnknownOpcodeIsRefused, "ibv_post_send.unknown-opcode") {
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr wr = near().request(static_cast<ibv_wr_opcode>(99), &element);
+  EXPECT_TRUE(refused(near().post(wr)));
+}
+
+CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_post_send.bad-wr-first",
+                 "ibv_post_send.stops-at-first", "ibv_post_send.list-order") {
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr list[4] = {write(&element, 0), write(&element, 1), write(&element, 2), write(&element, 3)};
+  for (int i = 0; i < 3; ++i) list[i].next = &list[i + 1];
+  ibv_send_wr* bad = nullptr;
+  EXPECT_EQ(CALL(ibv_post_send(near().qp, list, &bad)), 0);
+  uint64_t next = 0;
+  for (const ibv_wc& wc : completions(near().cq, 4)) EXPECT_EQ(wc.wr_id, next++);
+  list[2].opcode = static_cast<ibv_wr_opcode>(99);
+  EXPECT_REFUSED(ibv_post_send(near().qp, list, &bad));
+  EXPECT_EQ(bad, &list[2]);
+  EXPECT_EQ(completion(near().cq).wr_id, 0u);
+  EXPECT_EQ(completion(near().cq).wr_id, 1u);
+  EXPECT_TRUE(stays_empty(near().cq));
+}
+
+CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full", "ibv_post_send.after-poll") {
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
+  ibv_sge element = near().sge(0, 8);
+  const uint32_t depth = attr.cap.max_send_wr;
+  for (uint32_t i = 0; i < depth; ++i) {
+    ibv_send_wr wr = write(&element, i);
+    wr.send_flags = i + 1 == depth ? IBV_SEND_SIGNALED : 0;
+    ASSERT_TRUE(succeeded(near().post(wr))) << "request " << i << " of " << depth;
+  }
+  ibv_send_wr one_more = write(&element, depth);
+  ibv_send_wr* bad = nullptr;
+  EXPECT_REFUSED(ibv_post_send(near().qp, &one_more, &bad));
+  EXPECT_EQ(bad, &one_more);
+  const About about("ibv_post_send.after-poll");
+  EXPECT_EQ(completion(near().cq).wr_id, depth - 1);
+  for (uint32_t i = 0; i < depth; ++i) {
+    ibv_send_wr wr = write(&element, i);
+    wr.send_flags = i + 1 == depth ? IBV_SEND_SIGNALED : 0;
+    ASSERT_TRUE(succeeded(near().post(wr))) << "request " << i << " after the poll";
+  }
+  EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+}
+
+CONFORMANCE_TEST(post, ElementsBeyondTheCapabilityAreRefused, "ibv_post_send.too-many-sges") {
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
+  std::vector<ibv_sge> elements(attr.cap.max_send_sge + 1, near().sge(0, 1));
+  ibv_send_wr wr = near().request(IBV_WR_SEND, elements.data());
+  wr.num_sge = static_cast<int>(elements.size());
+  EXPECT_TRUE(refused(near().post(wr)));
+}
+
+CONFORMANCE_TEST(post, NoElementsAreNoBytes, "ibv_post_send.zero-sges", "ibv_post_recv.zero-sges",
+                 "ibv_post_recv.zero") {
+  ASSERT_TRUE(succeeded(far().post_receive(0, 0)));
+  ibv_send_wr wr = near().request(IBV_WR_SEND, nullptr);
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  const ibv_wc received = completion(far().cq);
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.byte_len, 0u);
+}
+
+CONFORMANCE_TEST(post, SignaledGivesACompletion, "ibv_post_send.signaled") {
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr silent = write(&element, 1), loud = write(&element, 2);
+  silent.send_flags = 0;
+  ASSERT_TRUE(succeeded(near().post(silent)));
+  ASSERT_TRUE(succeeded(near().post(loud)));
+  EXPECT_EQ(completion(near().cq).wr_id, 2u);
+  EXPECT_TRUE(stays_empty(near().cq));
+}
+
+CONFORMANCE_TEST(post, FlagsAreTaken, "ibv_post_send.fence-rc", "ibv_post_send.solicited") {
+  ibv_sge element = near().sge(0, 8);
+  {
+    const About about("ibv_post_send.fence-rc");
+    ibv_send_wr read = near().remote(IBV_WR_RDMA_READ, &element, far());
+    ASSERT_TRUE(succeeded(near().post(read)));
+    ibv_send_wr fenced = write(&element);
+    fenced.send_flags |= IBV_SEND_FENCE;
+    ASSERT_TRUE(succeeded(near().post(fenced)));
+    for (const ibv_wc& wc : completions(near().cq, 2)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  }
+  const About about("ibv_post_send.solicited");
+  for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM}) {
+    ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+    ibv_send_wr wr = near().remote(opcode, &element, far());
+    wr.send_flags |= IBV_SEND_SOLICITED;
+    ASSERT_TRUE(succeeded(near().post(wr)));
+    EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
+  }
+}
+
+CONFORMANCE_TEST(post, InlineSend, "ibv_post_send.inline-send", "ibv_post_send.inline-no-lkey",
+                 "ibv_post_send.inline-reuse") {
+  ends(16);
+  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  uint8_t bytes[16] = {0x77};
+  ibv_sge element{reinterpret_cast<uint64_t>(bytes), sizeof bytes, 0xdeadbeef};
+  ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
+  wr.send_flags |= IBV_SEND_INLINE;
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  bytes[0] = 0x11;  // at once
+  EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(far().cq).byte_len, sizeof bytes);
+  EXPECT_EQ(far().buffer[0], 0x77);
+}
+
+CONFORMANCE_TEST(post, InlineWrite, "ibv_post_send.inline-write") {
+  ends(16);
+  uint8_t bytes[16] = {0x77};
+  ibv_sge element{reinterpret_cast<uint64_t>(bytes), sizeof bytes, 0xdeadbeef};
+  ibv_send_wr wr = write(&element);
+  wr.send_flags |= IBV_SEND_INLINE;
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  bytes[0] = 0x11;
+  EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().buffer[0], 0x77);
+}
+
+CONFORMANCE_TEST(post, InlineBeyondTheCapabilityIsRefused, "ibv_post_send.inline-too-long") {
+  ends(16);
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
+  if (attr.cap.max_inline_data + 1 > near().buffer.size())
+    throw NotTested{"more inline data than the test's buffer"};
+  ibv_sge element = near().sge(0, attr.cap.max_inline_data + 1);
+  ibv_send_wr wr = write(&element);
+  wr.send_flags |= IBV_SEND_INLINE;
+  EXPECT_TRUE(refused(near().post(wr)));
+}
+
+CONFORMANCE_TEST(post, InlineReadMeansNothing, "ibv_post_send.inline-read") {
+  ends(16);
+  far().buffer[0] = 0x77;
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr wr = near().remote(IBV_WR_RDMA_READ, &element, far());
+  wr.send_flags |= IBV_SEND_INLINE;
+  if (near().post(wr) != 0) return;
+  if (completion(near().cq).status != IBV_WC_SUCCESS) return;
+  EXPECT_EQ(near().buffer[0], 0x77) << "the read succeeded without its bytes";
+}
+
+class StateTest : public DeviceTest {
+ protected:
+  // A QP in `state`, one request posted to it; gives what ibv_post_send gave.
+  int post_in(ibv_qp_state state) {
+    pd_ = make_pd(device());
+    cq_ = make_cq(device());
+    mr_ = make_mr(pd_, buffer_);
+    qp_ = make_qp(pd_, cq_);
+    bring_to(qp_, state, attributes_for(device(), {.destination = qp_->qp_num}));
+    ibv_sge element{buffer_.address(), 8, mr_->lkey};
+    ibv_send_wr wr = {};
+    wr.wr_id = 5;
+    wr.sg_list = &element;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr* bad;
+    return CALL(ibv_post_send(qp_, &wr, &bad));
+  }
+  const Buffer buffer_{64};
+  Pd pd_;
+  Cq cq_;
+  Mr mr_;
+  Qp qp_;
+};
+
+namespace states {
+using Fixture = StateTest;
+
+CONFORMANCE_TEST(post, SendInReset, "ibv_post_send.state-reset") {
+  EXPECT_TRUE(refused(post_in(IBV_QPS_RESET)));
+}
+CONFORMANCE_TEST(post, SendInInit, "ibv_post_send.state-init") {
+  EXPECT_TRUE(refused(post_in(IBV_QPS_INIT)));
+}
+CONFORMANCE_TEST(post, SendInRtr, "ibv_post_send.state-rtr") { EXPECT_TRUE(refused(post_in(IBV_QPS_RTR))); }
+
+CONFORMANCE_TEST(post, SendInError, "ibv_post_send.state-err") {
+  ASSERT_TRUE(succeeded(post_in(IBV_QPS_ERR)));
+  const ibv_wc wc = completion(cq_);
+  EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR) << wc_text(wc);
+  EXPECT_EQ(wc.wr_id, 5u);
+}
+
+}  // namespace states
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Queue pairs: creating and destroying them, and what their capabilities are good for.
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  ibv_pd* pd() {
+    if (!pd_) pd_ = make_pd(device());
+    return pd_;
+  }
+  ibv_cq* cq() {
+    if (!cq_) cq_ = make_cq(device(), 64);
+    return cq_;
+  }
+  Qp create(ibv_qp_init_attr& attr) { return Qp(CALL(ibv_create_qp(pd(), &attr))); }
+  Qp create(const QpSpec& spec) {
+    ibv_qp_init_attr attr = init_attributes(spec, cq(), cq());
+    return create(attr);
+  }
+
+ private:
+  Pd pd_;
+  Cq cq_;
+};
+
+CONFORMANCE_TEST(qp, FieldsAreThoseGiven, "ibv_create_qp.pointer", "ibv_create_qp.fields",
+                 "ibv_destroy_qp.zero") {
+  int mark = 0;
+  QpSpec spec;
+  spec.qp_context = &mark;
+  Qp qp = make_qp(pd(), cq(), spec);
+  EXPECT_GT(qp->qp_num, 1u);
+  EXPECT_LT(qp->qp_num, 1u << 24);
+  EXPECT_EQ(qp->qp_context, &mark);
+  EXPECT_EQ(qp->context, context());
+  EXPECT_EQ(qp->pd, pd());
+  EXPECT_EQ(qp->send_cq, cq());
+  EXPECT_EQ(qp->recv_cq, cq());
+  EXPECT_EQ(qp->srq, nullptr);
+  EXPECT_EQ(qp->qp_type, IBV_QPT_RC);
+  EXPECT_EQ(qp->state, IBV_QPS_RESET);
+  EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
+  EXPECT_SUCCEEDS(qp.destroy());
+}
+
+CONFORMANCE_TEST(qp, NumbersAreDistinct, "ibv_create_qp.distinct-numbers") {
+  std::vector<Qp> qps;
+  std::set<uint32_t> numbers;
+  for (int i = 0; i < 32; ++i) {
+    qps.push_back(make_qp(pd(), cq()));
+    EXPECT_TRUE(numbers.insert(qps.back()->qp_num).second) << "number " << qps.back()->qp_num;
+  }
+}
+
+CONFORMANCE_TEST(qp, CapabilitiesAreAtLeastThose, "ibv_create_qp.cap-at-least") {
+  for (const uint32_t depth : {1u, 5u, 64u, 100u})
+    for (const uint32_t sges : {1u, 2u, 3u}) {
+      if (static_cast<int>(sges) > device().attributes().max_sge) continue;
+      QpSpec spec;
+      spec.send_depth = spec.receive_depth = depth;
+      spec.send_sges = spec.receive_sges = sges;
+      ibv_qp_init_attr attr = init_attributes(spec, cq(), cq());
+      Qp qp = create(attr);
+      if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+      ASSERT_NE(qp, nullptr);
+      EXPECT_GE(attr.cap.max_send_wr, depth);
+      EXPECT_GE(attr.cap.max_recv_wr, depth);
+      EXPECT_GE(attr.cap.max_send_sge, sges);
+      EXPECT_GE(attr.cap.max_recv_sge, sges);
+    }
+}
+
+CONFORMANCE_TEST(qp, BeyondTheLimitsIsRefused, "ibv_create_qp.beyond-wr", "ibv_create_qp.beyond-sge") {
+  make_qp(pd(), cq());
+  const auto wr = static_cast<uint32_t>(device().attributes().max_qp_wr) + 1;
+  const auto sge = static_cast<uint32_t>(device().attributes().max_sge) + 1;
+  {
+    const About about("ibv_create_qp.beyond-wr");
+    EXPECT_TRUE(refused(create({.send_depth = wr}).get())) << "max_send_wr " << wr;
+    EXPECT_TRUE(refused(create({.receive_depth = wr}).get())) << "max_recv_wr " << wr;
+  }
+  const About about("ibv_create_qp.beyond-sge");
+  EXPECT_TRUE(refused(create({.send_sges = sge}).get())) << "max_send_sge " << sge;
+  EXPECT_TRUE(refused(create({.receive_sges = sge}).get())) << "max_recv_sge " << sge;
+}
+
+CONFORMANCE_TEST(qp, QueueWithoutRoom, "ibv_create_qp.zero-depth") {
+  make_qp(pd(), cq());
+  const bool no_send = create({.send_depth = 0}) != nullptr;
+  const bool no_receive = create({.receive_depth = 0}) != nullptr;
+  observe("ibv_create_qp.zero-depth",
+          std::string("without room to send: ") + (no_send ? "created" : "refused") +
+              "; without room to receive: " + (no_receive ? "created" : "refused"));
+}
+
+CONFORMANCE_TEST(qp, SrqGoesWithRcAndUd, "ibv_create_qp.srq-rc-ud", "ibv_create_qp.srq-ignores-recv",
+                 "ibv_create_qp.srq-uc") {
+  const Srq srq = make_srq(device(), pd());
+  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UD}) {
+    QpSpec spec;
+    spec.type = type;
+    make_qp(pd(), cq(), spec);
+    spec.srq = srq;
+    spec.receive_depth = 0x7fffffff;
+    spec.receive_sges = 0x7fffffff;
+    const Qp qp = create(spec);
+    EXPECT_NE(qp, nullptr) << type_name(type) << ", errno " << errno_text(errno);
+    if (qp) {
+      EXPECT_EQ(qp->srq, srq.get());
+    }
+  }
+  const About about("ibv_create_qp.srq-uc");
+  QpSpec uc;
+  uc.type = IBV_QPT_UC;
+  make_qp(pd(), cq(), uc);
+  uc.srq = srq;
+  EXPECT_TRUE(refused(create(uc).get()));
+}
+
+CONFORMANCE_TEST(qp, NonsenseIsRefused, "ibv_create_qp.unknown-type", "ibv_create_qp.no-send-cq") {
+  make_qp(pd(), cq());
+  {
+    const About about("ibv_create_qp.unknown-type");
+    QpSpec spec;
+    spec.type = static_cast<ibv_qp_type>(77);
+    EXPECT_TRUE(refused(create(spec).get()));
+  }
+  const About about("ibv_create_qp.no-send-cq");
+  ibv_qp_init_attr attr = init_attributes({}, nullptr, cq());
+  EXPECT_TRUE(refused(create(attr).get()));
+}
+
+CONFORMANCE_TEST(qp, NothingIsUsedUp, "ibv_create_qp.reuse") {
+  for (int i = 0; i < 500; ++i) {
+    ibv_qp_init_attr attr = init_attributes({}, cq(), cq());
+    Qp qp(ibv_create_qp(pd(), &attr));
+    ASSERT_NE(qp, nullptr) << "round " << i << ", errno " << errno_text(errno);
+    ASSERT_EQ(qp.destroy(), 0) << "round " << i;
+  }
+}
+
+CONFORMANCE_TEST(qp, DestroyedInAnyState, "ibv_destroy_qp.any-state") {
+  for (const ibv_qp_state state :
+       {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
+    Qp qp = make_qp(pd(), cq());
+    bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
+    EXPECT_SUCCEEDS(qp.destroy()) << "in " << state_name(state);
+  }
+  Ends ends(device());
+  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
+  ibv_sge element = ends.near.sge(0, 8);
+  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
+  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  EXPECT_SUCCEEDS(ends.near.qp.destroy());
+  EXPECT_SUCCEEDS(ends.far.qp.destroy());
+}
+
+CONFORMANCE_TEST(qp, AttachedToAGroupIsBusy, "ibv_destroy_qp.mcast") {
+  if (device().attributes().max_mcast_grp == 0) throw NotClaimed{"max_mcast_grp is 0"};
+  QpSpec spec;
+  spec.type = IBV_QPT_UD;
+  Qp qp = make_qp(pd(), cq(), spec);
+  bring_to(qp, IBV_QPS_RTS, attributes_for(device(), {}));
+  ibv_gid group = {};
+  group.raw[0] = 0xff;
+  group.raw[1] = 0x12;
+  group.raw[15] = 0x77;
+  ASSERT_SUCCEEDS(ibv_attach_mcast(qp, &group, 0xc077));
+  EXPECT_REFUSED(ibv_destroy_qp(qp));
+  EXPECT_SUCCEEDS(ibv_detach_mcast(qp, &group, 0xc077));
+  EXPECT_SUCCEEDS(qp.destroy());
+}
+
+CONFORMANCE_TEST(qp, EachQueueHasItsCq, "ibv_create_qp.two-cqs") {
+  EndsSpec spec;
+  spec.separate_cqs = true;
+  Ends ends(device(), spec);
+  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
+  ibv_sge element = ends.near.sge(0, 8);
+  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
+  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  EXPECT_EQ(completion(ends.near.cq).opcode, IBV_WC_SEND);
+  EXPECT_EQ(completion(ends.far.receives()).opcode, IBV_WC_RECV);
+  EXPECT_TRUE(stays_empty(ends.near.receives()));
+  EXPECT_TRUE(stays_empty(ends.far.cq));
+}
+
+CONFORMANCE_TEST(qp, SignalsAllOrWhatIsAsked, "ibv_create_qp.sig-all", "ibv_create_qp.sig-some") {
+  for (const bool all : {true, false}) {
+    EndsSpec spec;
+    spec.qp.signal_all = all;
+    spec.separate_cqs = true;
+    Ends ends(device(), spec);
+    for (uint64_t id = 1; id <= 2; ++id) {
+      ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
+      ibv_sge element = ends.near.sge(0, 8);
+      ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element, id);
+      wr.send_flags = id == 2 ? IBV_SEND_SIGNALED : 0;
+      ASSERT_TRUE(succeeded(ends.near.post(wr)));
+    }
+    if (all) {
+      EXPECT_EQ(completion(ends.near.cq).wr_id, 1u);
+    }
+    EXPECT_EQ(completion(ends.near.cq).wr_id, 2u);
+    EXPECT_TRUE(stays_empty(ends.near.cq));
+  }
+}
+
+CONFORMANCE_TEST(qp, QueuesHoldWhatCapSays, "ibv_create_qp.cap-holds") {
+  Ends ends(device());  // for a connected QP whose requests stay: the far end posts no receive
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(ends.far.qp, &attr, IBV_QP_CAP, &init));
+  for (uint32_t i = 0; i < attr.cap.max_recv_wr; ++i)
+    ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, i)))
+        << "receive " << i << " of " << attr.cap.max_recv_wr;
+  ASSERT_SUCCEEDS(ibv_query_qp(ends.near.qp, &attr, IBV_QP_CAP, &init));
+  for (uint32_t i = 0; i < attr.cap.max_send_wr; ++i) {
+    ibv_sge element = ends.near.sge(0, 8);
+    ibv_send_wr wr = ends.near.remote(IBV_WR_RDMA_WRITE, &element, ends.far);
+    wr.send_flags = 0;  // its place is taken until a later completion is polled
+    ASSERT_TRUE(succeeded(ends.near.post(wr))) << "send " << i << " of " << attr.cap.max_send_wr;
+  }
+}
+
+CONFORMANCE_TEST(qp, RequestsHaveAsManyElementsAsCapSays, "ibv_create_qp.cap-sge") {
+  EndsSpec spec;
+  const auto sges = static_cast<uint32_t>(std::min(device().attributes().max_sge, 16));
+  spec.qp.send_sges = spec.qp.receive_sges = sges;
+  Ends ends(device(), spec);
+  std::vector<ibv_sge> from, to;
+  for (uint32_t i = 0; i < sges; ++i) {
+    ends.near.buffer[i * 16] = static_cast<uint8_t>(i + 1);
+    from.push_back(ends.near.sge(i * 16, 1));
+    to.push_back(ends.far.sge(i * 32, 1));
+  }
+  ibv_recv_wr receive = {1, nullptr, to.data(), static_cast<int>(sges)};
+  ibv_recv_wr* bad;
+  ASSERT_EQ(CALL(ibv_post_recv(ends.far.qp, &receive, &bad)), 0);
+  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, from.data());
+  wr.num_sge = static_cast<int>(sges);
+  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(ends.far.cq).byte_len, sges);
+  for (uint32_t i = 0; i < sges; ++i) EXPECT_EQ(ends.far.buffer[i * 32], i + 1) << "element " << i;
+}
+
+CONFORMANCE_TEST(qp, InlineHoldsWhatCapSays, "ibv_create_qp.inline-holds") {
+  EndsSpec spec;
+  spec.qp.inline_data = 32;
+  Ends ends(device(), spec);
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(ends.near.qp, &attr, IBV_QP_CAP, &init));
+  ASSERT_GE(attr.cap.max_inline_data, 32u);
+  const size_t length = std::min<size_t>(attr.cap.max_inline_data, ends.near.buffer.size());
+  ASSERT_TRUE(succeeded(ends.far.post_receive(0, length)));
+  ends.near.buffer[length - 1] = 0x77;
+  ibv_sge element = ends.near.sge(0, length);
+  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
+  wr.send_flags |= IBV_SEND_INLINE;
+  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(ends.far.cq).byte_len, length);
+  EXPECT_EQ(ends.far.buffer[length - 1], 0x77);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Queue pairs: values that ibv_modify_qp refuses, and values that ibv_query_qp gives back. Which attributes
+// belong to which transition is in qp_table.cc.
+#include <cstring>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  // A QP of the type in `state`, connected to itself; values_ are its attributes.
+  Qp qp_in(ibv_qp_state state, ibv_qp_type type = IBV_QPT_RC, Path path = {}) {
+    if (!pd_) pd_ = make_pd(device());
+    if (!cq_) cq_ = make_cq(device());
+    QpSpec spec;
+    spec.type = type;
+    Qp qp = make_qp(pd_, cq_, spec);
+    path.destination = qp->qp_num;
+    values_ = attributes_for(device(), path);
+    bring_to(qp, state, values_);
+    return qp;
+  }
+
+  // From RESET or INIT one state further, with one value changed: refused, and nothing has happened.
+  template <typename Change>
+  void expect_refused(ibv_qp_state from, ibv_qp_type type, const char* what, Change change) {
+    Qp qp = qp_in(from, type);
+    const auto to = static_cast<ibv_qp_state>(from + 1);
+    ibv_qp_attr attr = values_;
+    attr.qp_state = to;
+    attr.cur_qp_state = from;
+    change(attr);
+    EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_STATE | transition_of(type, from, to)->required))) << what;
+    EXPECT_EQ(state_of(qp), from) << what;
+  }
+
+  ibv_qp_attr query(ibv_qp* qp, int mask, ibv_qp_init_attr* init = nullptr) {
+    ibv_qp_attr attr = {};
+    ibv_qp_init_attr ignored = {};
+    EXPECT_SUCCEEDS(ibv_query_qp(qp, &attr, mask, init != nullptr ? init : &ignored));
+    return attr;
+  }
+
+  Pd pd_;
+  Cq cq_;
+  ibv_qp_attr values_ = {};
+};
+
+CONFORMANCE_TEST(qp, InvalidValueChangesNothing, "ibv_modify_qp.none-on-error") {
+  Qp qp = qp_in(IBV_QPS_INIT);
+  ibv_qp_attr attr = values_;
+  attr.qp_access_flags = 0;  // valid, and different
+  attr.port_num = 0;         // not valid
+  EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX)));
+  EXPECT_EQ(state_of(qp), IBV_QPS_INIT);
+  const ibv_qp_attr now = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
+  EXPECT_EQ(now.qp_access_flags, values_.qp_access_flags);
+  EXPECT_EQ(now.port_num, values_.port_num);
+}
+
+CONFORMANCE_TEST(qp, UnknownMaskBitIsRefused, "ibv_modify_qp.mask-bit") {
+  Qp qp = qp_in(IBV_QPS_INIT);
+  EXPECT_TRUE(refused(modify(qp, values_, 1 << 30)));
+}
+
+CONFORMANCE_TEST(qp, UnknownStateIsRefused, "ibv_modify_qp.state-value") {
+  Qp qp = qp_in(IBV_QPS_INIT);
+  for (const int state : {7, 8, 100}) {
+    ibv_qp_attr attr = values_;
+    attr.qp_state = static_cast<ibv_qp_state>(state);
+    EXPECT_TRUE(refused(CALL(ibv_modify_qp(qp, &attr, IBV_QP_STATE)))) << state;
+    EXPECT_EQ(state_of(qp), IBV_QPS_INIT);
+  }
+}
+
+CONFORMANCE_TEST(qp, PortAndPkeyAreChecked, "ibv_modify_qp.port-range", "ibv_modify_qp.pkey-range") {
+  {
+    const About about("ibv_modify_qp.port-range");
+    expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "port 0", [](ibv_qp_attr& attr) { attr.port_num = 0; });
+    expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "port 254", [](ibv_qp_attr& attr) { attr.port_num = 254; });
+  }
+  const About about("ibv_modify_qp.pkey-range");
+  const uint16_t length = device().port().pkey_tbl_len;
+  expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "beyond the table",
+                 [&](ibv_qp_attr& attr) { attr.pkey_index = length; });
+}
+
+CONFORMANCE_TEST(qp, AddressIsChecked, "ibv_modify_qp.sgid-range", "ibv_modify_qp.mtu-value",
+                 "ibv_modify_qp.grh-required") {
+  {
+    const About about("ibv_modify_qp.mtu-value");
+    expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "0",
+                   [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(0); });
+    expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "9",
+                   [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(9); });
+  }
+  if (device().own_address().is_global && device().port().gid_tbl_len < 255) {
+    const About about("ibv_modify_qp.sgid-range");
+    expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "GID index beyond the table",
+                   [](ibv_qp_attr& a) { a.ah_attr.grh.sgid_index = 255; });
+  }
+  const About about("ibv_modify_qp.grh-required");
+  if (!device().is_ethernet()) throw NotClaimed{"the port's link layer is not Ethernet"};
+  expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "without a GRH", [](ibv_qp_attr& a) { a.ah_attr.is_global = 0; });
+}
+
+CONFORMANCE_TEST(qp, WrongCurrentStateIsRefused, "ibv_modify_qp.cur-state-wrong") {
+  Qp qp = qp_in(IBV_QPS_RTS);
+  ibv_qp_attr attr = values_;
+  attr.qp_state = IBV_QPS_RTS;
+  attr.cur_qp_state = IBV_QPS_INIT;
+  EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_STATE | IBV_QP_CUR_STATE)));
+  EXPECT_EQ(state_of(qp), IBV_QPS_RTS);
+}
+
+CONFORMANCE_TEST(qp, EmptyMask, "ibv_modify_qp.mask-0") {
+  Qp qp = qp_in(IBV_QPS_INIT);
+  const int error = modify(qp, values_, 0);
+  EXPECT_EQ(state_of(qp), IBV_QPS_INIT);
+  observe("ibv_modify_qp.mask-0", error == 0 ? "accepted" : "refused with " + errno_text(error));
+}
+
+CONFORMANCE_TEST(qp, ReadLimitsAreChecked, "ibv_modify_qp.rd-atomic-range",
+                 "ibv_modify_qp.dest-rd-atomic-range") {
+  const int initiator = device().attributes().max_qp_init_rd_atom,
+            target = device().attributes().max_qp_rd_atom;
+  {
+    const About about("ibv_modify_qp.dest-rd-atomic-range");
+    if (target < 255) {
+      expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "max_qp_rd_atom + 1",
+                     [&](ibv_qp_attr& a) { a.max_dest_rd_atomic = static_cast<uint8_t>(target + 1); });
+    } else {
+      not_claimed("the limit is as large as the attribute");
+    }
+  }
+  const About about("ibv_modify_qp.rd-atomic-range");
+  if (initiator >= 255) throw NotClaimed{"the limit is as large as the attribute"};
+  expect_refused(IBV_QPS_RTR, IBV_QPT_RC, "max_qp_init_rd_atom + 1",
+                 [&](ibv_qp_attr& a) { a.max_rd_atomic = static_cast<uint8_t>(initiator + 1); });
+}
+
+CONFORMANCE_TEST(qp, AlternatePathWithoutMigrationIsRefused, "ibv_modify_qp.alt-path") {
+  if ((device().attributes().device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) != 0)
+    throw NotClaimed{"IBV_DEVICE_AUTO_PATH_MIG is claimed"};
+  Qp qp = qp_in(IBV_QPS_INIT);
+  ibv_qp_attr attr = values_;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.alt_ah_attr = attr.ah_attr;
+  attr.alt_port_num = attr.port_num;
+  const int mask =
+      IBV_QP_STATE | IBV_QP_ALT_PATH | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required;
+  EXPECT_TRUE(refused(modify(qp, attr, mask)));
+}
+
+CONFORMANCE_TEST(qp, ResetAndUpAgain, "ibv_modify_qp.reset-clears") {
+  Ends ends(device());
+  ASSERT_TRUE(succeeded(ends.near.post_receive(0, 64, 99)));  // gone after RESET
+  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, 99)));
+  for (End* end : {&ends.near, &ends.far}) {
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_RESET;
+    ASSERT_TRUE(succeeded(modify(end->qp, attr, IBV_QP_STATE)));
+  }
+  for (End* end : {&ends.near, &ends.far})
+    bring_to(end->qp, IBV_QPS_RTS, attributes_for(device(), {.destination = end->other_qpn}));
+  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, 7)));
+  ibv_sge element = ends.near.sge(0, 8);
+  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
+  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(ends.far.cq).wr_id, 7u);
+}
+
+CONFORMANCE_TEST(qp, QueryGivesTheState, "ibv_query_qp.zero", "ibv_query_qp.state") {
+  for (const ibv_qp_state state :
+       {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
+    Qp qp = qp_in(state);
+    EXPECT_EQ(state_of(qp), state);
+  }
+}
+
+CONFORMANCE_TEST(qp, QueryGivesTheCreation, "ibv_query_qp.init-attr", "ibv_query_qp.cap") {
+  const Pd pd = make_pd(device());
+  const Cq send = make_cq(device()), receive = make_cq(device());
+  int mark = 0;
+  QpSpec spec;
+  spec.qp_context = &mark;
+  spec.signal_all = true;
+  ibv_qp_init_attr created = init_attributes(spec, send, receive);
+  Qp qp(CALL(ibv_create_qp(pd, &created)));
+  if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+  ASSERT_NE(qp, nullptr);
+  ibv_qp_init_attr init = {};
+  const ibv_qp_attr attr = query(qp, IBV_QP_CAP, &init);
+  EXPECT_EQ(init.send_cq, send.get());
+  EXPECT_EQ(init.recv_cq, receive.get());
+  EXPECT_EQ(init.srq, nullptr);
+  EXPECT_EQ(init.qp_type, IBV_QPT_RC);
+  EXPECT_EQ(init.sq_sig_all, 1);
+  EXPECT_EQ(init.qp_context, &mark);
+  const About about("ibv_query_qp.cap");
+  EXPECT_EQ(attr.cap.max_send_wr, created.cap.max_send_wr);
+  EXPECT_EQ(attr.cap.max_recv_wr, created.cap.max_recv_wr);
+  EXPECT_EQ(attr.cap.max_send_sge, created.cap.max_send_sge);
+  EXPECT_EQ(attr.cap.max_recv_sge, created.cap.max_recv_sge);
+}
+
+CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInInit, "ibv_query_qp.access", "ibv_query_qp.port-pkey") {
+  for (const int access : {0, +IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE}) {
+    Qp qp = qp_in(IBV_QPS_INIT, IBV_QPT_RC, {.access = access});
+    const ibv_qp_attr attr = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX);
+    constexpr unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    EXPECT_EQ(attr.qp_access_flags & remote, static_cast<unsigned>(access));
+    EXPECT_EQ(attr.port_num, device().port_number());
+    EXPECT_EQ(attr.pkey_index, 0);
+  }
+}
+
+CONFORMANCE_TEST(qp, QueryGivesTheQkey, "ibv_query_qp.qkey") {
+  Qp qp = qp_in(IBV_QPS_INIT, IBV_QPT_UD, {.qkey = 0x12345678});
+  EXPECT_EQ(query(qp, IBV_QP_QKEY).qkey, 0x12345678u);
+}
+
+CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_query_qp.dest-qpn",
+                 "ibv_query_qp.ah-attr") {
+  Qp qp = qp_in(IBV_QPS_INIT);
+  ibv_qp_attr attr = values_;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_256;
+  attr.dest_qp_num = 0xabcde;
+  attr.ah_attr.grh.hop_limit = 33;
+  attr.ah_attr.grh.traffic_class = 0x20;
+  attr.ah_attr.grh.flow_label = 0x12345;
+  attr.ah_attr.sl = 2;
+  ASSERT_TRUE(succeeded(
+      modify(qp, attr, IBV_QP_STATE | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required)));
+  const ibv_qp_attr now = query(qp, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN);
+  EXPECT_EQ(now.path_mtu, IBV_MTU_256);
+  EXPECT_EQ(now.dest_qp_num, 0xabcdeu);
+  const About about("ibv_query_qp.ah-attr");
+  EXPECT_EQ(now.ah_attr.port_num, attr.ah_attr.port_num);
+  EXPECT_EQ(now.ah_attr.sl, 2);
+  EXPECT_EQ(now.ah_attr.is_global, attr.ah_attr.is_global);
+  if (!attr.ah_attr.is_global) return;
+  EXPECT_EQ(memcmp(now.ah_attr.grh.dgid.raw, attr.ah_attr.grh.dgid.raw, 16), 0)
+      << gid_text(attr.ah_attr.grh.dgid) << " and " << gid_text(now.ah_attr.grh.dgid);
+  EXPECT_EQ(now.ah_attr.grh.sgid_index, attr.ah_attr.grh.sgid_index);
+  EXPECT_EQ(now.ah_attr.grh.hop_limit, 33);
+  EXPECT_EQ(now.ah_attr.grh.traffic_class, 0x20);
+  EXPECT_EQ(now.ah_attr.grh.flow_label, 0x12345u);
+}
+
+CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRts, "ibv_query_qp.psn", "ibv_query_qp.timers",
+                 "ibv_query_qp.rd-atomic") {
+  Path path;
+  path.psn = 0xfedcba;
+  path.timeout = 17;
+  path.retry_count = 5;
+  path.rnr_retry = 3;
+  path.min_rnr_timer = 19;
+  path.reads = 1;
+  Qp qp = qp_in(IBV_QPS_RTS, IBV_QPT_RC, path);
+  const ibv_qp_attr attr =
+      query(qp, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN |
+                    IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC);
+  {
+    const About about("ibv_query_qp.psn");
+    EXPECT_EQ(attr.rq_psn, 0xfedcbau);
+    EXPECT_EQ(attr.sq_psn, 0xfedcbau);
+  }
+  {
+    const About about("ibv_query_qp.timers");
+    EXPECT_EQ(attr.timeout, 17);
+    EXPECT_EQ(attr.retry_cnt, 5);
+    EXPECT_EQ(attr.rnr_retry, 3);
+    EXPECT_EQ(attr.min_rnr_timer, 19);
+  }
+  const About about("ibv_query_qp.rd-atomic");
+  EXPECT_EQ(attr.max_rd_atomic, 1);
+  EXPECT_EQ(attr.max_dest_rd_atomic, 1);
+}
+
+CONFORMANCE_TEST(qp, DrainedQueueIsNotDraining, "ibv_query_qp.draining") {
+  Qp qp = qp_in(IBV_QPS_SQD);
+  const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(2));
+  ibv_qp_attr attr = query(qp, IBV_QP_STATE);
+  while (attr.sq_draining != 0 && std::chrono::steady_clock::now() < deadline) attr = query(qp, IBV_QP_STATE);
+  EXPECT_EQ(attr.sq_draining, 0);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Shared receive queues.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <optional>
+#include <vector>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  ibv_pd* pd() {
+    if (!pd_) pd_ = make_pd(device());
+    return pd_;
+  }
+  Srq create(ibv_srq_init_attr& attr) { return Srq(CALL(ibv_create_srq(pd(), &attr))); }
+  Srq create(uint32_t wr, uint32_t sge) {
+    ibv_srq_init_attr attr = {nullptr, {wr, sge, 0}};
+    return create(attr);
+  }
+  ibv_srq_attr query(ibv_srq* srq) {
+    ibv_srq_attr attr = {};
+    EXPECT_SUCCEEDS(ibv_query_srq(srq, &attr));
+    return attr;
+  }
+  void claimed() {
+    if (device().attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
+  }
+
+ private:
+  Pd pd_;
+};
+
+CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.at-least",
+                 "ibv_create_srq.limit-irrelevant", "ibv_destroy_srq.zero") {
+  claimed();
+  int mark = 0;
+  for (const uint32_t depth : {1u, 7u, 100u}) {
+    ibv_srq_init_attr attr = {&mark, {depth, 1, 0x7fffffff}};
+    Srq srq = create(attr);
+    ASSERT_NE(srq, nullptr) << "errno " << errno_text(errno);
+    EXPECT_EQ(srq->context, context());
+    EXPECT_EQ(srq->pd, pd());
+    EXPECT_EQ(srq->srq_context, &mark);
+    EXPECT_GE(attr.attr.max_wr, depth);
+    EXPECT_GE(attr.attr.max_sge, 1u);
+    EXPECT_SUCCEEDS(srq.destroy());
+  }
+}
+
+CONFORMANCE_TEST(srq, BeyondTheLimitsIsRefused, "ibv_create_srq.beyond-wr", "ibv_create_srq.beyond-sge") {
+  claimed();
+  const ibv_device_attr& d = device().attributes();
+  EXPECT_TRUE(refused(create(static_cast<uint32_t>(d.max_srq_wr) + 1, 1).get())) << "max_srq_wr + 1";
+  const About about("ibv_create_srq.beyond-sge");
+  EXPECT_TRUE(refused(create(1, static_cast<uint32_t>(d.max_srq_sge) + 1).get())) << "max_srq_sge + 1";
+}
+
+CONFORMANCE_TEST(srq, BusyWithAQp, "ibv_destroy_srq.busy") {
+  Srq srq = make_srq(device(), pd());
+  const Cq cq = make_cq(device());
+  QpSpec spec;
+  spec.srq = srq;
+  Qp qp = make_qp(pd(), cq, spec);
+  EXPECT_REFUSED(ibv_destroy_srq(srq));
+  EXPECT_SUCCEEDS(qp.destroy());
+  EXPECT_SUCCEEDS(srq.destroy());
+}
+
+CONFORMANCE_TEST(srq, ExtendedCreation, "ibv_create_srq_ex.basic", "ibv_create_srq_ex.at-least",
+                 "ibv_create_srq_ex.unknown-mask") {
+  claimed();
+  ibv_srq_init_attr_ex attr = {};
+  attr.attr = {10, 1, 0};
+  attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  attr.srq_type = IBV_SRQT_BASIC;
+  attr.pd = pd();
+  Srq srq(CALL(ibv_create_srq_ex(context(), &attr)));
+  if (!srq && is_refusal(errno)) throw NotClaimed{"ibv_create_srq_ex refused with " + errno_text(errno)};
+  ASSERT_NE(srq, nullptr);
+  EXPECT_GE(attr.attr.max_wr, 10u);
+  EXPECT_GE(attr.attr.max_sge, 1u);
+  const About about("ibv_create_srq_ex.unknown-mask");
+  attr.comp_mask |= 1u << 31;
+  const Srq other(CALL(ibv_create_srq_ex(context(), &attr)));
+  EXPECT_TRUE(refused(other.get()));
+}
+
+CONFORMANCE_TEST(srq, QueryGivesTheValues, "ibv_query_srq.values", "ibv_query_srq.limit-0") {
+  claimed();
+  ibv_srq_init_attr attr = {nullptr, {20, 1, 0}};
+  const Srq srq = create(attr);
+  ASSERT_NE(srq, nullptr);
+  const ibv_srq_attr now = query(srq);
+  EXPECT_EQ(now.max_wr, attr.attr.max_wr);
+  EXPECT_EQ(now.max_sge, attr.attr.max_sge);
+  const About about("ibv_query_srq.limit-0");
+  EXPECT_EQ(now.srq_limit, 0u);
+}
+
+CONFORMANCE_TEST(srq, LimitIsChecked, "ibv_modify_srq.limit-range", "ibv_modify_srq.none-on-error",
+                 "ibv_modify_srq.resize-unclaimed", "ibv_modify_srq.resize") {
+  const Srq srq = make_srq(device(), pd());
+  const ibv_srq_attr before = query(srq);
+  ibv_srq_attr attr = before;
+  attr.srq_limit = before.max_wr + 1;
+  EXPECT_REFUSED(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
+  EXPECT_EQ(query(srq).srq_limit, before.srq_limit);
+  attr.srq_limit = 0;
+  attr.max_wr = before.max_wr + 10;
+  const bool can = (device().attributes().device_cap_flags & IBV_DEVICE_SRQ_RESIZE) != 0;
+  if (can) {
+    const About about("ibv_modify_srq.resize");
+    EXPECT_SUCCEEDS(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+    EXPECT_GE(query(srq).max_wr, before.max_wr + 10);
+  } else {
+    const About about("ibv_modify_srq.resize-unclaimed");
+    EXPECT_REFUSED(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+    EXPECT_EQ(query(srq).max_wr, before.max_wr);
+  }
+  if (can) {
+    const About about("ibv_modify_srq.resize-unclaimed");
+    not_claimed("IBV_DEVICE_SRQ_RESIZE is claimed");
+  } else {
+    const About about("ibv_modify_srq.resize");
+    not_claimed("IBV_DEVICE_SRQ_RESIZE is not set");
+  }
+}
+
+// Two receiving QPs that share an SRQ, and a sender for each.
+class SharingTest : public Fixture {
+ protected:
+  void prepare(ibv_qp_type type = IBV_QPT_RC, uint32_t depth = 8) {
+    srq_ = make_srq(device(), pd(), depth);
+    cq_ = make_cq(device(), 64);
+    mr_ = make_mr(pd(), buffer_);
+    for (int i = 0; i < 2; ++i) {
+      QpSpec spec;
+      spec.type = type;
+      senders_[i] = make_qp(pd(), cq_, spec);
+      spec.srq = srq_;
+      receivers_[i] = make_qp(pd(), cq_, spec);
+      bring_to(senders_[i], IBV_QPS_RTS, attributes_for(device(), {.destination = receivers_[i]->qp_num}));
+      bring_to(receivers_[i], IBV_QPS_RTS, attributes_for(device(), {.destination = senders_[i]->qp_num}));
+    }
+  }
+  ibv_sge element(size_t offset, size_t length) {
+    return {buffer_.address(offset), static_cast<uint32_t>(length), mr_->lkey};
+  }
+  int post(uint64_t id, size_t offset = 0, size_t length = 64) {
+    ibv_sge sge = element(offset, length);
+    ibv_recv_wr wr = {id, nullptr, &sge, 1};
+    ibv_recv_wr* bad;
+    return CALL(ibv_post_srq_recv(srq_, &wr, &bad));
+  }
+  void send(int from, ibv_ah* ah = nullptr) {
+    ibv_sge sge = element(2048, 8);
+    ibv_send_wr wr = {};
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    if (ah != nullptr) wr.wr.ud = {ah, receivers_[from]->qp_num, 0x11111111};
+    ibv_send_wr* bad;
+    EXPECT_EQ(CALL(ibv_post_send(senders_[from], &wr, &bad)), 0);
+  }
+
+  const Buffer buffer_{4096};
+  Srq srq_;
+  Cq cq_;
+  Mr mr_;
+  Qp senders_[2], receivers_[2];
+};
+
+namespace sharing {
+using Fixture = SharingTest;
+
+CONFORMANCE_TEST(srq, ServesWhoeverReceives, "ibv_post_srq_recv.zero", "ibv_post_srq_recv.any-qp",
+                 "ibv_post_srq_recv.order", "ibv_post_srq_recv.wr-id") {
+  prepare();
+  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(succeeded(post(id)));
+  uint64_t id = 0;
+  for (const int from : {1, 0, 0, 1}) {
+    send(from);
+    const ibv_wc wc = completion(cq_);
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << wc_text(wc);
+    EXPECT_EQ(wc.wr_id, ++id);
+    EXPECT_EQ(wc.qp_num, receivers_[from]->qp_num);
+  }
+}
+
+CONFORMANCE_TEST(srq, ListStopsAtTheFirstRefused, "ibv_post_srq_recv.bad-wr",
+                 "ibv_post_srq_recv.too-many-sges") {
+  prepare();
+  std::vector<ibv_sge> many(query(srq_).max_sge + 1, element(0, 64));
+  ibv_recv_wr list[3];
+  for (uint64_t i = 0; i < 3; ++i) list[i] = {i, i < 2 ? &list[i + 1] : nullptr, many.data(), 1};
+  list[1].num_sge = static_cast<int>(many.size());
+  ibv_recv_wr* bad = nullptr;
+  EXPECT_REFUSED(ibv_post_srq_recv(srq_, list, &bad));
+  EXPECT_EQ(bad, &list[1]);
+  ASSERT_TRUE(succeeded(post(77)));
+  for (const uint64_t id : {0, 77}) {
+    send(0);
+    EXPECT_EQ(completion(cq_).wr_id, id);
+  }
+}
+
+CONFORMANCE_TEST(srq, FullQueueRefuses, "ibv_post_srq_recv.full") {
+  prepare();
+  const uint32_t depth = query(srq_).max_wr;
+  for (uint32_t i = 0; i < depth; ++i) ASSERT_TRUE(succeeded(post(i))) << "request " << i << " of " << depth;
+  EXPECT_TRUE(refused(post(depth)));
+}
+
+CONFORMANCE_TEST(srq, DatagramBeginsAfterFortyBytes, "ibv_post_srq_recv.ud-offset") {
+  prepare(IBV_QPT_UD);
+  ibv_ah_attr address = device().own_address();
+  const Ah ah(CALL(ibv_create_ah(pd(), &address)));
+  ASSERT_NE(ah, nullptr);
+  buffer_[2048] = 0x77;
+  ASSERT_TRUE(succeeded(post(1, 0, 128)));
+  send(0, ah);
+  EXPECT_EQ(completion(cq_).byte_len, 48u);
+  EXPECT_EQ(buffer_[40], 0x77);
+}
+
+CONFORMANCE_TEST(srq, LimitRaisesOneEvent, "ibv_modify_srq.limit", "ibv_modify_srq.limit-event",
+                 "ibv_modify_srq.limit-once", "ibv_get_async_event.srq-limit", "ibv_get_async_event.zero",
+                 "ibv_get_async_event.poll", "ibv_get_async_event.nonblocking",
+                 "ibv_get_async_event.element") {
+  prepare();
+  fcntl(context()->async_fd, F_SETFL, fcntl(context()->async_fd, F_GETFL) | O_NONBLOCK);
+  const auto readable = [&](std::chrono::milliseconds time) {
+    pollfd waiting{context()->async_fd, POLLIN, 0};
+    return poll(&waiting, 1, static_cast<int>(scaled(time).count())) == 1;
+  };
+  for (uint64_t id = 0; id < 6; ++id) ASSERT_TRUE(succeeded(post(id)));
+  ibv_srq_attr attr = {};
+  attr.srq_limit = 4;
+  ASSERT_SUCCEEDS(ibv_modify_srq(srq_, &attr, IBV_SRQ_LIMIT));
+  EXPECT_EQ(query(srq_).srq_limit, 4u);
+  send(0), completion(cq_);
+  send(0), completion(cq_);
+  EXPECT_FALSE(readable(std::chrono::milliseconds(20))) << "4 are there, the limit is 4";
+  ibv_async_event event = {};
+  EXPECT_EQ(CALL(ibv_get_async_event(context(), &event)), -1);
+  send(0), completion(cq_);
+  ASSERT_TRUE(readable(std::chrono::seconds(3))) << "expected: an event within 3 s; seen: none";
+  ASSERT_EQ(CALL(ibv_get_async_event(context(), &event)), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+  EXPECT_EQ(event.element.srq, srq_.get());
+  ibv_ack_async_event(&event);
+  const About about("ibv_modify_srq.limit-once");
+  EXPECT_EQ(query(srq_).srq_limit, 0u);
+  send(0), completion(cq_);
+  EXPECT_FALSE(readable(std::chrono::milliseconds(20)));
+}
+
+}  // namespace sharing
+
+}  // namespace
+}  // namespace conformance

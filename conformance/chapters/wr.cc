@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Extended QPs and the ibv_wr_* interface.
+#include <arpa/inet.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+constexpr uint64_t rc_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                   IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                   IBV_QP_EX_WITH_RDMA_READ;
+constexpr uint64_t atomic_operations =
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+class Fixture : public DeviceTest {
+ protected:
+  ibv_qp_init_attr_ex attributes(ibv_qp_type type, uint64_t operations) {
+    if (!pd_) pd_ = make_pd(device());
+    if (!cq_) cq_ = make_cq(device(), 64);
+    ibv_qp_init_attr_ex attr = {};
+    attr.send_cq = attr.recv_cq = cq_;
+    attr.qp_type = type;
+    attr.cap = {16, 16, 4, 4, 0};
+    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    attr.pd = pd_;
+    attr.send_ops_flags = operations;
+    return attr;
+  }
+  Qp create(ibv_qp_init_attr_ex& attr) {
+    Qp qp(CALL(ibv_create_qp_ex(context(), &attr)));
+    if (!qp && is_refusal(errno)) throw NotClaimed{"ibv_create_qp_ex refused with " + errno_text(errno)};
+    if (!qp) throw Deviation{"expected: a QP; seen: null, errno " + errno_text(errno), Where::current()};
+    return qp;
+  }
+
+  // qp_ is extended; far_ is an ordinary QP of the same type, with a CQ of its own.
+  void connect(uint64_t operations = rc_operations, ibv_qp_type type = IBV_QPT_RC, uint32_t inline_data = 0) {
+    ibv_qp_init_attr_ex attr = attributes(type, operations);
+    attr.cap.max_inline_data = inline_data;
+    qp_ = create(attr);
+    qpx_ = CALL(ibv_qp_to_qp_ex(qp_));
+    far_cq_ = make_cq(device(), 64);
+    QpSpec spec;
+    spec.type = type;
+    far_ = make_qp(pd_, far_cq_, spec);
+    mr_ = make_mr(pd_, buffer_,
+                  device().attributes().atomic_cap == IBV_ATOMIC_NONE
+                      ? all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC
+                      : all_remote_access);
+    bring_to(qp_, IBV_QPS_RTS, attributes_for(device(), {.destination = far_->qp_num}));
+    bring_to(far_, IBV_QPS_RTS, attributes_for(device(), {.destination = qp_->qp_num}));
+    qpx_->wr_flags = IBV_SEND_SIGNALED;
+    qpx_->wr_id = 1;
+  }
+  void receive(size_t offset = 1024) {
+    ibv_sge sge{buffer_.address(offset), 256, mr_->lkey};
+    ibv_recv_wr wr = {1, nullptr, &sge, 1};
+    ibv_recv_wr* bad;
+    ASSERT_EQ(CALL(ibv_post_recv(far_, &wr, &bad)), 0);
+  }
+  void start() { CALL(ibv_wr_start(qpx_)); }
+  int complete() { return CALL(ibv_wr_complete(qpx_)); }
+  void sge(size_t offset, uint32_t length) {
+    ibv_wr_set_sge(qpx_, mr_->lkey, buffer_.address(offset), length);
+  }
+  void write(size_t to = 2048) {
+    CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(to)));
+    sge(0, 8);
+  }
+  ibv_wc_status status() { return completion(cq_).status; }
+
+  const Buffer buffer_{4096};
+  Pd pd_;
+  Cq cq_, far_cq_;
+  Mr mr_;
+  Qp qp_, far_;
+  ibv_qp_ex* qpx_ = nullptr;
+};
+
+CONFORMANCE_TEST(wr, ExtendedQpIsAQp, "ibv_create_qp_ex.pointer", "ibv_create_qp_ex.cap",
+                 "ibv_qp_to_qp_ex.pointer") {
+  ibv_qp_init_attr_ex attr = attributes(IBV_QPT_RC, rc_operations);
+  attr.cap = {13, 11, 2, 1, 0};
+  Qp qp = create(attr);
+  EXPECT_GE(attr.cap.max_send_wr, 13u);
+  EXPECT_GE(attr.cap.max_recv_wr, 11u);
+  EXPECT_GE(attr.cap.max_send_sge, 2u);
+  EXPECT_EQ(qp->pd, pd_.get());
+  EXPECT_EQ(qp->send_cq, cq_.get());
+  EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
+  EXPECT_NE(CALL(ibv_qp_to_qp_ex(qp)), nullptr);
+  EXPECT_SUCCEEDS(qp.destroy());
+}
+
+CONFORMANCE_TEST(wr, NonsenseIsRefused, "ibv_create_qp_ex.unknown-mask", "ibv_create_qp_ex.ops-unsupported",
+                 "ibv_create_qp_ex.source-qpn") {
+  ibv_qp_init_attr_ex attr = attributes(IBV_QPT_RC, rc_operations);
+  create(attr);
+  {
+    const About about("ibv_create_qp_ex.unknown-mask");
+    attr.comp_mask |= 1u << 31;
+    EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &attr))));
+  }
+  {
+    const About about("ibv_create_qp_ex.ops-unsupported");
+    ibv_qp_init_attr_ex other = attributes(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_READ);
+    EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &other)))) << "reads on a UD QP";
+    other = attributes(IBV_QPT_RC, 1ull << 60);
+    EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &other)))) << "an operation that does not exist";
+  }
+  const About about("ibv_create_qp_ex.source-qpn");
+  ibv_qp_init_attr_ex source = attributes(IBV_QPT_RC, 0);
+  source.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  source.create_flags = IBV_QP_CREATE_SOURCE_QPN;
+  source.source_qpn = 77;
+  EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &source))));
+}
+
+CONFORMANCE_TEST(wr, SrqMakesReceivesIrrelevant, "ibv_create_qp_ex.srq-ignores-recv") {
+  ibv_qp_init_attr_ex attr = attributes(IBV_QPT_RC, rc_operations);
+  create(attr);
+  const Srq srq = make_srq(device(), pd_);
+  attr = attributes(IBV_QPT_RC, rc_operations);
+  attr.srq = srq;
+  attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0x7fffffff;
+  const Qp qp(CALL(ibv_create_qp_ex(context(), &attr)));
+  EXPECT_NE(qp, nullptr) << "errno " << errno_text(errno);
+}
+
+CONFORMANCE_TEST(wr, NothingBeforeComplete, "ibv_wr_start.nothing-before-complete", "ibv_wr_complete.zero") {
+  connect();
+  buffer_[0] = 0x77;
+  start();
+  write();
+  EXPECT_TRUE(stays_empty(cq_));
+  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+  EXPECT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(buffer_[2048], 0x77);
+}
+
+CONFORMANCE_TEST(wr, AbortDiscards, "ibv_wr_abort.discards") {
+  connect();
+  buffer_[0] = 0x77;
+  start();
+  write();
+  CALL(ibv_wr_abort(qpx_));
+  EXPECT_TRUE(stays_empty(cq_));
+  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+  start();
+  qpx_->wr_id = 2;
+  write(2100);
+  EXPECT_EQ(complete(), 0);
+  EXPECT_EQ(completion(cq_).wr_id, 2u);
+  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+}
+
+CONFORMANCE_TEST(wr, FailureAbortsTheBatch, "ibv_wr_complete.failure") {
+  connect();
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(qp_, &attr, IBV_QP_CAP, &init));
+  start();
+  for (uint32_t i = 0; i <= attr.cap.max_send_wr; ++i) {  // one more than there is room for
+    ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(2048));
+    sge(0, 8);
+  }
+  EXPECT_TRUE(refused(complete()));
+  EXPECT_TRUE(stays_empty(cq_));
+  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+}
+
+CONFORMANCE_TEST(wr, CompletionsHaveTheirIds, "ibv_wr_post.wr-id", "ibv_wr_post.write",
+                 "ibv_wr_post.signaled") {
+  connect();
+  buffer_[0] = 0x77;
+  start();
+  for (uint64_t id = 1; id <= 3; ++id) {
+    qpx_->wr_id = id;
+    qpx_->wr_flags = id == 2 ? 0 : IBV_SEND_SIGNALED;
+    write(2048 + id * 16);
+  }
+  ASSERT_EQ(complete(), 0);
+  for (const uint64_t id : {1, 3}) {
+    const ibv_wc wc = completion(cq_);
+    EXPECT_EQ(wc.wr_id, id);
+    EXPECT_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
+  }
+  EXPECT_TRUE(stays_empty(cq_));
+  for (size_t id = 1; id <= 3; ++id) EXPECT_EQ(buffer_[2048 + id * 16], 0x77);
+}
+
+CONFORMANCE_TEST(wr, OrdinaryPostsMayComeBetween, "ibv_wr_post.interleave") {
+  connect();
+  for (uint64_t id = 1; id <= 4; ++id) {
+    if (id % 2 == 1) {
+      start();
+      qpx_->wr_id = id;
+      write();
+      ASSERT_EQ(complete(), 0);
+      continue;
+    }
+    ibv_sge element{buffer_.address(), 8, mr_->lkey};
+    ibv_send_wr wr = {};
+    wr.wr_id = id;
+    wr.sg_list = &element;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma = {buffer_.address(2048), mr_->rkey};
+    ibv_send_wr* bad;
+    ASSERT_EQ(CALL(ibv_post_send(qp_, &wr, &bad)), 0);
+  }
+  uint64_t id = 0;
+  for (const ibv_wc& wc : completions(cq_, 4)) EXPECT_EQ(wc.wr_id, ++id);
+}
+
+CONFORMANCE_TEST(wr, SendsArrive, "ibv_wr_post.send", "ibv_wr_post.send-imm", "ibv_wr_post.sge-list") {
+  connect();
+  for (size_t i = 0; i < 64; ++i) buffer_[i] = static_cast<uint8_t>(i);
+  receive();
+  start();
+  CALL(ibv_wr_send(qpx_));
+  const ibv_sge list[] = {{buffer_.address(10), 3, mr_->lkey}, {buffer_.address(0), 1, mr_->lkey}};
+  ibv_wr_set_sge_list(qpx_, 2, list);
+  ASSERT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(far_cq_).byte_len, 4u);
+  EXPECT_EQ(memcmp(buffer_.data() + 1024, "\x0a\x0b\x0c\x00", 4), 0);
+  const About about("ibv_wr_post.send-imm");
+  receive();
+  start();
+  CALL(ibv_wr_send_imm(qpx_, htonl(0x01020304)));
+  sge(0, 8);
+  ASSERT_EQ(complete(), 0);
+  const ibv_wc wc = completion(far_cq_);
+  EXPECT_NE(wc.wc_flags & IBV_WC_WITH_IMM, 0u);
+  EXPECT_EQ(wc.imm_data, htonl(0x01020304));
+}
+
+CONFORMANCE_TEST(wr, WriteWithImmediateAndRead, "ibv_wr_post.write-imm", "ibv_wr_post.read") {
+  connect();
+  buffer_[0] = 0x77;
+  {
+    const About about("ibv_wr_post.write-imm");
+    receive();
+    start();
+    CALL(ibv_wr_rdma_write_imm(qpx_, mr_->rkey, buffer_.address(2048), htonl(0x01020304)));
+    sge(0, 8);
+    ASSERT_EQ(complete(), 0);
+    EXPECT_EQ(status(), IBV_WC_SUCCESS);
+    const ibv_wc wc = completion(far_cq_);
+    EXPECT_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+    EXPECT_EQ(wc.imm_data, htonl(0x01020304));
+    EXPECT_EQ(buffer_[2048], 0x77);
+  }
+  const About about("ibv_wr_post.read");
+  start();
+  CALL(ibv_wr_rdma_read(qpx_, mr_->rkey, buffer_.address(0)));
+  sge(3000, 8);
+  ASSERT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(buffer_[3000], 0x77);
+}
+
+CONFORMANCE_TEST(wr, Atomics, "ibv_wr_post.cmp-swp", "ibv_wr_post.fetch-add") {
+  if (device().attributes().atomic_cap == IBV_ATOMIC_NONE) throw NotClaimed{"atomic_cap is none"};
+  connect(rc_operations | atomic_operations);
+  uint64_t& remote = *reinterpret_cast<uint64_t*>(buffer_.data() + 2048);
+  const uint64_t& result = *reinterpret_cast<uint64_t*>(buffer_.data());
+  remote = 40;
+  start();
+  CALL(ibv_wr_atomic_fetch_add(qpx_, mr_->rkey, buffer_.address(2048), 2));
+  sge(0, 8);
+  ASSERT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(result, 40u);
+  EXPECT_EQ(remote, 42u);
+  const About about("ibv_wr_post.cmp-swp");
+  for (const auto& [compare, expected] : {std::pair<uint64_t, uint64_t>{41, 42}, {42, 7}}) {
+    start();
+    CALL(ibv_wr_atomic_cmp_swp(qpx_, mr_->rkey, buffer_.address(2048), compare, 7));
+    sge(0, 8);
+    ASSERT_EQ(complete(), 0);
+    EXPECT_EQ(status(), IBV_WC_SUCCESS);
+    EXPECT_EQ(result, 42u);
+    EXPECT_EQ(remote, expected) << "compared with " << compare;
+  }
+}
+
+CONFORMANCE_TEST(wr, DatagramsNeedTheirAddress, "ibv_wr_post.ud-addr") {
+  connect(IBV_QP_EX_WITH_SEND, IBV_QPT_UD);
+  ibv_ah_attr address = device().own_address();
+  const Ah ah(CALL(ibv_create_ah(pd_, &address)));
+  ASSERT_NE(ah, nullptr);
+  buffer_[0] = 0x77;
+  receive();
+  start();
+  CALL(ibv_wr_send(qpx_));
+  CALL(ibv_wr_set_ud_addr(qpx_, ah, far_->qp_num, 0x11111111));
+  sge(0, 8);
+  ASSERT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(far_cq_).byte_len, 48u);
+  EXPECT_EQ(buffer_[1024 + 40], 0x77);
+}
+
+CONFORMANCE_TEST(wr, InlineDataAreCopied, "ibv_wr_post.inline", "ibv_wr_post.inline-list") {
+  connect(rc_operations, IBV_QPT_RC, 16);
+  uint8_t bytes[8] = {0x77};
+  start();
+  CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(2048)));
+  ibv_wr_set_inline_data(qpx_, bytes, sizeof bytes);
+  bytes[0] = 0x11;
+  ASSERT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(buffer_[2048], 0x77);
+  const About about("ibv_wr_post.inline-list");
+  uint8_t first[] = {1, 2}, second[] = {3};
+  const ibv_data_buf list[] = {{first, sizeof first}, {second, sizeof second}};
+  start();
+  CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(2200)));
+  ibv_wr_set_inline_data_list(qpx_, 2, list);
+  ASSERT_EQ(complete(), 0);
+  EXPECT_EQ(status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(buffer_.data() + 2200, "\x01\x02\x03", 3), 0);
+}
+
+CONFORMANCE_TEST(wr, FenceWaitsForTheRead, "ibv_wr_post.fence") {
+  connect();
+  buffer_[2048] = 0x77;
+  buffer_[0] = 0x11;
+  start();
+  CALL(ibv_wr_rdma_read(qpx_, mr_->rkey, buffer_.address(2048)));
+  sge(0, 1);
+  qpx_->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+  CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(3000)));
+  sge(0, 1);  // what the read has brought
+  ASSERT_EQ(complete(), 0);
+  for (const ibv_wc& wc : completions(cq_, 2)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(buffer_[3000], 0x77);
+}
+
+CONFORMANCE_TEST(wr, SectionIsExclusive, "ibv_wr_post.exclusive") {
+  connect();
+  std::atomic<bool> entered = false;
+  start();
+  std::thread other([&] {
+    ibv_wr_start(qpx_);
+    entered = true;
+    ibv_wr_abort(qpx_);
+  });
+  std::this_thread::sleep_for(scaled(std::chrono::milliseconds(50)));  // long enough to enter, if it could
+  EXPECT_FALSE(entered) << "another thread is in the section";
+  CALL(ibv_wr_abort(qpx_));
+  other.join();
+  EXPECT_TRUE(entered);
+}
+
+}  // namespace
+}  // namespace conformance

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Extended reliable connections: domains, shared receive queues, QPs.
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public DeviceTest {
+ protected:
+  ~Fixture() override {
+    if (file_ >= 0) close(file_);
+  }
+  Xrcd open(int fd, int flags) {
+    ibv_xrcd_init_attr attr = {};
+    attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+    attr.fd = fd;
+    attr.oflags = flags;
+    return Xrcd(CALL(ibv_open_xrcd(context(), &attr)));
+  }
+  Xrcd domain() {
+    if ((device().attributes().device_cap_flags & IBV_DEVICE_XRC) == 0)
+      throw NotClaimed{"IBV_DEVICE_XRC is not set"};
+    Xrcd xrcd = open(-1, O_CREAT);
+    if (!xrcd) throw Deviation{"IBV_DEVICE_XRC is set; errno " + errno_text(errno), Where::current()};
+    return xrcd;
+  }
+  int file() {
+    if (file_ < 0) {
+      char name[] = "/tmp/verbs-conformance-XXXXXX";
+      file_ = mkostemp(name, O_CLOEXEC);
+      unlink(name);
+    }
+    return file_;
+  }
+
+  // A sender's QP, its receiving counterpart in the domain, and an SRQ of the domain.
+  void connect() {
+    xrcd_ = domain();
+    pd_ = make_pd(device());
+    send_cq_ = make_cq(device(), 64);
+    mr_ = make_mr(pd_, buffer_,
+                  device().attributes().atomic_cap == IBV_ATOMIC_NONE
+                      ? all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC
+                      : all_remote_access);
+    make_srq(srq_, receive_cq_);
+    ibv_qp_init_attr_ex receiver = {};
+    receiver.qp_type = IBV_QPT_XRC_RECV;
+    receiver.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+    receiver.xrcd = xrcd_;
+    receiver_ = Qp(CALL(ibv_create_qp_ex(context(), &receiver)));
+    ibv_qp_init_attr_ex sender = {};
+    sender.qp_type = IBV_QPT_XRC_SEND;
+    sender.send_cq = send_cq_;
+    sender.cap = {16, 0, 1, 0, 0};
+    sender.comp_mask = IBV_QP_INIT_ATTR_PD;
+    sender.pd = pd_;
+    sender_ = Qp(CALL(ibv_create_qp_ex(context(), &sender)));
+    if (!receiver_ || !sender_)
+      throw Deviation{"XRC QPs are claimed; errno " + errno_text(errno), Where::current()};
+    bring_up(receiver_, sender_->qp_num);
+    bring_up(sender_, receiver_->qp_num);
+  }
+  void make_srq(Srq& srq, Cq& cq) {
+    cq = make_cq(device(), 64);
+    ibv_srq_init_attr_ex attr = {};
+    attr.attr = {16, 1, 0};
+    attr.comp_mask =
+        IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    attr.srq_type = IBV_SRQT_XRC;
+    attr.pd = pd_;
+    attr.xrcd = xrcd_;
+    attr.cq = cq;
+    srq = Srq(CALL(ibv_create_srq_ex(context(), &attr)));
+    if (!srq) throw Deviation{"an XRC SRQ is needed; errno " + errno_text(errno), Where::current()};
+  }
+  // The attributes that RC requires, which hold for either half.
+  void bring_up(ibv_qp* qp, uint32_t destination) {
+    ibv_qp_state from = IBV_QPS_RESET;
+    for (const ibv_qp_state to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+      ibv_qp_attr attr = attributes_for(device(), {.destination = destination});
+      attr.qp_state = to;
+      const int mask = transition_of(IBV_QPT_RC, from, to)->required;
+      if (const int error = modify(qp, attr, IBV_QP_STATE | mask); error != 0)
+        throw Deviation{std::string("to ") + state_name(to) + "; seen: " + errno_text(error),
+                        Where::current()};
+      from = to;
+    }
+  }
+  uint32_t number_of(ibv_srq* srq) {
+    uint32_t number = 0;
+    EXPECT_SUCCEEDS(ibv_get_srq_num(srq, &number));
+    return number;
+  }
+  void receive(ibv_srq* srq, uint64_t id = 5) {
+    ibv_sge element{buffer_.address(2048), 64, mr_->lkey};
+    ibv_recv_wr wr = {id, nullptr, &element, 1};
+    ibv_recv_wr* bad;
+    ASSERT_EQ(CALL(ibv_post_srq_recv(srq, &wr, &bad)), 0);
+  }
+  ibv_wc_status post(ibv_wr_opcode opcode, ibv_srq* to, size_t offset = 1024) {
+    ibv_sge element{buffer_.address(), 8, mr_->lkey};
+    ibv_send_wr wr = {};
+    wr.sg_list = &element;
+    wr.num_sge = 1;
+    wr.opcode = opcode;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.imm_data = htonl(0x01020304);
+    wr.wr.rdma = {buffer_.address(offset), mr_->rkey};
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+      wr.wr.atomic = {buffer_.address(offset), 1, 2, mr_->rkey};
+    wr.qp_type.xrc.remote_srqn = number_of(to);
+    ibv_send_wr* bad;
+    EXPECT_EQ(CALL(ibv_post_send(sender_, &wr, &bad)), 0);
+    return completion(send_cq_).status;
+  }
+
+  const Buffer buffer_{4096};
+  int file_ = -1;
+  Xrcd xrcd_;
+  Pd pd_;
+  Cq send_cq_, receive_cq_, other_cq_;
+  Mr mr_;
+  Srq srq_, other_;
+  Qp sender_, receiver_;
+};
+
+CONFORMANCE_TEST(xrc, DomainComesAndGoes, "ibv_open_xrcd.anonymous", "ibv_close_xrcd.zero") {
+  Xrcd xrcd = domain();
+  EXPECT_SUCCEEDS(xrcd.destroy());
+}
+
+CONFORMANCE_TEST(xrc, DomainOfAFile, "ibv_open_xrcd.file", "ibv_open_xrcd.no-create", "ibv_open_xrcd.null",
+                 "ibv_open_xrcd.exclusive", "ibv_close_xrcd.last") {
+  domain();
+  {
+    const About about("ibv_open_xrcd.no-create");
+    EXPECT_TRUE(refused(open(file(), 0).get()));
+  }
+  Xrcd first = open(file(), O_CREAT);
+  ASSERT_NE(first, nullptr) << "errno " << errno_text(errno);
+  Xrcd again = open(file(), 0);
+  EXPECT_NE(again, nullptr) << "errno " << errno_text(errno);
+  {
+    const About about("ibv_open_xrcd.exclusive");
+    EXPECT_TRUE(refused(open(file(), O_CREAT | O_EXCL).get()));
+  }
+  const About about("ibv_close_xrcd.last");
+  EXPECT_SUCCEEDS(first.destroy());
+  EXPECT_NE(open(file(), 0), nullptr) << "a reference is left";
+  if (again) {
+    EXPECT_SUCCEEDS(again.destroy());
+  }
+  EXPECT_TRUE(refused(open(file(), 0).get())) << "after the last reference";
+}
+
+CONFORMANCE_TEST(xrc, DomainIsBusy, "ibv_close_xrcd.busy", "ibv_create_srq_ex.xrc",
+                 "ibv_create_qp_ex.xrc-recv", "ibv_create_qp_ex.xrc-send") {
+  connect();
+  EXPECT_REFUSED(ibv_close_xrcd(xrcd_));
+  EXPECT_SUCCEEDS(sender_.destroy());
+  EXPECT_SUCCEEDS(receiver_.destroy());
+  EXPECT_REFUSED(ibv_close_xrcd(xrcd_));
+  EXPECT_SUCCEEDS(srq_.destroy());
+  EXPECT_SUCCEEDS(xrcd_.destroy());
+}
+
+CONFORMANCE_TEST(xrc, SendsReachTheNamedQueue, "ibv_post_send.xrc.send", "ibv_post_send.xrc.send-imm",
+                 "ibv_post_send.xrc.two-srqs", "ibv_get_srq_num.zero") {
+  connect();
+  make_srq(other_, other_cq_);
+  receive(srq_, 5);
+  receive(other_, 6);
+  buffer_[0] = 0x77;
+  EXPECT_EQ(post(IBV_WR_SEND, other_), IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(other_cq_).wr_id, 6u);
+  EXPECT_EQ(buffer_[2048], 0x77);
+  const About about("ibv_post_send.xrc.send-imm");
+  EXPECT_EQ(post(IBV_WR_SEND_WITH_IMM, srq_), IBV_WC_SUCCESS);
+  const ibv_wc wc = completion(receive_cq_);
+  EXPECT_EQ(wc.wr_id, 5u);
+  EXPECT_EQ(wc.imm_data, htonl(0x01020304));
+  EXPECT_SUCCEEDS(receiver_.destroy());
+  EXPECT_SUCCEEDS(other_.destroy());
+}
+
+CONFORMANCE_TEST(xrc, RdmaOverXrc, "ibv_post_send.xrc.write", "ibv_post_send.xrc.write-imm",
+                 "ibv_post_send.xrc.read") {
+  connect();
+  buffer_[0] = 0x77;
+  EXPECT_EQ(post(IBV_WR_RDMA_WRITE, srq_), IBV_WC_SUCCESS);
+  EXPECT_EQ(buffer_[1024], 0x77);
+  {
+    const About about("ibv_post_send.xrc.write-imm");
+    receive(srq_);
+    EXPECT_EQ(post(IBV_WR_RDMA_WRITE_WITH_IMM, srq_, 1100), IBV_WC_SUCCESS);
+    EXPECT_EQ(completion(receive_cq_).opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+    EXPECT_EQ(buffer_[1100], 0x77);
+  }
+  const About about("ibv_post_send.xrc.read");
+  buffer_[1200] = 0x11;
+  EXPECT_EQ(post(IBV_WR_RDMA_READ, srq_, 1200), IBV_WC_SUCCESS);
+  EXPECT_EQ(buffer_[0], 0x11);
+}
+
+CONFORMANCE_TEST(xrc, AtomicsOverXrc, "ibv_post_send.xrc.atomics") {
+  if (device().attributes().atomic_cap == IBV_ATOMIC_NONE) throw NotClaimed{"atomic_cap is none"};
+  connect();
+  uint64_t& remote = *reinterpret_cast<uint64_t*>(buffer_.data() + 1024);
+  remote = 0;
+  EXPECT_EQ(post(IBV_WR_ATOMIC_FETCH_AND_ADD, srq_), IBV_WC_SUCCESS);
+  EXPECT_EQ(remote, 1u);
+  EXPECT_EQ(post(IBV_WR_ATOMIC_CMP_AND_SWP, srq_), IBV_WC_SUCCESS);
+  EXPECT_EQ(remote, 2u);
+}
+
+CONFORMANCE_TEST(xrc, QpIsOpenedByItsNumber, "ibv_open_qp.pointer", "ibv_open_qp.absent",
+                 "ibv_open_qp.destroy") {
+  connect();
+  ibv_qp_open_attr attr = {};
+  attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  attr.qp_num = receiver_->qp_num;
+  attr.xrcd = xrcd_;
+  attr.qp_type = IBV_QPT_XRC_RECV;
+  Qp opened(CALL(ibv_open_qp(context(), &attr)));
+  ASSERT_NE(opened, nullptr) << "errno " << errno_text(errno);
+  EXPECT_EQ(opened->qp_num, receiver_->qp_num);
+  {
+    const About about("ibv_open_qp.absent");
+    attr.qp_num = sender_->qp_num ^ 0x00800000;
+    const Qp absent(CALL(ibv_open_qp(context(), &attr)));
+    EXPECT_TRUE(refused(absent.get()));
+  }
+  const About about("ibv_open_qp.destroy");
+  EXPECT_SUCCEEDS(receiver_.destroy());
+  receive(srq_);
+  EXPECT_EQ(post(IBV_WR_SEND, srq_), IBV_WC_SUCCESS) << "the underlying QP has a reference left";
+  EXPECT_SUCCEEDS(opened.destroy());
+}
+
+}  // namespace
+}  // namespace conformance

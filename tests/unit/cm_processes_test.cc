@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Identifiers of two processes: connections between them, and what the one sees when the other dies or stops.
+#include <errno.h>
+#include <gtest/gtest.h>
+
+#include "support/child.h"
+#include "support/cm_scene.h"
+#include "support/temporary_node.h"
+
+namespace verbena::cm {
+namespace {
+
+constexpr uint16_t kPort = 7471;
+
+// A server in a process of its own. It says 'L' when it listens, then does as it is told: 'r' wait for a
+// request, 'a' accept it, 'e' wait until it is established, 'x' reject it, 'd' wait for the end, 't' and 'X'
+// for a REJ (timeout, consumer), 'D' disconnect, 'q' quit. It answers each with 'y', or 'n' when something
+// else happened.
+int serve(const Child& child) {
+  ServiceHolder service;
+  Inbox inbox;
+  OwnedId listener = make_id(service, inbox), connection;
+  bool good = bind_address(listener.get(), Ip("0.0.0.0", kPort)) == 0 && listen(listener.get(), 8) == 0;
+  child.tell(good ? 'L' : 'n');
+  for (;;) {
+    const char word = child.hear();
+    if (word == 0) return 1;
+    if (word == 'q') return 0;
+    good = true;
+    if (word == 'r') {
+      const Event event = inbox.next();
+      good = event.type == EventType::kConnectRequest;
+      if (good) connection.reset(event.id);
+    }
+    const ConnectionParameters given = parameters(0x22, "welcome");
+    if (word == 'a') good = accept(connection.get(), &given, {}) == 0;
+    if (word == 'e') good = inbox.next().type == EventType::kEstablished;
+    if (word == 'x') good = reject(connection.get(), {}, 0) == 0;
+    if (word == 'd') good = inbox.next().type == EventType::kDisconnected;
+    if (word == 't') good = bool(next_is(inbox, EventType::kRejected, 4));
+    if (word == 'X') good = bool(next_is(inbox, EventType::kRejected, 28));
+    if (word == 'D') good = disconnect(connection.get()) == 0;
+    child.tell(good ? 'y' : 'n');
+  }
+}
+
+struct TwoProcesses : ::testing::Test {
+  TemporaryNode node;
+  Child server{serve};
+
+  void SetUp() override { ASSERT_EQ(server.answer(), 'L'); }
+  void tell(char word) {
+    server.command(word);
+    ASSERT_EQ(server.answer(), 'y') << word;
+  }
+};
+
+// With an id of this process that knows the way.
+struct Connected : TwoProcesses {
+  std::unique_ptr<ServiceHolder> service;
+  Inbox inbox;
+  OwnedId id;
+
+  void SetUp() override {
+    TwoProcesses::SetUp();
+    service = std::make_unique<ServiceHolder>();
+    id = make_resolved(*service, inbox, kPort);
+  }
+  void TearDown() override { id.reset(); }
+
+  void request() {
+    ASSERT_EQ(connect(id.get(), parameters(0x11, "hello"), {}), 0);
+    tell('r');
+  }
+  void respond() {
+    request();
+    tell('a');
+    ASSERT_TRUE(next_is(inbox, EventType::kConnectResponse));
+  }
+  void establish() {
+    respond();
+    ASSERT_EQ(accept(id.get(), nullptr, {}), 0);
+    tell('e');
+  }
+};
+
+TEST_F(Connected, ConnectAndPart) {
+  establish();
+  ASSERT_EQ(disconnect(id.get()), 0);
+  tell('d');
+  tell('D');
+  EXPECT_TRUE(next_is(inbox, EventType::kDisconnected));
+}
+
+TEST_F(Connected, PartWhenTheServerWants) {
+  establish();
+  tell('D');
+  EXPECT_TRUE(next_is(inbox, EventType::kDisconnected));
+}
+
+TEST_F(Connected, AreRejected) {
+  request();
+  tell('x');
+  EXPECT_TRUE(next_is(inbox, EventType::kRejected, 28));
+}
+
+TEST_F(Connected, AServerThatEndsDisconnects) {
+  establish();
+  server.command('q');
+  EXPECT_TRUE(next_is(inbox, EventType::kDisconnected));
+}
+
+TEST_F(Connected, AServerThatIsKilledDisconnects) {
+  establish();
+  server.kill_now();
+  EXPECT_TRUE(next_is(inbox, EventType::kDisconnected));
+}
+
+TEST_F(Connected, AServerKilledBeforeItAnsweredRejects) {
+  request();
+  server.kill_now();
+  EXPECT_TRUE(next_is(inbox, EventType::kRejected, 28));
+}
+
+TEST_F(Connected, AServerKilledAfterItAnsweredRejects) {
+  respond();
+  server.kill_now();
+  EXPECT_TRUE(next_is(inbox, EventType::kRejected, 28));
+}
+
+TEST_F(Connected, AServerKilledBeforeItSawTheRequestRejects) {
+  server.stop();
+  ASSERT_EQ(connect(id.get(), parameters(0x11), {}), 0);
+  server.kill_now();
+  EXPECT_TRUE(next_is(inbox, EventType::kRejected, 28));
+}
+
+TEST_F(Connected, AServerThatIsDeadBeforeListensNoMore) {
+  server.kill_now();
+  ASSERT_EQ(connect(id.get(), parameters(0x11), {}), 0);
+  EXPECT_TRUE(next_is(inbox, EventType::kRejected, 8));
+}
+
+TEST_F(Connected, APortIsFreeWhenItsProcessIsKilled) {
+  server.kill_now();
+  const OwnedId other = make_id(*service, inbox);
+  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kPort)), 0);
+}
+
+TEST_F(Connected, APortIsTakenAcrossProcesses) {
+  const OwnedId other = make_id(*service, inbox);
+  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kPort)), EADDRNOTAVAIL);
+}
+
+TEST_F(Connected, AStoppedServerHoldsNobodyUp) {
+  establish();
+  server.stop();
+  ASSERT_EQ(disconnect(id.get()), 0);
+  id.reset();
+  server.go_on();
+  tell('d');
+}
+
+TEST_F(Connected, AForkedChildOfThePeerDoesNotKeepItAlive) {
+  establish();
+  Child bystander([](const Child& child) { return child.hear(); });  // has this process's descriptors
+  id.reset();
+  service.reset();
+  tell('d');
+}
+
+// A client in a process of its own, as far as `how_far`: 'c' has sent its request, 'r' has the response, 'e'
+// has answered that. Then it waits.
+int run_client(const Child& child, char how_far) {
+  ServiceHolder service;
+  Inbox inbox;
+  const OwnedId id = make_resolved(service, inbox, kPort);
+  bool good = connect(id.get(), parameters(0x11), {}) == 0;
+  if (how_far != 'c') good = inbox.next().type == EventType::kConnectResponse;
+  if (how_far == 'e') good = good && accept(id.get(), nullptr, {}) == 0;
+  child.tell(good ? how_far : 'n');
+  return child.hear();
+}
+
+TEST_F(TwoProcesses, AClientKilledAfterItsRequestIsHeardOf) {
+  Child client([](const Child& child) { return run_client(child, 'c'); });
+  ASSERT_EQ(client.answer(), 'c');
+  tell('r');
+  client.kill_now();
+  tell('t');
+}
+
+TEST_F(TwoProcesses, AClientKilledAfterTheResponseIsHeardOf) {
+  Child client([](const Child& child) { return run_client(child, 'r'); });
+  tell('r');
+  tell('a');
+  ASSERT_EQ(client.answer(), 'r');
+  client.kill_now();
+  tell('X');
+}
+
+TEST_F(TwoProcesses, AClientKilledWhenConnectedIsHeardOf) {
+  Child client([](const Child& child) { return run_client(child, 'e'); });
+  tell('r');
+  tell('a');
+  ASSERT_EQ(client.answer(), 'e');
+  tell('e');
+  client.kill_now();
+  tell('d');
+}
+
+}  // namespace
+}  // namespace verbena::cm

@@ -193,8 +193,9 @@ int close_xrcd(Xrcd* xrcd);  // EBUSY: SRQs or QPs made with it still exist
 // The receiving end, which has neither PD nor queues nor CQs; ibv_create_qp_ex(3) with IBV_QP_INIT_ATTR_XRCD. Modified,
 // queried and destroyed as any QP.
 int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out);
-// Another opening of the XRC_RECV QP number `qpn` of this process's; events go to every opening's `user_handle`, and
-// the QP lives until the last one is destroyed. EINVAL: the domain has no such QP; EOPNOTSUPP: it is another process's.
+// Another opening of the XRC_RECV QP number `qpn`, whichever process made it; events go to every opening's
+// `user_handle`, and the QP lives until the last one is destroyed, or the process ends that made it. In another process
+// than that, modify_qp answers EOPNOTSUPP. EINVAL: the domain has no such QP.
 int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
 // As destroy_qp, for the opening with `user_handle`.
 int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
@@ -207,6 +208,8 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
 // says of a receive queue is ignored: max_recv_wr and max_recv_sge become 0.
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
               Srq* srq = nullptr);
+// Of a UD QP, before it is used: it does not receive what it sends to a group (IBV_QP_CREATE_BLOCK_SELF_MCAST_LB).
+void block_own_multicast(Qp* qp);
 uint32_t qp_number(const Qp* qp);
 uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);

@@ -9,8 +9,8 @@ set -eu
 
 packages_for() {
   case $1 in
-    build) echo g++ cmake ninja-build libibverbs-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev ;;
-    test) echo libgtest-dev libgmock-dev librdmacm-dev ibverbs-utils ibverbs-providers rdmacm-utils perftest qperf python3 python3-pyverbs util-linux iproute2 ;;
+    build) echo g++ cmake ninja-build libibverbs-dev librdmacm-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev ;;
+    test) echo libgtest-dev libgmock-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest qperf rdmacm-utils python3 python3-pyverbs util-linux iproute2 ;;
     demo) echo ibverbs-utils ibverbs-providers perftest ;;
     *) echo "$0: unknown purpose '$1' (build, test, demo)" >&2; return 2 ;;
   esac

@@ -80,7 +80,8 @@ struct CompletionRing {
       return static_cast<int64_t>(position - known_head->load(std::memory_order_acquire)) <
              static_cast<int64_t>(capacity());
     };
-    if (behind()) return true;
+    if (behind()) [[likely]]
+      return true;
     known_head->store(places->head.load(std::memory_order_acquire), std::memory_order_release);
     return behind();
   }
@@ -96,8 +97,8 @@ struct Claim {
   bool stamped = false;
 };
 
-// Of this ring, resized or not.
-inline Claim claim_in(const CompletionRing& ring, uint32_t worker) {
+// Of this ring, resized or not, when the first entry is not where `tail` says. A full ring: no entry.
+[[gnu::noinline]] inline Claim claim_by_search(const CompletionRing& ring, uint32_t worker) {
   uint64_t position = ring.places->tail.load(std::memory_order_relaxed);
   // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for
   // damaged ones, which count as full.
@@ -119,13 +120,32 @@ inline Claim claim_in(const CompletionRing& ring, uint32_t worker) {
   return {};
 }
 
+// Of this ring, resized or not. Almost always the hint is right, and nobody else claims at this moment.
+[[gnu::always_inline]] inline Claim claim_in(const CompletionRing& ring, uint32_t worker) {
+  const uint64_t position = ring.places->tail.load(std::memory_order_relaxed);
+  const uint32_t lap = ring.lap(position);
+  std::atomic<uint64_t>& claim = ring.claims[ring.place(position)];
+  uint64_t seen = claim.load(std::memory_order_acquire);
+  if (ClaimWord::unpack(seen).lap + 1 != lap || !ring.has_room(position) ||
+      !claim.compare_exchange_strong(seen, ClaimWord{lap, worker}.pack(), std::memory_order_acq_rel))
+      [[unlikely]]
+    return claim_by_search(ring, worker);
+  ring.places->tail.store(position + 1, std::memory_order_relaxed);
+  return {&ring.entry(position), position, lap, (ring.flags & kCqStamped) != 0};
+}
+
+// The CQ has been resized: `ring` becomes the one in use. False: that one is not sound.
+[[gnu::noinline]] inline bool go_over(CompletionRing& ring) {
+  const CompletionRing now = CompletionRing::of(ring.segment, *ring.cq, ring.known_head);
+  if (now.entries == nullptr) return false;
+  ring = now;
+  return true;
+}
+
 // Of a peer's ring, on a visit: resizing waits until it is over. `ring` follows the CQ when it has been resized.
-inline Claim claim_completion(CompletionRing& ring, uint32_t worker) {
-  if (!ring.is_current()) [[unlikely]] {
-    const CompletionRing now = CompletionRing::of(ring.segment, *ring.cq, ring.known_head);
-    if (now.entries == nullptr) return {};
-    ring = now;
-  }
+[[gnu::always_inline]] inline Claim claim_completion(CompletionRing& ring, uint32_t worker) {
+  if (!ring.is_current() && !go_over(ring)) [[unlikely]]
+    return {};
   return claim_in(ring, worker);
 }
 
@@ -281,10 +301,10 @@ class CompletionConsumer {
   Cqe* take_here(bool* landed, bool thoroughly) {
     const CompletionRing& now = ring();
     Cqe& entry = now.entry(head_);
-    const uint64_t state = entry.state.load(std::memory_order_acquire);
-    *landed = state == now.word(head_, CqeKind::kLanded);
-    if (!*landed && state != now.word(head_, CqeKind::kPublished)) {
-      if (CqeState::unpack(state).lap != now.lap(head_) && !thoroughly) return nullptr;
+    const uint64_t kind = entry.state.load(std::memory_order_acquire) - now.word(head_, CqeKind::kNothing);
+    *landed = kind == static_cast<uint64_t>(CqeKind::kLanded);
+    if (!*landed && kind != static_cast<uint64_t>(CqeKind::kPublished)) [[unlikely]] {
+      if (kind >> 32 != 0 && !thoroughly) return nullptr;
       return take_slowly(landed);
     }
     position_ = head_;

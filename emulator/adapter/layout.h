@@ -17,7 +17,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 8;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 9;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -201,7 +201,7 @@ struct ReceiveWqe {
   uint32_t sge_count;
   uint32_t epoch;   // of a shared queue: as in ReadyWord
   uint32_t length;  // of a shared queue: bytes it takes, saturated
-  uint32_t reserved;
+  uint32_t abandoned;  // of a shared queue, set by its taker: the completion is lost, the slot is the owner's again
   WqeSge sge[];  // room for SharedQp::rq_max_sge
 };
 
@@ -248,7 +248,10 @@ struct SharedSrq {
   alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
   std::atomic<uint32_t> limit_reached;              // sticky, set by takers
   std::atomic<uint32_t> scatter_wanted;             // XRC: as kStickyScatter of a QP
-  std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here
+  std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here, or `waiters`
+  // XRC: processes whose requests found no WQE, kWaits | Worker::pack(); 0: free. Posting wakes them.
+  static constexpr uint32_t kWaits = 1u << 24;
+  std::atomic<uint32_t> waiters[8];
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
 
@@ -333,6 +336,7 @@ struct SharedQp {
   std::atomic<uint32_t> send_psn;
   std::atomic<uint32_t> rnr_naks;
   std::atomic<uint32_t> retries;
+  std::atomic<uint64_t> events_told;  // XRC_RECV: for handles in other processes (engine/xrc_openings.h)
 };
 static_assert(sizeof(SharedQp) == 5 * kCacheLine);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "adapter/prefetch.h"
 #include "adapter/segment.h"
 
 namespace verbena {
@@ -54,10 +55,22 @@ struct ReceiveRing {
     ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(), std::memory_order_release);
   }
 
+  // Owner, who is about to post `number` and those after it: their words come back from the feeder.
+  void prepare_posts(uint64_t number) const {
+    prefetch_exclusive(&ready[number & mask()]);
+    prefetch_exclusive(&ready[(number + 8) & mask()]);
+  }
+
   // Feeder: is WQE `number` there?
   bool peek(uint64_t number, ReadyWord* out) const {
     *out = ReadyWord::unpack(ready[number & mask()].load(std::memory_order_acquire));
     return out->lap == lap(number, order);
+  }
+
+  // Feeder, in a stream: the words of WQEs a little after `number` will be looked at.
+  void expect(uint64_t number) const {
+    constexpr uint64_t kAhead = 16;  // two lines
+    prefetch(&ready[(number + kAhead) & mask()]);
   }
 };
 

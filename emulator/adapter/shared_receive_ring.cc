@@ -80,6 +80,24 @@ bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reache
   return false;
 }
 
+bool SharedReceiveRing::is_asked_for(uint32_t worker) const {
+  for (const std::atomic<uint32_t>& waiter : shared->waiters)
+    if (waiter.load(std::memory_order_acquire) == (SharedSrq::kWaits | worker)) return true;
+  return false;
+}
+
+bool SharedReceiveRing::ask_to_be_woken(uint32_t worker) const {
+  bool written = is_asked_for(worker);
+  for (std::atomic<uint32_t>& waiter : shared->waiters) {
+    if (written) break;
+    uint32_t free = 0;
+    written = waiter.compare_exchange_strong(free, SharedSrq::kWaits | worker, std::memory_order_seq_cst);
+  }
+  // Last, so that whoever sees this sees the word as well.
+  if (written) shared->feeders_wait.store(1, std::memory_order_seq_cst);
+  return written;
+}
+
 uint64_t SharedReceiveRing::posted() const {
   const uint64_t end = shared->posted.load(std::memory_order_seq_cst);
   uint64_t position = shared->head.load(std::memory_order_seq_cst);

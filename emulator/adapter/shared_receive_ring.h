@@ -8,7 +8,7 @@
 //  * A WQE is taken by one compare-and-swap on its order word, which then names its taker.
 //  * A slot belongs to the owner again when a completion that names it has been polled, or when its taker has
 //  died
-//    without one (the owner finds such slots; nobody else may give a slot back).
+//    without one or has abandoned it (the owner finds such slots; nobody else may give a slot back).
 //  * Everything before SharedSrq::head is taken. It never goes back: a taker moves it by compare-and-swap
 //  from what
 //    it has read, so that one who was stopped in between leaves it alone.
@@ -70,6 +70,16 @@ struct SharedReceiveRing {
   // the event.
   // False as well: it takes fewer than `length` bytes; it stays.
   bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
+
+  // Its taker, who is done with it: there will be no completion (its CQ had no room, and ignores that).
+  void abandon(uint32_t slot) const {
+    std::atomic_ref(wqe(slot).abandoned).store(1, std::memory_order_release);
+  }
+
+  // The calling `worker` found no WQE: the owner wakes it with the next one that is posted. False: too many wait
+  // already, it has to look by itself.
+  bool ask_to_be_woken(uint32_t worker) const;
+  bool is_asked_for(uint32_t worker) const;  // nothing was posted since
 
   // WQEs that nobody has taken: a snapshot, exact while nobody posts or takes.
   uint64_t posted() const;

@@ -81,7 +81,7 @@ int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, 
   const Descriptor file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600)};
   if (file.fd < 0) return errno;
   if (!ready(file.fd)) {
-    if (only_if_there) return has_full_size(file.fd) ? EPROTO : ENOENT;
+    if (only_if_there) return has_magic(file.fd) ? EPROTO : ENOENT;  // of another size, or not made yet
     if (const int error = make(file.fd, node_id); error != 0) return error;
   }
   if (!has_full_size(file.fd)) return EPROTO;

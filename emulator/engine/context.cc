@@ -11,6 +11,7 @@
 #include "adapter/device_clock.h"
 #include "engine/device_attributes.h"
 #include "engine/objects.h"
+#include "engine/xrc_openings.h"
 
 namespace verbena {
 namespace {
@@ -70,6 +71,7 @@ int import_context(const Context* original, Context** out) {
 void close_context(Context* context) {
   Process* process = context->process;
   if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
+  end_orphans_of(*context);
   {
     std::lock_guard lock(process->contexts_mutex);
     std::erase(process->contexts, context);
@@ -93,6 +95,8 @@ int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
   if (port != 1) return EINVAL;
   describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
                 attr);
+  attr->qkey_viol_cntr =
+      context->process->directory().header().qkey_violations[context->device_index].load(std::memory_order_relaxed);
   return 0;
 }
 

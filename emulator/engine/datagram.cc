@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datagram.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "engine/address_handle.h"
 #include "engine/clock.h"
 #include "engine/completion.h"
+#include "engine/datagram_header.h"
+#include "engine/datagram_targets.h"
 #include "engine/key_errors.h"
 #include "engine/psn.h"
 #include "engine/requester.h"
 #include "fabric/hazards.h"
-#include "fabric/multicast_table.h"
-#include "observe/log.h"
 
 namespace verbena {
 namespace {
@@ -23,63 +25,9 @@ namespace {
 constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kOwnQkey = 0x80000000;
 constexpr uint32_t kMaxMtu = 4096;
-constexpr size_t kMaxDestinations = 1024;  // remembered at once
-constexpr int kPatienceMs = 500;           // for a process that is met for the first time
-constexpr int64_t kPause = 1'000'000'000;  // ns
-
-bool receives_in(uint8_t state) {
-  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
-}
-
-// A queue pair that messages go to, and everything that is touched there.
-struct Destination {
-  std::shared_ptr<PeerAdapter> adapter;
-  SharedQp* qp = nullptr;
-  uint32_t index = 0;
-  uint32_t birth = 0;
-  uint64_t generation = 0;  // of the gate, when the rest was found right; 0: never
-  SharedReceiveRing receives;
-  CompletionRing completions;
-  std::atomic<uint64_t> known_head{0};
-  SharedCq* completion_queue = nullptr;
-  int64_t ask_again_at = 0;  // ns: its process has not answered, and is left alone until then
-  uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
-
-  uint32_t room_in_entry() const { return completions.inline_size() - uint32_t{sizeof(DatagramSource)}; }
-};
-
-struct Key {
-  ibv_gid gid;  // without a GRH: zeros and the LID
-  uint32_t qpn;
-  bool global;
-  auto words() const {
-    uint64_t raw[2];
-    std::memcpy(raw, gid.raw, sizeof raw);
-    return std::tuple(qpn, raw[1], raw[0], global);
-  }
-  bool operator<(const Key& other) const { return words() < other.words(); }
-  bool operator==(const Key& other) const { return words() == other.words(); }
-};
-
-Key key_of(const ibv_ah_attr& address, uint32_t qpn) {
-  Key key{{}, qpn, address.is_global != 0};
-  if (key.global)
-    key.gid = address.grh.dgid;
-  else
-    std::memcpy(key.gid.raw, &address.dlid, sizeof address.dlid);
-  return key;
-}
-
-struct Group {
-  uint64_t version = 0;  // of the table, when the members were looked up
-  bool known = false;
-  int64_t look_again_at = kEndOfTime;  // ns: the process of some member has not answered
-  struct Member {
-    MulticastTable::Found found;
-    std::unique_ptr<Destination> destination;  // nullptr: it cannot be reached
-  };
-  std::vector<Member> members;
-};
+constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
+// How long a message waits for the receiver to take what lies before it to the same buffers.
+constexpr int64_t kSettling = 1'000'000;  // ns
 
 // One message, whole: the room for its GRH, and the bytes that the program gave.
 struct Message {
@@ -96,10 +44,7 @@ struct Message {
 }  // namespace
 
 struct Datagrams {
-  std::map<Key, Destination> destinations;
-  std::map<MulticastGid, Group> groups;
-  Destination* last = nullptr;  // who was sent to last
-  Key last_key{};
+  DatagramTargets targets;
   std::vector<Destination*> events_due;
   std::vector<Ah> kept;  // by place in the send queue
 };
@@ -111,48 +56,50 @@ void call_attention(Destination& to) {
   to.adapter->kick();
 }
 
-// Finds the queue pair with this number, whoever has it. False: nobody, or it cannot be reached.
-bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
-  Process& process = *qp.process;
-  std::shared_ptr<PeerAdapter> adapter;
-  if (process.peers().get(process.home(), slot, slot_generation, &adapter, kPatienceMs) != 0) {
-    // Asking a stopped process takes its time; datagrams do not wait for it again and again.
-    out->ask_again_at = now_ns() + kPause;
-    return false;
+// Does the datagram that `entry` tells of go where one of the ranges is?
+bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size_t count) {
+  const SharedReceiveRing& ring = to.receives;
+  const ReceiveWqe& wqe = ring.wqe(entry.index & static_cast<uint32_t>(ring.mask()));
+  for (uint32_t i = 0; i < std::min(wqe.sge_count, ring.max_sge); ++i) {
+    const uint64_t begin = wqe.sge[i].address, end = begin + wqe.sge[i].length;
+    for (size_t r = 0; r < count; ++r) {
+      const auto at = reinterpret_cast<uint64_t>(ranges[r].iov_base);
+      if (at < end && begin < at + ranges[r].iov_len) return true;
+    }
   }
-  out->qp = adapter->view().qp(index);
-  if (out->qp == nullptr || out->qp->in_use.load(std::memory_order_acquire) == 0) return false;
-  out->index = index;
-  out->birth = out->qp->birth;
-  out->generation = 0;
-  out->adapter = std::move(adapter);
-  return true;
+  return false;
 }
 
-bool port_down(const NodeDirectory& directory, uint32_t device) {
-  return (directory.header().ports_down.load(std::memory_order_relaxed) >> (device & 31) & 1) != 0;
+// Is a message that was sent from here before still on its way from its receive slot to these ranges?
+bool lies_before(Destination& to, const iovec* ranges, size_t count) {
+  if (!to.has_landed) return false;
+  const CompletionRing& ring = to.completions;
+  if (ring.generation != to.landed_generation) return to.has_landed = false;  // resizing scatters
+  const uint64_t head = ring.places->head.load(std::memory_order_acquire);
+  uint64_t position = std::max(to.first_landed_position, head);
+  // No more than the ring holds, whatever the receiver's memory says.
+  if (to.last_landed_position - position >= ring.capacity()) return to.has_landed = false;
+  bool any = false;
+  for (; position <= to.last_landed_position; ++position) {
+    const Cqe& entry = ring.entry(position);
+    if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
+    if (entry.qp_index != to.index || entry.qp_birth != to.birth) continue;
+    if (!any) to.first_landed_position = position;
+    any = true;
+    if (overlaps(to, entry, ranges, count)) return true;
+  }
+  to.has_landed = any;
+  return false;
 }
 
-// On a visit: is it the queue pair we found, ready to receive datagrams? Looks everything up again when its
-// gate shows another generation than the one before.
-bool open(Destination& to, const NodeDirectory& directory) {
-  if (!to.adapter->alive(directory)) return false;
-  const SharedQp& there = *to.qp;
-  const Gate gate = Gate::unpack(there.gate.load(std::memory_order_acquire));
-  if (!receives_in(gate.state) || port_down(directory, there.device)) return false;
-  if (gate.generation == to.generation) return true;
-  if (there.type != IBV_QPT_UD || there.birth != to.birth) return false;
-  const SegmentView& view = to.adapter->view();
-  SharedCq* cq = view.cq(there.recv_cq);
-  if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return false;
-  to.completion_queue = cq;
-  to.completions = CompletionRing::of(view, *cq, &to.known_head);
-  if (to.completions.entries == nullptr) return false;
-  SharedSrq* receives = there.srq != 0 ? view.srq(there.srq - 1) : nullptr;
-  to.receives = receives != nullptr ? SharedReceiveRing::of(view, *receives) : SharedReceiveRing{};
-  if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return false;
-  to.generation = gate.generation;
-  return true;
+// Waits for that, not for long: who is stopped keeps nobody waiting, and a datagram's fate is its receiver's
+// affair.
+void settle(Destination& to, const iovec* ranges, size_t count) {
+  if (!lies_before(to, ranges, count)) return;
+  to.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel);
+  call_attention(to);
+  for (const int64_t end = now_ns() + kSettling; now_ns() < end && lies_before(to, ranges, count);)
+    sched_yield();
 }
 
 // Puts the message where the receive request says. The keys of the request are checked now.
@@ -173,6 +120,7 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
     room += used;
   }
   if (room < message.length) return VendorError::receive_too_small;
+  settle(to, remote, remotes);
   const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
   const int error = to.adapter->write(from.process->directory(), &local, 1, remote, remotes);
   return error == 0 ? VendorError::none : VendorError::local_memory_gone;
@@ -186,6 +134,7 @@ void complete(const Qp& from, Destination& to, const Message& message, uint32_t 
     if (to.completions.ignores_overrun()) {
       // The completion is lost, and the message must not be: it cannot wait there for being polled.
       if (landed) place(from, to, message, to.receives.wqe(slot));
+      to.receives.abandon(slot);
       return;
     }
     to.completion_queue->overrun.store(1, std::memory_order_release);
@@ -209,7 +158,24 @@ void complete(const Qp& from, Destination& to, const Message& message, uint32_t 
     std::memcpy(entry.payload + sizeof message.source, message.bytes, message.length);
   }
   publish_completion(to.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  if (landed) {
+    const uint32_t generation = to.completions.generation;
+    if (!to.has_landed || to.landed_generation != generation) to.first_landed_position = claim.position;
+    to.has_landed = true;
+    to.landed_generation = generation;
+    to.last_landed_position = claim.position;
+  }
   to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
+}
+
+// Of the port that the queue pair is at (ibv_query_port(3): qkey_viol_cntr). It stays at its most.
+void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
+  if (device >= kMaxDevices) return;
+  std::atomic<uint32_t>& count = directory.header().qkey_violations[device];
+  uint32_t seen = count.load(std::memory_order_relaxed);
+  while (seen < kMostQkeyViolations &&
+         !count.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
+  }
 }
 
 // On a visit, and the destination is open.
@@ -217,6 +183,7 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
   if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
     there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
+    count_qkey_violation(from.process->directory(), there.device);
     return;
   }
   uint32_t slot = 0;
@@ -245,77 +212,25 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
 }
 
-// The unicast destination, or nullptr: nobody. Remembered from one message to the next.
-Destination* destination_of(Qp& qp, const ibv_ah_attr& address, uint32_t qpn) {
-  Datagrams& own = *qp.datagrams;
-  const Key key = key_of(address, qpn);
-  if (own.last != nullptr && own.last_key == key) return own.last;
-  own.last = nullptr;
-  auto known = own.destinations.find(key);
-  if (known == own.destinations.end()) {
-    if (own.destinations.size() >= kMaxDestinations) own.destinations.clear();
-    known = own.destinations.try_emplace(key).first;
-  }
-  own.last = &known->second;
-  own.last_key = key;
-  return own.last;
-}
-
-// Finds (again) who has the number, and whether the address leads there.
-bool resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, Destination* to) {
-  const NodeDirectory& directory = qp.process->directory();
-  to->adapter.reset();
-  if (to->ask_again_at != 0 && now_ns() < to->ask_again_at) return false;
-  to->ask_again_at = 0;
-  QpnEntry found;
-  if (!directory.find_qpn(qpn, &found)) return false;
-  const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
-  if (!find(qp, found.slot, generation, found.qp_index, to)) return false;
-  if (to->qp->qpn == qpn && to->qp->device < directory.devices().count &&
-      leads_to(address, directory.devices().devices[to->qp->device]))
-    return true;
-  to->adapter.reset();
-  return false;
-}
-
 void send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
   const NodeDirectory& directory = qp.process->directory();
-  Destination* to = destination_of(qp, address, qpn);
+  Destination& to = qp.datagrams->targets.destination(address, qpn);
   for (bool fresh = false;; fresh = true) {
     // What is there may have gone, and another may have come, since we were there last.
-    if ((fresh || !to->adapter) && !resolve(qp, address, qpn, to)) return;
-    const Visit visit(directory, qp.process->home().slot(), to->adapter->slot());
-    if (open(*to, directory)) {
-      deliver(qp, *to, message);
-      if (to->event_due != 0) qp.datagrams->events_due.push_back(to);
+    if ((fresh || !to.adapter) && !DatagramTargets::resolve(qp, address, qpn, &to)) return;
+    const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
+    if (open(to, directory)) {
+      deliver(qp, to, message);
+      if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
       return;
     }
     if (fresh) return;
   }
 }
 
-Group& group_of(Qp& qp, const MulticastGid& gid) {
-  Datagrams& own = *qp.datagrams;
-  const MulticastTable table(qp.process->directory());
-  if (own.groups.size() >= kMaxDestinations && !own.groups.contains(gid)) own.groups.clear();
-  Group& group = own.groups[gid];
-  const uint64_t version = table.version();
-  if (group.known && group.version == version &&
-      (group.look_again_at == kEndOfTime || now_ns() < group.look_again_at))
-    return group;
-  group.known = true;
-  group.version = version;
-  group.look_again_at = kEndOfTime;
-  group.members.clear();
-  for (const MulticastTable::Found& found : table.members(gid)) {
-    auto to = std::make_unique<Destination>();
-    const bool there =
-        find(qp, found.member.slot, found.member.slot_generation, found.member.qp_index, to.get()) &&
-        to->birth == found.member.birth;
-    if (to->ask_again_at != 0) group.look_again_at = to->ask_again_at;
-    if (there) group.members.push_back({found, std::move(to)});
-  }
-  return group;
+bool is_itself(const Qp& qp, const MulticastMember& member) {
+  return member.slot == qp.process->home().slot() && member.qp_index == qp.index &&
+         member.birth == qp.shared->birth;
 }
 
 void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
@@ -323,7 +238,10 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
   const MulticastTable table(directory);
   MulticastGid name;
   std::memcpy(name.data(), gid.raw, sizeof gid.raw);
-  for (const Group::Member& member : group_of(qp, name).members) {
+  std::vector<DatagramTargets::Member>& members = qp.datagrams->targets.members(qp, name);
+  qp.datagrams->events_due.reserve(members.size());
+  for (const DatagramTargets::Member& member : members) {
+    if (qp.blocks_own_multicast && is_itself(qp, member.found.member)) continue;
     Destination& to = *member.destination;
     const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
     // Looked at on the visit: whoever detaches waits for it.
@@ -352,7 +270,12 @@ VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& re
 
 }  // namespace
 
-std::shared_ptr<Datagrams> make_datagrams(const Qp&) { return std::make_shared<Datagrams>(); }
+std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
+  auto made = std::make_shared<Datagrams>();
+  made->events_due.reserve(1);
+  made->kept.resize(qp.sq.size());
+  return made;
+}
 
 VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequest& request) {
   if (request.length > std::min(qp.mtu, kMaxMtu)) return VendorError::message_too_long;
@@ -378,11 +301,16 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   if (message.solicited) message.flags |= kCqeSolicited;
 
   qp.datagrams->events_due.clear();
-  if (port_down(qp.process->directory(), qp.context->device_index)) return VendorError::none;  // lost on the way
-  if (!ah->multicast)
-    send_to_one(qp, address, request.remote_qpn, message);
-  else if (request.remote_qpn == kMulticastQpn)
-    send_to_group(qp, address.grh.dgid, message);
+  if (port_down(qp.process->directory(), qp.context->device_index))
+    return VendorError::none;  // lost on the way
+  try {
+    if (!ah->multicast)
+      send_to_one(qp, address, request.remote_qpn, message);
+    else if (request.remote_qpn == kMulticastQpn)
+      send_to_group(qp, address.grh.dgid, message);
+  } catch (const std::bad_alloc&) {
+    // Somebody was met for the first time, and there is no memory to know him by: lost on the way.
+  }
   return VendorError::none;
 }
 
@@ -401,9 +329,7 @@ void raise_datagram_events(Qp& qp) {
 
 void keep_address(Qp& qp, SendRequest& kept) {
   if (kept.ah == nullptr) return;
-  std::vector<Ah>& copies = qp.datagrams->kept;
-  if (copies.empty()) copies.resize(qp.sq.size());
-  Ah& copy = copies[kept.number & (qp.sq.size() - 1)];
+  Ah& copy = qp.datagrams->kept[kept.number & (qp.sq.size() - 1)];
   copy = *kept.ah;
   kept.ah = &copy;
 }

@@ -33,7 +33,8 @@ namespace verbena {
 
 struct Datagrams;
 
-// What a UD queue pair remembers of those it has sent to. Under send_lock.
+// What a UD queue pair remembers of those it has sent to (datagram_targets.h). Under send_lock. The send queue is made
+// already. Throws std::bad_alloc.
 std::shared_ptr<Datagrams> make_datagrams(const Qp& qp);
 
 // Carries the request out but for its completion. none: it has been sent, and raise_datagram_events() is due

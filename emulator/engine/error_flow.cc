@@ -8,6 +8,7 @@
 #include "engine/completion.h"
 #include "engine/requester.h"
 #include "engine/xrc.h"
+#include "engine/xrc_openings.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -18,7 +19,10 @@ namespace {
 void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   Cq& cq = *qp.recv_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
-  if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
+  if (claim.entry == nullptr && cq.ring.ignores_overrun()) {
+    if ((flags & kCqeFromShared) != 0) qp.srq->ring.abandon(static_cast<uint32_t>(number));
+    return;
+  }
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
     qp.process->call_attention();
@@ -184,11 +188,14 @@ void raise_qp_event(Qp& qp, ibv_event_type type) {
 }
 
 void raise_event_at_openings(Qp& qp, ibv_event_type type) {
-  std::lock_guard openings(qp.openings_mutex);
-  for (QpOpening& opening : qp.openings) {
-    std::lock_guard lock(opening.context->events_mutex);
-    if (write_event(*opening.context, opening.user_handle, type)) ++opening.async_events;
+  {
+    std::lock_guard openings(qp.openings_mutex);
+    for (QpOpening& opening : qp.openings) {
+      std::lock_guard lock(opening.context->events_mutex);
+      if (write_event(*opening.context, opening.user_handle, type)) ++opening.async_events;
+    }
   }
+  if (!qp.foreign) tell_holders(qp, type);
 }
 
 void raise_cq_event(Cq& cq, ibv_event_type type) {

@@ -179,6 +179,10 @@ void to_error(Qp& qp) {
 
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->foreign) {
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x is another process's: only its maker changes it", qp->shared->qpn);
+    return EOPNOTSUPP;
+  }
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);

@@ -152,6 +152,8 @@ struct PeerPath {
   uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
   uint64_t last_landed_position = 0;
   uint32_t landed_generation = 0;  // CompletionRing::generation of these positions
+  uint32_t small_size =
+      0;  // with `gate`: messages of up to so many bytes may go the short way (small_send.h)
   bool established = false;  // COMM_EST is told, in this generation
   // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if
   // solicited.
@@ -160,6 +162,7 @@ struct PeerPath {
 };
 
 struct Datagrams;
+struct ForeignQp;
 // A handle of the program on an XRC_RECV queue pair.
 struct QpOpening {
   Context* context;
@@ -190,10 +193,13 @@ struct Qp {
 
   // ---- requester, under send_lock ----
   SpinLock send_lock;
+  std::atomic<uint32_t> expected_target{
+      UINT32_MAX};  // slot: whom the next request will visit, by all likelihood
   PeerPath path;
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
   uint32_t send_psn = 0;
   uint32_t mtu = 1024;
+  KnownRegion gathered;  // for messages on the short way
   uint64_t sq_size = 0;
   uint64_t sq_posted = 0;
   uint64_t sq_next = 0;               // first request not finished
@@ -214,11 +220,14 @@ struct Qp {
   // ---- receive queue, under recv_lock ----
   SpinLock recv_lock;
   ReceiveRing receives;
+  KnownRegion scattered;
   uint64_t rq_posted = 0;
   std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
   std::vector<uint64_t> rq_wr_ids;
   std::shared_ptr<XrcTargets> xrc_targets;  // XRC_SEND, under send_lock
   Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
+  std::shared_ptr<ForeignQp> foreign;       // a handle on another process's XRC_RECV queue pair (xrc_openings.h)
+  bool blocks_own_multicast = false;        // UD: IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   std::mutex openings_mutex;
   std::vector<QpOpening> openings;
   Srq* srq = nullptr;  // receives come from there, and the queue above is not used

@@ -102,6 +102,13 @@ class Process {
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
   void progress_from_poll();
 
+  // ---- XRC_RECV queue pairs that several processes hold open (xrc_openings.cc) ----
+  int hold_foreign(Qp* qp);  // ENOMEM
+  void let_foreign_go(Qp* qp);  // on return the service thread does not touch it any more
+  int keep_orphan(Qp* qp);  // it lives while others hold it. ENOMEM
+  bool adopt_orphan(Qp* qp);  // if it is one, it is none any more; false: it is ending
+  std::vector<Qp*> take_orphans_of(const Context& context);
+
   // Contexts, for events that concern a whole device. Guarded by contexts_mutex.
   std::mutex contexts_mutex;
   std::vector<Context*> contexts;
@@ -114,6 +121,13 @@ class Process {
   void attend();
   void attend_device_events();             // device_events.cc
   void fail_context(Context& context);     // device_events.cc
+  struct Orphan {
+    Qp* qp;
+    bool ending;
+  };
+  int64_t attend_openings();  // xrc_openings.cc: when there is something to look at again, ns
+  void attend_foreign(Qp& qp);
+  bool end_orphan(Orphan& orphan);
   bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under attend_mutex_
   int64_t progress_pending(bool from_service);
   int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
@@ -144,6 +158,10 @@ class Process {
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
   bool moderating_ = false;     // some CQ's event waits for its period to end
   bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
+
+  std::mutex openings_mutex_;
+  std::vector<Qp*> foreign_;
+  std::vector<Orphan> orphans_;
 
   std::atomic<bool> service_awake_{false};
   int idle_ticks_ = 0;

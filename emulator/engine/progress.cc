@@ -146,6 +146,7 @@ void Process::attend() {
 int64_t Process::serve() {
   attend_device_events();
   attend();
+  const int64_t openings = attend_openings();
   int64_t next = kEndOfTime;
   bool pending;
   {
@@ -166,6 +167,7 @@ int64_t Process::serve() {
       if (!has_pending()) next = kEndOfTime;
     }
   }
+  next = std::min(next, openings);
   if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);

@@ -15,6 +15,7 @@
 #include "engine/program_enum.h"
 #include "engine/queue_pair.h"
 #include "engine/xrc.h"
+#include "engine/xrc_openings.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -141,6 +142,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
                      &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
+  shared.events_told.store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
   shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
   return shared.qpn == 0 ? ENOMEM : 0;
@@ -217,12 +219,15 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   return 0;
 }
 
+void block_own_multicast(Qp* qp) { qp->blocks_own_multicast = true; }
+
 uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
 uint32_t qp_handle(const Qp* qp) { return qp->index; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->foreign) return query_foreign_qp(*qp, attr, init);
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);

@@ -26,7 +26,35 @@ bool keys_hold(const Qp& qp, const ibv_recv_wr& wr) {
   return true;
 }
 
+void put(Qp& qp, const ibv_recv_wr& wr, uint64_t number, uint32_t epoch, uint32_t length) {
+  qp.rq_wr_ids[number & qp.receives.mask()] = wr.wr_id;
+  qp.receives.publish(number, epoch, length);
+  qp.rq_posted = number + 1;
+  qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+}
+
+// A request as most are: one buffer in a region that has been looked up before, in RTS, and there is room.
+// False: nothing has happened.
+bool post_ordinary(Qp& qp, const ibv_recv_wr& wr) {
+  const uint64_t number = qp.rq_posted;
+  if (qp.state.load(std::memory_order_acquire) != IBV_QPS_RTS || wr.num_sge != 1 || wr.sg_list == nullptr ||
+      number - qp.rq_freed.load(std::memory_order_acquire) >= qp.cap.max_recv_wr)
+    return false;
+  const ibv_sge sge = wr.sg_list[0];
+  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  uint64_t address;
+  if (sge.length == 0 || !qp.scattered.covers(epoch, sge.lkey, sge.addr, sge.length, &address) ||
+      address != sge.addr)
+    return false;
+  ReceiveWqe& wqe = qp.receives.wqe(number);
+  wqe.sge_count = 1;
+  wqe.sge[0] = {sge.addr, sge.length, sge.lkey};
+  put(qp, wr, number, epoch & 0xffffff, sge.length);
+  return true;
+}
+
 int post_one(Qp& qp, const ibv_recv_wr& wr) {
+  if (post_ordinary(qp, wr)) return 0;
   const ibv_qp_state state = qp.state.load(std::memory_order_acquire);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state == IBV_QPS_RESET) {
@@ -56,13 +84,13 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     wqe.sge[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
     length += wr.sg_list[i].length;
   }
-  qp.rq_wr_ids[number & qp.receives.mask()] = wr.wr_id;
   // The epoch is read before the keys: if one ends in between, the WQE counts as unchecked.
   const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  qp.receives.publish(number, keys_hold(qp, wr) ? epoch : ReadyWord::kNeverValid,
-                      static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX)));
-  qp.rq_posted = number + 1;
-  qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+  const bool hold = keys_hold(qp, wr);
+  if (hold && wr.num_sge == 1)
+    qp.scattered.remember(qp.process->view(), wr.sg_list[0].lkey, qp.pd->handle, MemoryUse::local_scatter);
+  put(qp, wr, number, hold ? epoch : ReadyWord::kNeverValid,
+      static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX)));
   if (state == IBV_QPS_ERR) flush_one_receive(qp, number);
   return 0;
 }

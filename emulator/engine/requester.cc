@@ -121,6 +121,8 @@ VendorError check_path(Qp& qp) {
   if (gate == path.gate && gate != 0) return VendorError::none;
   const VendorError error = check_path_slowly(qp, gate);
   path.gate = error == VendorError::none ? gate : 0;
+  const bool ordinary = path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr;
+  path.small_size = ordinary ? path.completions.inline_size() : 0;
   return error;
 }
 
@@ -161,7 +163,7 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
 // The request is done.
 void finish(Qp& qp, const SendRequest& request) {
   qp.waiting = Waiting::kNothing;
-  advance(qp, request.length);
+  advance(qp, request.length, packets_of(request.length, qp.mtu));
   qp.sq_next = request.number + 1;
   if (qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0)
     complete_send(qp, request, VendorError::none);
@@ -350,18 +352,9 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
 
 namespace {
 
-int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
-  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
-  if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
-  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
-    VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
-                 state);
-    return EINVAL;
-  }
-  const bool idle = qp.sq_next == qp.sq_posted;
-  if (idle && state == IBV_QPS_RTS && send_small(qp, wr)) return 0;
+[[gnu::noinline]] int post_in_general(Qp& qp, const ibv_send_wr& wr, ibv_qp_state state, bool idle) {
   const char* why = nullptr;
-  if (int error = check_send_wr(limits, qp.type, wr, &why); error != 0) {
+  if (int error = check_send_wr(send_limits(qp), qp.type, wr, &why); error != 0) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
                  static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge, wr.send_flags,
                  why);
@@ -389,6 +382,20 @@ int post_one(Qp& qp, const ibv_send_wr& wr, const SendLimits& limits) {
   keep(qp, request);
   if (state == IBV_QPS_RTS) qp.process->add_pending(&qp);
   return 0;
+}
+
+int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
+  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
+    VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
+                 state);
+    return EINVAL;
+  }
+  const bool idle = qp.sq_next == qp.sq_posted;
+  if (idle && state == IBV_QPS_RTS && send_small(qp, wr, visit)) return 0;
+  visit.end();
+  return post_in_general(qp, wr, state, idle);
 }
 
 }  // namespace
@@ -425,8 +432,11 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
 }
 
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
-  const bool failed = error != VendorError::none;
-  if (!failed && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
+  if (error == VendorError::none && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
+  append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});
+}
+
+void append_send_completion(Qp& qp, const SendCompletion& completion) {
   Cq& cq = *qp.send_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
   if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
@@ -435,20 +445,44 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
     qp.process->call_attention();
     return;
   }
-  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
+  const bool failed = completion.error != VendorError::none;
   Cqe& entry = *claim.entry;
   entry.qp_index = qp.index;
   entry.qp_birth = qp.shared->birth;
-  entry.index = static_cast<uint32_t>(request.number);
-  entry.byte_len = request.length;
-  entry.status = static_cast<uint8_t>(text->status);
-  entry.opcode = static_cast<uint8_t>(find_send_operation(request.opcode)->completion);
-  entry.vendor_err = static_cast<uint8_t>(error);
+  entry.index = static_cast<uint32_t>(completion.number);
+  entry.byte_len = completion.length;
+  entry.status = static_cast<uint8_t>(
+      failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS);
+  entry.opcode = static_cast<uint8_t>(find_send_operation(completion.opcode)->completion);
+  entry.vendor_err = static_cast<uint8_t>(completion.error);
   entry.flags = 0;
-  entry.wr_id = request.wr_id;
+  entry.wr_id = completion.wr_id;
   publish_completion(cq.ring, claim, CqeKind::kPublished);
   raise_completion_event(*cq.shared, qp.process->self(), failed);
 }
+
+namespace {
+
+// Whoever posts the next receive over there wakes this process. An XRC SRQ's owner is told at the SRQ, anybody else at
+// the queue pair. False: it cannot be asked.
+bool ask_to_be_woken(Qp& qp) {
+  const SharedReceiveRing& shared = qp.path.shared_receives;
+  if (qp.xrc_targets)
+    return qp.path.target != nullptr && shared.ask_to_be_woken(qp.process->home().worker());
+  qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+  if (shared.shared != nullptr) shared.shared->feeders_wait.store(1, std::memory_order_seq_cst);
+  return true;
+}
+
+// Nobody has posted since. Of an SRQ somebody else may have got what was posted.
+bool is_asked_for(const Qp& qp) {
+  if (qp.xrc_targets)
+    return qp.path.target != nullptr && qp.path.shared_receives.is_asked_for(qp.process->home().worker());
+  return qp.path.shared_receives.shared == nullptr ||
+         qp.path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0;
+}
+
+}  // namespace
 
 int64_t progress_send_queue(Qp& qp, bool from_service) {
   while (qp.sq_next != qp.sq_posted) {
@@ -457,18 +491,11 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
     if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at)
       return qp.try_again_at;
-    // An XRC SRQ's owner does not know who waits.
-    const bool asks_for_waking =
-        from_service && qp.waiting == Waiting::kReceive && qp.path.adapter && !qp.xrc_targets;
+    const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
     // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so
     // we come back soon once more before we rely on it.
-    const bool just_asked = asks_for_waking && !qp.feeder_flag_set;
-    if (just_asked) {
-      qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
-      if (SharedSrq* srq = qp.path.shared_receives.shared; srq != nullptr)
-        srq->feeders_wait.store(1, std::memory_order_seq_cst);
-      qp.feeder_flag_set = true;
-    }
+    const bool just_asked = asks_for_waking && !(qp.feeder_flag_set && is_asked_for(qp));
+    if (just_asked) qp.feeder_flag_set = ask_to_be_woken(qp);
     if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {
       qp.feeder_flag_set = false;
       continue;
@@ -502,10 +529,9 @@ SendLimits send_limits(const Qp& qp) {
   return limits;
 }
 
-int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
-  const SendLimits limits = send_limits(qp);
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit) {
   for (; wr != nullptr; wr = wr->next) {
-    const int error = post_one(qp, *wr, limits);
+    const int error = post_one(qp, *wr, visit);
     if (error == 0) continue;
     *bad_wr = wr;
     return error;
@@ -520,8 +546,18 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   }
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
-  qp->send_lock.lock();
-  const int error = post_list(*qp, wr, bad_wr);
+  // Said before the lock is taken, which is a full fence all the same. Not while waiting for it: its holder
+  // may be waiting for visits to end.
+  Visit visit;
+  const uint32_t target = qp->expected_target.load(std::memory_order_relaxed);
+  if (target != UINT32_MAX) visit.announce(qp->process->directory(), qp->process->home().slot(), target);
+  if (qp->send_lock.try_lock()) [[likely]] {
+    Visit::confirm_after_locking();
+  } else {
+    visit.end();
+    qp->send_lock.lock();
+  }
+  const int error = post_list(*qp, wr, bad_wr, visit);
   qp->send_lock.unlock();
   return error;
 }

@@ -11,6 +11,7 @@
 #include "engine/completion.h"
 #include "engine/objects.h"
 #include "engine/psn.h"
+#include "fabric/hazards.h"
 
 namespace verbena {
 
@@ -28,17 +29,30 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
                              iovec* ranges, size_t* count);
 
-// What post_send does under send_lock, which the caller holds; and the rules that it goes by.
-int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+// What post_send does under send_lock, which the caller holds; and the rules that it goes by. `visit`: the
+// caller's, or none.
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit);
 SendLimits send_limits(const Qp& qp);
+
+// What the completion of a request says that has succeeded or failed with `error`; its opcode is known to be
+// one.
+struct SendCompletion {
+  uint64_t wr_id;
+  uint64_t number;
+  ibv_wr_opcode opcode;
+  uint32_t length;
+  VendorError error = VendorError::none;
+};
+// Appends it, asked for or not.
+void append_send_completion(Qp& qp, const SendCompletion& completion);
 
 // The request as the engine keeps it; `number` is its running number.
 SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
 
-// A message of `length` bytes has been carried out: PSN and counters go on.
-inline void advance(Qp& qp, uint32_t length) {
+// A message of `length` bytes in `packets` packets has been carried out: PSN and counters go on.
+inline void advance(Qp& qp, uint32_t length, uint64_t packets) {
   SharedQp& own = *qp.shared;
-  qp.send_psn = psn_add(qp.send_psn, packets_of(length, qp.mtu));
+  qp.send_psn = psn_add(qp.send_psn, packets);
   own.send_psn.store(qp.send_psn, std::memory_order_relaxed);
   own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);

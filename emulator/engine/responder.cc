@@ -28,23 +28,6 @@ void put_in_error(PeerPath& path, uint32_t sticky) {
   call_attention(*path.adapter);
 }
 
-// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
-// would be looking at the very lines.
-void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_entry) {
-  constexpr uint64_t kAhead = 8;
-  const CompletionRing& ring = path.completions;
-  const uint64_t next = claim.position + kAhead;
-  if (ring.order < 6 || next - ring.known_head->load(std::memory_order_relaxed) >= ring.capacity()) return;
-  Cqe& later = ring.entry(next);
-  prefetch_exclusive(&later);
-  if (in_entry) {
-    if (length > kCqeFirstLine) prefetch_exclusive(&later.payload[kCqeInlineSize - 1]);
-  } else if (length <= kLandingSize && path.receives.order >= 6) {
-    std::byte* landing = path.receives.landing(path.taken + kAhead);
-    for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(landing + at);
-  }
-}
-
 // The receive WQE that the current message goes to.
 struct Receive {
   const ReceiveWqe* wqe;
@@ -99,11 +82,6 @@ void let_go(PeerPath& path) {
   path.in_hand = 0;
 }
 
-void count_taken(PeerPath& path) {
-  ++path.taken;
-  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
@@ -112,6 +90,7 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (claim.entry == nullptr && path.completions.ignores_overrun()) {
     // The completion is lost, and the message must not be: it cannot wait there for being polled.
     if (landed) return false;
+    if (path.in_hand != 0) path.shared_receives.abandon(path.in_hand - 1);
     let_go(path);
     count_taken(path);
     return true;
@@ -156,29 +135,10 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   entry.flags = flags;
   publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
-  if (landed) {
-    const uint32_t generation = path.completions.generation;
-    if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = claim.position;
-    path.landed_generation = generation;
-    path.has_landed = true;
-    path.last_landed_position = claim.position;
-  }
+  if (landed) note_landed(path, claim.position);
   count_taken(path);
   path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
-}
-
-void count_request(Qp& initiator, uint32_t length) {
-  SharedQp& qp = *initiator.path.qp;
-  qp.expected_psn.store(psn_add(initiator.send_psn, packets_of(length, initiator.mtu)),
-                        std::memory_order_relaxed);
-  qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
-}
-
-bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
-  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
 }
 
 namespace {
@@ -414,7 +374,8 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
     response = respond_to_send(initiator, operation, request, local);
   if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
-  if (response.answer == Answer::kAck) count_request(initiator, request.length);
+  if (response.answer == Answer::kAck)
+    count_request(initiator, request.length, packets_of(request.length, initiator.mtu));
   return response;
 }
 

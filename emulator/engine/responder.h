@@ -8,7 +8,9 @@
 
 #include <cstdint>
 
+#include "adapter/prefetch.h"
 #include "engine/objects.h"
+#include "engine/psn.h"
 
 namespace verbena {
 
@@ -63,9 +65,49 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
                       const uint8_t* payload);
 
 // Do the keys of a receive WQE still hold, as they did when it was posted?
-bool prevalidated(const PeerPath& path, const ReadyWord& ready);
+inline bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
+  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
+}
 
-// A request of `length` bytes was carried out.
-void count_request(Qp& initiator, uint32_t length);
+// A request of `length` bytes in `packets` packets was carried out.
+inline void count_request(Qp& initiator, uint32_t length, uint64_t packets) {
+  SharedQp& qp = *initiator.path.qp;
+  qp.expected_psn.store(psn_add(initiator.send_psn, packets), std::memory_order_relaxed);
+  qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+}
+
+// The receive WQE is used up.
+inline void count_taken(PeerPath& path) {
+  ++path.taken;
+  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+}
+
+// A message lies in the completion entry at `position`, or in the receive slot, until that entry is polled.
+inline void note_landed(PeerPath& path, uint64_t position) {
+  const uint32_t generation = path.completions.generation;
+  if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = position;
+  path.landed_generation = generation;
+  path.has_landed = true;
+  path.last_landed_position = position;
+}
+
+// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
+// would be looking at the very lines.
+inline void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_entry) {
+  constexpr uint64_t kAhead = 8;
+  const CompletionRing& ring = path.completions;
+  const uint64_t next = claim.position + kAhead;
+  if (ring.order < 6 || next - ring.known_head->load(std::memory_order_relaxed) >= ring.capacity()) return;
+  Cqe& later = ring.entry(next);
+  prefetch_exclusive(&later);
+  if (in_entry) {
+    if (length > kCqeFirstLine) prefetch_exclusive(&later.payload[kCqeInlineSize - 1]);
+  } else if (length <= kLandingSize && path.receives.order >= 6) {
+    std::byte* landing = path.receives.landing(path.taken + kAhead);
+    for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(landing + at);
+  }
+}
 
 }  // namespace verbena

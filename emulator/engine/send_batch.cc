@@ -58,7 +58,8 @@ int post_send_batch(Qp* qp, ibv_send_wr* wr) {
   received_in_a_row = 0;
   std::lock_guard lock(qp->send_lock);
   if (const int error = check_batch(*qp, wr); error != 0) return error;
-  return post_list(*qp, wr, &bad);
+  Visit visit;
+  return post_list(*qp, wr, &bad, visit);
 }
 
 int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode) {

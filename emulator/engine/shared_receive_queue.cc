@@ -12,14 +12,6 @@
 namespace verbena {
 namespace {
 
-bool worker_alive(Process& process, uint32_t packed) {
-  const Worker worker = Worker::unpack(packed);
-  const NodeDirectory& directory = process.directory();
-  const uint32_t generation = directory.slot(worker.slot).generation.load(std::memory_order_acquire);
-  return (generation & Worker::kGenerationMask) == worker.generation &&
-         directory.alive(worker.slot, generation);
-}
-
 // Do all keys of the list hold now? Then feeders need not look at them while no key ends.
 bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
   for (int i = 0; i < wr.num_sge; ++i) {
@@ -51,6 +43,7 @@ int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
   srq.free.pop_back();
   ReceiveWqe& wqe = srq.ring.wqe(number);
   wqe.sge_count = static_cast<uint32_t>(wr.num_sge);
+  wqe.abandoned = 0;
   uint64_t length = 0;
   for (int i = 0; i < wr.num_sge; ++i) {
     wqe.sge[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
@@ -111,6 +104,7 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.limit_reached.store(0, std::memory_order_relaxed);
   shared.feeders_wait.store(0, std::memory_order_relaxed);
   shared.scatter_wanted.store(0, std::memory_order_relaxed);
+  for (std::atomic<uint32_t>& waiter : shared.waiters) waiter.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
   return srq.ring.order_words != nullptr ? 0 : ENOMEM;
 }
@@ -242,6 +236,7 @@ void reclaim_slots(Srq& srq) {
   srq.lock.lock();
   const uint64_t end = srq.shared->posted.load(std::memory_order_relaxed);
   uint32_t last_seen_alive = 0;  // takers come in runs
+  const NodeDirectory& directory = srq.process->directory();
   for (uint32_t i = 0; i < srq.slots.size(); ++i) {
     const Srq::Slot& slot = srq.slots[i];
     if (slot.position == 0) continue;
@@ -252,8 +247,11 @@ void reclaim_slots(Srq& srq) {
       if (!word.taken || word.slot != i) continue;
       taker = word.worker;
     }
-    if (taker == last_seen_alive && taker != 0) continue;
-    if (worker_alive(*srq.process, taker))
+    // The taker is done with it, and its completion is lost (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
+    const bool abandoned =
+        std::atomic_ref(srq.ring.wqe(i).abandoned).load(std::memory_order_acquire) != 0;
+    if (!abandoned && taker != 0 && taker == last_seen_alive) continue;
+    if (!abandoned && directory.worker_alive(taker))
       last_seen_alive = taker;
     else
       candidates.push_back({i, slot.position});

@@ -14,6 +14,7 @@
 #include "engine/objects.h"
 #include "engine/xrc.h"
 #include "fabric/hazards.h"
+#include "fabric/kick.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -50,6 +51,16 @@ void wake_feeders(Srq& srq) {
     }
   }
   for (const auto& feeder : feeders) feeder->kick();
+  // XRC: whoever sends here is no peer of any queue pair of this process.
+  const Process& process = *srq.process;
+  for (std::atomic<uint32_t>& waiter : srq.shared->waiters) {
+    if (waiter.load(std::memory_order_relaxed) == 0) continue;
+    const uint32_t worker = waiter.exchange(0, std::memory_order_acq_rel) & ~SharedSrq::kWaits;
+    if (!process.directory().worker_alive(worker)) continue;
+    const uint32_t slot = Worker::unpack(worker).slot;
+    kick_slot(process.directory(), srq.process->home().node(), slot,
+              process.directory().slot(slot).generation.load(std::memory_order_acquire));
+  }
 }
 
 }  // namespace

@@ -6,12 +6,13 @@
 #pragma once
 
 #include "engine/objects.h"
+#include "fabric/hazards.h"
 
 namespace verbena {
 
 // Carries `wr` out, its completion included, if it is a SEND of up to kCqeInlineSize bytes that nothing keeps
 // from being received now. False: nothing has happened. The caller holds send_lock; the QP is in RTS and has
-// no request under way.
-bool send_small(Qp& qp, const ibv_send_wr& wr);
+// no request under way. `visit` may be to the peer's adapter already; afterwards it is, or is none.
+bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit);
 
 }  // namespace verbena

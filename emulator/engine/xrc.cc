@@ -116,6 +116,10 @@ void abandon_in_hand(Qp& qp) {
   const Visit visit(qp.process->directory(), qp.process->home().slot(), target.adapter->slot());
   if (!still_there(qp, target)) return;
   const Claim claim = claim_completion(path.completions, qp.process->home().worker());
+  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
+    target.receives.abandon(in_hand - 1);
+    return;
+  }
   if (claim.entry == nullptr) {
     target.completion_queue->overrun.store(1, std::memory_order_release);
     target.adapter->view().header().attention.store(1, std::memory_order_release);

@@ -10,6 +10,8 @@
 #include "engine/error_flow.h"
 #include "engine/queue_pair.h"
 #include "engine/xrc.h"
+#include "engine/xrc_openings.h"
+#include "fabric/xrc_domains.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -43,20 +45,33 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
     VERBENA_WARN("ibv_open_qp: nobody on this node has QP number 0x%06x", qpn);
     return EINVAL;
   }
-  if (found.slot != process.home().slot()) {
-    VERBENA_WARN("ibv_open_qp: QP 0x%06x is another process's: only its maker can hold on to it", qpn);
-    return EOPNOTSUPP;
-  }
+  if (found.slot != process.home().slot()) return open_foreign_qp(context, xrcd, qpn, user_handle, out);
+  // If only others hold it, it is an orphan; from here on it is not, and the service thread leaves it alone.
   Qp* qp = process.qp(found.qp_index);
-  if (qp == nullptr || qp->xrcd == nullptr || qp->shared->xrcd != xrcd->number) {
+  const bool there = qp != nullptr && process.adopt_orphan(qp) && process.qp(found.qp_index) == qp;
+  int error = 0;
+  bool orphan = false;
+  if (!there || qp->xrcd == nullptr || qp->shared->xrcd != xrcd->number) {
     VERBENA_WARN("ibv_open_qp: QP 0x%06x is no XRC_RECV queue pair of this domain", qpn);
-    return EINVAL;
+    if (!there || qp->xrcd == nullptr) return EINVAL;
+    error = EINVAL;
   }
-  std::lock_guard lock(qp->openings_mutex);
-  try {
-    qp->openings.push_back({context, xrcd, user_handle, 0});
-  } catch (const std::bad_alloc&) {
-    return ENOMEM;
+  {
+    std::lock_guard lock(qp->openings_mutex);
+    orphan = qp->openings.empty();
+    try {
+      if (error == 0) qp->openings.push_back({context, xrcd, user_handle, 0});
+    } catch (const std::bad_alloc&) {
+      error = ENOMEM;
+    }
+    if (error == 0 && orphan) {
+      qp->context = context;
+      qp->xrcd = xrcd;
+    }
+  }
+  if (error != 0) {
+    if (orphan) process.keep_orphan(qp);
+    return error;
   }
   xrcd->users.fetch_add(1, std::memory_order_relaxed);
   *out = qp;
@@ -66,6 +81,11 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
 int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
+  if (qp->foreign) {
+    *async_events = close_foreign_qp(qp, user_handle);
+    return 0;
+  }
+  Process& process = *qp->process;
   QpOpening closed{};
   bool last = false;
   {
@@ -81,6 +101,17 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
       qp->context = qp->openings.front().context;
       qp->xrcd = qp->openings.front().xrcd;
     }
+  }
+  if (last &&
+      !end_xrc_qp(process.directory(), process.home().node(), process.home().slot(), qp->shared->qpn, true)) {
+    // Others hold it: it stays, without a handle here.
+    {
+      std::lock_guard lock(qp->openings_mutex);
+      closed = qp->openings.front();
+      qp->openings.clear();
+    }
+    last = process.keep_orphan(qp) != 0;
+    if (last) qp->openings.push_back(closed);  // there is room: it was there before
   }
   if (last) {
     take_down_qp(*qp);

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "fabric/device_tree.h"
-#include "fabric/fifo.h"
+#include "fabric/kick.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 
@@ -62,12 +62,7 @@ void kick_everybody(const NodeDirectory& directory, const std::string& node, uin
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     const Slot& slot = directory.slot(i);
     const uint32_t generation = slot.generation.load(std::memory_order_acquire);
-    if (!directory.alive(i, generation)) continue;
-    FifoEnd fifo;
-    const char byte = 0;
-    if (fifo.open(slot_folder(node, i, generation) + "/kick") != 0) continue;
-    fifo.write(&byte, 1);  // a full pipe wakes as well
-    ++*told;
+    if (kick_slot(directory, node, i, generation)) ++*told;
   }
 }
 

@@ -7,11 +7,35 @@
 namespace verbena {
 namespace {
 
-// Threads begin their search for an idle record at different places, so that each usually finds its own.
+// Which of the first records belong to a thread of this process, in whatever slot it lives.
+std::atomic<bool> taken[kThreadRecords];
+
+// Threads begin their search for another record at different places, so that each usually finds its own.
 std::atomic<uint32_t> next_hint{0};
-constexpr uint32_t kNoHint = UINT32_MAX;
-__attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t hint = kNoHint;
-__attribute__((tls_model("initial-exec"))) constinit thread_local uint64_t visits = 0;
+__attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t hint = 0;
+
+// Gives the thread's record back when the thread ends.
+struct Holder {
+  ~Holder() {
+    const uint32_t index = thread_record.index;
+    thread_record.index = kThreadRecords;  // none any more
+    if (index < kThreadRecords) taken[index].store(false, std::memory_order_release);
+  }
+};
+
+// A record of its own for the calling thread, if there is one left.
+void ask_for_record() {
+  hint = next_hint.fetch_add(1, std::memory_order_relaxed);
+  thread_record.index = kThreadRecords;
+  for (uint32_t i = 0; i < kThreadRecords; ++i) {
+    if (taken[i].load(std::memory_order_relaxed) || taken[i].exchange(true, std::memory_order_acquire))
+      continue;
+    thread_local Holder holder;
+    static_cast<void>(&holder);
+    thread_record.index = i;
+    return;
+  }
+}
 
 int64_t now_ns() {
   timespec t;
@@ -53,24 +77,26 @@ void note_use(Slot& slot, uint32_t index) {
 
 }  // namespace
 
-Visit::Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
-  if (hint == kNoHint) hint = next_hint.fetch_add(1, std::memory_order_relaxed) % kHazardsPerSlot;
-  const uint64_t word = (uint64_t{target_slot} + 1) << 48 | (++visits & 0xffff'ffff'ffff);
+void Visit::begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+  if (thread_record.index == ThreadRecord::kNotAsked) ask_for_record();
+  const uint64_t word = word_of(target_slot);
   for (uint32_t tries = 0;; ++tries) {
-    Hazard& hazard = directory.hazard(own_slot, hint);
+    const uint32_t index = tries == 0 && thread_record.index < kThreadRecords
+                               ? thread_record.index
+                               : kThreadRecords + hint % (kHazardsPerSlot - kThreadRecords);
+    std::atomic<uint64_t>& record = directory.hazard(own_slot, index).target;
     uint64_t idle = 0;
-    // Sequentially consistent: the record must be visible before the first look at the target. Teardown orders
-    // its own two steps by a fence likewise (a Dekker race).
-    if (hazard.target.compare_exchange_strong(idle, word, std::memory_order_seq_cst)) {
-      if (Slot& slot = directory.slot(own_slot);
-          slot.hazards_used.load(std::memory_order_relaxed) <= hint) {
-        note_use(slot, hint);
+    // Sequentially consistent, as in begin().
+    if (record.compare_exchange_strong(idle, word, std::memory_order_seq_cst)) {
+      if (Slot& slot = directory.slot(own_slot); slot.hazards_used.load(std::memory_order_relaxed) <= index) {
+        note_use(slot, index);
         std::atomic_thread_fence(std::memory_order_seq_cst);
       }
-      hazard_ = &hazard;
+      record_ = &record;
+      target_ = target_slot;
       return;
     }
-    hint = (hint + 1) % kHazardsPerSlot;
+    ++hint;
     if (tries >= kHazardsPerSlot) sched_yield();
   }
 }

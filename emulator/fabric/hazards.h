@@ -12,17 +12,81 @@
 
 namespace verbena {
 
-// Scope of one visit to `target_slot`'s adapter. After construction everything read from the target is at
-// least as new as any teardown that does not wait for this visit.
+// The first so many records of a slot belong to the threads of its process, one each for as long as the
+// thread lives; the others are for further threads, and for visits within a visit.
+inline constexpr uint32_t kThreadRecords = 24;
+
+struct ThreadRecord {
+  static constexpr uint32_t kNotAsked = UINT32_MAX;
+  uint32_t index = kNotAsked;  // below kThreadRecords: the calling thread's own
+  uint64_t visits = 0;         // so that one visit is told from the next
+};
+__attribute__((tls_model("initial-exec"))) inline constinit thread_local ThreadRecord thread_record;
+
+// A visit to `target_slot`'s adapter, from the constructor or begin() to end() or the destructor. Once it has
+// begun everything read from the target is at least as new as any teardown that does not wait for this visit.
 class Visit {
  public:
-  Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot);
-  ~Visit() { hazard_->target.store(0, std::memory_order_release); }
+  Visit() = default;
+  Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+    begin(directory, own_slot, target_slot);
+  }
+  ~Visit() { end(); }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
 
+  void begin(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+    end();
+    // Sequentially consistent: the record must be visible before the first look at the target. Teardown
+    // orders its own two steps by a fence likewise (a Dekker race).
+    if (announce(directory, own_slot, target_slot))
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    else
+      begin_slowly(directory, own_slot, target_slot);
+  }
+
+  // The same for a caller who is about to take a lock: the visit has begun when confirm_after_locking()
+  // returns. False: it has not, and begin() it is.
+  bool announce(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+    if (thread_record.index >= kThreadRecords) [[unlikely]]
+      return false;
+    std::atomic<uint64_t>& record = directory.hazard(own_slot, thread_record.index).target;
+    if (record.load(std::memory_order_relaxed) != 0 ||
+        directory.slot(own_slot).hazards_used.load(std::memory_order_relaxed) <= thread_record.index)
+        [[unlikely]]
+      return false;
+    record.store(word_of(target_slot), std::memory_order_relaxed);
+    record_ = &record;
+    target_ = target_slot;
+    return true;
+  }
+
+  // After an atomic exchange that followed announce().
+  static void confirm_after_locking() {
+#if defined(__x86_64__)
+    std::atomic_signal_fence(
+        std::memory_order_seq_cst);  // any locked instruction is a full fence (Intel SDM 3A, 8.2.5)
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+  void end() {
+    if (record_ == nullptr) return;
+    record_->store(0, std::memory_order_release);
+    record_ = nullptr;
+  }
+
+  bool is_to(uint32_t target_slot) const { return record_ != nullptr && target_ == target_slot; }
+
  private:
-  Hazard* hazard_;
+  static uint64_t word_of(uint32_t target_slot) {
+    return (uint64_t{target_slot} + 1) << 48 | (++thread_record.visits & 0xffff'ffff'ffff);
+  }
+  void begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot);
+
+  std::atomic<uint64_t>* record_ = nullptr;  // nullptr: on no visit
+  uint32_t target_ = 0;
 };
 
 inline constexpr uint32_t kAnySlot = UINT32_MAX;

@@ -19,11 +19,9 @@ constexpr uint32_t kFirstQpn = 2;             // 0 and 1 are the SMI and the GSI
 constexpr uint32_t kLastQpn = kQpnSpace - 2;  // 0xffffff is the multicast QPN
 
 constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-constexpr size_t kSlotsOffset = align_up(sizeof(DirectoryHeader), 4096);
-constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
 constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
-constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kMaxXrcOpenings, 4096);
+constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kXrcEntries, 4096);
 constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
 constexpr size_t kCountsOffset =  // [device][kind][slot]
     align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 64);
@@ -47,15 +45,6 @@ int initialise_life(pthread_mutex_t* life) {
   if (error == 0) error = pthread_mutex_init(life, &attributes);
   pthread_mutexattr_destroy(&attributes);
   return error;
-}
-
-// The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
-// FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
-constexpr uint32_t kOwnerDied = 0x40000000;
-constexpr uint32_t kTidMask = 0x3fffffff;
-
-uint32_t futex_word(Slot& slot) {
-  return static_cast<uint32_t>(std::atomic_ref<int>(slot.life.__data.__lock).load(std::memory_order_acquire));
 }
 
 bool held(Slot& slot) {
@@ -125,15 +114,6 @@ int NodeDirectory::open(const char* path) {
   return 0;
 }
 
-Slot& NodeDirectory::slot(uint32_t index) const {
-  return *std::launder(reinterpret_cast<Slot*>(base_ + kSlotsOffset + index % kMaxSlots * sizeof(Slot)));
-}
-
-Hazard& NodeDirectory::hazard(uint32_t slot_index, uint32_t index) const {
-  const size_t number = slot_index % kMaxSlots * kHazardsPerSlot + index % kHazardsPerSlot;
-  return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
-}
-
 MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
   const size_t at = kMulticastOffset + index % kMulticastEntries * sizeof(MulticastEntry);
   return *std::launder(reinterpret_cast<MulticastEntry*>(base_ + at));
@@ -141,15 +121,13 @@ MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
 
 XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
   return *std::launder(reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset +
-                                                     index % kMaxXrcOpenings * sizeof(XrcOpening)));
+                                                     index % kXrcEntries * sizeof(XrcOpening)));
 }
 
-bool NodeDirectory::alive(uint32_t index, uint32_t generation) const {
-  Slot& s = slot(index);
-  if (s.generation.load(std::memory_order_acquire) != generation) return false;
-  const uint32_t word = futex_word(s);
-  return s.state.load(std::memory_order_acquire) == SlotState::kLive && (word & kOwnerDied) == 0 &&
-         (word & kTidMask) == s.holder.load(std::memory_order_relaxed);
+bool NodeDirectory::worker_alive(uint32_t packed) const {
+  const Worker worker = Worker::unpack(packed);
+  const uint32_t generation = slot(worker.slot).generation.load(std::memory_order_acquire);
+  return (generation & Worker::kGenerationMask) == worker.generation && alive(worker.slot, generation);
 }
 
 void NodeDirectory::note_holder(uint32_t index) const {

@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "adapter/layout.h"
 #include "fabric/counted.h"
@@ -81,11 +82,28 @@ struct DirectoryHeader {
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
   std::atomic<uint64_t> multicast_version;  // multicast_table.h
   std::atomic<uint32_t> multicast_used;     // entries ever used
-  uint32_t reserved;
+  std::atomic<uint32_t> xrc_qps_used;       // entries of openings of XRC_RECV queue pairs ever used
   DeviceTable devices;
   // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
+  // Datagrams with another Q_Key than their target's, by the device they came to; saturated as the 16 bits of
+  // PortInfo:Q_KeyViolations (vol. 1, 14.2.5.6).
+  alignas(64) std::atomic<uint32_t> qkey_violations[kMaxDevices];
 };
+
+constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }
+inline constexpr size_t kSlotsOffset = page_aligned(sizeof(DirectoryHeader));
+inline constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
+
+// The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
+// FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
+inline constexpr uint32_t kOwnerDied = 0x40000000;
+inline constexpr uint32_t kTidMask = 0x3fffffff;
+
+inline uint32_t futex_word(const Slot& slot) {
+  auto& word = const_cast<int&>(slot.life.__data.__lock);
+  return static_cast<uint32_t>(std::atomic_ref<int>(word).load(std::memory_order_acquire));
+}
 
 // The mapped directory. Closed by its destructor. Movable, not copyable.
 class NodeDirectory {
@@ -105,15 +123,30 @@ class NodeDirectory {
   bool is_open() const { return base_ != nullptr; }
   DirectoryHeader& header() const { return *reinterpret_cast<DirectoryHeader*>(base_); }
   const DeviceTable& devices() const { return header().devices; }
-  Slot& slot(uint32_t index) const;  // index < kMaxSlots
+  Slot& slot(uint32_t index) const {  // index < kMaxSlots
+    return *std::launder(reinterpret_cast<Slot*>(base_ + kSlotsOffset + index % kMaxSlots * sizeof(Slot)));
+  }
 
-  Hazard& hazard(uint32_t slot, uint32_t index) const;    // index < kHazardsPerSlot
+  Hazard& hazard(uint32_t slot, uint32_t index) const {  // index < kHazardsPerSlot
+    const size_t number = slot % kMaxSlots * kHazardsPerSlot + index % kHazardsPerSlot;
+    return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
+  }
   MulticastEntry& multicast_entry(uint32_t index) const;  // index < kMulticastEntries
 
   XrcOpening& xrc_opening(uint32_t index) const;  // index < kMaxXrcOpenings
 
-  // True when the process that took `slot` as `generation` is still there. One load from shared memory.
-  bool alive(uint32_t slot, uint32_t generation) const;
+  // True when the process that took slot `index` as `generation` is still there. Some loads from shared
+  // memory.
+  bool alive(uint32_t index, uint32_t generation) const {
+    const Slot& s = slot(index);
+    if (s.generation.load(std::memory_order_acquire) != generation) return false;
+    const uint32_t holder = futex_word(s) & (kOwnerDied | kTidMask);
+    return s.state.load(std::memory_order_acquire) == SlotState::kLive &&
+           holder == s.holder.load(std::memory_order_relaxed);
+  }
+
+  // The same for a Worker, packed.
+  bool worker_alive(uint32_t packed) const;
 
   // True when a living process holds `slot`, in whatever state and generation. For those who look from
   // outside.

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "fabric/node_directory.h"
@@ -18,7 +19,14 @@ std::mutex own_threads;  // record locks are the process's: they keep other proc
 // A record lock of fcntl(2): unlike flock(2)'s, a forked child does not inherit it.
 class TableLock {
  public:
-  explicit TableLock(const std::string& node) : threads_(own_threads) {
+  // Without `wait`: error() is EAGAIN when somebody else has it.
+  explicit TableLock(const std::string& node, bool wait = true) : threads_(own_threads, std::defer_lock) {
+    if (wait)
+      threads_.lock();
+    else if (!threads_.try_lock()) {
+      error_ = EAGAIN;
+      return;
+    }
     fd_ = open((node + "/xrc.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd_ < 0) {
       error_ = errno;
@@ -27,7 +35,7 @@ class TableLock {
     struct flock whole {};
     whole.l_type = F_WRLCK;
     whole.l_whence = SEEK_SET;
-    while (fcntl(fd_, F_SETLKW, &whole) != 0 && (error_ = errno) == EINTR) {
+    while (fcntl(fd_, wait ? F_SETLKW : F_SETLK, &whole) != 0 && (error_ = errno) == EINTR) {
     }
     if (error_ == EINTR) error_ = 0;
   }
@@ -39,7 +47,7 @@ class TableLock {
   int error() const { return error_; }
 
  private:
-  std::lock_guard<std::mutex> threads_;
+  std::unique_lock<std::mutex> threads_;
   int fd_ = -1;
   int error_ = 0;
 };
@@ -88,6 +96,52 @@ int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uin
 
 void close_xrc_domain(const NodeDirectory& directory, uint32_t entry) {
   directory.xrc_opening(entry).holder.store(0, std::memory_order_release);
+}
+
+int open_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation,
+                const QpnEntry& qp, uint32_t* entry) {
+  const TableLock lock(node);
+  if (lock.error() != 0) return lock.error();
+  QpnEntry now;
+  if (!directory.find_qpn(qp.qpn, &now) || now.slot != qp.slot || now.qp_index != qp.qp_index) return EINVAL;
+  for (uint32_t i = 0; i < kMaxXrcQpOpenings; ++i) {
+    XrcOpening& opening = directory.xrc_opening(kMaxXrcOpenings + i);
+    if (in_use(directory, opening)) continue;
+    opening.holder.store(0, std::memory_order_relaxed);
+    opening.file_device = opening.file_inode = 0;
+    opening.number = qp.qpn;
+    opening.holder.store((uint64_t{slot} + 1) << 32 | generation, std::memory_order_release);
+    std::atomic<uint32_t>& used = directory.header().xrc_qps_used;  // changed with the lock only
+    if (used.load(std::memory_order_relaxed) <= i) used.store(i + 1, std::memory_order_release);
+    *entry = kMaxXrcOpenings + i;
+    return 0;
+  }
+  return ENOMEM;
+}
+
+void for_each_holder(const NodeDirectory& directory, uint32_t qpn,
+                     const std::function<void(uint32_t slot, uint32_t generation)>& visit) {
+  const uint32_t end =
+      std::min(directory.header().xrc_qps_used.load(std::memory_order_acquire), kMaxXrcQpOpenings);
+  for (uint32_t i = 0; i < end; ++i) {
+    const XrcOpening& opening = directory.xrc_opening(kMaxXrcOpenings + i);
+    const uint64_t holder = opening.holder.load(std::memory_order_acquire);
+    if (holder != 0 && opening.number == qpn && in_use(directory, opening))
+      visit(static_cast<uint32_t>(holder >> 32) - 1, static_cast<uint32_t>(holder));
+  }
+}
+
+bool end_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t qpn,
+                bool wait) {
+  bool held = false;
+  const auto look = [&] { for_each_holder(directory, qpn, [&](uint32_t, uint32_t) { held = true; }); };
+  look();
+  if (held) return false;
+  const TableLock lock(node, wait);
+  if (lock.error() != 0 && !wait) return false;
+  look();
+  if (!held) directory.release_qpn(qpn, slot);
+  return !held;
 }
 
 }  // namespace verbena

@@ -9,20 +9,24 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace verbena {
 
 class NodeDirectory;
+struct QpnEntry;
 
-inline constexpr uint32_t kMaxXrcOpenings = 16384;  // on a node
+inline constexpr uint32_t kMaxXrcOpenings = 16384;    // of domains, on a node
+inline constexpr uint32_t kMaxXrcQpOpenings = 16384;  // of queue pairs; their entries follow
+inline constexpr uint32_t kXrcEntries = kMaxXrcOpenings + kMaxXrcQpOpenings;
 
 struct alignas(64) XrcOpening {
   std::atomic<uint64_t> holder;  // slot + 1 (high half), slot generation; 0: the entry is free. Written last
   uint64_t file_device;          // st_dev and st_ino of the file; both 0: the domain has none
   uint64_t file_inode;
   uint32_t device;  // index in the device table
-  uint32_t number;  // of the domain on this node, never 0
+  uint32_t number;  // of the domain on this node, never 0; of a queue pair's opening its QPN
 };
 static_assert(sizeof(XrcOpening) == 64);
 
@@ -34,5 +38,21 @@ int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uin
                     uint32_t generation, uint32_t device, int fd, int flags, uint32_t* entry,
                     uint32_t* number);
 void close_xrc_domain(const NodeDirectory& directory, uint32_t entry);
+
+// ---- XRC_RECV queue pairs that a process holds open which has not made them (ibv_open_qp(3)) ----
+
+// EINVAL: `qp` is not the owner of its number any more; ENOMEM: the table is full. close_xrc_domain() gives
+// *entry back.
+int open_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation,
+                const QpnEntry& qp, uint32_t* entry);
+
+// Its maker in `slot` does not hold it any more: false: others do, or (not with `wait`) the table is busy.
+// True: nobody does, and nobody finds its number again.
+bool end_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t qpn,
+                bool wait);
+
+// Calls visit(slot, generation) for each living process that holds it and has not made it.
+void for_each_holder(const NodeDirectory& directory, uint32_t qpn,
+                     const std::function<void(uint32_t slot, uint32_t generation)>& visit);
 
 }  // namespace verbena

@@ -116,6 +116,11 @@ void examine_rdma_libraries(Findings* findings) {
                          "install librdmacm1 if yours does"});
 }
 
+bool has_connection_manager() {
+  std::string problem;
+  return !locate_library("librdmacm.so.1", &problem).empty();
+}
+
 void examine_device_file(Findings* findings) {
   constexpr const char* kFile = "/dev/full";
   struct stat status;

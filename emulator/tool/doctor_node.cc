@@ -228,36 +228,54 @@ void examine_life(const std::string& node, Findings* findings) {
     findings->push_back({Verdict::kGood, "robust mutexes", "a process that died is missed", ""});
 }
 
-int become_probe(const std::vector<Variable>& environment, int answer) {
+// `what`: "", or what `verbena probe` is to look at.
+int become_probe(const std::vector<Variable>& environment, const std::string& what, int answer) {
   dup2(answer, STDOUT_FILENO);
   dup2(answer, STDERR_FILENO);
   for (const Variable& variable : environment) setenv(variable.name.c_str(), variable.value.c_str(), 1);
   char self[] = "/proc/self/exe";
   char probe[] = "probe";
-  char* arguments[] = {self, probe, nullptr};
+  std::string more = what;
+  char* arguments[] = {self, probe, what.empty() ? nullptr : more.data(), nullptr};
   execv(self, arguments);
   return errno;
+}
+
+// Lets a program have a look as programs under `verbena run` do. True: it found what it looked for.
+bool send_probe(const std::string& node, const Installation& installation, const std::string& what,
+                std::string* said) {
+  const std::vector<Variable> environment =
+      program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
+  Child program([&](int answer, int) { return become_probe(environment, what, answer); });
+  *said = program.receive_text();
+  while (!said->empty() && said->back() == '\n') said->pop_back();
+  for (char& c : *said)
+    if (c == '\n') c = ';';
+  const int status = program.end();
+  if (said->empty()) *said = "it says nothing";
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 void examine_way(const std::string& node, Findings* findings) {
   Installation installation;
   std::string problem;
   if (find_installation(&installation, &problem) != 0) return;  // said by examine_installation
-  const std::vector<Variable> environment =
-      program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
-  Child program([&](int answer, int) { return become_probe(environment, answer); });
-  std::string said = program.receive_text();
-  while (!said.empty() && said.back() == '\n') said.pop_back();
-  for (char& c : said)
-    if (c == '\n') c = ';';
-  const int status = program.end();
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-    findings->push_back({Verdict::kGood, "a program", said, ""});
-  else
-    findings->push_back({Verdict::kBad, "a program",
-                         "does not get to the device: " + (said.empty() ? "it says nothing" : said),
+  std::string said;
+  if (!send_probe(node, installation, "", &said)) {
+    findings->push_back({Verdict::kBad, "a program", "does not get to the device: " + said,
                          "see to what is BAD above; then VERBENA_LOG=info IBV_SHOW_WARNINGS=1 verbena run -- "
                          "ibv_devinfo says more"});
+    return;
+  }
+  findings->push_back({Verdict::kGood, "a program", said, ""});
+  if (!has_connection_manager()) return;  // said by examine_rdma_libraries
+  if (send_probe(node, installation, "rdma_cm", &said))
+    findings->push_back({Verdict::kGood, "rdma_cm", said, ""});
+  else
+    findings->push_back(
+        {Verdict::kBad, "rdma_cm", "does not work: " + said,
+         "VERBENA_LOG=info verbena run -- rping -s says more; without rdma_cm, programs that are "
+         "given addresses by hand work all the same"});
 }
 
 }  // namespace

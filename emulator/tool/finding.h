@@ -33,6 +33,9 @@ void examine_device_file(Findings* findings);
 void examine_limits(Findings* findings);
 void examine_environment(Findings* findings);
 
+// doctor_machine.cc: is librdmacm.so.1 there?
+bool has_connection_manager();
+
 // doctor_node.cc: makes a node of its own, lets processes live on it and reach into each other, and lets a
 // program look for its device.
 void examine_node(Findings* findings);

@@ -35,14 +35,6 @@ T acquire(const std::atomic<T>& field) {
   return field.load(std::memory_order_acquire);
 }
 
-// Names come from shared memory: bounded, and nothing that could steer a terminal.
-std::string printable(const char* text, size_t size) {
-  std::string result(text, strnlen(text, size));
-  for (char& c : result)
-    if (c < ' ' || c > '~') c = '?';
-  return result;
-}
-
 // A counter that is ahead of another; they are read one after the other, so it may seem behind.
 uint64_t distance(uint64_t ahead, uint64_t behind) { return ahead > behind ? ahead - behind : 0; }
 
@@ -200,6 +192,13 @@ void look_at_segment(const NodeDirectory& directory, const std::string& node, Cl
 
 }  // namespace
 
+std::string printable(const char* text, size_t size) {
+  std::string result(text, strnlen(text, size));
+  for (char& c : result)
+    if (c < ' ' || c > '~') c = '?';
+  return result;
+}
+
 NodeSnapshot look_at_node(const std::string& path) {
   NodeSnapshot node;
   node.path = path;
@@ -229,6 +228,7 @@ NodeSnapshot look_at_node(const std::string& path) {
       process.problem = "starting";
     node.processes.push_back(std::move(process));
   }
+  look_at_cm(directory, &node);
   return node;
 }
 

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "cm/id_table.h"
 #include "fabric/device_table.h"
+#include "fabric/node_directory.h"
 
 namespace verbena::tool {
 
@@ -70,6 +72,20 @@ struct MrSnapshot {
   uint64_t length = 0;
 };
 
+// An id of the connection manager (emulator/cm/id_table.h).
+struct CmIdSnapshot {
+  cm::IdFacts facts{};
+  uint32_t backlog = 0;
+  int32_t peer_pid = 0;  // 0: none, or gone
+  std::string peer_program;
+};
+
+struct CmGroupSnapshot {
+  uint32_t id = 0;  // number of the id that has joined
+  cm::Gid mgid{};
+  bool send_only = false;
+};
+
 struct ProcessSnapshot {
   uint32_t slot = 0;
   uint32_t generation = 0;
@@ -80,6 +96,8 @@ struct ProcessSnapshot {
   std::vector<CqSnapshot> cqs;
   std::vector<SrqSnapshot> srqs;
   std::vector<MrSnapshot> mrs;
+  std::vector<CmIdSnapshot> cm_ids;  // also of a process that does not answer
+  std::vector<CmGroupSnapshot> cm_groups;
 };
 
 struct NodeSnapshot {
@@ -87,11 +105,18 @@ struct NodeSnapshot {
   std::string problem;  // why the node cannot be read; "" when it can
   DeviceTable devices{};
   uint32_t ports_down = 0;  // bit d: of device d
+  std::string cm_problem;   // why nothing is known of the connection manager; "" also when nobody uses it
   std::vector<ProcessSnapshot> processes;
 };
 
 // Looks at the node at `path`. Waits for processes that do not answer at most two seconds altogether.
 NodeSnapshot look_at_node(const std::string& path);
+
+// The part of it that the connection manager knows, for the processes that `node` has already.
+void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node);
+
+// Names come from shared memory: bounded, and nothing in them that could steer a terminal.
+std::string printable(const char* text, size_t size);
 
 // The nodes that lie in `folder`, in order of their names.
 std::vector<std::string> nodes_in(const std::string& folder);

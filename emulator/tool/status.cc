@@ -46,16 +46,18 @@ int status(const StatusOptions& options) {
 
 void add_status(CLI::App& app, CommandLine& line) {
   CLI::App* command =
-      app.add_subcommand("status", "show the processes, QPs, CQs and MRs on this user's nodes");
+      app.add_subcommand("status", "show the processes, QPs, CQs, MRs and rdma_cm ids on this user's nodes");
   command->footer(
       "Shows the node of the options; without options that of VERBENA_NODE; without that all of them.\n"
       "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes;\n"
       "DROP: messages that a UC or UD QP has dropped. A UD QP's receive queue is listed as an SRQ.\n"
+      "Listeners are the CM ids with a BACKLOG; GROUP: what rdma_join_multicast has joined.\n"
       "The exit status is 1 when a node cannot be read.\n\n"
       "Examples:\n"
       "  verbena status\n"
       "  verbena status --node mine\n"
-      "  verbena status --json | jq '.nodes[].processes[].qps[] | {qpn, state, peer}'");
+      "  verbena status --json | jq '.nodes[].processes[].qps[] | {qpn, state, peer}'\n"
+      "  verbena status --json | jq '.nodes[].processes[].cm_ids[] | select(.backlog != null)'");
   auto options = std::make_shared<StatusOptions>();
   add_node_options(*command, options->node);
   command->add_flag("--json", options->json, "the same as JSON");

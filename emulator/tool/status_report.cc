@@ -8,6 +8,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "tool/status_cm.h"
+#include "tool/text_table.h"
 #include "tool/words.h"
 
 namespace verbena::tool {
@@ -36,31 +38,6 @@ Totals sum(const ProcessSnapshot& process) {
   }
   return total;
 }
-
-// Columns as wide as their widest cell, two spaces between them; the first column is indented.
-class Table {
- public:
-  explicit Table(std::vector<std::string> head) { row(std::move(head)); }
-  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  bool empty() const { return rows_.size() == 1; }
-
-  std::string text() const {
-    std::vector<size_t> widths(rows_[0].size(), 0);
-    for (const auto& cells : rows_)
-      for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-    std::string text;
-    for (const auto& cells : rows_) {
-      std::string line = "   ";
-      for (size_t i = 0; i < cells.size(); ++i) line += fmt::format(" {:<{}} ", cells[i], widths[i]);
-      line.erase(line.find_last_not_of(' ') + 1);
-      text += line + "\n";
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 std::string device_name(const NodeSnapshot& node, uint32_t index) {
   return index < std::min(node.devices.count, kMaxDevices) ? node.devices.devices[index].name.data()
@@ -127,13 +104,14 @@ std::string mrs_as_text(const ProcessSnapshot& process) {
 
 std::string process_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
   std::string text = fmt::format("  process {} ({}), slot {}", process.pid, process.program, process.slot);
-  if (!process.problem.empty()) return text + ": " + process.problem + "\n";
+  // What it has of the connection manager lies in the node's own table, whether it answers or not.
+  if (!process.problem.empty()) return text + ": " + process.problem + "\n" + cm_as_text(node, process);
   const Totals total = sum(process);
   text += fmt::format(": {} QPs, {} CQs, {} MRs; {} requests ({} bytes) out, {} ({} bytes) in\n",
                       process.qps.size(), process.cqs.size(), process.mrs.size(), total.requests_out,
                       total.bytes_out, total.requests_in, total.bytes_in);
   return text + qps_as_text(node, process) + cqs_as_text(process) + srqs_as_text(process) +
-         mrs_as_text(process);
+         mrs_as_text(process) + cm_as_text(node, process);
 }
 
 std::string gid_text(const GidEntry& gid) {
@@ -244,6 +222,7 @@ Json process_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
                {"program", process.program},
                {"slot", process.slot},
                {"generation", process.generation}};
+  add_cm(node, process, &json);
   if (!process.problem.empty()) {
     json["problem"] = process.problem;
     return json;
@@ -272,6 +251,7 @@ std::string status_as_text(const std::vector<NodeSnapshot>& nodes) {
     text += fmt::format("node {}: {} {}, {} {}{}\n", node.path, node.devices.count,
                         node.devices.count == 1 ? "device" : "devices", node.processes.size(),
                         node.processes.size() == 1 ? "process" : "processes", remarks(node));
+    if (!node.cm_problem.empty()) text += fmt::format("  rdma_cm: {}\n", node.cm_problem);
     for (const ProcessSnapshot& process : node.processes) text += process_as_text(node, process);
   }
   return text.empty() ? "no nodes: `verbena run` makes one\n" : text;
@@ -282,6 +262,7 @@ std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
   for (const NodeSnapshot& node : nodes) {
     Json json = {{"path", node.path}};
     if (!node.problem.empty()) json["problem"] = node.problem;
+    if (!node.cm_problem.empty()) json["cm_problem"] = node.cm_problem;
     json["devices"] = devices_as_json(node);
     json["processes"] = Json::array();
     for (const ProcessSnapshot& process : node.processes)

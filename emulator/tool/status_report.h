@@ -13,7 +13,8 @@ namespace verbena::tool {
 std::string status_as_text(const std::vector<NodeSnapshot>& nodes);
 
 // {"nodes": [{"path", "problem"?, "devices": [...], "processes": [{"pid", "program", "slot", "problem"?,
-// "counters": {...}, "qps": [...], "cqs": [...], "mrs": [...]}]}]}
+// "cm_ids": [...], "cm_groups": [...], "counters": {...}, "qps": [...], "cqs": [...], "srqs": [...], "mrs":
+// [...]}]}]}
 std::string status_as_json(const std::vector<NodeSnapshot>& nodes);
 
 }  // namespace verbena::tool

@@ -8,8 +8,6 @@
 // take it.
 #pragma once
 
-#include <rdma/rdma_user_cm.h>
-
 #include <condition_variable>
 #include <cstdint>
 #include <list>
@@ -18,6 +16,7 @@
 #include <unordered_map>
 
 #include "cm/cm.h"
+#include "rdma_cm/abi.h"
 #include "rdma_cm/id_table.h"
 #include "rdma_cm/token_pipe.h"
 

@@ -4,9 +4,8 @@
 // kernel's are ucma_copy_* and ucma_query_* in drivers/infiniband/core/ucma.c and those of uverbs_marshall.c.
 #pragma once
 
-#include <rdma/rdma_user_cm.h>
-
 #include "cm/cm.h"
+#include "rdma_cm/abi.h"
 
 namespace verbena::rdma_cm {
 

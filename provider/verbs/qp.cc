@@ -69,14 +69,16 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   return &ibv;
 }
 
-// RSS and creation flags are not built.
+// Of the creation flags there is one that means something without a packet's headers; RSS is not built.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
-  if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
-    return refuse(EOPNOTSUPP);
+  const uint32_t flags = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attr->create_flags : 0;
+  if ((flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) return refuse(EOPNOTSUPP);
+  // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).
+  if (flags != 0 && attr->qp_type != IBV_QPT_UD) return refuse(EINVAL);
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
   ibv_qp_init_attr plain = {.qp_context = attr->qp_context,
                             .send_cq = attr->send_cq,
@@ -96,6 +98,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     destroy_qp(qp);
     return refuse(ENOMEM);
   }
+  if (flags != 0) block_own_multicast(to_qp(qp)->emulated);
   attr->cap = plain.cap;
   return qp;
 }

@@ -2,6 +2,7 @@
 //
 // verbena status, on processes whose shared memory the test fills in by hand.
 #include <infiniband/verbs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "adapter/layout.h"
+#include "cm/id_table.h"
 #include "command_under_test.h"
 #include "fabric/node.h"
 #include "fabric/residence.h"
@@ -126,6 +128,40 @@ void furnish_srq(Residence& home) {
   srq.limit = 4;
   srq.in_use = 1;
   segment.view().header().srq_high_water = 1;
+}
+
+// Two ids: one that listens and has joined a group, one that is connected to the process itself.
+void furnish_cm(Residence& home) {
+  static NodeDirectory directory;
+  static cm::IdTable table;
+  ASSERT_EQ(directory.open(directory_path(home.node()).c_str()), 0);
+  ASSERT_EQ(table.open(directory, home.node()), 0);
+  const cm::Owner owner{home.slot(), home.generation()};
+  cm::IdFacts server{};
+  sockaddr_in address{};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(7471);
+  server.local = cm::Address::of(address);
+  server.number = 1;
+  server.space = cm::PortSpace::kTcp;
+  server.qp_type = IBV_QPT_RC;
+  server.flags = cm::kIdFamilyOnly;
+  server.device = cm::kNoDevice;
+  server.peer = cm::kNoPeer;
+  cm::IdHandle id;
+  ASSERT_EQ(table.add(owner, server, &id), 0);
+  ASSERT_EQ(table.bind(id, &server), 0);
+  ASSERT_EQ(table.listen(id, &server, 12), 0);
+  ASSERT_EQ(table.join(id, {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, true), 0);
+  cm::IdFacts client = server;
+  client.number = 2;
+  client.local = {};
+  client.remote = cm::Address::of(address);
+  client.state = cm::IdState::kConnected;
+  client.device = 0;
+  client.qpn = 0x1234;
+  client.peer = static_cast<uint16_t>(home.slot());
+  ASSERT_EQ(table.add(owner, client, &id), 0);
 }
 
 void furnish_mr(Residence& home) {
@@ -326,6 +362,61 @@ TEST_F(StatusCommand, IsContentWithoutNodes) {
   const Outcome outcome = verbena({"status"});
   EXPECT_TRUE(outcome.exited_with(0));
   EXPECT_EQ(outcome.out.rfind("no nodes", 0), 0u);
+}
+
+TEST_F(StatusCommand, ShowsAListener) {
+  const Inhabitant process(node_, furnish_cm);
+  const Json id = processes()[0]["cm_ids"][0];
+  EXPECT_EQ(id["id"], 1);
+  EXPECT_EQ(id["state"], "listening");
+  EXPECT_EQ(id["local"], "127.0.0.1:7471");
+  EXPECT_EQ(id["port_space"], "TCP");
+  EXPECT_EQ(id["backlog"], 12);
+  EXPECT_EQ(id["peer"], nullptr);
+}
+
+TEST_F(StatusCommand, ShowsAConnectedId) {
+  const Inhabitant process(node_, furnish_cm);
+  const Json id = processes()[0]["cm_ids"][1];
+  EXPECT_EQ(id["state"], "connected");
+  EXPECT_EQ(id["remote"], "127.0.0.1:7471");
+  EXPECT_EQ(id["qpn"], 0x1234);
+  EXPECT_EQ(id["peer"]["pid"], process.pid());
+  EXPECT_EQ(id["backlog"], nullptr);
+}
+
+TEST_F(StatusCommand, ShowsAJoinedGroup) {
+  const Inhabitant process(node_, furnish_cm);
+  const Json group = processes()[0]["cm_groups"][0];
+  EXPECT_EQ(group["mgid"], "ff02::9");
+  EXPECT_EQ(group["id"], 1);
+  EXPECT_EQ(group["send_only"], true);
+}
+
+TEST_F(StatusCommand, ShowsIdsOfAStoppedProcess) {
+  const Inhabitant process(node_, furnish_cm);
+  process.stop();
+  EXPECT_EQ(processes()[0]["cm_ids"].size(), 2u);
+}
+
+TEST_F(StatusCommand, ShowsNoIdsOfTheDead) {
+  Inhabitant process(node_, furnish_cm);
+  process.die();
+  EXPECT_TRUE(processes()[0]["cm_ids"].empty());
+}
+
+TEST_F(StatusCommand, ShowsIdsAndGroupsAsTables) {
+  const Inhabitant process(node_, furnish_cm);
+  const std::string text = verbena({"status", "--node", "n"}).out;
+  EXPECT_NE(text.find("CM ID"), std::string::npos) << text;
+  EXPECT_NE(text.find("127.0.0.1:7471"), std::string::npos) << text;
+  EXPECT_NE(text.find("ff02::9"), std::string::npos) << text;
+}
+
+TEST_F(StatusCommand, TellsATableThatIsDamaged) {
+  const Inhabitant process(node_, furnish_cm);
+  std::filesystem::resize_file(node_ + "/cm-ids", 4096);
+  EXPECT_NE(verbena({"status", "--node", "n"}).out.find("rdma_cm: "), std::string::npos);
 }
 
 }  // namespace

@@ -48,12 +48,12 @@ struct Side final : Wire, ArrivalHandler, ConnectionOwner {
   Peer me;
   AlarmClock clock{fake_now};
   ConnectionTable table{*this, clock, *this, me.slot * 100 + 1};
-  std::unique_ptr<Connection> connection;
   std::deque<Message> out;
   std::deque<CmEvent> events;
   Message last;
   Arrival answer = Arrival::kTaken;
   int requests = 0;
+  std::unique_ptr<Connection> connection;  // the first to go: it says farewell
 };
 
 struct Pair : ::testing::Test {

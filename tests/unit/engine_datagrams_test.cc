@@ -152,6 +152,34 @@ TEST_F(Datagram, WithAnotherQkeyIsDropped) {
   EXPECT_EQ(violations(b), 1u);
 }
 
+TEST_F(Datagram, WithAnotherQkeyIsCountedAtThePort) {
+  ibv_port_attr port;
+  ASSERT_EQ(query_port(context.get(), 1, &port), 0);
+  ASSERT_EQ(port.qkey_viol_cntr, 0u);
+  for (int i = 0; i < 3; ++i) sent(a, b.number(), out.sge(0, 8), kQkey + 1);
+  ASSERT_EQ(query_port(context.get(), 1, &port), 0);
+  EXPECT_EQ(port.qkey_viol_cntr, 3u);
+}
+
+// PortInfo:Q_KeyViolations has 16 bits (vol. 1, 14.2.5.6).
+TEST_F(Datagram, ThePortsCounterStaysAtItsMost) {
+  node.directory().header().qkey_violations[0] = UINT16_MAX;
+  sent(a, b.number(), out.sge(0, 8), kQkey + 1);
+  ibv_port_attr port;
+  ASSERT_EQ(query_port(context.get(), 1, &port), 0);
+  EXPECT_EQ(port.qkey_viol_cntr, uint32_t{UINT16_MAX});
+}
+
+// The small one waits in its receive slot to be polled, the large one is put where it belongs at once.
+TEST_F(Datagram, IsNotOverwrittenByAnEarlierSmallOne) {
+  for (uint64_t id : {1, 2}) ASSERT_EQ(receive(*b, {in.sge(0, 2000)}, id), 0);
+  sent(a, b.number(), out.sge(1500, 8));
+  sent(a, b.number(), out.sge(0, 1500));
+  ASSERT_EQ(b.received().wr_id, 1u);
+  ASSERT_EQ(b.received().wr_id, 2u);
+  EXPECT_TRUE(arrived(1500));
+}
+
 TEST_F(Datagram, WithTheHighBitInItsQkeyUsesTheSendersOwn) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   sent(a, b.number(), out.sge(0, 8), 0x80000000);

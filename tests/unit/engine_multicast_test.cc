@@ -82,6 +82,24 @@ TEST_F(MulticastVerbs, TheSenderReceivesWhenAttached) {
   EXPECT_EQ(a.received().src_qp, a.number());
 }
 
+TEST_F(MulticastVerbs, TheSenderReceivesNothingWhenItBlocksThat) {
+  Membership of_a(*a, group(1)), of_b(*b, group(1));
+  block_own_multicast(*a);
+  ASSERT_EQ(receive(*a, {in.sge(0, 200)}), 0);
+  ASSERT_EQ(receive(*b, {in.sge(200, 200)}), 0);
+  send_to_group(a, group(1));
+  EXPECT_EQ(b.received().src_qp, a.number());
+  EXPECT_TRUE(nothing(a.recv_cq.get()));
+}
+
+TEST_F(MulticastVerbs, WhoBlocksHisOwnReceivesTheOthers) {
+  Membership of_a(*a, group(1));
+  block_own_multicast(*a);
+  ASSERT_EQ(receive(*a, {in.sge(0, 200)}), 0);
+  send_to_group(b, group(1));
+  EXPECT_EQ(a.received().src_qp, b.number());
+}
+
 TEST_F(MulticastVerbs, TheSenderNeedNotBeAttached) {
   Membership of_b(*b, group(1));
   ASSERT_EQ(receive(*a, {in.sge(0, 200)}), 0);
@@ -200,8 +218,7 @@ TEST_F(MulticastVerbs, AsManyGroupsAsClaimed) {
     return one;
   };
   std::vector<std::unique_ptr<Membership>> all;
-  for (uint32_t i = 0; i < 512; ++i)
-    all.push_back(std::make_unique<Membership>(*b, number(i)));
+  for (uint32_t i = 0; i < 512; ++i) all.push_back(std::make_unique<Membership>(*b, number(i)));
   const ibv_gid one_more = number(512);
   EXPECT_EQ(attach_mcast(*b, &one_more, 0), ENOMEM);
 }

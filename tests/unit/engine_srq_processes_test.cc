@@ -230,10 +230,14 @@ int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntr
   return close_qp(qp, 7, &async_events) == 0 ? said : 5;
 }
 
-int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t length) {
+// `sleeping`: nobody polls while it waits, so that the service thread has it.
+int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t length,
+            bool sleeping = false) {
   const Owned<Context> context = open_device();
   const Owned<Pd> pd = make_pd(context.get());
-  const Owned<Cq> cq = make_cq(context.get());
+  int channel = -1;
+  if (create_comp_channel(context.get(), &channel) != 0) return 6;
+  const Owned<Cq> cq = make_cq(context.get(), 16, channel, 9);
   ibv_qp_init_attr init = xrc_send_init();
   Qp* made = nullptr;
   if (create_qp(pd.get(), &init, cq.get(), nullptr, 0, &made) != 0) return 1;
@@ -249,7 +253,8 @@ int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& g
   Sges sges{memory.sge(0, length)};
   ibv_send_wr wr = request(IBV_WR_SEND, sges);
   wr.qp_type.xrc.remote_srqn = numbers->srqn;
-  if (post(qp.get(), wr) != 0) return 4;
+  if (req_notify_cq(cq.get(), false) != 0 || post(qp.get(), wr) != 0) return 4;
+  if (sleeping && completion_event(channel) != 9) return 7;
   return completion(cq.get()).status == IBV_WC_SUCCESS ? 0 : 5;
 }
 
@@ -292,6 +297,47 @@ TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
     EXPECT_EQ(wc.qp_num, numbers->receiver[0]);
     EXPECT_EQ(memory.data()[0], 0x5a);
     EXPECT_EQ(memory.data()[GetParam() - 1], 0x5a);
+    EXPECT_EQ(sender.finish(), 0);
+    receiver.command('x');
+    EXPECT_EQ(receiver.finish(), 0);
+  }
+  close(file);
+}
+
+// The sender is no peer of the SRQ's owner: it leaves word at the SRQ.
+TEST_P(XrcOfThreeProcesses, AMessageThatWaitsIsWokenByPosting) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
+#endif
+  const TemporaryNode node;
+  const SharedNumbers numbers;
+  const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+  const int file = open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  Child receiver([&](const Child& parent) { return receive_for(parent, numbers, gid, file); });
+  Child sender([&](const Child& parent) { return send_to(parent, numbers, gid, GetParam(), true); });
+  ASSERT_EQ(receiver.answer(), 'q');
+  ASSERT_EQ(sender.answer(), 'q');
+  for (const Child* child : {&receiver, &sender}) {
+    child->command('g');
+    ASSERT_EQ(child->answer(), 'r');
+  }
+  {
+    const Owned<Context> context = open_device();
+    const Owned<Pd> pd = make_pd(context.get());
+    const Owned<Cq> cq = make_cq(context.get());
+    Xrcd* opened = nullptr;
+    ASSERT_EQ(open_xrcd(context.get(), file, 0, &opened), 0);
+    const OwnedXrcd xrcd(opened);
+    ibv_srq_attr attr{4, 1, 0};
+    Srq* made = nullptr;
+    ASSERT_EQ(create_srq(pd.get(), &attr, {xrcd.get(), cq.get()}, 0, &made), 0);
+    const OwnedSrq srq(made);
+    Region memory(pd.get(), GetParam());
+    numbers->srqn = srq_number(srq.get());
+    sender.command('g');
+    ASSERT_TRUE(eventually([&] { return made->shared->waiters[0].load() != 0; }));
+    ASSERT_EQ(post(srq.get(), 11, {memory.sge(0, GetParam())}), 0);
+    EXPECT_EQ(completion(cq.get()).status, IBV_WC_SUCCESS);
     EXPECT_EQ(sender.finish(), 0);
     receiver.command('x');
     EXPECT_EQ(receiver.finish(), 0);

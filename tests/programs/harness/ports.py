@@ -38,23 +38,27 @@ def reserve():
     raise Failure("no free TCP port found")
 
 
-def is_listening(port):
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+UNCONNECTED = "07"  # of a UDP socket: TCP_CLOSE
+
+
+def is_listening(port, udp=False):
+    tables, wanted = (("udp", "udp6"), UNCONNECTED) if udp else (("tcp", "tcp6"), LISTEN)
+    for table in (f"/proc/net/{name}" for name in tables):
         try:
             lines = open(table).read().splitlines()[1:]
         except FileNotFoundError:  # no IPv6 here
             continue
         for line in lines:
             local, state = line.split()[1], line.split()[3]
-            if state == LISTEN and int(local.rsplit(":", 1)[1], 16) == port:
+            if state == wanted and int(local.rsplit(":", 1)[1], 16) == port:
                 return True
     return False
 
 
-def wait_listening(port, server, seconds):
+def wait_listening(port, server, seconds, udp=False):
     """Returns when somebody listens on `port`. Fails when `server` ends before, or after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not is_listening(port):
+    while not is_listening(port, udp):
         if server.poll() is not None:
             raise Failure(f"{server.name} ended with status {server.poll()} before it listened")
         if time.monotonic() > deadline:

@@ -139,6 +139,20 @@ TEST_F(MulticastTest, ItsHeaderMakesNoAddressHandle) {
   EXPECT_NE(ibv_init_ah_from_wc(context_.get(), kPort, &wc, grh(), &attr), 0);
 }
 
+TEST_F(MulticastTest, AQueuePairMayRefuseItsOwn) {
+  ibv_qp_init_attr_ex attr = {};
+  attr.qp_type = IBV_QPT_UD;
+  attr.send_cq = attr.recv_cq = cq_.get();
+  attr.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  attr.pd = pd_.get();
+  attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+  EXPECT_NE(Qp(ibv_create_qp_ex(context_.get(), &attr)), nullptr) << strerror(errno);
+  attr.qp_type = IBV_QPT_RC;
+  EXPECT_EQ(ibv_create_qp_ex(context_.get(), &attr), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST_F(MulticastTest, TheDeviceClaimsGroups) {
   EXPECT_GT(device_.max_mcast_grp, 0);
   EXPECT_GT(device_.max_mcast_qp_attach, 0);

@@ -19,6 +19,15 @@ namespace verbena::cm {
 // Where the events of some ids arrive.
 class Inbox {
  public:
+  Inbox() = default;
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+  // Requests that nobody has taken end here: their handler is this inbox.
+  ~Inbox() {
+    for (const Event& event : events_)
+      if (event.type == EventType::kConnectRequest) destroy_id(event.id);
+  }
+
   // What handlers answer to requests from now on.
   void take_requests(bool take) {
     std::lock_guard lock(mutex_);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Whom a UD queue pair has sent to: the queue pairs that addresses and numbers lead to, and the members of
+// groups. Memory for all that can be remembered is set aside when the queue pair is made; it becomes resident
+// as it is used. Only looking a group up anew, after its members have changed, takes memory when a message is
+// posted.
+//
+// All of it under the sender's send_lock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "engine/objects.h"
+#include "fabric/multicast_table.h"
+
+namespace verbena {
+
+// A queue pair that messages go to, and everything that is touched there.
+struct Destination {
+  std::shared_ptr<PeerAdapter> adapter;  // nullptr: not found (yet)
+  SharedQp* qp = nullptr;
+  uint32_t index = 0;
+  uint32_t birth = 0;
+  uint64_t generation = 0;  // of the gate, when the rest was found right; 0: never
+  SharedReceiveRing receives;
+  CompletionRing completions;
+  std::atomic<uint64_t> known_head{0};
+  SharedCq* completion_queue = nullptr;
+  int64_t ask_again_at = 0;  // ns: its process has not answered, and is left alone until then
+  uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
+  // Positions of the completions of messages from here that may still lie in receive slots, as in PeerPath.
+  bool has_landed = false;
+  uint32_t landed_generation = 0;
+  uint64_t first_landed_position = 0;
+  uint64_t last_landed_position = 0;
+
+  uint32_t room_in_entry() const { return completions.inline_size() - uint32_t{sizeof(DatagramSource)}; }
+};
+
+// Is the port of this device down?
+bool port_down(const NodeDirectory& directory, uint32_t device);
+
+// On a visit: is it the queue pair we found, ready to receive datagrams? Looks everything up again when its
+// gate shows another generation than the one before.
+bool open(Destination& to, const NodeDirectory& directory);
+
+class DatagramTargets {
+ public:
+  DatagramTargets();  // throws std::bad_alloc
+  ~DatagramTargets();
+  DatagramTargets(const DatagramTargets&) = delete;
+  DatagramTargets& operator=(const DatagramTargets&) = delete;
+
+  // What is remembered of this address and number, or a place to remember it.
+  Destination& destination(const ibv_ah_attr& address, uint32_t qpn);
+
+  // Finds (again) who has the number, and whether the address leads there. False: nobody, or not to be
+  // reached.
+  static bool resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, Destination* to);
+
+  struct Member {
+    MulticastTable::Found found;
+    std::unique_ptr<Destination> destination;
+  };
+  // The members of a group that can be reached, as the node's table has them now. Throws std::bad_alloc.
+  std::vector<Member>& members(Qp& qp, const MulticastGid& gid);
+
+ private:
+  struct Key {
+    uint64_t gid[2];  // without a GRH: the LID
+    uint32_t qpn;
+    uint32_t global;
+    bool operator==(const Key& other) const = default;
+    size_t set() const;
+  };
+  struct Place {
+    Key key;
+    bool used;
+    alignas(Destination) std::byte bytes[sizeof(Destination)];
+    Destination& destination() { return *std::launder(reinterpret_cast<Destination*>(bytes)); }
+  };
+  struct Group {
+    MulticastGid gid{};
+    bool known = false;
+    uint64_t version = 0;       // of the table, when the members were looked up
+    int64_t look_again_at = 0;  // ns: the process of some member has not answered
+    std::vector<Member> members;
+  };
+  static constexpr size_t kSets = 256, kWays = 4;
+  static constexpr size_t kGroups = 16;
+
+  static Key key_of(const ibv_ah_attr& address, uint32_t qpn);
+
+  Place* places_;          // kSets * kWays, as calloc(3) gives them
+  Place* last_ = nullptr;  // who was sent to last
+  uint32_t next_way_ = 0;  // whom the next new one takes the place of
+  std::array<Group, kGroups> groups_;
+  uint32_t next_group_ = 0;
+};
+
+}  // namespace verbena

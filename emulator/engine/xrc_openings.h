@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// XRC_RECV queue pairs that several processes hold open (ibv_open_qp(3); kernel, verbs.c, ib_open_qp() and
+// __ib_destroy_shared_qp()). The queue pair lies in the adapter of the process that made it, its maker. Who
+// opens it elsewhere has an entry in the node's table (fabric/xrc_domains.h) and a Qp that only stands for
+// it:
+//
+//  * The queue pair lives until its last handle, in whatever process, is destroyed: a maker that has
+//  destroyed his own
+//    keeps it as an orphan until nobody else holds it.
+//  * Its events go to every handle: the maker writes them into SharedQp::events_told and wakes the others.
+//  * It ends with its maker's process, or with the context that it was made on. Unlike with the kernel:
+//  nobody else can
+//    answer for the state that lies in there. The other handles then get IBV_EVENT_QP_FATAL, and the state is
+//    ERR.
+//  * Elsewhere than at its maker's it is queried and held, not modified (EOPNOTSUPP).
+#pragma once
+
+#include "engine/objects.h"
+
+namespace verbena {
+
+struct ForeignQp {
+  std::shared_ptr<PeerAdapter> maker;
+  SharedQp* there = nullptr;
+  uint32_t index = 0;
+  uint32_t birth = 0;
+  uint32_t entry = 0;  // in the node's table
+  uint64_t events_seen = 0;
+  bool lost = false;    // it has ended, and the program was told
+  SharedQp stand_in{};  // what Qp::shared points to: in RESET, for good
+};
+
+// Events in SharedQp::events_told: how many there were (16 bits), and the types of the last six, the newest
+// lowest.
+struct ToldEvents {
+  static constexpr int kKept = 6;
+  static constexpr uint64_t count_of(uint64_t word) { return word >> 48; }
+  static constexpr uint64_t with(uint64_t word, uint8_t type) {
+    return (count_of(word) + 1) << 48 | (word << 8 & 0xffff'ffff'ff00) | type;
+  }
+  // The one before the newest `ago` ones.
+  static constexpr uint8_t type(uint64_t word, int ago) { return static_cast<uint8_t>(word >> (8 * ago)); }
+};
+
+// ---- of a handle on another process's queue pair ----
+int open_foreign_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
+int query_foreign_qp(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);
+uint32_t close_foreign_qp(Qp* qp, uint64_t user_handle);  // how many of its events the program has read
+
+// ---- at the maker's ----
+// An event of `type` is told to those who hold the queue pair elsewhere.
+void tell_holders(Qp& qp, ibv_event_type type);
+// The maker's context closes: what others still hold of it ends.
+void end_orphans_of(Context& context);
+
+}  // namespace verbena

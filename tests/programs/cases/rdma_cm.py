@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that find each other through rdma_cm: those of rdmacm-utils, perftest with -R, qperf."""
+
+import dataclasses
+import os
+import shutil
+
+from cases.perftest import default_sizes, kind
+from harness import ports
+from harness.failure import Skip, expect
+from harness.pair import TROUBLE
+from harness.perftest import HARMLESS, check_table
+from harness.processes import Node
+from harness.registry import add, case
+
+ADDRESS = "127.0.0.1"
+INFINIBAND = ("--link-layer", "infiniband")
+
+
+def wait_for(node, what, count=1):
+    program = os.path.join(node.settings.build, "bin", "programs_wait_for")
+    node.run(program, what, count, int(node.settings.patience), name=f"wait_for {count} {what}")
+
+
+def finish(node, *programs):
+    for program in programs:
+        seen = program.wait(node.settings.patience)
+        expect(seen == 0, f"{program.name} ended with status {seen}")
+        said = TROUBLE.search(program.out)
+        expect(said is None, f"{program.name} speaks of trouble: '{said and said.group(0)}'")
+
+
+def installed(program):
+    if shutil.which(program) is None:
+        raise Skip(f"{program} is not installed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    server: tuple
+    client: tuple
+    says: str = ""  # what the client prints
+    server_ends: bool = True
+    run_options: tuple = ()
+    quick: bool = False
+
+
+def run_row(settings, row):
+    installed(row.server[0])
+    with Node(settings, row.run_options) as node:
+        server = node.start(*row.server, name=f"{row.server[0]} (server)")
+        wait_for(node, "listeners")
+        client = node.start(*row.client, name=f"{row.client[0]} (client)")
+        finish(node, client)
+        expect(row.says in client.out, f"{client.name} did not say '{row.says}'")
+        if row.server_ends:
+            finish(node, server)
+
+
+def both(name, program, options=(), server=(), client=("-s", ADDRESS), **more):
+    return Row(f"{program}.{name}", (program, *options, *server), (program, *options, *client), **more)
+
+
+RPING = {"server": ("-s", "-a", ADDRESS), "client": ("-c", "-a", ADDRESS)}
+COUNTED = ("-C", "20", "-v")
+STATUS = {"says": "return status 0"}
+RSTREAM = ("-C", "100", "-I", "2")
+ROWS = [
+    both("plain", "rping", COUNTED, **RPING, says="ping data: rdma-ping-19", quick=True),
+    both("verified", "rping", (*COUNTED, "-V"), **RPING, says="ping data: rdma-ping-19", quick=True),
+    both("large", "rping", (*COUNTED, "-V", "-S", "60000"), **RPING, says="ping data: rdma-ping-19"),
+    both("port", "rping", (*COUNTED, "-p", "9999"), **RPING, says="ping data: rdma-ping-19"),
+    both("ipv6", "rping", COUNTED, server=("-s", "-a", "::1"), client=("-c", "-a", "::1"), says="rdma-ping-19"),
+    both("infiniband", "rping", COUNTED, **RPING, says="rdma-ping-19", run_options=INFINIBAND),
+    both("self_bringup", "rping", (*COUNTED, "-q"), **RPING, says="rdma-ping-19"),
+    both("plain", "ucmatose", **STATUS, quick=True),
+    both("connections_50", "ucmatose", ("-c", "50", "-C", "20"), **STATUS),
+    both("large", "ucmatose", ("-S", "100000"), **STATUS),
+    both("migrated", "ucmatose", ("-m", "-c", "5"), **STATUS),
+    both("plain", "udaddy", **STATUS, quick=True),
+    both("connections_10", "udaddy", ("-c", "10", "-C", "20"), **STATUS),
+    both("infiniband", "udaddy", **STATUS, run_options=INFINIBAND),
+    both("ipoib_port_space", "udaddy", ("-p", "0x0002"), **STATUS, run_options=INFINIBAND),
+    Row("rdma_client.plain", ("rdma_server",), ("rdma_client", "-s", ADDRESS), "rdma_client: end 0", quick=True),
+    Row("rdma_xclient.rc", ("rdma_xserver", "-c", "r"), ("rdma_xclient", "-s", ADDRESS, "-c", "r"), "rdma_xclient: end 0",
+        quick=True),
+    Row("rdma_xclient.xrc", ("rdma_xserver", "-c", "x"), ("rdma_xclient", "-s", ADDRESS, "-c", "x"), "rdma_xclient: end 0",
+        quick=True),
+    both("connections_1000", "cmtime", client=("-s", ADDRESS, "-c", "1000"), says="destroy", server_ends=False),
+    both("bound", "cmtime", client=("-s", ADDRESS, "-b", ADDRESS, "-c", "50"), says="bind addr", server_ends=False),
+    both("size_64K", "rstream", ("-S", "65536", *RSTREAM), quick=True),
+    both("nonblocking", "rstream", ("-S", "1000", *RSTREAM, "-T", "n")),
+    both("blocking", "rstream", ("-S", "1000", *RSTREAM, "-T", "b")),
+    both("async", "rstream", ("-S", "1M", "-C", "10", "-I", "2", "-T", "a")),
+    both("verified", "rstream", ("-S", "10000", *RSTREAM, "-T", "v")),
+    both("resolved", "rstream", ("-S", "1000", *RSTREAM, "-T", "r")),
+    both("size_64K", "riostream", ("-S", "65536", *RSTREAM), quick=True),
+    both("verified", "riostream", ("-S", "10000", *RSTREAM, "-T", "v")),
+]
+for each in ROWS:
+    add(each.name, lambda settings, r=each: run_row(settings, r), each.quick)
+
+
+@case("rping.many_clients", quick=True)
+def many_clients(settings):
+    """A persistent server (-P) takes one after the other and all at once."""
+    with Node(settings) as node:
+        server = node.start("rping", "-s", "-a", ADDRESS, "-P", name="rping (server)")
+        wait_for(node, "listeners")
+        clients = [node.start("rping", "-c", "-a", ADDRESS, "-C", 5, "-V", name=f"rping (client {i})") for i in range(8)]
+        finish(node, *clients)
+        expect(server.poll() is None, "the persistent server has ended")
+        finish(node, node.start("rping", "-c", "-a", ADDRESS, "-C", 5, "-V", name="rping (last client)"))
+
+
+@case("rping.nobody_listens", processors=1)
+def nobody_listens(settings):
+    with Node(settings) as node:
+        client = node.start("rping", "-c", "-a", ADDRESS, "-C", 1)
+        expect(client.wait(settings.patience) != 0, "rping connected to nobody")
+        expect("RDMA_CM_EVENT_REJECTED" in client.err, "rping was not rejected")
+
+
+@case("mckey.receivers_3", quick=True)
+def multicast(settings):
+    with Node(settings) as node:
+        options = ("-m", "224.10.10.10", "-b", ADDRESS)
+        receivers = [node.start("mckey", *options, name=f"mckey (receiver {i})") for i in range(3)]
+        wait_for(node, "groups", 3)
+        sender = node.start("mckey", *options, "-s", name="mckey (sender)")
+        finish(node, sender, *receivers)
+        for receiver in receivers:
+            expect("return status 0" in receiver.out, f"{receiver.name} did not receive")
+
+
+@case("rcopy.file")
+def copy(settings):
+    with Node(settings) as node:
+        source, target = os.path.join(node.folder, "source"), os.path.join(node.folder, "target")
+        with open(source, "wb") as file:
+            file.write(os.urandom(3_000_001))
+        node.start("rcopy", name="rcopy (server)")
+        wait_for(node, "listeners")
+        finish(node, node.start("rcopy", source, f"{ADDRESS}:{target}", name="rcopy (client)"))
+        expect(open(source, "rb").read() == open(target, "rb").read(), "the copy differs")
+
+
+def own_address(node):
+    """An address of the machine that a device has. rsockets' datagrams cannot be bound to loopback: as on Linux that
+    is bound to no device, and librdmacm goes on without (rsocket.c, ds_create_qp)."""
+    words = node.run("hostname", "-I", name="addresses").out.split()
+    found = [word for word in words if word.count(".") == 3 and not word.startswith("127.")]
+    if not found:
+        raise Skip("this machine has no IPv4 address but loopback")
+    return found[0]
+
+
+@case("udpong.infiniband")
+def datagrams_of_rsockets(settings):
+    """On Ethernet rsockets' address handles have no GRH (rsocket.c, ds_add_qp_dest), which no RoCE adapter takes."""
+    with Node(settings, INFINIBAND) as node:
+        address = own_address(node)
+        port = ports.reserve()  # rsockets' datagrams have a port of the machine's UDP, too
+        server = node.start("udpong", "-b", address, "-p", port, name="udpong (server)")
+        ports.wait_listening(port, server, settings.patience, udp=True)
+        finish(node, node.start("udpong", "-s", address, "-p", port, "-C", 100, name="udpong (client)"))
+
+
+RSPRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+
+
+@case("rsockets.preloaded", quick=True)
+def preloaded(settings):
+    """A program of plain sockets (rstream -T s) over librdmacm's preload, together with ours."""
+    if not os.path.exists(RSPRELOAD):
+        raise Skip("librspreload.so is not installed")
+    with Node(settings) as node:
+        line = f"LD_PRELOAD=$LD_PRELOAD:{RSPRELOAD} exec rstream -T s -S 1000 -C 100 -I 2"
+        server = node.start("sh", "-c", line, name="rstream (server)")
+        wait_for(node, "listeners")
+        client = node.start("sh", "-c", f"{line} -s {ADDRESS}", name="rstream (client)")
+        finish(node, client, server)
+
+
+def perftest_by_manager(settings, program, options, run_options):
+    with Node(settings, run_options) as node:
+        iterations = 500
+        line = (program, "-R", "-F", "-n", iterations, *options)
+        server = node.start(*line, name=f"{program} (server)")
+        wait_for(node, "listeners")
+        client = node.start(*line, ADDRESS, name=f"{program} (client)")
+        finish(node, client, server)
+        check_table(client, kind(program), default_sizes(program, options), iterations)
+
+
+for test in ("send", "write", "read", "atomic"):
+    for figure in ("lat", "bw"):
+        name = f"ib_{test}_{figure}"
+        add(f"{name}.rdma_cm", lambda settings, p=name: perftest_by_manager(settings, p, (), ()), quick=figure == "lat")
+        add(f"{name}.rdma_cm_infiniband", lambda settings, p=name: perftest_by_manager(settings, p, (), INFINIBAND))
+for figure in ("lat", "bw"):
+    name = f"ib_send_{figure}"
+    add(f"{name}.rdma_cm_ud", lambda settings, p=name: perftest_by_manager(settings, p, ("-c", "UD"), ()))
+add("ib_send_bw.rdma_cm_qps_4", lambda settings: perftest_by_manager(settings, "ib_send_bw", ("-q", 4), ()))
+add("ib_send_lat.rdma_cm_events", lambda settings: perftest_by_manager(settings, "ib_send_lat", ("-e",), ()))
+
+
+def qperf(settings, test, manager, run_options):
+    installed("qperf")
+    with Node(settings, run_options) as node:
+        port = ports.reserve()
+        server = node.start("qperf", "-lp", port, name="qperf (server)")
+        ports.wait_listening(port, server, settings.patience)
+        client = node.start("qperf", "-lp", port, "-t", 1, "-cm", manager, ADDRESS, test, name="qperf (client)")
+        finish(node, client)
+        expect(f"{test}:" in client.out and " = " in client.out, "qperf printed no result")
+
+
+# Without rdma_cm qperf addresses by LID (qperf 0.4.11, src/rdma.c: no GRH); ud_lat does so with -cm 1 too.
+for test in ("rc_lat", "rc_bw", "rc_rdma_write_bw", "ud_lat"):
+    link = INFINIBAND if test == "ud_lat" else ()
+    add(f"qperf.{test}_rdma_cm", lambda settings, t=test, o=link: qperf(settings, t, 1, o), quick=test == "rc_lat")
+    add(f"qperf.{test}", lambda settings, t=test: qperf(settings, t, 0, INFINIBAND))

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Blocking calls; here none may block for ever.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace {
+
+class Watch : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo&) override { alarm(40); }
+  void OnTestEnd(const testing::TestInfo&) override { alarm(0); }
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  testing::InitGoogleTest(&count, arguments);
+  testing::UnitTest::GetInstance()->listeners().Append(new Watch);
+  return RUN_ALL_TESTS();
+}

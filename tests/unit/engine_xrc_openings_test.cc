@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// An XRC_RECV queue pair that several processes hold open (ibv_open_qp(3)): the one that has made it, and
+// others. What the kernel does in verbs.c, ib_open_qp() and __ib_destroy_shared_qp(); where it differs,
+// engine/xrc_openings.h says so.
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "engine/xrc_openings.h"
+#include "support/child.h"
+#include "support/scene.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint64_t kHandle = 7;
+
+// What the processes tell each other through shared memory.
+struct Numbers {
+  std::atomic<uint32_t> sender, receiver;  // QPN
+};
+
+// One process's domain, and its handle on the queue pair.
+struct Member {
+  Member(int file, int flags) {
+    Xrcd* opened = nullptr;
+    EXPECT_EQ(open_xrcd(context.get(), file, flags, &opened), 0);
+    xrcd = opened;
+  }
+  ~Member() {
+    close();
+    end();
+  }
+  int make() { return create_xrc_recv_qp(xrcd, kHandle, &qp); }
+  int open(uint32_t number) { return open_qp(context.get(), xrcd, number, kHandle, &qp); }
+  void close() {
+    uint32_t events = 0;
+    if (qp == nullptr) return;
+    EXPECT_EQ(close_qp(std::exchange(qp, nullptr), kHandle, &events), 0);
+  }
+  void end() {
+    if (xrcd == nullptr) return;
+    EXPECT_EQ(close_xrcd(std::exchange(xrcd, nullptr)), 0);
+  }
+  ibv_qp_attr query() const {
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(query_qp(qp, &attr, &init), 0);
+    EXPECT_EQ(init.qp_type, IBV_QPT_XRC_RECV);
+    return attr;
+  }
+  Owned<Context> context = open_device();
+  Xrcd* xrcd = nullptr;
+  Qp* qp = nullptr;
+};
+
+// A process that does one thing for each word it hears.
+int obey(const Child& parent, Numbers* numbers, const GidEntry& gid, int file) {
+  Member member(file, O_CREAT);
+  for (;;) {
+    bool done = false;
+    switch (parent.hear()) {
+      case 'm':
+        done = member.make() == 0;
+        if (done) numbers->receiver = qp_number(member.qp);
+        break;
+      case 'o':
+        done = member.open(numbers->receiver) == 0;
+        break;
+      case 'g':
+        connect(member.qp, numbers->sender, gid);
+        done = true;
+        break;
+      case 'c':
+        member.close();
+        done = true;
+        break;
+      case 'q':
+        done = async_event(member.context.get()).type == IBV_EVENT_QP_REQ_ERR;
+        break;
+      case 'f':
+        done = async_event(member.context.get()).type == IBV_EVENT_QP_FATAL;
+        break;
+      case 'x':
+        return 0;
+      default:
+        return 1;
+    }
+    parent.tell(done ? 'y' : 'n');
+  }
+}
+
+// The other process is forked before this one opens the device.
+class XrcOpenings : public ::testing::Test {
+ protected:
+  XrcOpenings()
+      : numbers(static_cast<Numbers*>(
+            mmap(nullptr, sizeof(Numbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
+        file(open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)),
+        other([this](const Child& parent) { return obey(parent, numbers, gid(), file); }) {}
+  ~XrcOpenings() {
+    close(file);
+    munmap(numbers, sizeof(Numbers));
+  }
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
+#endif
+  }
+  const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
+  void tell(char word) {
+    other.command(word);
+    ASSERT_EQ(other.answer(), 'y') << word;
+  }
+  bool exists() const {
+    QpnEntry found;
+    return node.directory().find_qpn(numbers->receiver, &found);
+  }
+
+  TemporaryNode node;
+  Numbers* numbers;
+  int file;
+  Child other;
+};
+
+// The other process has made it, and this one holds it as well.
+struct MadeElsewhere : XrcOpenings {
+  void SetUp() override {
+    XrcOpenings::SetUp();
+    if (IsSkipped()) return;
+    tell('m');
+    own = std::make_unique<Member>(file, O_CREAT);
+    ASSERT_EQ(own->open(numbers->receiver), 0);
+  }
+  void TearDown() override {
+    if (own) own->close();
+    srq_done();
+  }
+  // A queue pair that sends, and an SRQ of this process that receives.
+  void connect_sender() {
+    pd = make_pd(own->context.get());
+    send_cq = make_cq(own->context.get());
+    recv_cq = make_cq(own->context.get());
+    ibv_qp_init_attr init{};
+    init.cap = {4, 0, 1, 0, 0};
+    init.qp_type = IBV_QPT_XRC_SEND;
+    Qp* made = nullptr;
+    ASSERT_EQ(create_qp(pd.get(), &init, send_cq.get(), nullptr, 0, &made), 0);
+    sender.reset(made);
+    numbers->sender = qp_number(made);
+    ibv_srq_attr attr{4, 1, 0};
+    ASSERT_EQ(create_srq(pd.get(), &attr, {own->xrcd, recv_cq.get()}, 0, &srq), 0);
+    memory = std::make_unique<Region>(pd.get(), 64);
+    tell('g');
+    connect(made, numbers->receiver, gid());
+  }
+  ibv_wc_status send_to(uint32_t srqn) {
+    Sges sges{memory->sge(0, 8)};
+    ibv_recv_wr receive{1, nullptr, sges.data(), 1}, *bad = nullptr;
+    EXPECT_EQ(post_srq_recv(srq, &receive, &bad), 0);
+    ibv_send_wr wr = request(IBV_WR_SEND, sges);
+    wr.qp_type.xrc.remote_srqn = srqn;
+    EXPECT_EQ(post(sender.get(), wr), 0);
+    return completion(send_cq.get()).status;
+  }
+  void srq_done() {
+    sender.reset();
+    memory.reset();
+    uint32_t events = 0;
+    if (srq == nullptr) return;
+    EXPECT_EQ(destroy_srq(std::exchange(srq, nullptr), &events), 0);
+  }
+  std::unique_ptr<Member> own;
+  Owned<Pd> pd;
+  Owned<Cq> send_cq, recv_cq;
+  Owned<Qp> sender;
+  Srq* srq = nullptr;
+  std::unique_ptr<Region> memory;
+};
+
+TEST_F(MadeElsewhere, HasItsNumber) { EXPECT_EQ(qp_number(own->qp), numbers->receiver); }
+
+TEST_F(MadeElsewhere, IsQueried) {
+  EXPECT_EQ(own->query().qp_state, IBV_QPS_RESET);
+  connect_sender();
+  const ibv_qp_attr attr = own->query();
+  EXPECT_EQ(attr.qp_state, IBV_QPS_RTS);
+  EXPECT_EQ(attr.dest_qp_num, numbers->sender);
+  EXPECT_EQ(attr.path_mtu, IBV_MTU_1024);
+}
+
+TEST_F(MadeElsewhere, IsNotModified) { EXPECT_EQ(to_init(own->qp), EOPNOTSUPP); }
+
+TEST_F(MadeElsewhere, KeepsTheDomain) { EXPECT_EQ(close_xrcd(own->xrcd), EBUSY); }
+
+TEST_F(MadeElsewhere, LivesWhenItsMakerHasDestroyedHisHandle) {
+  connect_sender();
+  tell('c');
+  EXPECT_EQ(send_to(srq_number(srq)), IBV_WC_SUCCESS);
+  EXPECT_TRUE(exists());
+}
+
+TEST_F(MadeElsewhere, EndsWithTheLastHandle) {
+  tell('c');
+  own->close();
+  EXPECT_TRUE(eventually([&] { return !exists(); }));
+}
+
+TEST_F(MadeElsewhere, StaysWhenItsMakerHoldsItStill) {
+  connect_sender();
+  own->close();
+  EXPECT_EQ(send_to(srq_number(srq)), IBV_WC_SUCCESS);
+}
+
+TEST_F(MadeElsewhere, ItsEventsGoToEveryHandle) {
+  connect_sender();
+  ASSERT_EQ(send_to(1), IBV_WC_REM_INV_REQ_ERR);
+  const AsyncEvent event = async_event(own->context.get());
+  EXPECT_EQ(event.type, static_cast<uint32_t>(IBV_EVENT_QP_REQ_ERR));
+  EXPECT_EQ(event.element, kHandle);
+  tell('q');
+}
+
+TEST_F(MadeElsewhere, ItsMakersDeathIsTold) {
+  other.kill_now();
+  const AsyncEvent event = async_event(own->context.get());
+  EXPECT_EQ(event.type, static_cast<uint32_t>(IBV_EVENT_QP_FATAL));
+  EXPECT_EQ(own->query().qp_state, IBV_QPS_ERR);
+}
+
+// This process has made it, and the other holds it as well.
+struct MadeHere : XrcOpenings {
+  void SetUp() override {
+    XrcOpenings::SetUp();
+    if (IsSkipped()) return;
+    own = std::make_unique<Member>(file, O_CREAT);
+    ASSERT_EQ(own->make(), 0);
+    numbers->receiver = qp_number(own->qp);
+    tell('o');
+  }
+  std::unique_ptr<Member> own;
+};
+
+TEST_F(MadeHere, StaysForTheOthers) {
+  own->close();
+  EXPECT_TRUE(exists());
+}
+
+TEST_F(MadeHere, EndsWhenTheOtherLetsItGo) {
+  own->close();
+  tell('c');
+  EXPECT_TRUE(eventually([&] { return !exists(); }));
+}
+
+TEST_F(MadeHere, EndsWhenTheOtherDies) {
+  own->close();
+  other.kill_now();
+  EXPECT_TRUE(eventually([&] { return !exists(); }));
+}
+
+TEST_F(MadeHere, IsOpenedAgainByItsMaker) {
+  own->close();
+  ASSERT_EQ(own->open(numbers->receiver), 0);
+  tell('c');
+  EXPECT_EQ(own->query().qp_state, IBV_QPS_RESET);
+  EXPECT_EQ(to_init(own->qp), 0);
+}
+
+TEST_F(MadeHere, EndsWithItsMakersContext) {
+  own.reset();
+  tell('f');
+}
+
+TEST_F(MadeHere, CountsUntilItHasEnded) {
+  own->close();
+  const NodeDirectory& directory = node.directory();
+  const uint32_t slot = own->context->process->home().slot();
+  EXPECT_EQ(directory.count(0, Counted::kQps, slot).load(), 1u);
+  tell('c');
+  EXPECT_TRUE(eventually([&] { return directory.count(0, Counted::kQps, slot).load() == 0; }));
+}
+
+TEST_F(MadeHere, ANumberThatNobodyHasIsNotOpened) {
+  Qp* qp = nullptr;
+  EXPECT_EQ(open_qp(own->context.get(), own->xrcd, 0xfffff0, 0, &qp), EINVAL);
+}
+
+TEST_F(MadeHere, FromAnotherDomainItIsNotOpened) {
+  tell('c');
+  Member stranger(-1, O_CREAT);
+  EXPECT_EQ(stranger.open(numbers->receiver), EINVAL);
+}
+
+TEST(ToldEvents, KeepsTheLastSix) {
+  uint64_t word = 0;
+  for (uint8_t type = 1; type <= 8; ++type) word = ToldEvents::with(word, type);
+  EXPECT_EQ(ToldEvents::count_of(word), 8u);
+  EXPECT_EQ(ToldEvents::type(word, 0), 8);
+  EXPECT_EQ(ToldEvents::type(word, 5), 3);
+}
+
+}  // namespace
+}  // namespace verbena

@@ -28,8 +28,8 @@ struct QpFacts {
   uint16_t pkey_index;  // 0
   uint32_t qkey;        // UD
   uint32_t remote_qpn;
-  uint32_t receive_psn;         // rq_psn: the peer's starting PSN
-  uint32_t send_psn;            // sq_psn: our starting PSN
+  uint32_t receive_psn;         // rq_psn: our own starting PSN, as the peer was told it
+  uint32_t send_psn;            // sq_psn: the peer's
   ibv_ah_attr address;          // address_vector() of the path
   uint8_t path_mtu;             // enum ibv_mtu
   uint8_t responder_resources;  // ours: what the QP answers

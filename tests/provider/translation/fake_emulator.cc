@@ -226,6 +226,8 @@ int create_qp(Pd*, ibv_qp_init_attr* attr, Cq*, Cq*, uint64_t user_handle, Qp** 
 }
 uint32_t qp_number(const Qp*) { return 0x4711; }
 uint32_t qp_handle(const Qp*) { return 14; }
+void block_own_multicast(Qp*) { fake.blocks_own_multicast = true; }
+
 int modify_qp(Qp*, const ibv_qp_attr* attr, int attr_mask) {
   fake.modify_attr = *attr;
   fake.modify_mask = attr_mask;

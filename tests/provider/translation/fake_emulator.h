@@ -36,6 +36,7 @@ struct FakeEmulator {
   uint16_t lid = 0;
   uint32_t srq_limit = 0;
   bool qp_has_srq = false;
+  bool blocks_own_multicast = false;
   bool srq_is_xrc = false;
   int xrcd_fd = 0;
   int xrcd_flags = 0;

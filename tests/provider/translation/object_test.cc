@@ -239,5 +239,18 @@ TEST_F(ObjectTest, PostPassesTheListAndBadWr) {
   EXPECT_EQ(bad_receive, &receive);
 }
 
+TEST_F(ObjectTest, CreateQpExPassesOnThatItsOwnMulticastIsNotWanted) {
+  fake.blocks_own_multicast = false;
+  ibv_qp_init_attr_ex init = {};
+  init.send_cq = init.recv_cq = cq_;
+  init.qp_type = IBV_QPT_UD;
+  init.pd = pd_;
+  init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  init.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+  qp_ = ibv_create_qp_ex(context_, &init);
+  ASSERT_NE(qp_, nullptr);
+  EXPECT_TRUE(fake.blocks_own_multicast);
+}
+
 }  // namespace
 }  // namespace verbena::test

@@ -10,6 +10,8 @@ from harness.failure import Failure, expect
 # perftest asks for inline data on devices whose part number it knows, says so on others (for reads and atomics,
 # too, that never go inline), and goes on without.
 HARMLESS = (r"^Device not recognized to implement inline feature\. Disabling it$",
+            # It measures the clock's frequency, on a machine that was busy just then (get_clock.c).
+            r"^Correlation coefficient r\^2: [0-9.]+ < 0\.9$",
             # UD: the sizes that it would try go beyond.
             r"^ Max msg size in UD is MTU 4096$", r"^ Changing to this MTU$")
 

@@ -212,7 +212,12 @@ void Links::carry() {
   }
   std::vector<Peer> lost;
   lost.swap(lost_);
-  for (const Peer& peer : lost) user_.peer_lost(peer);
+  for (const Peer& peer : lost) {
+    VERBENA_INFO(
+        "rdma_cm: the process in slot %u (generation %u) cannot be reached any more: its connections end",
+        peer.slot, peer.generation);
+    user_.peer_lost(peer);
+  }
 }
 
 }  // namespace verbena::cm

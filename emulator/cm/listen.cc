@@ -117,8 +117,13 @@ Event event_of(Id& id, const Id& listener, const Message& m) {
 
 Arrival Service::arrived(std::unique_ptr<Connection>& connection, const Message& m) {
   Request request;
-  if (!understand(*this, m, &request))
-    return has_listener_on(*this, m[kServiceId]) ? Arrival::kRefused : Arrival::kNobodyListens;
+  if (!understand(*this, m, &request)) {
+    const bool other_address = has_listener_on(*this, m[kServiceId]);
+    VERBENA_INFO("rdma_cm: a request for service 0x%llx from %s is refused: %s",
+                 static_cast<unsigned long long>(m[kServiceId]), to_text(request.source).c_str(),
+                 other_address ? "its listener is bound to another address" : "nobody listens");
+    return other_address ? Arrival::kRefused : Arrival::kNobodyListens;
+  }
   Id& listener = *request.listener;
   if (!fits(listener, *connection)) {
     VERBENA_WARN("rdma_listen: a request for a QP of type %d at a listener of type %d is refused",

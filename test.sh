@@ -19,6 +19,13 @@ selection() {  # the tests a preset runs; release runs all
   esac
 }
 
+# The conformance suite is a program of its own: it runs on the release's device, which is the one that is installed.
+options() {
+  case $1 in
+    asan | tsan) echo "-DVERBENA_CONFORMANCE=OFF -DVERBENA_BENCH=OFF" ;;
+  esac
+}
+
 target() {
   case $1 in
     tsan) echo "--target tsan_tests" ;;
@@ -36,7 +43,7 @@ launcher() {
 scripts/install-packages.sh build test
 for preset in $presets; do
   echo "== $preset: build"
-  cmake --preset "$preset"
+  cmake --preset "$preset" $(options "$preset")
   $(launcher "$preset") cmake --build --preset "$preset" -j "$jobs" $(target "$preset")
   echo "== $preset: test"
   $(launcher "$preset") ctest --preset "$preset" -j "$jobs" --no-tests=error $(selection "$preset")

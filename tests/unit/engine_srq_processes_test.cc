@@ -101,8 +101,9 @@ struct Receivers {
     const ibv_wc wc = completion(cq.get());
     if (wc.status != IBV_WC_SUCCESS) return -1;
     const uint8_t* bytes = memory.data() + wc.wr_id * kRoom;
-    if (bytes[0] != bytes[wc.byte_len - 1] || fill(wc.wr_id) != 0) return -1;
-    return bytes[0];
+    const uint8_t from = bytes[0];  // before the buffer is another message's
+    if (from != bytes[wc.byte_len - 1] || fill(wc.wr_id) != 0) return -1;
+    return from;
   }
 
   const SharedNumbers& numbers;

@@ -26,8 +26,9 @@ constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kOwnQkey = 0x80000000;
 constexpr uint32_t kMaxMtu = 4096;
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
-// How long a message waits for the receiver to take what lies before it to the same buffers.
-constexpr int64_t kSettling = 1'000'000;  // ns
+// How long a message waits for the receiver to take what lies before it to the same buffers: a process that
+// runs does so in that time, however busy its machine is.
+constexpr int64_t kSettling = 1'000'000'000;  // ns
 
 // One message, whole: the room for its GRH, and the bytes that the program gave.
 struct Message {
@@ -92,14 +93,20 @@ bool lies_before(Destination& to, const iovec* ranges, size_t count) {
   return false;
 }
 
-// Waits for that, not for long: who is stopped keeps nobody waiting, and a datagram's fate is its receiver's
-// affair.
-void settle(Destination& to, const iovec* ranges, size_t count) {
+// Waits for that. Who is stopped is waited for once, not for every message: a datagram's fate is its
+// receiver's affair.
+void settle(Destination& to, const NodeDirectory& directory, const iovec* ranges, size_t count) {
   if (!lies_before(to, ranges, count)) return;
+  if (to.waited_in_vain && to.first_landed_position == to.waited_in_vain_for) return;
   to.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel);
   call_attention(to);
-  for (const int64_t end = now_ns() + kSettling; now_ns() < end && lies_before(to, ranges, count);)
-    sched_yield();
+  for (const int64_t end = now_ns() + kSettling; lies_before(to, ranges, count); sched_yield()) {
+    if (!to.adapter->alive(directory)) return;
+    if (now_ns() < end) continue;
+    to.waited_in_vain = true;
+    to.waited_in_vain_for = to.first_landed_position;
+    return;
+  }
 }
 
 // Puts the message where the receive request says. The keys of the request are checked now.
@@ -120,7 +127,7 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
     room += used;
   }
   if (room < message.length) return VendorError::receive_too_small;
-  settle(to, remote, remotes);
+  settle(to, from.process->directory(), remote, remotes);
   const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
   const int error = to.adapter->write(from.process->directory(), &local, 1, remote, remotes);
   return error == 0 ? VendorError::none : VendorError::local_memory_gone;

@@ -36,6 +36,9 @@ struct Destination {
   uint32_t landed_generation = 0;
   uint64_t first_landed_position = 0;
   uint64_t last_landed_position = 0;
+  // The receiver did not take the one at this position in time: a later message does not wait for it again.
+  bool waited_in_vain = false;
+  uint64_t waited_in_vain_for = 0;
 
   uint32_t room_in_entry() const { return completions.inline_size() - uint32_t{sizeof(DatagramSource)}; }
 };

@@ -108,10 +108,11 @@ CONFORMANCE_TEST(cm_setup, TcpGivesReliableMessages, "rdma_create_id.tcp") {
   establish();
   ASSERT_EQ(near_->qp->qp_type, IBV_QPT_RC);
   ASSERT_EQ(far().post_receive(0, 64), 0);
-  char word[] = "message";
-  ASSERT_SUCCEEDS(rdma_post_send(near_, nullptr, word, sizeof word, nullptr, IBV_SEND_INLINE));
+  const Buffer buffer(8);
+  const Mr mr = make_mr(near_->pd, buffer);
+  ASSERT_SUCCEEDS(rdma_post_send(near_, nullptr, buffer.data(), 8, mr, 0));
   EXPECT_EQ(completion(near_->send_cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().received().byte_len, sizeof word);
+  EXPECT_EQ(far().received().byte_len, 8u);
 }
 
 CONFORMANCE_TEST(cm_setup, UdpGivesDatagrams, "rdma_create_id.udp") {

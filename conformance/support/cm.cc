@@ -9,7 +9,6 @@ namespace {
 
 constexpr int backlog = 8;
 constexpr size_t far_memory = 16384;
-constexpr QpSpec usual = {.send_sges = 4, .receive_sges = 4, .inline_data = 32};
 
 void must(int result, const char* what, Where where) {
   if (result != 0)
@@ -180,11 +179,11 @@ CmId CmTest::make_listener(rdma_port_space space) {
   return id;
 }
 
-void CmTest::prepare(rdma_port_space space, Where where) {
+void CmTest::prepare(rdma_port_space space, const QpSpec& spec, Where where) {
   const SocketAddress there = far().listen(space, where);
   near_ = make_id(space);
   resolve(near_, there, where);
-  make_qp(near_, usual, where);
+  make_qp(near_, spec, where);
 }
 
 int CmTest::connect(const ConnectionSpec& spec) {
@@ -193,7 +192,7 @@ int CmTest::connect(const ConnectionSpec& spec) {
 }
 
 EventFacts CmTest::ask(const ConnectionSpec& spec, rdma_port_space space, Where where) {
-  prepare(space, where);
+  prepare(space, {}, where);
   must(connect(spec) == 0 ? 0 : -1, "rdma_connect", where);
   return far().take_request(where);
 }

@@ -95,7 +95,8 @@ class CmTest : public DeviceTest {
   // near_ is active: routed to the far end, with a QP, connecting. Gives the far end's request.
   EventFacts ask(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
                  Where where = Where::current());
-  void prepare(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());  // all but connecting
+  void prepare(rdma_port_space space = RDMA_PS_TCP, const QpSpec& spec = {},  // all but connecting
+               Where where = Where::current());
   int connect(const ConnectionSpec& spec = {});                                       // 0 or errno
   // near_ is passive: what the far end asked for. The event goes before near_ does.
   CmEvent be_asked(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,

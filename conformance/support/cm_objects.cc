@@ -14,9 +14,17 @@ namespace {
 
 constexpr std::chrono::milliseconds patience = std::chrono::seconds(5);
 
-bool is_link_local(const SocketAddress& address) {
+// Link-local addresses need a scope; those of the loopback may belong to any device (cma_bind_loopback in
+// Linux, cma.c).
+enum class Worth : uint8_t { any_device, link_local, good };
+
+Worth worth(const SocketAddress& address) {
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(address.get());
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address.get());
-  return address.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+  const bool is_v4 = address.family() == AF_INET;
+  if (is_v4 ? ntohl(v4->sin_addr.s_addr) >> 24 == 127 : IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr))
+    return Worth::any_device;
+  return !is_v4 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? Worth::link_local : Worth::good;
 }
 
 void add_gids(const Options& wanted, std::vector<SocketAddress>& candidates) {
@@ -37,13 +45,11 @@ void add_gids(const Options& wanted, std::vector<SocketAddress>& candidates) {
 void add_interfaces(std::vector<SocketAddress>& candidates) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return;
-  for (const bool link_local : {false, true})
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr == nullptr) continue;
-      const SocketAddress address(entry->ifa_addr);
-      if (address.family() == AF_UNSPEC || is_link_local(address) != link_local) continue;
-      candidates.push_back(address.with_port(0));
-    }
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const SocketAddress address(entry->ifa_addr);
+    if (address.family() != AF_UNSPEC) candidates.push_back(address.with_port(0));
+  }
   freeifaddrs(list);
 }
 
@@ -108,9 +114,13 @@ std::vector<SocketAddress> addresses_of(const Options& port) {
   std::vector<SocketAddress> candidates, found;
   add_gids(port, candidates);
   add_interfaces(candidates);
-  for (const SocketAddress& address : candidates)
-    if (std::find(found.begin(), found.end(), address) == found.end() && belongs_to(address, port))
-      found.push_back(address);
+  for (const Worth least : {Worth::good, Worth::link_local, Worth::any_device}) {
+    for (const SocketAddress& address : candidates)
+      if (worth(address) == least && std::find(found.begin(), found.end(), address) == found.end() &&
+          belongs_to(address, port))
+        found.push_back(address);
+    if (!found.empty()) break;
+  }
   return found;
 }
 

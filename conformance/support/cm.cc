@@ -91,7 +91,24 @@ int CmFar::connect(const ConnectionSpec& spec) {
 
 EventFacts CmFar::join(const SocketAddress& group, Where where) {
   must(CALL(rdma_join_multicast(id_, group.get(), nullptr)), "rdma_join_multicast of the far end", where);
-  return event(RDMA_CM_EVENT_MULTICAST_JOIN, where);
+  EventFacts facts = event(RDMA_CM_EVENT_MULTICAST_JOIN, where);
+  joined_ = facts.datagram;
+  return facts;
+}
+
+void CmFar::leave(const SocketAddress& group) { EXPECT_SUCCEEDS(rdma_leave_multicast(id_, group.get())); }
+
+int CmFar::send_to_group() {
+  group_ = Ah();
+  group_ = Ah(CALL(ibv_create_ah(id_->pd, &joined_.ah_attr)));
+  if (!group_) return errno;
+  ibv_sge element = {buffer_->address(), 8, mr_->lkey};
+  ibv_send_wr wr = {}, *bad = nullptr;
+  wr.sg_list = &element;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_SEND;
+  wr.wr.ud = {group_, joined_.qp_num, joined_.qkey};
+  return CALL(ibv_post_send(id_->qp, &wr, &bad));
 }
 
 void CmFar::make_qp(const QpSpec& spec, Where where) {
@@ -112,6 +129,7 @@ EventFacts CmFar::event(rdma_cm_event_type expected, Where where) {
 testing::AssertionResult CmFar::stays_quiet() { return conformance::stays_quiet(channel_); }
 
 void CmFar::destroy() {
+  group_ = Ah();
   mr_ = Mr();
   id_ = CmId();
 }
@@ -179,11 +197,18 @@ CmId CmTest::make_listener(rdma_port_space space) {
   return id;
 }
 
-void CmTest::prepare(rdma_port_space space, const QpSpec& spec, Where where) {
+// What an end still has to say of a connection goes with its identifier.
+void CmTest::start_over() {
+  far().destroy();
+  near_ = CmId();
+}
+
+void CmTest::prepare(rdma_port_space space, Where where) {
+  start_over();
   const SocketAddress there = far().listen(space, where);
   near_ = make_id(space);
   resolve(near_, there, where);
-  make_qp(near_, spec, where);
+  make_qp(near_, near_qp_, where);
 }
 
 int CmTest::connect(const ConnectionSpec& spec) {
@@ -192,12 +217,13 @@ int CmTest::connect(const ConnectionSpec& spec) {
 }
 
 EventFacts CmTest::ask(const ConnectionSpec& spec, rdma_port_space space, Where where) {
-  prepare(space, {}, where);
+  prepare(space, where);
   must(connect(spec) == 0 ? 0 : -1, "rdma_connect", where);
   return far().take_request(where);
 }
 
 CmEvent CmTest::be_asked(const ConnectionSpec& spec, rdma_port_space space, Where where) {
+  start_over();
   listener_ = make_listener(space);
   far().resolve(local_address(listener_), space, where);
   far().make_qp({}, where);

@@ -44,7 +44,10 @@ class CmFar {
   // Only bound, for multicast.
   void bind(rdma_port_space space = RDMA_PS_UDP, Where where = Where::current());
   int connect(const ConnectionSpec& spec = {});
+  // Multicast. send_to_group: 8 bytes of its memory, to the group joined last.
   EventFacts join(const SocketAddress& group, Where where = Where::current());
+  void leave(const SocketAddress& group);
+  int send_to_group();
 
   // Either.
   void make_qp(const QpSpec& spec = {}, Where where = Where::current());
@@ -76,6 +79,8 @@ class CmFar {
   CmId listener_, reserved_, id_;
   std::optional<Buffer> buffer_;
   Mr mr_;
+  Ah group_;
+  rdma_ud_param joined_ = {};
   std::future<EventFacts> served_;
 };
 
@@ -95,8 +100,7 @@ class CmTest : public DeviceTest {
   // near_ is active: routed to the far end, with a QP, connecting. Gives the far end's request.
   EventFacts ask(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
                  Where where = Where::current());
-  void prepare(rdma_port_space space = RDMA_PS_TCP, const QpSpec& spec = {},  // all but connecting
-               Where where = Where::current());
+  void prepare(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());  // all but connecting
   int connect(const ConnectionSpec& spec = {});                                       // 0 or errno
   // near_ is passive: what the far end asked for. The event goes before near_ does.
   CmEvent be_asked(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
@@ -114,12 +118,15 @@ class CmTest : public DeviceTest {
   uint8_t initiator_depth(uint8_t wanted);
 
  private:
+  void start_over();
+
   std::vector<SocketAddress> addresses_;
   EventChannel channel_;  // outlives the ids
   std::optional<CmFar> far_;
 
  protected:
   CmId listener_, near_;
+  QpSpec near_qp_;  // that ask and establish make
 };
 
 }  // namespace conformance

@@ -201,6 +201,32 @@ CONFORMANCE_TEST(cm_connect, EstablishedByHand, "rdma_establish.response", "rdma
   far().event(RDMA_CM_EVENT_ESTABLISHED);
 }
 
+// Enhanced Connection Establishment: for QPs that the rdma_cm does not manage.
+CONFORMANCE_TEST(cm_connect, OptionsOfTheConnectionArrive, "rdma_set_local_ece.zero",
+                 "rdma_get_remote_ece.request", "rdma_get_remote_ece.response") {
+  only_infiniband();
+  near_ = make_id();
+  resolve(near_, far().listen());
+  ibv_ece asked = {0x123456, 0x55, 0}, seen = {};
+  const ibv_ece answered = {0x123456, 0x11, 0};
+  ASSERT_SUCCEEDS(rdma_set_local_ece(near_, &asked));
+  ASSERT_EQ(connect({.qp_num = 0x111111}), 0);
+  far().take_request();
+  seen = far().remote_ece();
+  {
+    const About about("rdma_get_remote_ece.request");
+    EXPECT_EQ(seen.vendor_id, asked.vendor_id);
+    EXPECT_EQ(seen.options, asked.options);
+  }
+  ASSERT_EQ(far().set_ece(answered), 0);
+  ASSERT_EQ(far().accept({.qp_num = 0x222222}), 0);
+  const About about("rdma_get_remote_ece.response");
+  next_event(channel(), RDMA_CM_EVENT_CONNECT_RESPONSE);
+  ASSERT_SUCCEEDS(rdma_get_remote_ece(near_, &seen));
+  EXPECT_EQ(seen.vendor_id, answered.vendor_id);
+  EXPECT_EQ(seen.options, answered.options);
+}
+
 CONFORMANCE_TEST(cm_connect, NotifyEstablishes, "rdma_notify.established", "rdma_notify.eisconn") {
   only_infiniband();
   be_asked_and_accept();

@@ -59,7 +59,7 @@ CONFORMANCE_TEST(cm_connect, RequestAndEstablished, "rdma_connect.zero", "rdma_c
 CONFORMANCE_TEST(cm_connect, BeforeTheRouteItIsRefused, "rdma_connect.before-route") {
   const SocketAddress to = far().listen();
   near_ = make_id();
-  ASSERT_SUCCEEDS(rdma_resolve_addr(near_, nullptr, to.get(), resolve_milliseconds));
+  ASSERT_SUCCEEDS(rdma_resolve_addr(near_, nullptr, to.get(), resolve_milliseconds()));
   next_event(channel(), RDMA_CM_EVENT_ADDR_RESOLVED);
   rdma_conn_param parameters = ConnectionSpec{}.parameters();
   EXPECT_MINUS_ONE(rdma_connect(near_, &parameters));
@@ -229,17 +229,13 @@ CONFORMANCE_TEST(cm_connect, WithoutAListenerADatagramServiceIsUnreachable, "rdm
 
 CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-data",
                  "rdma_accept.private-data") {
-  ask({}, RDMA_PS_UDP);
-  far().make_qp();
-  ASSERT_EQ(far().accept({.data = pattern(136)}), 0);
-  EventFacts found = facts_of(*next_event(channel(), RDMA_CM_EVENT_ESTABLISHED));
+  const EventFacts found = look_up({.data = pattern(136)});
   {
     const About about("rdma_accept.private-data");
     EXPECT_TRUE(begins_with(found.data, pattern(136)));
   }
   EXPECT_EQ(found.datagram.qp_num, far().qp_number());
-  Ah ah(CALL(ibv_create_ah(near_->pd, &found.datagram.ah_attr)));
-  ASSERT_NE(ah, nullptr) << errno_text(errno);
+  const Ah ah = address_handle(found);
   ASSERT_EQ(far().post_receive(0, 256), 0);
   const Buffer buffer(8);
   const Mr mr = make_mr(near_->pd, buffer);

@@ -25,7 +25,7 @@ class Fixture : public CmTest {
   CmId start_resolving() {
     CmId id = make_id();
     const SocketAddress to = far().listen();
-    EXPECT_SUCCEEDS(rdma_resolve_addr(id, nullptr, to.get(), resolve_milliseconds));
+    EXPECT_SUCCEEDS(rdma_resolve_addr(id, nullptr, to.get(), resolve_milliseconds()));
     return id;
   }
 };
@@ -71,6 +71,19 @@ CONFORMANCE_TEST(cm_setup, ChannelBecomesReadable, "rdma_create_event_channel.fd
   EXPECT_SUCCEEDS(rdma_ack_cm_event(event));
 }
 
+CONFORMANCE_TEST(cm_setup, GettingAnEventWaits, "rdma_get_cm_event.blocks") {
+  rdma_event_channel* const own = channel();
+  far().listen();
+  rdma_cm_event* event = nullptr;
+  auto got = std::async(std::launch::async, [&] { return CALL(rdma_get_cm_event(own, &event)); });
+  EXPECT_EQ(got.wait_for(scaled(20ms)), std::future_status::timeout);
+  const CmId id = start_resolving();
+  EXPECT_EQ(got.get(), 0);
+  const CmEvent owned(event);
+  ASSERT_NE(event, nullptr);
+  EXPECT_EQ(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+}
+
 CONFORMANCE_TEST(cm_setup, IdentifierComesAndGoes, "rdma_create_id.zero", "rdma_destroy_id.zero") {
   for (const rdma_port_space space : {RDMA_PS_TCP, RDMA_PS_UDP}) {
     rdma_cm_id* id = nullptr;
@@ -93,13 +106,13 @@ CONFORMANCE_TEST(cm_setup, WithoutAChannelCallsWait, "rdma_create_id.synchronous
                  "rdma_create_id.event-kept") {
   const SocketAddress to = far().listen();
   const CmId id = conformance::make_id(nullptr);
-  ASSERT_SUCCEEDS(rdma_resolve_addr(id, nullptr, to.get(), resolve_milliseconds));
+  ASSERT_SUCCEEDS(rdma_resolve_addr(id, nullptr, to.get(), resolve_milliseconds()));
   EXPECT_NE(id->verbs, nullptr) << "the address is resolved when the call is back";
   const About about("rdma_create_id.event-kept");
   ASSERT_NE(id->event, nullptr);
   EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
   EXPECT_EQ(id->event->id, id);
-  ASSERT_SUCCEEDS(rdma_resolve_route(id, resolve_milliseconds));
+  ASSERT_SUCCEEDS(rdma_resolve_route(id, resolve_milliseconds()));
   ASSERT_NE(id->event, nullptr);
   EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
@@ -145,7 +158,7 @@ CONFORMANCE_TEST(cm_setup, DestroyingWaitsForAcknowledgements, "rdma_destroy_id.
                  "rdma_ack_cm_event.one-to-one") {
   CmId id = start_resolving();
   CmEvent first = next_event(channel(), RDMA_CM_EVENT_ADDR_RESOLVED);
-  ASSERT_SUCCEEDS(rdma_resolve_route(id, resolve_milliseconds));
+  ASSERT_SUCCEEDS(rdma_resolve_route(id, resolve_milliseconds()));
   CmEvent second = next_event(channel(), RDMA_CM_EVENT_ROUTE_RESOLVED);
   rdma_cm_id* const released = id.release();
   auto destroyed = std::async(std::launch::async, [=] { return CALL(rdma_destroy_id(released)); });

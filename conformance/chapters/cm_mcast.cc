@@ -150,6 +150,36 @@ CONFORMANCE_TEST(cm_verbs, SendOnlyMember, "rdma_join_multicast_ex.send-only") {
   leave();
 }
 
+CONFORMANCE_TEST(cm_verbs, WithoutAQpNothingIsAttached, "rdma_join_multicast.without-qp") {
+  make_member();  // only where groups are claimed at all
+  near_ = make_bound(RDMA_PS_UDP);
+  far().bind();
+  far().make_qp();
+  far().join(group());
+  const rdma_ud_param to = join();
+  Mr mr = make_mr(near_->pd, buffer_);
+  Cq cq(CALL(ibv_create_cq(near_->verbs, 8, nullptr, nullptr, 0)));
+  ASSERT_NE(cq, nullptr);
+  Qp qp = conformance::make_qp(near_->pd, cq, {.type = IBV_QPT_UD});
+  Path path;
+  path.qkey = to.qkey;
+  bring_to(qp, IBV_QPS_RTR, attributes_for(device(), path));
+  ibv_sge element = {buffer_.address(), 256, mr->lkey};
+  ibv_recv_wr wr = {1, nullptr, &element, 1}, *bad = nullptr;
+  ASSERT_SUCCEEDS(ibv_post_recv(qp, &wr, &bad));
+  ASSERT_EQ(far().send_to_group(), 0);
+  EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(stays_empty(cq));
+  const ibv_gid gid = to.ah_attr.grh.dgid;
+  ASSERT_SUCCEEDS(ibv_attach_mcast(qp, &gid, to.ah_attr.dlid));
+  ASSERT_EQ(far().send_to_group(), 0);
+  EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(cq).byte_len, 48u);
+  EXPECT_SUCCEEDS(ibv_detach_mcast(qp, &gid, to.ah_attr.dlid));
+  leave();
+  far().leave(group());
+}
+
 CONFORMANCE_TEST(cm_verbs, LeavingCancelsTheJoin, "rdma_leave_multicast.cancels") {
   near_ = make_member();
   const SocketAddress to = group();

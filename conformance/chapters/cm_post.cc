@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // rdma_cm: the helpers of <rdma/rdma_verbs.h>, on a connection whose near end uses them.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <functional>
 #include <thread>
 
 #include "support/cm.h"
@@ -33,18 +38,8 @@ class Fixture : public CmTest {
   }
   // With room for inline data.
   void connect_with_inline() {
-    prepare();
-    rdma_destroy_qp(near_);
     near_qp_.inline_data = length;
-    ibv_qp_init_attr attr = queue_attributes(near_, near_qp_);
-    if (CALL(rdma_create_qp(near_, nullptr, &attr)) != 0 && is_refusal(errno))
-      throw NotClaimed{"a QP with inline data refused, " + errno_text(errno)};
-    ASSERT_NE(near_->qp, nullptr);
-    ASSERT_EQ(CmTest::connect(), 0);
-    far().take_request();
-    far().make_qp();
-    ASSERT_EQ(far().accept(), 0);
-    next_event(channel(), RDMA_CM_EVENT_ESTABLISHED);
+    establish();
     fill(buffer_.data(), size, 3);
   }
   void register_buffer() {
@@ -157,7 +152,7 @@ CONFORMANCE_TEST(cm_verbs, ReadBringsTheBytes, "rdma_post_read.reads", "rdma_pos
   EXPECT_EQ(own(0, length), far().bytes(8, length));
 }
 
-CONFORMANCE_TEST(cm_verbs, ScatteredReadBringsTheBytes, "rdma_post_readv.reads", "rdma_post_read.context") {
+CONFORMANCE_TEST(cm_verbs, ScatteredReadBringsTheBytes, "rdma_post_readv.reads", "rdma_post_readv.context") {
   connect_ends(2);
   if (device().attributes().max_sge_rd == 1) throw NotClaimed{"max_sge_rd is 1"};
   const RemoteMemory there = far().memory();
@@ -178,7 +173,7 @@ CONFORMANCE_TEST(cm_verbs, WriteTakesTheBytesThere, "rdma_post_write.writes", "r
 }
 
 CONFORMANCE_TEST(cm_verbs, GatheredWriteTakesTheBytesThere, "rdma_post_writev.writes",
-                 "rdma_post_write.context") {
+                 "rdma_post_writev.context") {
   connect_ends(2);
   const RemoteMemory there = far().memory();
   std::vector<ibv_sge> elements = pieces();
@@ -187,52 +182,116 @@ CONFORMANCE_TEST(cm_verbs, GatheredWriteTakesTheBytesThere, "rdma_post_writev.wr
   EXPECT_EQ(of_pieces(), far().bytes(8, length));
 }
 
-CONFORMANCE_TEST(cm_verbs, InlineSendNeedsNoRegistration, "rdma_post_send.inline") {
+CONFORMANCE_TEST(cm_verbs, InlineSendNeedsNoRegistration, "rdma_post_send.inline", "rdma_post_sendv.inline") {
   connect_with_inline();
-  ASSERT_EQ(far().post_receive(0, 256), 0);
-  ASSERT_SUCCEEDS(rdma_post_send(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE));
-  const auto was = own(0, length);
-  fill(buffer_.data(), length, 200);  // the buffer is free when the call is back
-  expect_sent(IBV_WC_SEND);
-  expect_arrival(was);
+  for (const bool vector : {false, true}) {
+    const About about(vector ? ClauseId("rdma_post_sendv.inline") : ClauseId("rdma_post_send.inline"));
+    ASSERT_EQ(far().post_receive(0, 256), 0);
+    ibv_sge element = {buffer_.address(), length, 0};
+    if (vector)
+      ASSERT_SUCCEEDS(rdma_post_sendv(near_, &context_, &element, 1, IBV_SEND_INLINE));
+    else
+      ASSERT_SUCCEEDS(rdma_post_send(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE));
+    const auto was = own(0, length);
+    fill(buffer_.data(), length, 200);  // the buffer is free when the call is back
+    expect_sent(IBV_WC_SEND);
+    expect_arrival(was);
+  }
 }
 
-CONFORMANCE_TEST(cm_verbs, InlineWriteNeedsNoRegistration, "rdma_post_write.inline") {
+CONFORMANCE_TEST(cm_verbs, InlineWriteNeedsNoRegistration, "rdma_post_write.inline",
+                 "rdma_post_writev.inline") {
   connect_with_inline();
   const RemoteMemory there = far().memory();
-  ASSERT_SUCCEEDS(rdma_post_write(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE,
-                                  there.address, there.rkey));
-  expect_sent(IBV_WC_RDMA_WRITE);
-  EXPECT_EQ(far().bytes(0, length), own(0, length));
+  for (const bool vector : {false, true}) {
+    const About about(vector ? ClauseId("rdma_post_writev.inline") : ClauseId("rdma_post_write.inline"));
+    fill(buffer_.data(), length, vector ? 7 : 70);
+    ibv_sge element = {buffer_.address(), length, 0};
+    if (vector)
+      ASSERT_SUCCEEDS(
+          rdma_post_writev(near_, &context_, &element, 1, IBV_SEND_INLINE, there.address, there.rkey));
+    else
+      ASSERT_SUCCEEDS(rdma_post_write(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE,
+                                      there.address, there.rkey));
+    expect_sent(IBV_WC_RDMA_WRITE);
+    EXPECT_EQ(far().bytes(0, length), own(0, length));
+  }
+}
+
+CONFORMANCE_TEST(cm_verbs, FlagsAreThoseOfThePost, "rdma_post_send.flags") {
+  prepare();
+  rdma_destroy_qp(near_);
+  ibv_qp_init_attr attr = queue_attributes(near_);
+  attr.sq_sig_all = 0;
+  ASSERT_SUCCEEDS(rdma_create_qp(near_, nullptr, &attr));
+  ASSERT_EQ(connect(), 0);
+  far().take_request();
+  far().make_qp();
+  ASSERT_EQ(far().accept(), 0);
+  next_event(channel(), RDMA_CM_EVENT_ESTABLISHED);
+  register_buffer();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(far().post_receive(0, 256), 0);
+  ASSERT_SUCCEEDS(rdma_post_send(near_, nullptr, buffer_.data(), length, mr_, 0));
+  ASSERT_SUCCEEDS(rdma_post_send(near_, &context_, buffer_.data(), length, mr_, IBV_SEND_SIGNALED));
+  expect_sent(IBV_WC_SEND);
+  EXPECT_TRUE(stays_empty(near_->send_cq));
 }
 
 CONFORMANCE_TEST(cm_verbs, BeforeTheConnectionNothingIsPosted, "rdma_post_send.unconnected",
-                 "rdma_post_read.unconnected", "rdma_post_write.unconnected") {
+                 "rdma_post_sendv.unconnected", "rdma_post_read.unconnected", "rdma_post_readv.unconnected",
+                 "rdma_post_write.unconnected", "rdma_post_writev.unconnected") {
   near_ = make_bound();
   make_qp(near_);
   register_buffer();
   void* const data = buffer_.data();
-  EXPECT_MINUS_ONE(rdma_post_send(near_, nullptr, data, length, mr_, 0));
-  {
-    const About about("rdma_post_read.unconnected");
-    EXPECT_MINUS_ONE(rdma_post_read(near_, nullptr, data, length, mr_, 0, buffer_.address(), mr_->rkey));
+  const uint64_t there = buffer_.address();
+  ibv_sge element = {there, length, mr_->lkey};
+  const struct {
+    ClauseId clause;
+    std::function<int()> post;
+  } rows[] = {
+      {"rdma_post_send.unconnected", [&] { return rdma_post_send(near_, nullptr, data, length, mr_, 0); }},
+      {"rdma_post_sendv.unconnected", [&] { return rdma_post_sendv(near_, nullptr, &element, 1, 0); }},
+      {"rdma_post_read.unconnected",
+       [&] { return rdma_post_read(near_, nullptr, data, length, mr_, 0, there, mr_->rkey); }},
+      {"rdma_post_readv.unconnected",
+       [&] { return rdma_post_readv(near_, nullptr, &element, 1, 0, there, mr_->rkey); }},
+      {"rdma_post_write.unconnected",
+       [&] { return rdma_post_write(near_, nullptr, data, length, mr_, 0, there, mr_->rkey); }},
+      {"rdma_post_writev.unconnected",
+       [&] { return rdma_post_writev(near_, nullptr, &element, 1, 0, there, mr_->rkey); }},
+  };
+  for (const auto& row : rows) {
+    const About about(row.clause);
+    EXPECT_TRUE(minus_one(traced(row.clause.clause().id.data(), row.post)));
   }
-  const About about("rdma_post_write.unconnected");
-  EXPECT_MINUS_ONE(rdma_post_write(near_, nullptr, data, length, mr_, 0, buffer_.address(), mr_->rkey));
 }
 
-CONFORMANCE_TEST(cm_verbs, RegistrationBelongsToThePd, "rdma_reg_msgs.pd", "rdma_dereg_mr.zero") {
+CONFORMANCE_TEST(cm_verbs, RegistrationBelongsToThePd, "rdma_reg_msgs.pd", "rdma_reg_read.pd",
+                 "rdma_reg_write.pd", "rdma_reg_msgs.error", "rdma_reg_read.error", "rdma_reg_write.error",
+                 "rdma_dereg_mr.zero") {
   near_ = make_bound();
-  register_buffer();
-  EXPECT_EQ(mr_->pd, near_->pd);
-  for (auto* reg : {rdma_reg_read, rdma_reg_write}) {
-    RdmaMr mr(CALL(reg(near_, buffer_.data(), size)));
-    ASSERT_NE(mr, nullptr);
-    EXPECT_EQ(mr->pd, near_->pd);
-    EXPECT_SUCCEEDS(mr.destroy());
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const nothing = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_EQ(munmap(nothing, page), 0);
+  const struct {
+    ClauseId pd, error;
+    ibv_mr* (*reg)(rdma_cm_id*, void*, size_t);
+  } rows[] = {{"rdma_reg_msgs.pd", "rdma_reg_msgs.error", rdma_reg_msgs},
+              {"rdma_reg_read.pd", "rdma_reg_read.error", rdma_reg_read},
+              {"rdma_reg_write.pd", "rdma_reg_write.error", rdma_reg_write}};
+  for (const auto& row : rows) {
+    {
+      const About about(row.pd);
+      RdmaMr mr(CALL(row.reg(near_, buffer_.data(), size)));
+      ASSERT_NE(mr, nullptr) << errno_text(errno);
+      EXPECT_EQ(mr->pd, near_->pd);
+      const About dereg("rdma_dereg_mr.zero");
+      EXPECT_SUCCEEDS(mr.destroy());
+    }
+    const About about(row.error);
+    EXPECT_TRUE(refused(CALL(row.reg(near_, nothing, page))));
   }
-  const About about("rdma_dereg_mr.zero");
-  EXPECT_SUCCEEDS(mr_.destroy());
 }
 
 CONFORMANCE_TEST(cm_verbs, PeerReadsReadableMemory, "rdma_reg_read.remote", "rdma_reg_read.no-write") {
@@ -279,18 +338,36 @@ CONFORMANCE_TEST(cm_verbs, WaitsForASend, "rdma_get_send_comp.blocks") {
   completed.get();
 }
 
-CONFORMANCE_TEST(cm_verbs, DatagramArrives, "rdma_post_ud_send.sends", "rdma_post_ud_send.context") {
-  near_ = make_bound(RDMA_PS_UDP);
-  make_qp(near_);
-  register_buffer();
-  far().bind();
-  far().make_qp();
+// With a channel that does not wait there is nothing to wait for.
+CONFORMANCE_TEST(cm_verbs, WhatCannotWaitFails, "rdma_get_recv_comp.error", "rdma_get_send_comp.error") {
+  connect_ends();
+  ibv_wc wc = {};
+  for (const auto* of : {near_->recv_cq_channel, near_->send_cq_channel})
+    ASSERT_EQ(fcntl(of->fd, F_SETFL, fcntl(of->fd, F_GETFL) | O_NONBLOCK), 0);
+  EXPECT_TRUE(minus_one(CALL(rdma_get_recv_comp(near_, &wc)), {EAGAIN}));
+  const About about("rdma_get_send_comp.error");
+  EXPECT_TRUE(minus_one(CALL(rdma_get_send_comp(near_, &wc)), {EAGAIN}));
+}
+
+CONFORMANCE_TEST(cm_verbs, InlineDatagramNeedsNoRegistration, "rdma_post_ud_send.inline") {
+  near_qp_.inline_data = length;
+  const EventFacts found = look_up();
   ASSERT_EQ(far().post_receive(0, 256), 0);
-  ibv_ah_attr own_port = device().own_address();
-  const Ah ah(CALL(ibv_create_ah(near_->pd, &own_port)));
-  ASSERT_NE(ah, nullptr) << errno_text(errno);
+  const Ah ah = address_handle(found);
+  ASSERT_SUCCEEDS(rdma_post_ud_send(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE, ah,
+                                    found.datagram.qp_num));
+  expect_sent(IBV_WC_SEND);
+  EXPECT_EQ(far().received().byte_len, 40 + length);
+  EXPECT_EQ(far().bytes(40, length), own(0, length));
+}
+
+CONFORMANCE_TEST(cm_verbs, DatagramArrives, "rdma_post_ud_send.sends", "rdma_post_ud_send.context") {
+  const EventFacts found = look_up();
+  register_buffer();
+  ASSERT_EQ(far().post_receive(0, 256), 0);
+  const Ah ah = address_handle(found);
   ASSERT_SUCCEEDS(rdma_post_ud_send(near_, &context_, buffer_.data(), length, mr_, IBV_SEND_SIGNALED, ah,
-                                    far().qp_number()));
+                                    found.datagram.qp_num));
   expect_sent(IBV_WC_SEND);
   EXPECT_EQ(far().received().byte_len, 40 + length);
   EXPECT_EQ(far().bytes(40, length), own(0, length));

@@ -120,6 +120,17 @@ void CmFar::make_qp(const QpSpec& spec, Where where) {
 
 int CmFar::disconnect() { return error_of(CALL(rdma_disconnect(id_))); }
 
+int CmFar::set_ece(const ibv_ece& ece) {
+  ibv_ece options = ece;
+  return error_of(CALL(rdma_set_local_ece(id_, &options)));
+}
+
+ibv_ece CmFar::remote_ece() {
+  ibv_ece ece = {};
+  EXPECT_SUCCEEDS(rdma_get_remote_ece(id_, &ece));
+  return ece;
+}
+
 EventFacts CmFar::event(Where where) { return facts_of(*next_event(channel(where), where)); }
 
 EventFacts CmFar::event(rdma_cm_event_type expected, Where where) {
@@ -246,6 +257,21 @@ EventFacts CmTest::establish(const ConnectionSpec& near, const ConnectionSpec& s
   EventFacts facts = facts_of(*next_event(channel(), RDMA_CM_EVENT_ESTABLISHED, where));
   far().event(RDMA_CM_EVENT_ESTABLISHED, where);
   return facts;
+}
+
+EventFacts CmTest::look_up(const ConnectionSpec& answer, Where where) {
+  ask({}, RDMA_PS_UDP, where);
+  far().make_qp({}, where);
+  must(far().accept(answer) == 0 ? 0 : -1, "rdma_accept of the far end", where);
+  return facts_of(*next_event(channel(), RDMA_CM_EVENT_ESTABLISHED, where));
+}
+
+Ah CmTest::address_handle(const EventFacts& found, Where where) {
+  ibv_ah_attr address = found.datagram.ah_attr;
+  Ah ah(CALL(ibv_create_ah(near_->pd, &address)));
+  if (!ah)
+    throw Deviation{"an address handle of the event's address; seen: null, " + errno_text(errno), where};
+  return ah;
 }
 
 void CmTest::only_infiniband() {

@@ -52,6 +52,8 @@ class CmFar {
   // Either.
   void make_qp(const QpSpec& spec = {}, Where where = Where::current());
   int disconnect();
+  int set_ece(const ibv_ece& ece);
+  ibv_ece remote_ece();
   EventFacts event(Where where = Where::current());
   EventFacts event(rdma_cm_event_type expected, Where where = Where::current());
   testing::AssertionResult stays_quiet();
@@ -110,6 +112,10 @@ class CmTest : public DeviceTest {
   // A connection, near_ active; what the near end's event says.
   EventFacts establish(const ConnectionSpec& near = {}, const ConnectionSpec& far = {},
                        Where where = Where::current());
+
+  // near_ looks the far end's datagram service up; what the established event says.
+  EventFacts look_up(const ConnectionSpec& answer = {}, Where where = Where::current());
+  Ah address_handle(const EventFacts& found, Where where = Where::current());
 
   // Throws NotClaimed on iWARP: InfiniBand's messages say more than those of MPA.
   void only_infiniband();

@@ -14,17 +14,13 @@ namespace {
 
 constexpr std::chrono::milliseconds patience = std::chrono::seconds(5);
 
-// Link-local addresses need a scope; those of the loopback may belong to any device (cma_bind_loopback in
-// Linux, cma.c).
 enum class Worth : uint8_t { any_device, link_local, good };
 
 Worth worth(const SocketAddress& address) {
-  const auto* v4 = reinterpret_cast<const sockaddr_in*>(address.get());
+  if (address.is_loopback()) return Worth::any_device;
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address.get());
-  const bool is_v4 = address.family() == AF_INET;
-  if (is_v4 ? ntohl(v4->sin_addr.s_addr) >> 24 == 127 : IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr))
-    return Worth::any_device;
-  return !is_v4 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? Worth::link_local : Worth::good;
+  return address.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? Worth::link_local
+                                                                               : Worth::good;
 }
 
 void add_gids(const Options& wanted, std::vector<SocketAddress>& candidates) {
@@ -99,6 +95,13 @@ std::string SocketAddress::host() const {
   return text;
 }
 
+bool SocketAddress::is_loopback() const {
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage_);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage_);
+  return family() == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 == 127
+                             : family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
 SocketAddress any_address(int family, uint16_t port) {
   return SocketAddress(family == AF_INET ? "0.0.0.0" : "::", port);
 }
@@ -152,6 +155,8 @@ void make_qp(rdma_cm_id* id, const QpSpec& spec, Where where) {
   ibv_qp_init_attr attr = queue_attributes(id, spec);
   if (CALL(rdma_create_qp(id, nullptr, &attr)) == 0) return;
   const int error = errno;
+  if (spec.inline_data > 0 && is_refusal(error))
+    throw NotClaimed{"a QP with inline data refused with " + errno_text(error)};
   if (id->qp_type == IBV_QPT_UD && is_refusal(error))
     throw NotClaimed{"a QP of type UD refused with " + errno_text(error)};
   throw Deviation{"a QP is needed; seen: -1, " + errno_text(error), where};
@@ -255,13 +260,15 @@ testing::AssertionResult stays_quiet(rdma_event_channel* channel, std::chrono::m
 }
 
 void resolve(rdma_cm_id* id, const SocketAddress& to, Where where) {
-  if (CALL(rdma_resolve_addr(id, nullptr, to.get(), resolve_milliseconds)) != 0)
+  if (CALL(rdma_resolve_addr(id, nullptr, to.get(), resolve_milliseconds())) != 0)
     throw Deviation{"rdma_resolve_addr of " + to.host() + " gives -1, " + errno_text(errno), where};
   next_event(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED, where);
-  if (CALL(rdma_resolve_route(id, resolve_milliseconds)) != 0)
+  if (CALL(rdma_resolve_route(id, resolve_milliseconds())) != 0)
     throw Deviation{"rdma_resolve_route gives -1, " + errno_text(errno), where};
   next_event(id->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, where);
 }
+
+int resolve_milliseconds() { return static_cast<int>(scaled(std::chrono::seconds(2)).count()); }
 
 int error_of(int result) { return result == 0 ? 0 : errno; }
 

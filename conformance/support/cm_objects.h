@@ -62,6 +62,8 @@ class SocketAddress {
   uint16_t port() const;  // in the host's byte order
   SocketAddress with_port(uint16_t port) const;
   std::string host() const;
+  // Not bound to one device, and for listeners as good as the wildcard (cma_any_addr in Linux, cma.c).
+  bool is_loopback() const;
   bool operator==(const SocketAddress& other) const {
     return host() == other.host() && port() == other.port();
   }
@@ -87,7 +89,7 @@ CmId make_id(rdma_event_channel* channel, rdma_port_space space = RDMA_PS_TCP,
 ibv_qp_type type_of(rdma_port_space space);
 // Attributes for a QP of this identifier's type that the device says it can have; CQs are the library's.
 ibv_qp_init_attr queue_attributes(rdma_cm_id* id, const QpSpec& spec = {});
-// Throws NotClaimed where the device refuses a UD QP: not every transport has them.
+// Throws NotClaimed where the device refuses a UD QP, or inline data: not every one has them.
 void make_qp(rdma_cm_id* id, const QpSpec& spec = {}, Where where = Where::current());
 ibv_qp_attr attributes_of(ibv_qp* qp);  // all that the CM sets
 
@@ -128,7 +130,7 @@ testing::AssertionResult stays_quiet(rdma_event_channel* channel,
 
 // Address and route, with their events.
 void resolve(rdma_cm_id* id, const SocketAddress& to, Where where = Where::current());
-constexpr int resolve_milliseconds = 2000;
+int resolve_milliseconds();  // what tests give resolving, --time-scale included
 
 // What a call that gives 0, or -1 and errno, did: 0 or the errno value. To be called right after it.
 int error_of(int result);

@@ -138,6 +138,33 @@ def multicast(settings):
             expect("return status 0" in receiver.out, f"{receiver.name} did not receive")
 
 
+def happens(node, what):
+    node.run(node.verbena, "event", "verbena0", what, name=f"verbena event {what}")
+
+
+@case("mckey.device_events", processors=1)
+def device_events(settings):
+    """A receiver that hears what becomes of its device. On InfiniBand a port that goes down loses its groups."""
+    with Node(settings, INFINIBAND) as node:
+        receiver = node.start("stdbuf", "-oL", "mckey", "-m", "224.10.10.10", "-b", ADDRESS, name="mckey (receiver)")
+        wait_for(node, "groups")
+        receiver.wait_for_output("joined dgid", settings.patience)
+        for what, event in (("address-change", "RDMA_CM_EVENT_ADDR_CHANGE, status: 0"),
+                            ("port-down", "RDMA_CM_EVENT_MULTICAST_ERROR, status: -102")):  # -ENETRESET
+            happens(node, what)
+            receiver.wait_for_output(event, settings.patience)
+
+
+@case("rping.device_fatal", processors=1)
+def device_fatal(settings):
+    with Node(settings) as node:
+        server = node.start("rping", "-s", "-a", ADDRESS, "-C", 1)
+        wait_for(node, "listeners")
+        happens(node, "device-fatal")
+        expect(server.wait(settings.patience) != 0, "rping's server ended well without its device")
+        expect("cma detected device removal" in server.err, "rping was not told of the removal")
+
+
 @case("rcopy.file")
 def copy(settings):
     with Node(settings) as node:

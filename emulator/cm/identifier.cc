@@ -31,10 +31,9 @@ void address_unanswered(void* self) {
 }
 
 constexpr IdState kPublished[] = {
-    IdState::kIdle,         IdState::kAddressQuery,  IdState::kAddressResolved,
-    IdState::kRouteQuery,   IdState::kRouteResolved, IdState::kConnecting,
-    IdState::kDisconnected, IdState::kAddressBound,  IdState::kListening,
-    IdState::kGone,
+    IdState::kIdle,          IdState::kAddressQuery, IdState::kAddressResolved, IdState::kRouteQuery,
+    IdState::kRouteResolved, IdState::kConnecting,   IdState::kDisconnected,    IdState::kAddressBound,
+    IdState::kListening,     IdState::kGone,
 };
 
 uint32_t starting_psn(uint32_t seed) { return (seed * 0x9e3779b1u >> 4) & 0xffffff; }

@@ -49,6 +49,7 @@ class Listener : public testing::EmptyTestEventListener {
 }  // namespace
 
 const Options& options() { return *current_options; }
+void use_options(const Options& options) { current_options = &options; }
 
 void report_finding(Finding::Kind kind, std::optional<ClauseId> about, const std::string& text) {
   std::string line(1, static_cast<char>(kind));
@@ -83,7 +84,7 @@ void run_in_child(const TestInfo& test, const Options& options, Trace& trace, in
   static Options own;  // of this process
   own = options;
   if (own.in_vain.count(test.full_name()) > 0) own.time_scale = std::min(own.time_scale, 1.0);
-  current_options = &own;
+  use_options(own);
   use_trace(&trace);
   // What the device's driver prints goes nowhere unless it is asked for: the report is the suite's word.
   if (getenv("CONFORMANCE_VERBOSE") == nullptr) {

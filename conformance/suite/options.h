@@ -21,6 +21,10 @@ struct Options {
   std::set<std::string> in_vain;  // tests that are expected to deviate in all they test: their waits are not stretched
   std::string report_dir;
   bool allow_disruptive = false;
+  std::string peer;  // HOST or HOST:PORT of a verbs-conformance --serve; empty: loopback
+  bool serve = false;
+  std::string bind;   // serve: the address to listen on; empty: all of them
+  int tcp_port = -1;  // serve: -1: the default one, 0: any, shown when it listens
   bool list = false;
   bool audit = false;
 

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 
 #include "suite/audit.h"
@@ -95,6 +96,18 @@ std::string now() {
   return text;
 }
 
+std::set<std::string> tests_in_vain(const std::vector<const TestInfo*>& selected,
+                                    const std::vector<Expectation>& expectations) {
+  std::set<size_t> expected;
+  for (const Expectation& expectation : expectations) expected.insert(expectation.clause.index());
+  std::set<std::string> out;
+  for (const TestInfo* test : selected)
+    if (std::all_of(test->clauses.begin(), test->clauses.end(),
+                    [&](ClauseId id) { return expected.count(id.index()) > 0; }))
+      out.insert(test->full_name());
+  return out;
+}
+
 // Which topology, and what the peer says of its device. Throws std::runtime_error when there is no peer.
 void add_topology(const Options& options, Facts& facts) {
   facts.emplace_back("topology", options.peer.empty() ? "loopback" : "pair with " + options.peer);
@@ -117,6 +130,7 @@ int run(Options& options, const std::string& command) {
       options.expectations.empty() ? std::vector<Expectation>() : read_expectations(options.expectations);
   const auto selected = select(options);
   if (selected.empty()) throw std::runtime_error("no test is selected");
+  options.in_vain = tests_in_vain(selected, expectations);
   const std::string began = now();
   Facts facts = probe(options);
   add_topology(options, facts);

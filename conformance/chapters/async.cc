@@ -10,6 +10,7 @@
 
 #include "support/ends.h"
 #include "support/fixture.h"
+#include "support/waiting_call.h"
 
 namespace conformance {
 namespace {
@@ -147,14 +148,10 @@ CONFORMANCE_TEST(async, LastRequestOfAnSrqIsAnEvent, "ibv_get_async_event.last-w
 
 CONFORMANCE_TEST(async, DestroyWaitsForAcknowledgement, "ibv_ack_async_event.destroy-waits") {
   ibv_async_event event = wait_for(provoke());
-  std::atomic<int> result{-1};
-  std::thread destroyer([&] { result = near().qp.destroy(); });
-  std::this_thread::sleep_for(
-      scaled(std::chrono::milliseconds(50)));  // long enough to have returned, if it would
-  EXPECT_EQ(result, -1) << "ibv_destroy_qp returned before the event was acknowledged";
+  WaitingCall destroy([&] { return near().qp.destroy(); });
+  EXPECT_TRUE(destroy.waits()) << "ibv_destroy_qp, before the event was acknowledged";
   ibv_ack_async_event(&event);
-  destroyer.join();
-  EXPECT_EQ(result, 0);
+  EXPECT_EQ(destroy.result(), 0);
 }
 
 CONFORMANCE_TEST(async, OneOfSeveralThreadsGetsIt, "ibv_get_async_event.one-thread") {
@@ -176,8 +173,9 @@ CONFORMANCE_TEST(async, OneOfSeveralThreadsGetsIt, "ibv_get_async_event.one-thre
   provoke();
   const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
   while (got == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  std::this_thread::sleep_for(
-      scaled(std::chrono::milliseconds(30)));  // time for a second one, if there were one
+  // Time for a second one, if there were one.
+  const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::milliseconds(30));
+  while (got == 1 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(got, 1);

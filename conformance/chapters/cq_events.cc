@@ -4,12 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include <atomic>
 #include <optional>
-#include <thread>
 
 #include "support/ends.h"
 #include "support/fixture.h"
+#include "support/waiting_call.h"
 
 namespace conformance {
 namespace {
@@ -159,14 +158,11 @@ CONFORMANCE_TEST(cq, DestroyWaitsForAcknowledgement, "ibv_ack_cq_events.destroy-
   void* cq_context;
   ASSERT_EQ(CALL(ibv_get_cq_event(channel(), &cq, &cq_context)), 0);
   EXPECT_SUCCEEDS(far().qp.destroy());
-  std::atomic<int> result{-1};
-  std::thread destroyer([&] { result = far().receive_cq.destroy(); });
-  std::this_thread::sleep_for(
-      scaled(std::chrono::milliseconds(50)));  // long enough to have returned, if it would
-  EXPECT_EQ(result, -1) << "ibv_destroy_cq returned before the event was acknowledged";
-  if (result == -1) ibv_ack_cq_events(cq, 1);
-  destroyer.join();
-  EXPECT_EQ(result, 0);
+  WaitingCall destroy([&] { return far().receive_cq.destroy(); });
+  const testing::AssertionResult waits = destroy.waits();
+  EXPECT_TRUE(waits) << "ibv_destroy_cq, before the event was acknowledged";
+  if (waits) ibv_ack_cq_events(cq, 1);
+  EXPECT_EQ(destroy.result(), 0);
 }
 
 }  // namespace

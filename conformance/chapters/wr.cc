@@ -4,12 +4,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "support/ends.h"
 #include "support/fixture.h"
+#include "support/waiting_call.h"
 
 namespace conformance {
 namespace {
@@ -370,18 +369,15 @@ CONFORMANCE_TEST(wr, FenceWaitsForTheRead, "ibv_wr_post.fence") {
 
 CONFORMANCE_TEST(wr, SectionIsExclusive, "ibv_wr_post.exclusive") {
   connect();
-  std::atomic<bool> entered = false;
   start();
-  std::thread other([&] {
+  WaitingCall other([&] {
     ibv_wr_start(qpx_);
-    entered = true;
     ibv_wr_abort(qpx_);
+    return 0;
   });
-  std::this_thread::sleep_for(scaled(std::chrono::milliseconds(50)));  // long enough to enter, if it could
-  EXPECT_FALSE(entered) << "another thread is in the section";
+  EXPECT_TRUE(other.waits()) << "another thread is in the section";
   CALL(ibv_wr_abort(qpx_));
-  other.join();
-  EXPECT_TRUE(entered);
+  EXPECT_EQ(other.result(), 0);
 }
 
 }  // namespace

@@ -108,6 +108,20 @@ for each in ROWS:
     add(each.name, lambda settings, r=each: run_row(settings, r), each.quick)
 
 
+def by_gid(settings, run_options, server, client, says):
+    """AF_IB: addresses are GIDs, no IP is in the way (-f gid). GID 0 is the device's on every node."""
+    with Node(settings, run_options) as node:
+        gid = node.run("cat", "/sys/class/infiniband/verbena0/ports/1/gids/0", name="GID 0").out.strip()
+        run_row(settings, Row("", (*server, "-f", "gid", "-b", gid), (*client, "-f", "gid", "-s", gid), says,
+                              run_options=run_options))
+
+
+for layer, link in (("", ()), ("_infiniband", INFINIBAND)):
+    add(f"ucmatose.gid{layer}", lambda settings, o=link: by_gid(settings, o, ("ucmatose",), ("ucmatose",), "return status 0"))
+add("rstream.gid", lambda settings: by_gid(settings, (), ("rstream", "-S", "1000", *RSTREAM),
+                                           ("rstream", "-S", "1000", *RSTREAM), ""), quick=True)
+
+
 @case("rping.many_clients", quick=True)
 def many_clients(settings):
     """A persistent server (-P) takes one after the other and all at once."""

@@ -117,7 +117,8 @@ def by_gid(settings, run_options, server, client, says):
 
 
 for layer, link in (("", ()), ("_infiniband", INFINIBAND)):
-    add(f"ucmatose.gid{layer}", lambda settings, o=link: by_gid(settings, o, ("ucmatose",), ("ucmatose",), "return status 0"))
+    add(f"ucmatose.gid{layer}",
+        lambda settings, o=link: by_gid(settings, o, ("ucmatose",), ("ucmatose",), "return status 0"))
 add("rstream.gid", lambda settings: by_gid(settings, (), ("rstream", "-S", "1000", *RSTREAM),
                                            ("rstream", "-S", "1000", *RSTREAM), ""), quick=True)
 
@@ -148,7 +149,8 @@ def expect_failure_after(program, seconds, event, settings):
     expect(program.wait(seconds + settings.patience) != 0, f"{program.name} succeeded")
     took = time.monotonic() - began
     expect(event in program.err, f"{program.name} did not see {event}")
-    expect(seconds - 1 < took < seconds + settings.patience / 5, f"{event} came after {took:.1f} s, not {seconds:.1f} s")
+    in_time = seconds - 1 < took < seconds + settings.patience / 5
+    expect(in_time, f"{event} came after {took:.1f} s, not {seconds:.1f} s")
 
 
 @case("rping.address_of_nobody", processors=1)

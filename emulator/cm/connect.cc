@@ -165,7 +165,11 @@ int disconnect(Id* id) {
 int notify(Id* id, ibv_event_type event) {
   return guarded([&] {
     Service::Guard guard(id->service);
-    if (id->connection == nullptr || event != IBV_EVENT_COMM_EST) return EINVAL;
+    if (id->connection == nullptr) return EINVAL;
+    // cm.c, cm_migrate: from now on messages would take the alternate path. Here all paths lead to the peer's
+    // process.
+    if (event == IBV_EVENT_PATH_MIG) return id->connection->state() == CmState::kEstablished ? 0 : EINVAL;
+    if (event != IBV_EVENT_COMM_EST) return EINVAL;
     if (int error = id->connection->establish(); error != 0) return error;
     if (id->stage == Stage::kConnect) id->raise(id->new_event(EventType::kEstablished));
     id->publish();

@@ -51,6 +51,17 @@ TEST_F(RdmaNotify, AnEventThatIsNotReportedIsMinusOneAndEinval) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// The page names COMM_EST alone; cm.c, ib_cm_notify, takes this one as well.
+TEST_F(RdmaNotify, AMigratedPathIsTakenNoteOfOnceConnected) {
+  accept();
+  errno = 0;
+  EXPECT_EQ(rdma_notify(passive_.get(), IBV_EVENT_PATH_MIG), -1);
+  EXPECT_EQ(errno, EINVAL);
+  ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
+  ASSERT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
+  EXPECT_EQ(rdma_notify(passive_.get(), IBV_EVENT_PATH_MIG), 0) << strerror(errno);
+}
+
 TEST_F(RdmaNotify, WithoutAQueuePairTheActiveSideEstablishes) {
   active_ = make_id(RDMA_PS_TCP, active_channel_.get());
   resolve(active_, listener_, active_channel_.get());

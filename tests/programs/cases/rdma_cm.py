@@ -4,6 +4,8 @@
 import dataclasses
 import os
 import shutil
+import signal
+import time
 
 from cases.perftest import default_sizes, kind
 from harness import ports
@@ -106,6 +108,21 @@ for each in ROWS:
     add(each.name, lambda settings, r=each: run_row(settings, r), each.quick)
 
 
+def by_gid(settings, run_options, server, client, says):
+    """AF_IB: addresses are GIDs, no IP is in the way (-f gid). GID 0 is the device's on every node."""
+    with Node(settings, run_options) as node:
+        gid = node.run("cat", "/sys/class/infiniband/verbena0/ports/1/gids/0", name="GID 0").out.strip()
+        run_row(settings, Row("", (*server, "-f", "gid", "-b", gid), (*client, "-f", "gid", "-s", gid), says,
+                              run_options=run_options))
+
+
+for layer, link in (("", ()), ("_infiniband", INFINIBAND)):
+    add(f"ucmatose.gid{layer}",
+        lambda settings, o=link: by_gid(settings, o, ("ucmatose",), ("ucmatose",), "return status 0"))
+add("rstream.gid", lambda settings: by_gid(settings, (), ("rstream", "-S", "1000", *RSTREAM),
+                                           ("rstream", "-S", "1000", *RSTREAM), ""), quick=True)
+
+
 @case("rping.many_clients", quick=True)
 def many_clients(settings):
     """A persistent server (-P) takes one after the other and all at once."""
@@ -124,6 +141,36 @@ def nobody_listens(settings):
         client = node.start("rping", "-c", "-a", ADDRESS, "-C", 1)
         expect(client.wait(settings.patience) != 0, "rping connected to nobody")
         expect("RDMA_CM_EVENT_REJECTED" in client.err, "rping was not rejected")
+
+
+def expect_failure_after(program, seconds, event, settings):
+    """The clock of the test starts late and stops late: the failure does not come early, and not much later."""
+    began = time.monotonic()
+    expect(program.wait(seconds + settings.patience) != 0, f"{program.name} succeeded")
+    took = time.monotonic() - began
+    expect(event in program.err, f"{program.name} did not see {event}")
+    in_time = seconds - 1 < took < seconds + settings.patience / 5
+    expect(in_time, f"{event} came after {took:.1f} s, not {seconds:.1f} s")
+
+
+@case("rping.address_of_nobody", processors=1)
+def address_of_nobody(settings):
+    """rping gives the address 2 s (examples/rping.c, rdma_resolve_addr); -110 is ETIMEDOUT."""
+    with Node(settings) as node:
+        client = node.start("rping", "-c", "-a", "203.0.113.7", "-I", ADDRESS, "-C", 1)
+        expect_failure_after(client, 2, "RDMA_CM_EVENT_ADDR_ERROR, error -110", settings)
+
+
+@case("rping.server_stopped", processors=1)
+def server_stopped(settings):
+    """A request is sent 16 times (CMA_MAX_CM_RETRIES), and an answer waited for twice the packet life time of RoCE and the
+    peer's response time: 2 * 0.256 s + 4.096 s (cm.c, ib_send_cm_req; cma.c, CMA_CM_RESPONSE_TIMEOUT)."""
+    with Node(settings) as node:
+        server = node.start("rping", "-s", "-a", ADDRESS, "-C", 1, name="rping (server)")
+        wait_for(node, "listeners")
+        server.signal(signal.SIGSTOP)
+        client = node.start("rping", "-c", "-a", ADDRESS, "-C", 1, name="rping (client)")
+        expect_failure_after(client, 16 * (2 * 0.256 + 4.096), "RDMA_CM_EVENT_UNREACHABLE, error -110", settings)
 
 
 @case("mckey.receivers_3", quick=True)

@@ -282,7 +282,8 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   cq->lock.unlock();
   received_in_a_row += static_cast<uint32_t>(count);
   if (received_in_a_row >= kStream && count < num_entries)
-    cq->look_again_at.store(now_ns() + kStreamPause, std::memory_order_relaxed);
+    cq->look_again_at.store(now_ns() + stream_pause(cq->consumer.ring().capacity()),
+                            std::memory_order_relaxed);
   return count;
 }
 

@@ -194,8 +194,8 @@ int close_xrcd(Xrcd* xrcd);  // EBUSY: SRQs or QPs made with it still exist
 // queried and destroyed as any QP.
 int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out);
 // Another opening of the XRC_RECV QP number `qpn`, whichever process made it; events go to every opening's
-// `user_handle`, and the QP lives until the last one is destroyed, or the process ends that made it. In another process
-// than that, modify_qp answers EOPNOTSUPP. EINVAL: the domain has no such QP.
+// `user_handle`, and the QP lives until the last one is destroyed, or its process ends. In another process than the one
+// that made it, modify_qp may answer ETIMEDOUT: that one is stopped. EINVAL: the domain has no such QP.
 int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
 // As destroy_qp, for the opening with `user_handle`.
 int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
@@ -215,6 +215,10 @@ uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);  // init's objects and context are the caller's
 ibv_qp_state qp_state(const Qp* qp);
+// ibv_set_ece(3), ibv_query_ece(3); engine/ece.cc tells the options. *ece becomes what is accepted. EINVAL: another
+// vendor, bits in comp_mask, the QP is in RTR already or beyond: too late to take effect.
+int set_ece(Qp* qp, ibv_ece* ece);
+int query_ece(Qp* qp, ibv_ece* ece);
 // EBUSY: attached to a multicast group. *async_events as in destroy_cq.
 int destroy_qp(Qp* qp, uint32_t* async_events);
 

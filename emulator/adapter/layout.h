@@ -17,7 +17,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 9;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 10;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -276,6 +276,7 @@ enum Sticky : uint32_t {
   kStickyRequestError = 1u << 2,  // responder: IBV_EVENT_QP_REQ_ERR
   kStickyFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
   kStickyScatter = 1u << 4,       // messages that have landed are to be scattered, a request waits for it
+  kStickyOverrun = 1u << 5,       // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
 };
 
 inline constexpr uint32_t kFlushing = 1u << 31;
@@ -297,7 +298,7 @@ struct SharedQp {
   uint8_t path_mtu;
   uint8_t max_dest_rd_atomic;
   uint32_t rq_psn;  // the first PSN expected in this generation
-  uint32_t reserved0;
+  uint32_t left_in;  // XRC_RECV, not in use any more: 1 + the state in which its maker left it to its other holders
   // Line 1, written by the owner at creation.
   alignas(kCacheLine) uint64_t rq_ready_offset;  // uint64_t[1 << rq_order], ReadyWord
   uint64_t rq_wqe_offset;                        // ReceiveWqe, rq_stride bytes each

@@ -71,7 +71,7 @@ int import_context(const Context* original, Context** out) {
 void close_context(Context* context) {
   Process* process = context->process;
   if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
-  end_orphans_of(*context);
+  leave_xrc_qps_of(*context);
   {
     std::lock_guard lock(process->contexts_mutex);
     std::erase(process->contexts, context);

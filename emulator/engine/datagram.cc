@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datagram.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -13,6 +11,7 @@
 #include "engine/clock.h"
 #include "engine/completion.h"
 #include "engine/datagram_header.h"
+#include "engine/datagram_order.h"
 #include "engine/datagram_targets.h"
 #include "engine/key_errors.h"
 #include "engine/psn.h"
@@ -26,9 +25,6 @@ constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kOwnQkey = 0x80000000;
 constexpr uint32_t kMaxMtu = 4096;
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
-// How long a message waits for the receiver to take what lies before it to the same buffers: a process that
-// runs does so in that time, however busy its machine is.
-constexpr int64_t kSettling = 1'000'000'000;  // ns
 
 // One message, whole: the room for its GRH, and the bytes that the program gave.
 struct Message {
@@ -57,60 +53,10 @@ void call_attention(Destination& to) {
   to.adapter->kick();
 }
 
-// Does the datagram that `entry` tells of go where one of the ranges is?
-bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size_t count) {
-  const SharedReceiveRing& ring = to.receives;
-  const ReceiveWqe& wqe = ring.wqe(entry.index & static_cast<uint32_t>(ring.mask()));
-  for (uint32_t i = 0; i < std::min(wqe.sge_count, ring.max_sge); ++i) {
-    const uint64_t begin = wqe.sge[i].address, end = begin + wqe.sge[i].length;
-    for (size_t r = 0; r < count; ++r) {
-      const auto at = reinterpret_cast<uint64_t>(ranges[r].iov_base);
-      if (at < end && begin < at + ranges[r].iov_len) return true;
-    }
-  }
-  return false;
-}
-
-// Is a message that was sent from here before still on its way from its receive slot to these ranges?
-bool lies_before(Destination& to, const iovec* ranges, size_t count) {
-  if (!to.has_landed) return false;
-  const CompletionRing& ring = to.completions;
-  if (ring.generation != to.landed_generation) return to.has_landed = false;  // resizing scatters
-  const uint64_t head = ring.places->head.load(std::memory_order_acquire);
-  uint64_t position = std::max(to.first_landed_position, head);
-  // No more than the ring holds, whatever the receiver's memory says.
-  if (to.last_landed_position - position >= ring.capacity()) return to.has_landed = false;
-  bool any = false;
-  for (; position <= to.last_landed_position; ++position) {
-    const Cqe& entry = ring.entry(position);
-    if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
-    if (entry.qp_index != to.index || entry.qp_birth != to.birth) continue;
-    if (!any) to.first_landed_position = position;
-    any = true;
-    if (overlaps(to, entry, ranges, count)) return true;
-  }
-  to.has_landed = any;
-  return false;
-}
-
-// Waits for that. Who is stopped is waited for once, not for every message: a datagram's fate is its
-// receiver's affair.
-void settle(Destination& to, const NodeDirectory& directory, const iovec* ranges, size_t count) {
-  if (!lies_before(to, ranges, count)) return;
-  if (to.waited_in_vain && to.first_landed_position == to.waited_in_vain_for) return;
-  to.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel);
-  call_attention(to);
-  for (const int64_t end = now_ns() + kSettling; lies_before(to, ranges, count); sched_yield()) {
-    if (!to.adapter->alive(directory)) return;
-    if (now_ns() < end) continue;
-    to.waited_in_vain = true;
-    to.waited_in_vain_for = to.first_landed_position;
-    return;
-  }
-}
-
-// Puts the message where the receive request says. The keys of the request are checked now.
-VendorError place(const Qp& from, Destination& to, const Message& message, const ReceiveWqe& wqe) {
+// Puts the message where the receive request says. The keys of the request are checked now. `position`: of
+// its completion. What has come before it, from whomever, must not be scattered over it when it is polled.
+VendorError place(const Qp& from, Destination& to, const Message& message, const ReceiveWqe& wqe,
+                  uint64_t position) {
   const SegmentView& view = to.adapter->view();
   iovec remote[PeerAdapter::kMaxRanges];
   size_t remotes = 0;
@@ -127,27 +73,33 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
     room += used;
   }
   if (room < message.length) return VendorError::receive_too_small;
-  settle(to, from.process->directory(), remote, remotes);
+  const NodeDirectory& directory = from.process->directory();
   const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
-  const int error = to.adapter->write(from.process->directory(), &local, 1, remote, remotes);
-  return error == 0 ? VendorError::none : VendorError::local_memory_gone;
+  settle(to, directory, position, remote, remotes, Until::kLandedAreScattered);
+  do {
+    if (to.adapter->write(directory, &local, 1, remote, remotes) != 0) return VendorError::local_memory_gone;
+    // What was just being appended then has landed now, perhaps under this message.
+  } while (settle(to, directory, position, remote, remotes, Until::kUnfinishedAreScattered));
+  return VendorError::none;
 }
 
-// Appends the receive completion for `slot`. `landed`: the bytes are in it, or in the slot's landing buffer.
-void complete(const Qp& from, Destination& to, const Message& message, uint32_t slot, VendorError error,
-              bool landed) {
-  const Claim claim = claim_completion(to.completions, from.process->home().worker());
-  if (claim.entry == nullptr) {
-    if (to.completions.ignores_overrun()) {
-      // The completion is lost, and the message must not be: it cannot wait there for being polled.
-      if (landed) place(from, to, message, to.receives.wqe(slot));
-      to.receives.abandon(slot);
-      return;
-    }
+// There is no room for the completion: it is lost. Where that is ignored, the message must not be.
+VendorError complete_without_room(const Qp& from, Destination& to, const Message& message, uint32_t slot) {
+  if (!to.completions.ignores_overrun()) {
     to.completion_queue->overrun.store(1, std::memory_order_release);
     call_attention(to);
-    return;
+    return VendorError::none;
   }
+  const uint64_t end = to.completions.places->tail.load(std::memory_order_acquire);
+  const VendorError error = place(from, to, message, to.receives.wqe(slot), end);
+  to.receives.abandon(slot);
+  return error;
+}
+
+// Publishes the receive completion for `slot`. `landed`: the bytes are in it, or in the slot's landing
+// buffer.
+void complete(Destination& to, const Message& message, uint32_t slot, const Claim& claim, VendorError error,
+              bool landed) {
   const auto status = find_vendor_error(static_cast<uint32_t>(error))->status;
   Cqe& entry = *claim.entry;
   entry.qp_index = to.index;
@@ -165,13 +117,6 @@ void complete(const Qp& from, Destination& to, const Message& message, uint32_t 
     std::memcpy(entry.payload + sizeof message.source, message.bytes, message.length);
   }
   publish_completion(to.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
-  if (landed) {
-    const uint32_t generation = to.completions.generation;
-    if (!to.has_landed || to.landed_generation != generation) to.first_landed_position = claim.position;
-    to.has_landed = true;
-    to.landed_generation = generation;
-    to.last_landed_position = claim.position;
-  }
   to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
 }
 
@@ -203,18 +148,24 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
   const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  const bool lands = message.length <= kLandingSize && wqe.epoch == epoch && epoch != ReadyWord::kNeverValid;
+  const bool lands = from.may_land && message.length <= kLandingSize && wqe.epoch == epoch &&
+                     epoch != ReadyWord::kNeverValid;
   if (lands && message.length > to.room_in_entry())
     std::memcpy(to.receives.landing(slot), message.bytes, message.length);
-  const VendorError error = lands ? VendorError::none : place(from, to, message, wqe);
+  // The completion's place first: what comes after it is scattered after it.
+  const Claim claim = claim_completion(to.completions, from.process->home().worker());
+  VendorError error = VendorError::none;
+  if (claim.entry == nullptr)
+    error = complete_without_room(from, to, message, slot);
+  else if (!lands)
+    error = place(from, to, message, wqe, claim.position);
+  // Before its completion can be polled: whoever polls it finds the QP in ERR.
+  if (error != VendorError::none) there.sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  if (claim.entry != nullptr) complete(to, message, slot, claim, error, lands);
   if (error != VendorError::none) {
-    // Before its completion can be polled: whoever polls it finds the QP in ERR.
-    there.sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
-    complete(from, to, message, slot, error, false);
     call_attention(to);
     return;
   }
-  complete(from, to, message, slot, VendorError::none, lands);
   there.requests_in.fetch_add(1, std::memory_order_relaxed);
   there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
 }

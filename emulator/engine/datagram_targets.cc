@@ -34,7 +34,6 @@ bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Desti
   out->index = index;
   out->birth = out->qp->birth;
   out->generation = 0;
-  out->has_landed = false;
   out->adapter = std::move(adapter);
   return true;
 }
@@ -60,7 +59,8 @@ bool open(Destination& to, const NodeDirectory& directory) {
   if (to.completions.entries == nullptr) return false;
   SharedSrq* receives = there.srq != 0 ? view.srq(there.srq - 1) : nullptr;
   to.receives = receives != nullptr ? SharedReceiveRing::of(view, *receives) : SharedReceiveRing{};
-  to.has_landed = false;
+  to.settled_until = 0;
+  to.waited_in_vain = false;
   if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return false;
   to.generation = gate.generation;
   return true;

@@ -31,14 +31,14 @@ struct Destination {
   SharedCq* completion_queue = nullptr;
   int64_t ask_again_at = 0;  // ns: its process has not answered, and is left alone until then
   uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
-  // Positions of the completions of messages from here that may still lie in receive slots, as in PeerPath.
-  bool has_landed = false;
-  uint32_t landed_generation = 0;
-  uint64_t first_landed_position = 0;
-  uint64_t last_landed_position = 0;
-  // The receiver did not take the one at this position in time: a later message does not wait for it again.
+  // Of positions before this one it is known that nothing lies in receive slots any more (datagram.cc,
+  // settle()).
+  uint64_t settled_until = 0;
+  uint32_t settled_generation = 0;  // CompletionRing::generation of that
+  // The receiver, whose head was there, did not take what lay before a message in time: the next does not
+  // wait.
   bool waited_in_vain = false;
-  uint64_t waited_in_vain_for = 0;
+  uint64_t waited_in_vain_at = 0;
 
   uint32_t room_in_entry() const { return completions.inline_size() - uint32_t{sizeof(DatagramSource)}; }
 };

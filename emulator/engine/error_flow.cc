@@ -219,12 +219,13 @@ void act_on_sticky(Qp& qp) {
   if (sticky == 0) return;
   if ((sticky & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
   if ((sticky & kStickyScatter) != 0 && qp.recv_cq != nullptr) scatter_landed(*qp.recv_cq);
-  if ((sticky & (kStickyAccessError | kStickyRequestError | kStickyFatal)) == 0) return;
+  if ((sticky & (kStickyAccessError | kStickyRequestError | kStickyFatal | kStickyOverrun)) == 0) return;
   qp.send_lock.lock();
   enter_error(qp);
   qp.send_lock.unlock();
   if ((sticky & kStickyAccessError) != 0) raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
   if ((sticky & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
+  if ((sticky & kStickyOverrun) != 0) raise_qp_event(qp, IBV_EVENT_QP_FATAL);
 }
 
 uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Changes of a queue pair's state and attributes (ibv_modify_qp(3)). What is allowed stands in qp_state_table.h
-// and qp_attributes.h; here is what each change does.
+// Changes of a queue pair's state and attributes (ibv_modify_qp(3)). What is allowed stands in
+// qp_state_table.h and qp_attributes.h; here is what each change does.
 #include <errno.h>
 
 #include <algorithm>
@@ -12,12 +12,15 @@
 #include "engine/clock.h"
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
+#include "engine/modify_qp.h"
 #include "engine/objects.h"
 #include "engine/privilege.h"
 #include "engine/psn.h"
 #include "engine/qp_attributes.h"
 #include "engine/qp_state_table.h"
 #include "engine/requester.h"
+#include "engine/xrc_openings.h"
+#include "fabric/hazards.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -26,13 +29,14 @@ namespace {
 int refuse_transition(const Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask, int error, int offending) {
   if (!logs(LogLevel::kWarn)) return error;
   if (offending == 0) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s to %s", qp.shared->qpn, name_of_state(from),
-                 name_of_state(to));
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s to %s", qp.shared->qpn,
+                 name_of_state(from), name_of_state(to));
   }
   for (int bit = 1; bit != 0 && bit <= offending; bit <<= 1)
     if ((offending & bit) != 0)
       VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s to %s: %s %s", qp.shared->qpn, name_of_state(from),
-                   name_of_state(to), name_of_attribute_bit(bit), (mask & bit) != 0 ? "must not be set" : "is missing");
+                   name_of_state(to), name_of_attribute_bit(bit),
+                   (mask & bit) != 0 ? "must not be set" : "is missing");
   return error;
 }
 
@@ -69,28 +73,29 @@ void publish(Qp& qp, int mask) {
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
 }
 
-// Finds the peer's queue pair and pins it: from here on it is that one of that process or none.
-void resolve_path(Qp& qp, PeerPath* path) {
+// Finds the queue pair that `attr` connects `qp` to, and pins it: from here on it is that one of that process
+// or none.
+void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   Process& process = *qp.process;
   QpnEntry found;
-  if (!process.directory().find_qpn(qp.attr.dest_qp_num, &found)) {
-    VERBENA_INFO("QP 0x%06x: nobody on this node has QP number 0x%06x", qp.shared->qpn, qp.attr.dest_qp_num);
+  if (!process.directory().find_qpn(attr.dest_qp_num, &found)) {
+    VERBENA_INFO("QP 0x%06x: nobody on this node has QP number 0x%06x", qp.shared->qpn, attr.dest_qp_num);
     return;
   }
   const uint32_t generation = process.directory().slot(found.slot).generation.load(std::memory_order_acquire);
   std::shared_ptr<PeerAdapter> adapter;
   if (int error = process.peers().get(process.home(), found.slot, generation, &adapter); error != 0) {
     VERBENA_WARN("QP 0x%06x: cannot reach the adapter of QP 0x%06x (slot %u): errno %d", qp.shared->qpn,
-                 qp.attr.dest_qp_num, found.slot, error);
+                 attr.dest_qp_num, found.slot, error);
     return;
   }
   SharedQp* there = adapter->view().qp(found.qp_index);
-  if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != qp.attr.dest_qp_num ||
-      there->device >= process.directory().devices().count)
+  if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
+      there->qpn != attr.dest_qp_num || there->device >= process.directory().devices().count)
     return;
-  if (!leads_to(qp.attr.ah_attr, process.directory().devices().devices[there->device])) {
+  if (!leads_to(attr.ah_attr, process.directory().devices().devices[there->device])) {
     VERBENA_WARN("QP 0x%06x: the address given does not belong to the device of QP 0x%06x", qp.shared->qpn,
-                 qp.attr.dest_qp_num);
+                 attr.dest_qp_num);
     return;
   }
   path->ports = 1u << qp.context->device_index | 1u << there->device;
@@ -100,7 +105,13 @@ void resolve_path(Qp& qp, PeerPath* path) {
   path->adapter = std::move(adapter);
 }
 
-void to_reset(Qp& qp) {
+PeerQp peer_of(const PeerPath& path) {
+  if (!path.adapter) return {};
+  return {path.adapter->slot(), path.adapter->generation(), path.index, path.birth};
+}
+
+// False: a peer is still at work, and the caller may not wait for it. Done once more, it goes on from there.
+bool to_reset(Qp& qp, bool may_wait) {
   qp.send_lock.lock();
   shut_gate(qp, IBV_QPS_RESET);
   qp.waiting = Waiting::kNothing;
@@ -109,7 +120,11 @@ void to_reset(Qp& qp) {
   qp.send_psn = 0;
   PeerPath old = std::exchange(qp.path, PeerPath{});
   qp.send_lock.unlock();
-  qp.process->wait_for_visitors(qp.shared->dest_slot);
+  if (may_wait)
+    qp.process->wait_for_visitors(qp.shared->dest_slot);
+  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot,
+                          kVisitPatience))
+    return false;
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
   purge_completions(qp);
@@ -122,19 +137,22 @@ void to_reset(Qp& qp) {
   qp.shared->sticky.store(0, std::memory_order_release);
   qp.shared->feeder_waits.store(0, std::memory_order_release);
   qp.attr = {};
+  return true;
 }
 
-int to_rtr(Qp& qp) {
+// `known`: the peer that somebody else has found; nullptr: it is to be found here.
+int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
-  if (qp.type != IBV_QPT_UD) resolve_path(qp, &path);
+  if (known == nullptr && qp.type != IBV_QPT_UD) resolve_path(qp, qp.attr, &path);
+  const PeerQp peer = known != nullptr ? *known : peer_of(path);
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
   shared.dest_qpn = qp.attr.dest_qp_num;
-  shared.dest_slot = path.adapter ? path.adapter->slot() : UINT32_MAX;
-  shared.dest_slot_generation = path.adapter ? path.adapter->generation() : 0;
-  shared.dest_index = path.index;
-  shared.dest_birth = path.birth;
+  shared.dest_slot = peer.slot;
+  shared.dest_slot_generation = peer.slot_generation;
+  shared.dest_index = peer.index;
+  shared.dest_birth = peer.birth;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
   if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
@@ -162,7 +180,8 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
     qp.drain_event_due = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && qp.attr.en_sqd_async_notify != 0;
     progress_send_queue(qp, false);
   } else if (to == IBV_QPS_RTS && qp.sq_next != qp.sq_posted) {
-    if (progress_send_queue(qp, false) != kEndOfTime || qp.sq_next != qp.sq_posted) qp.process->add_pending(&qp);
+    if (progress_send_queue(qp, false) != kEndOfTime || qp.sq_next != qp.sq_posted)
+      qp.process->add_pending(&qp);
   }
   return 0;
 }
@@ -171,27 +190,21 @@ void to_error(Qp& qp) {
   qp.send_lock.lock();
   enter_error(qp);
   qp.send_lock.unlock();
-  // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread sees to it.
+  // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread
+  // sees to it.
   if (!flush_receive_queue(qp, 10 * kVisitPatience)) qp.process->call_attention();
 }
 
-}  // namespace
-
-int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
-  if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->foreign) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x is another process's: only its maker changes it", qp->shared->qpn);
-    return EOPNOTSUPP;
-  }
-  act_on_sticky_if_any(*qp);
-  std::lock_guard modify(qp->modify_mutex);
+// Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).
+int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer) {
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
   const char* why = nullptr;
   int offending = 0;
   int error = (mask & IBV_QP_STATE) != 0 ? check_transition(qp->type, from, attr->qp_state, mask, &offending)
                                          : check_transition(qp->type, from, from, mask, &offending);
   if (error != 0)
-    return refuse_transition(*qp, from, (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from, mask, error, offending);
+    return refuse_transition(*qp, from, (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from, mask, error,
+                             offending);
   AttributeLimits limits = attribute_limits(*qp->context->device);
   limits.current_state = from;
   limits.port = qp->attr.port_num;
@@ -220,17 +233,40 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   }
   switch (to) {
     case IBV_QPS_RESET:
-      to_reset(*qp);
+      if (!to_reset(*qp, peer == nullptr)) return EAGAIN;
       break;
     case IBV_QPS_ERR:
       to_error(*qp);
       break;
     case IBV_QPS_RTR:
-      return to_rtr(*qp);
+      return to_rtr(*qp, peer);
     default:
       return to_state(*qp, from, to, mask);
   }
   return 0;
+}
+
+}  // namespace
+
+int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
+  if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->foreign) return modify_foreign_qp(*qp, *attr, mask);
+  act_on_sticky_if_any(*qp);
+  std::lock_guard modify(qp->modify_mutex);
+  return change(qp, attr, mask, nullptr);
+}
+
+int modify_for_another(Qp& qp, const ibv_qp_attr& attr, int mask, const PeerQp& peer) {
+  if (int error = usable(*qp.context); error != 0) return error;
+  act_on_sticky_if_any(qp);
+  const std::unique_lock modify(qp.modify_mutex, std::try_to_lock);
+  return modify.owns_lock() ? change(&qp, &attr, mask, &peer) : EAGAIN;
+}
+
+PeerQp find_peer(const Qp& qp, const ibv_qp_attr& attr) {
+  PeerPath path;
+  resolve_path(qp, attr, &path);
+  return peer_of(path);
 }
 
 }  // namespace verbena

@@ -199,6 +199,7 @@ struct Qp {
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
   uint32_t send_psn = 0;
   uint32_t mtu = 1024;
+  bool may_land = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
   KnownRegion gathered;  // for messages on the short way
   uint64_t sq_size = 0;
   uint64_t sq_posted = 0;

@@ -94,7 +94,8 @@ VendorError check_path(Qp& qp) {
   if (gate == path.gate && gate != 0) return VendorError::none;
   const VendorError error = check_path_slowly(qp, gate);
   path.gate = error == VendorError::none ? gate : 0;
-  const bool ordinary = path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr;
+  const bool ordinary =
+      path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr && qp.may_land;
   path.small_size = ordinary ? path.completions.inline_size() : 0;
   return error;
 }

@@ -60,6 +60,7 @@ int Process::acquire(Process** out) {
   if (current == nullptr) {
     auto* process = new (std::nothrow) Process;
     if (process == nullptr) return ENOMEM;
+    process->home_.answer_questions_by(&Process::answer, process);
     if (int error = process->home_.enter(node, &Process::service, process); error != 0) {
       VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
       delete process;

@@ -23,6 +23,14 @@ struct Cq;
 struct Qp;
 struct Srq;
 struct Context;
+struct ForeignPlace;
+
+// What has become of a queue pair that another process has made.
+enum class Standing : uint8_t {
+  kThere,
+  kLater,  // its maker has ended, and nobody has taken it over yet
+  kLost,
+};
 
 // Indices of a table in the segment: the one freed longest ago comes first.
 class IndexPool {
@@ -107,7 +115,9 @@ class Process {
   void let_foreign_go(Qp* qp);  // on return the service thread does not touch it any more
   int keep_orphan(Qp* qp);  // it lives while others hold it. ENOMEM
   bool adopt_orphan(Qp* qp);  // if it is one, it is none any more; false: it is ending
-  std::vector<Qp*> take_orphans_of(const Context& context);
+  std::vector<Qp*> take_xrc_qps_of(Context& context);  // made on it; unless another context of the device is there
+  Standing foreign_now(Qp& qp, ForeignPlace* out);  // where what `qp` stands for is now
+  static size_t answer(void* self, const std::byte* question, size_t size, std::byte* answer);  // fabric/ask.h
 
   // Calls `happened(context)` in the service thread whenever something has happened to a device of the node; what it
   // was is in the device's log. nullptr: no more, and on return it is not running.
@@ -131,7 +141,12 @@ class Process {
     bool ending;
   };
   int64_t attend_openings();  // xrc_openings.cc: when there is something to look at again, ns
-  void attend_foreign(Qp& qp);
+  // Under openings_mutex_ (xrc_succession.cc from find_again() on):
+  Standing attend_foreign(Qp& qp);
+  void raise_told_events(Qp& qp);
+  Standing find_again(Qp& qp);
+  Standing attach(Qp& qp, const QpnEntry& entry, uint32_t generation);
+  Standing take_over(Qp& qp, const QpnEntry* entry);
   bool end_orphan(Orphan& orphan);
   bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under attend_mutex_
   int64_t progress_pending(bool from_service);

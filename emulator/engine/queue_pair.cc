@@ -112,7 +112,7 @@ void make_send_queue(Qp& qp) {
   qp.sq_inline.resize(qp.sq.size() * qp.sq_inline_stride);
 }
 
-int fill(Qp& qp, const ibv_qp_init_attr& attr) {
+int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   Process& process = *qp.process;
   const uint64_t entry = kQpTableOffset + sizeof(SharedQp) * qp.index;
   if (process.segment().commit(entry, sizeof(SharedQp)) != 0) return ENOMEM;
@@ -144,13 +144,14 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr) {
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
   shut_gate(qp, IBV_QPS_RESET);
-  shared.qpn = process.directory().claim_qpn(process.home().slot(), qp.index);
+  shared.left_in = 0;
+  shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.home().slot(), qp.index);
   return shared.qpn == 0 ? ENOMEM : 0;
 }
 
 }  // namespace
 
-int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
+int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   Process& process = *qp->context->process;
   qp->process = &process;
   const bool counted = take_quota(*qp->context, Counted::kQps, "ibv_create_qp") == 0;
@@ -161,7 +162,7 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr) {
   }
   int error = ENOMEM;
   try {
-    error = fill(*qp, attr);
+    error = fill(*qp, attr, number);
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {

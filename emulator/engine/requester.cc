@@ -27,6 +27,8 @@ constexpr int64_t kShortTick = 200'000;
 // A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile,
 // and the two do not wear out one cache line between them.
 constexpr int64_t kReceivePause = 5'000;
+// So long an XRC_RECV queue pair may take to go over from a process that has ended to another (xrc_openings.h).
+constexpr uint64_t kSuccession = 5'000'000'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
 
@@ -74,7 +76,10 @@ void finish(Qp& qp, const SendRequest& request) {
 // One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
 Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
   VendorError target = VendorError::none;
-  if (qp.xrc_targets) target = select_target(qp, request.remote_srqn);
+  if (qp.xrc_targets) {
+    if (qp.waiting == Waiting::kTransport) follow_responder(qp);
+    target = select_target(qp, request.remote_srqn);
+  }
   const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
   std::optional<Visit> visit_to_target;
   if (qp.xrc_targets && target == VendorError::none)
@@ -160,8 +165,11 @@ Step carry_out(Qp& qp, SendRequest& request) {
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
   const auto wait_for_transport = [&](VendorError reason) {
-    return wait(qp, request, Waiting::kTransport, reason,
-                transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt));
+    uint64_t patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
+    // A responder whose maker has ended is still there; only whoever takes it over must notice first.
+    if (qp.xrc_targets && path.adapter && qp.waiting != Waiting::kTransport && follow_responder(qp))
+      patience = std::max(patience, kSuccession);
+    return wait(qp, request, Waiting::kTransport, reason, patience);
   };
   VendorError unreachable = VendorError::none;
   const uint32_t done_before = request.done;

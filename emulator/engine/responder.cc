@@ -98,6 +98,8 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (claim.entry == nullptr) {
     path.completion_queue->overrun.store(1, std::memory_order_release);
     call_attention(*path.memory);
+    // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
+    if (path.target != nullptr) put_in_error(path, kStickyOverrun);
     return false;
   }
   Cqe& entry = *claim.entry;
@@ -185,7 +187,8 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  if (request.length <= kLandingSize && prevalidated(path, {0, receive.epoch, receive.length})) {
+  if ((initiator.may_land || request.length == 0) && request.length <= kLandingSize &&
+      prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
     const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
     const bool in_entry = request.length + header <= path.completions.inline_size();

@@ -39,6 +39,7 @@ struct XrcTarget {
 // What an XRC_SEND queue pair keeps of them. Under send_lock.
 struct XrcTargets {
   std::vector<std::unique_ptr<XrcTarget>> known;  // the one used last comes last
+  int64_t wake_again_at = 0;                      // ns: the responder's heirs are not woken before
 };
 
 // Makes SRQ `srqn` the one that qp.path is about. none; remote_srq_unknown: no SRQ has this number;
@@ -48,6 +49,11 @@ VendorError select_target(Qp& qp, uint32_t srqn);
 // Is the target still there, and of the responder's domain? none, remote_srq_unknown. On a visit to both
 // adapters.
 VendorError check_target(const Qp& qp);
+
+// The responder's maker has ended. If another of its holders has taken it over, the path leads there from now
+// on (xrc_openings.h); if they have still to notice, they are woken. True: there is, or will be, somebody.
+// The caller holds send_lock and is on no visit.
+bool follow_responder(Qp& qp);
 
 // The message that has a request of an SRQ in hand will not be finished: completes it as flushed. The caller
 // holds send_lock and is on no visit.

@@ -2,16 +2,22 @@
 #include "engine/xrc_openings.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "engine/clock.h"
 #include "engine/error_flow.h"
+#include "engine/modify_qp.h"
 #include "engine/queue_pair.h"
 #include "engine/xrc.h"
+#include "fabric/ask.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
+#include "fabric/node.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
 
@@ -23,10 +29,9 @@ namespace {
 constexpr int64_t kLook = 200'000'000;
 constexpr int64_t kSoon = 10'000'000;
 
-bool still_there(const Process& process, const ForeignQp& foreign) {
-  return foreign.maker->alive(process.directory()) &&
-         foreign.there->in_use.load(std::memory_order_acquire) != 0 && foreign.there->birth == foreign.birth;
-}
+// How long a verb waits for a queue pair that is between two makers, and for the maker to answer.
+constexpr int64_t kBetween = 5'000'000'000;
+constexpr int kAnswerMs = 5000;
 
 // Somebody in the maker's process has opened it again.
 bool has_handle(Qp& qp) {
@@ -89,15 +94,97 @@ int open_foreign_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_ha
   }
 }
 
+namespace {
+
+// Where the queue pair is now; waits while it is between two makers. False: it has ended.
+bool find_maker(Qp& qp, int64_t until, ForeignPlace* out) {
+  for (;;) {
+    const Standing standing = qp.process->foreign_now(qp, out);
+    if (standing != Standing::kLater) return standing == Standing::kThere;
+    if (now_ns() >= until) return false;
+    constexpr timespec kPause{0, 1'000'000};
+    nanosleep(&kPause, nullptr);
+  }
+}
+
+// What one process asks of another that is the maker.
+struct Question {
+  static constexpr uint32_t kModify = 0x4d'43'52'58;  // "XRCM"
+  uint32_t what;
+  uint32_t qpn;
+  uint32_t index;
+  uint32_t birth;
+  int32_t mask;
+  PeerQp peer;
+  ibv_qp_attr attr;
+};
+struct Answer {
+  int32_t error;  // ESTALE: it is not here any more
+};
+static_assert(sizeof(Question) <= kMaxMessage && std::is_trivially_copyable_v<Question>);
+
+}  // namespace
+
+int modify_foreign_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
+  Process& process = *qp.process;
+  Question question{Question::kModify, qp.shared->qpn, 0, 0, mask, {}, attr};
+  if ((mask & IBV_QP_STATE) != 0 && attr.qp_state == IBV_QPS_RTR) question.peer = find_peer(qp, attr);
+  const int64_t until = now_ns() + int64_t{kAnswerMs} * 1'000'000;
+  for (ForeignPlace now; find_maker(qp, until, &now);) {
+    question.index = now.index;
+    question.birth = now.birth;
+    std::byte bytes[kMaxMessage];
+    size_t size = 0;
+    int error = 0;
+    if (now.maker->slot() == process.home().slot())
+      size = Process::answer(&process, reinterpret_cast<const std::byte*>(&question), sizeof question, bytes);
+    else
+      error = ask(slot_folder(process.home().node(), now.maker->slot(), now.maker->generation()), &question,
+                  sizeof question, bytes, &size, kAnswerMs);
+    Answer answer{ESTALE};
+    if (error == 0 && size == sizeof answer) std::memcpy(&answer, bytes, sizeof answer);
+    const bool gone = error == ECONNREFUSED || error == ENOENT || error == ECONNRESET;
+    if (error != 0 && !gone) {
+      VERBENA_WARN("ibv_modify_qp: QP 0x%06x: the process that made it (slot %u) does not answer: errno %d",
+                   qp.shared->qpn, now.maker->slot(), error);
+      return error;
+    }
+    if (error == 0 && answer.error != EAGAIN && answer.error != ESTALE) return answer.error;
+    if (now_ns() >= until) return ETIMEDOUT;
+    constexpr timespec kPause{0, 1'000'000};
+    nanosleep(&kPause, nullptr);
+  }
+  return EIO;
+}
+
+size_t Process::answer(void* self, const std::byte* bytes, size_t size, std::byte* out) {
+  Question question;
+  if (size != sizeof question) return 0;
+  std::memcpy(&question, bytes, size);
+  if (question.what != Question::kModify) return 0;
+  if (question.peer.slot >= kMaxSlots && question.peer.slot != UINT32_MAX) return 0;
+  Process& process = *static_cast<Process*>(self);
+  Answer answer{ESTALE};
+  {
+    std::lock_guard lock(process.attend_mutex_);
+    Qp* qp = question.index < kMaxQpsPerProcess ? process.qp(question.index) : nullptr;
+    if (qp != nullptr && !process.is_going(question.index) && qp->type == IBV_QPT_XRC_RECV &&
+        qp->shared->qpn == question.qpn && qp->shared->birth == question.birth)
+      answer.error = modify_for_another(*qp, question.attr, question.mask, question.peer);
+  }
+  std::memcpy(out, &answer, sizeof answer);
+  return sizeof answer;
+}
+
 int query_foreign_qp(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   Process& process = *qp.process;
-  const ForeignQp& foreign = *qp.foreign;
   *attr = {};
   init->cap = {};
   init->qp_type = qp.type;
   attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
+  ForeignPlace foreign;
+  if (!find_maker(qp, now_ns() + kBetween, &foreign)) return 0;
   const Visit visit(process.directory(), process.home().slot(), foreign.maker->slot());
-  if (!still_there(process, foreign)) return 0;
   const SharedQp& there = *foreign.there;
   const Gate gate = Gate::unpack(there.gate.load(std::memory_order_acquire));
   attr->qp_state = attr->cur_qp_state = static_cast<ibv_qp_state>(gate.state);
@@ -115,7 +202,7 @@ int query_foreign_qp(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
 
 uint32_t close_foreign_qp(Qp* qp, uint64_t user_handle) {
   Process& process = *qp->process;
-  process.let_foreign_go(qp);
+  process.let_foreign_go(qp);  // from here on nobody else changes what it stands for
   close_xrc_domain(process.directory(), qp->foreign->entry);
   if (qp->foreign->maker->alive(process.directory())) qp->foreign->maker->kick();
   const QpOpening& opening = qp->openings.front();
@@ -178,39 +265,29 @@ bool Process::adopt_orphan(Qp* qp) {
   return true;
 }
 
-void end_orphans_of(Context& context) {
-  try {
-    for (Qp* qp : context.process->take_orphans_of(context)) {
-      take_down_qp(*qp);
-      free_qp(qp);
-    }
-  } catch (const std::bad_alloc&) {
-    // They end with the process.
-  }
-}
-
-std::vector<Qp*> Process::take_orphans_of(const Context& context) {
-  std::vector<Qp*> taken;
+Standing Process::foreign_now(Qp& qp, ForeignPlace* out) {
   std::lock_guard lock(openings_mutex_);
-  taken.reserve(orphans_.size());
-  std::erase_if(orphans_, [&](const Orphan& orphan) {
-    if (orphan.qp->context != &context) return false;
-    taken.push_back(orphan.qp);
-    return true;
-  });
-  return taken;
+  const Standing standing = attend_foreign(qp);
+  *out = *qp.foreign;
+  return standing;
 }
 
-// What its maker has left word of, or that it is gone.
-void Process::attend_foreign(Qp& qp) {
+// What its maker has left word of, or that it is gone, and who comes after it.
+Standing Process::attend_foreign(Qp& qp) {
   ForeignQp& foreign = *qp.foreign;
-  if (foreign.lost) return;
-  if (!still_there(*this, foreign)) {
+  if (foreign.lost) return Standing::kLost;
+  if (foreign.there->birth == foreign.birth) raise_told_events(qp);
+  const Standing standing = find_again(qp);
+  if (standing == Standing::kLost) {
     foreign.lost = true;
     VERBENA_WARN("QP 0x%06x has ended with the process that made it", qp.shared->qpn);
     raise_qp_event(qp, IBV_EVENT_QP_FATAL);
-    return;
   }
+  return standing;
+}
+
+void Process::raise_told_events(Qp& qp) {
+  ForeignQp& foreign = *qp.foreign;
   const uint64_t word = foreign.there->events_told.load(std::memory_order_acquire);
   const uint64_t missed = (ToldEvents::count_of(word) - foreign.events_seen) & 0xffff;
   foreign.events_seen = ToldEvents::count_of(word);
@@ -239,12 +316,13 @@ bool Process::end_orphan(Orphan& orphan) {
 
 int64_t Process::attend_openings() {
   std::lock_guard lock(openings_mutex_);
-  for (Qp* qp : foreign_) attend_foreign(*qp);
+  bool between = false;
+  for (Qp* qp : foreign_) between |= attend_foreign(*qp) == Standing::kLater;
   std::erase_if(orphans_, [this](Orphan& orphan) { return has_handle(*orphan.qp) || end_orphan(orphan); });
   if (foreign_.empty() && orphans_.empty()) return kEndOfTime;
   const bool ending =
       std::any_of(orphans_.begin(), orphans_.end(), [](const Orphan& orphan) { return orphan.ending; });
-  return now_ns() + (ending ? kSoon : kLook);
+  return now_ns() + (ending || between ? kSoon : kLook);
 }
 
 }  // namespace verbena

@@ -9,27 +9,37 @@
 //  destroyed his own
 //    keeps it as an orphan until nobody else holds it.
 //  * Its events go to every handle: the maker writes them into SharedQp::events_told and wakes the others.
-//  * It ends with its maker's process, or with the context that it was made on. Unlike with the kernel:
-//  nobody else can
-//    answer for the state that lies in there. The other handles then get IBV_EVENT_QP_FATAL, and the state is
-//    ERR.
-//  * Elsewhere than at its maker's it is queried and held, not modified (EOPNOTSUPP).
+//  * It outlives its maker, and the context that it was made on: one of the other holders takes it over, with
+//  its
+//    number, state and PSN, and is its maker from then on (xrc_succession.cc). Only if nobody can, the
+//    handles get IBV_EVENT_QP_FATAL, and the state is ERR.
+//  * It is modified from everywhere: the maker is asked (fabric/ask.h), and answers in its service thread.
+//  One that is
+//    stopped does not: ETIMEDOUT, after five seconds.
 #pragma once
 
 #include "engine/objects.h"
 
 namespace verbena {
 
-struct ForeignQp {
+// Where the queue pair is.
+struct ForeignPlace {
   std::shared_ptr<PeerAdapter> maker;
   SharedQp* there = nullptr;
   uint32_t index = 0;
   uint32_t birth = 0;
+};
+
+struct ForeignQp : ForeignPlace {
   uint32_t entry = 0;  // in the node's table
   uint64_t events_seen = 0;
-  bool lost = false;    // it has ended, and the program was told
-  SharedQp stand_in{};  // what Qp::shared points to: in RESET, for good
+  int64_t give_up_at = 0;  // ns: a maker that we have not met is dead, and somebody else is to come; 0: no
+  bool lost = false;       // it has ended, and the program was told
+  SharedQp stand_in{};     // what Qp::shared points to: in RESET, for good
 };
+
+// Is it where it was, in use, and its maker alive?
+bool still_there(const Process& process, const ForeignPlace& foreign);
 
 // Events in SharedQp::events_told: how many there were (16 bits), and the types of the last six, the newest
 // lowest.
@@ -46,12 +56,14 @@ struct ToldEvents {
 // ---- of a handle on another process's queue pair ----
 int open_foreign_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
 int query_foreign_qp(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);
+// As modify_qp; EIO: it has ended; ETIMEDOUT: its maker does not answer.
+int modify_foreign_qp(Qp& qp, const ibv_qp_attr& attr, int mask);
 uint32_t close_foreign_qp(Qp* qp, uint64_t user_handle);  // how many of its events the program has read
 
 // ---- at the maker's ----
 // An event of `type` is told to those who hold the queue pair elsewhere.
 void tell_holders(Qp& qp, ibv_event_type type);
-// The maker's context closes: what others still hold of it ends.
-void end_orphans_of(Context& context);
+// The maker's context closes: what others still hold they take over, the rest ends.
+void leave_xrc_qps_of(Context& context);
 
 }  // namespace verbena

@@ -2,40 +2,18 @@
 #include "fabric/hand_over.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
+
+#include "fabric/unix_address.h"
 
 namespace verbena {
 namespace {
 
 constexpr const char* kSocketName = "hand-over";
-
-// sun_path holds 108 bytes; a longer path is reached through a descriptor of the folder.
-struct SocketAddress {
-  sockaddr_un address{};
-  int folder_fd = -1;
-  ~SocketAddress() {
-    if (folder_fd >= 0) close(folder_fd);
-  }
-  int set(const std::string& folder) {
-    address.sun_family = AF_UNIX;
-    std::string path = folder + "/" + kSocketName;
-    if (path.size() >= sizeof address.sun_path) {
-      folder_fd = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-      if (folder_fd < 0) return errno;
-      path = "/proc/self/fd/" + std::to_string(folder_fd) + "/" + kSocketName;
-    }
-    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    return 0;
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
 
 bool same_user(int socket_fd, int32_t* pid = nullptr) {
   ucred credentials;
@@ -66,14 +44,14 @@ void hand_over(int client, int segment_fd, int memory_fd) {
 }  // namespace
 
 int listen_for_peers(const std::string& folder) {
-  SocketAddress address;
-  if (int error = address.set(folder); error != 0) {
+  UnixAddress address;
+  if (int error = address.set(folder, kSocketName); error != 0) {
     errno = error;
     return -1;
   }
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
-  if (bind(fd, address.get(), sizeof address.address) != 0 || listen(fd, 256) != 0) {
+  if (bind(fd, address.get(), UnixAddress::size()) != 0 || listen(fd, 256) != 0) {
     const int error = errno;
     close(fd);
     errno = error;
@@ -96,8 +74,8 @@ bool serve_peers(int listener, int segment_fd, int memory_fd) {
 }
 
 int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) {
-  SocketAddress address;
-  if (int error = address.set(folder); error != 0) return error;
+  UnixAddress address;
+  if (int error = address.set(folder, kSocketName); error != 0) return error;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const timeval timeout{timeout_ms / 1000, timeout_ms % 1000 * 1000};
@@ -105,7 +83,7 @@ int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) 
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   int error = 0;
   int32_t pid = 0;
-  if (connect(fd, address.get(), sizeof address.address) != 0) {
+  if (connect(fd, address.get(), UnixAddress::size()) != 0) {
     error = errno == EAGAIN ? ETIMEDOUT : errno;
   } else if (!same_user(fd, &pid)) {
     error = EPROTO;

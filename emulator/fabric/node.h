@@ -9,6 +9,7 @@
 //   dev/infiniband/…               names only; opening them is the boundary's work
 //   slots/<slot>.<generation>/     one folder per living adapter:
 //       hand-over                    unix socket: peers get the segment and the memory descriptor there
+//       questions                    unix socket: what only this process can do, others ask for there
 //       kick                         FIFO: wakes the service thread
 //       c<N>                         FIFO: completion channel N
 #pragma once

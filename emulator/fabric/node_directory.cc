@@ -162,6 +162,13 @@ void NodeDirectory::release_qpn(uint32_t qpn, uint32_t slot_index) const {
     entry.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
 }
 
+bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot_index, uint32_t qp_index) const {
+  std::atomic<uint64_t>& entry = qpn_table()[qpn % kQpnTableSize];
+  uint64_t word = entry.load(std::memory_order_acquire);
+  if (word != 0 && (from == nullptr || word != from->pack())) return false;
+  return entry.compare_exchange_strong(word, QpnEntry{qpn, slot_index, qp_index}.pack(), std::memory_order_acq_rel);
+}
+
 void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
   std::atomic<uint64_t>* table = qpn_table();
   for (uint32_t i = 0; i < kQpnTableSize; ++i) {

@@ -159,6 +159,9 @@ class NodeDirectory {
   // 0: the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never given.
   uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;
   void release_qpn(uint32_t qpn, uint32_t slot) const;
+  // The number goes over to another QP: `from` is who has it now, or had it (then nobody has); nullptr: nobody. False:
+  // somebody else has it, or the place of it.
+  bool take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot, uint32_t qp_index) const;
   void release_all_qpns(uint32_t slot) const;
 
   // How many of `kind` the adapter in `slot` has on `device`; device < kMaxDevices.

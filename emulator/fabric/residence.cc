@@ -163,6 +163,7 @@ int Residence::prepare() {
   if (mkdir(folder_.c_str(), 0700) != 0) return errno;
   listener_ = listen_for_peers(folder_);
   if (listener_ < 0) return errno;
+  if (answer_ != nullptr && (questions_ = listen_for_questions(folder_)) < 0) return errno;
   memory_fd_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
   // Where Yama restricts process_vm_writev(2) to descendants, peers of this uid are let in (PR_SET_PTRACER(2const)).
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
@@ -170,12 +171,12 @@ int Residence::prepare() {
 }
 
 void Residence::serve() {
-  pollfd watched[2] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}};
+  pollfd watched[3] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {questions_, POLLIN, 0}};
   constexpr int64_t kPause = 10'000'000;
   int64_t wait_ns = -1;
   while (!stop_.load(std::memory_order_acquire)) {
     const timespec timeout{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-    const int ready = ppoll(watched, 2, wait_ns < 0 ? nullptr : &timeout, nullptr);
+    const int ready = ppoll(watched, 3, wait_ns < 0 ? nullptr : &timeout, nullptr);
     if (ready < 0 && errno != EINTR) break;
     watched[1].fd = listener_;
     bool crowded = false;
@@ -185,6 +186,8 @@ void Residence::serve() {
     // A program that closed descriptors it does not own: stop watching what is not ours any more.
     if (watched[0].revents & POLLNVAL) watched[0].fd = -1;
     if (watched[1].revents & POLLNVAL) watched[1].fd = listener_ = -1;
+    if (watched[2].revents & POLLIN) answer_questions(questions_, answer_, answer_context_);
+    if (watched[2].revents & POLLNVAL) watched[2].fd = questions_ = -1;
     wait_ns = work_ != nullptr ? work_(context_) : -1;
     if (crowded) {
       watched[1].fd = -1;  // for a while: it would not let us sleep
@@ -197,7 +200,8 @@ void Residence::give_back() {
   Slot& slot = directory_.slot(slot_);
   if (listener_ >= 0) close(listener_);
   if (memory_fd_ >= 0) close(memory_fd_);
-  listener_ = memory_fd_ = -1;
+  if (questions_ >= 0) close(questions_);
+  listener_ = memory_fd_ = questions_ = -1;
   wipe_slot(directory_, node_, slot_);
   pthread_mutex_unlock(&slot.life);
 }

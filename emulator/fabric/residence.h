@@ -12,6 +12,7 @@
 #include <string>
 
 #include "adapter/segment.h"
+#include "fabric/ask.h"
 #include "fabric/fifo.h"
 #include "fabric/node_directory.h"
 
@@ -30,6 +31,12 @@ class Residence {
   // Takes a slot on `node` and starts the thread. ENOENT: no such node; EPROTO: made by another version;
   // EMFILE: all slots are taken; ENOMEM; EAGAIN: no thread.
   int enter(const std::string& node, ServiceWork work, void* context);
+
+  // Before enter(): who answers other processes' questions, in the service thread. Without one nobody does.
+  void answer_questions_by(AnswerQuestion answer, void* context) {
+    answer_ = answer;
+    answer_context_ = context;
+  }
 
   // Stops the thread and gives the slot back. Not in a forked child.
   void leave();
@@ -61,10 +68,13 @@ class Residence {
   FifoEnd kick_;
   ServiceWork work_ = nullptr;
   void* context_ = nullptr;
+  AnswerQuestion answer_ = nullptr;
+  void* answer_context_ = nullptr;
   uint32_t slot_ = 0;
   uint32_t generation_ = 0;
   int memory_fd_ = -1;
   int listener_ = -1;
+  int questions_ = -1;
   pthread_t thread_{};
   std::atomic<bool> stop_{false};
   std::atomic<int> started_{-1};  // -1: not yet; else the errno of starting

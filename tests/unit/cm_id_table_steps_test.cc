@@ -115,9 +115,6 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
 #if !defined(__x86_64__)
     GTEST_SKIP() << "exclusive loads and stores never succeed when they are stepped";
 #endif
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "one thread, many steps";
-#endif
     ASSERT_EQ(resident_.error, 0);
     const uint64_t node_id = node_.directory().header().node_id;
     ASSERT_EQ(map_id_table(node_.path(), node_id, false, &file_), 0);

@@ -3,6 +3,9 @@
 // What arrives of a datagram, what is dropped, and what becomes of the sender.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "engine/objects.h"
 #include "support/datagram_scene.h"
 
@@ -178,6 +181,74 @@ TEST_F(Datagram, IsNotOverwrittenByAnEarlierSmallOne) {
   ASSERT_EQ(b.received().wr_id, 1u);
   ASSERT_EQ(b.received().wr_id, 2u);
   EXPECT_TRUE(arrived(1500));
+}
+
+TEST_F(Datagram, IsNotOverwrittenByAnEarlierSmallOneOfAnotherSender) {
+  const Side c = make(0xc);
+  for (uint64_t id : {1, 2}) ASSERT_EQ(receive(*b, {in.sge(0, 2000)}, id), 0);
+  sent(a, b.number(), out.sge(1500, 8));
+  sent(c, b.number(), out.sge(0, 1500));
+  ASSERT_EQ(b.received().wr_id, 1u);
+  ASSERT_EQ(b.received().wr_id, 2u);
+  EXPECT_TRUE(arrived(1500));
+}
+
+// Whichever comes second is what the buffer holds in the end.
+TEST_F(Datagram, OfTwoSendersAtOnceEndInTheOrderOfTheirCompletions) {
+  constexpr size_t kSmall = 64, kLarge = 1500;
+  const Side c = make(0xc);
+  std::memset(out.data(), 1, kLarge);
+  std::memset(out.data() + kLarge, 2, kSmall);
+  std::atomic<int> round{0}, sent_small{0};
+  constexpr int kRounds = 50;
+  std::jthread small([&] {
+    for (int i = 1; i <= kRounds; ++i) {
+      while (round.load() < i) sched_yield();
+      sent(a, b.number(), out.sge(kLarge, kSmall));
+      sent_small = i;
+    }
+  });
+  for (int i = 1; i <= kRounds; ++i) {
+    for (uint64_t id : {1, 2}) EXPECT_EQ(receive(*b, {in.sge(0, 2000)}, id), 0);
+    round = i;
+    sent(c, b.number(), out.sge(0, kLarge));
+    EXPECT_TRUE(eventually([&] { return sent_small == i; }));
+    b.received();
+    const bool large_is_last = b.received().byte_len == kGrh + kLarge;
+    EXPECT_EQ(in.data()[kGrh + kSmall - 1], large_is_last ? 1 : 2) << i;
+    EXPECT_EQ(in.data()[kGrh + kSmall], 1) << i;
+  }
+}
+
+// Two queue pairs take their receives from one SRQ: it is one queue.
+TEST_F(Datagram, IsNotOverwrittenByAnEarlierSmallOneToAnotherQueuePairOfTheSrq) {
+  ibv_srq_attr attr{4, 1, 0};
+  Srq* srq = nullptr;
+  ASSERT_EQ(create_srq(pd.get(), &attr, {}, 0, &srq), 0);
+  {
+    const Owned<Cq> cq = make_cq(context.get());
+    const auto make_fed = [&] {
+      ibv_qp_init_attr init{};
+      init.cap = {1, 0, 1, 0, 0};
+      init.qp_type = IBV_QPT_UD;
+      Qp* qp = nullptr;
+      EXPECT_EQ(create_qp(pd.get(), &init, cq.get(), cq.get(), 0, &qp, srq), 0);
+      start(qp);
+      return Owned<Qp>(qp);
+    };
+    const Owned<Qp> first = make_fed(), second = make_fed();
+    for (uint64_t id : {1, 2}) {
+      Sges sges{in.sge(0, 2000)};
+      ibv_recv_wr wr{id, nullptr, sges.data(), 1}, *bad = nullptr;
+      ASSERT_EQ(post_srq_recv(srq, &wr, &bad), 0);
+    }
+    sent(a, qp_number(first.get()), out.sge(1500, 8));
+    sent(a, qp_number(second.get()), out.sge(0, 1500));
+    EXPECT_EQ(completions(cq.get(), 2)[1].wr_id, 2u);
+    EXPECT_TRUE(arrived(1500));
+  }
+  uint32_t events;
+  EXPECT_EQ(destroy_srq(srq, &events), 0);
 }
 
 TEST_F(Datagram, WithTheHighBitInItsQkeyUsesTheSendersOwn) {

@@ -120,9 +120,6 @@ struct Receivers {
 class SrqOfManyProcesses : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(SrqOfManyProcesses, LosesNothing) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
-#endif
   constexpr uint32_t kFeeders = 3, kMessages = 200;
   const TemporaryNode node;
   const SharedNumbers numbers;
@@ -156,9 +153,6 @@ TEST_P(SrqOfManyProcesses, LosesNothing) {
 
 // However often feeders die in the middle of their messages, every slot comes back.
 TEST_P(SrqOfManyProcesses, GoesOnWhenFeedersDie) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
-#endif
   constexpr uint32_t kVictims = 7, kMessages = 300;
   const TemporaryNode node;
   const SharedNumbers numbers;
@@ -262,9 +256,6 @@ int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& g
 class XrcOfThreeProcesses : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
-#endif
   const TemporaryNode node;
   const SharedNumbers numbers;
   const GidEntry& gid = node.directory().devices().devices[0].gids[0];
@@ -307,9 +298,6 @@ TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
 
 // The sender is no peer of the SRQ's owner: it leaves word at the SRQ.
 TEST_P(XrcOfThreeProcesses, AMessageThatWaitsIsWokenByPosting) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no threads in the child of a process with threads";
-#endif
   const TemporaryNode node;
   const SharedNumbers numbers;
   const GidEntry& gid = node.directory().devices().devices[0].gids[0];

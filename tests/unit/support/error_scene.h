@@ -112,20 +112,20 @@ class ErrorScene {
     constexpr ibv_qp_type kTypes[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND};
     return kTypes[static_cast<size_t>(transport_)];
   }
-  Qp* make_qp_of(uint64_t handle) {
+  Qp* make_qp_of(uint64_t handle, Cq* receives) {
     ibv_qp_init_attr init{};
     init.cap = {16, 16, 4, 4, 0};
     init.qp_type = type();
     Qp* qp = nullptr;
-    EXPECT_EQ(create_qp(pd.get(), &init, send_cq.get(),
-                        transport_ == Transport::kXrc ? nullptr : recv_cq.get(), handle, &qp),
+    EXPECT_EQ(create_qp(pd.get(), &init, send_cq.get(), transport_ == Transport::kXrc ? nullptr : receives,
+                        handle, &qp),
               0);
     return qp;
   }
   void make_objects() {
-    requester_.reset(make_qp_of(0xa));
+    requester_.reset(make_qp_of(0xa, send_cq.get()));  // it receives nothing
     if (transport_ != Transport::kXrc) {
-      owned_responder_.reset(make_qp_of(0xb));
+      owned_responder_.reset(make_qp_of(0xb, recv_cq.get()));
       responder_ = owned_responder_.get();
       return;
     }

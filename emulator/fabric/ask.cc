@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/ask.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "fabric/unix_address.h"
+
+namespace verbena {
+namespace {
+
+constexpr const char* kSocketName = "questions";
+constexpr int kAtATime = 64;
+
+struct Descriptor {
+  int fd = -1;
+  Descriptor() = default;
+  explicit Descriptor(int given) : fd(given) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { reset(); }
+  void reset() {
+    if (fd >= 0) close(fd);
+    fd = -1;
+  }
+};
+
+// What a question brings along: whom it is from, and where the answer goes.
+struct Attached {
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+};
+
+// The end that the answer goes to; false: the question is not from this user.
+bool read_attached(msghdr* message, Descriptor* reply) {
+  bool same_user = false;
+  for (cmsghdr* header = CMSG_FIRSTHDR(message); header != nullptr; header = CMSG_NXTHDR(message, header)) {
+    if (header->cmsg_level != SOL_SOCKET) continue;
+    if (header->cmsg_type == SCM_RIGHTS) {
+      const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < count; ++i) {
+        reply->reset();  // one is asked for; the last one counts, and none stays open
+        std::memcpy(&reply->fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      }
+    }
+    if (header->cmsg_type == SCM_CREDENTIALS && header->cmsg_len >= CMSG_LEN(sizeof(ucred))) {
+      ucred sender;
+      std::memcpy(&sender, CMSG_DATA(header), sizeof sender);
+      same_user = sender.uid == geteuid();
+    }
+  }
+  return same_user;
+}
+
+int send_question(int fd, const void* question, size_t size, int reply) {
+  iovec data{const_cast<void*>(question), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &reply, sizeof reply);
+  while (sendmsg(fd, &message, MSG_NOSIGNAL) < 0)
+    if (errno != EINTR) return errno == EAGAIN || errno == EWOULDBLOCK ? ETIMEDOUT : errno;
+  return 0;
+}
+
+}  // namespace
+
+int listen_for_questions(const std::string& folder) {
+  UnixAddress address;
+  if (int error = address.set(folder, kSocketName); error != 0) {
+    errno = error;
+    return -1;
+  }
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+      bind(fd, address.get(), UnixAddress::size()) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
+void answer_questions(int listener, AnswerQuestion answer, void* context) {
+  for (int i = 0; i < kAtATime; ++i) {
+    std::byte question[kMaxMessage], reply[kMaxMessage];
+    Attached attached;
+    iovec data{question, sizeof question};
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = attached.bytes;
+    message.msg_controllen = sizeof attached.bytes;
+    const ssize_t got = recvmsg(listener, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return;
+    Descriptor to;
+    if (!read_attached(&message, &to) || to.fd < 0 || (message.msg_flags & MSG_TRUNC) != 0) continue;
+    const size_t size = answer(context, question, static_cast<size_t>(got), reply);
+    if (size != 0) send(to.fd, reply, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+}
+
+int ask(const std::string& folder, const void* question, size_t size, std::byte* answer, size_t* answer_size,
+        int timeout_ms) {
+  UnixAddress address;
+  if (int error = address.set(folder, kSocketName); error != 0) return error;
+  Descriptor asking(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (asking.fd < 0) return errno;
+  const timeval timeout{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  setsockopt(asking.fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  if (connect(asking.fd, address.get(), UnixAddress::size()) != 0) return errno;
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return errno;
+  Descriptor here(pair[0]), there(pair[1]);
+  if (int error = send_question(asking.fd, question, size, there.fd); error != 0) return error;
+  there.reset();  // so that nobody has it when the process over there ends
+  pollfd readable{here.fd, POLLIN, 0};
+  int ready;
+  while ((ready = poll(&readable, 1, timeout_ms)) < 0 && errno == EINTR) {
+  }
+  if (ready == 0) return ETIMEDOUT;
+  const ssize_t got = recv(here.fd, answer, kMaxMessage, MSG_DONTWAIT);
+  if (got <= 0) return ECONNREFUSED;
+  *answer_size = static_cast<size_t>(got);
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Asking another process of the node to do what only it can do: a question is one message to a unix socket in
+// its slot folder, together with the end of a socket pair that the answer comes back through. Its service
+// thread answers. What the messages say is the askers' affair; their bytes are a stranger's.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace verbena {
+
+inline constexpr size_t kMaxMessage = 1024;  // bytes of a question or an answer
+
+// Writes the answer, and returns its length, at most kMaxMessage; 0: there is none. Must not wait for
+// anybody.
+using AnswerQuestion = size_t (*)(void* context, const std::byte* question, size_t size, std::byte* answer);
+
+// The socket for questions in `folder`, non-blocking, close-on-exec; -1 and errno.
+int listen_for_questions(const std::string& folder);
+
+// Owner: answers those that have come, not more than a few. Never blocks.
+void answer_questions(int listener, AnswerQuestion answer, void* context);
+
+// Asks the owner of `folder`, and waits at most `timeout_ms` for the answer. `answer` has room for
+// kMaxMessage bytes. ENOENT, ECONNREFUSED: it is gone; ETIMEDOUT: it does not answer (stopped?); other errno:
+// no descriptors, no memory.
+int ask(const std::string& folder, const void* question, size_t size, std::byte* answer, size_t* answer_size,
+        int timeout_ms);
+
+}  // namespace verbena

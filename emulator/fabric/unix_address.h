@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The address of a unix socket in a folder, however long the folder's path is.
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+namespace verbena {
+
+// sun_path holds 108 bytes; a longer path is reached through a descriptor of the folder, which lives as long
+// as this.
+class UnixAddress {
+ public:
+  UnixAddress() = default;
+  UnixAddress(const UnixAddress&) = delete;
+  UnixAddress& operator=(const UnixAddress&) = delete;
+  ~UnixAddress() {
+    if (folder_fd_ >= 0) close(folder_fd_);
+  }
+  // 0, or why the folder cannot be reached.
+  int set(const std::string& folder, const char* name) {
+    address_.sun_family = AF_UNIX;
+    std::string path = folder + "/" + name;
+    if (path.size() >= sizeof address_.sun_path) {
+      folder_fd_ = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+      if (folder_fd_ < 0) return errno;
+      path = "/proc/self/fd/" + std::to_string(folder_fd_) + "/" + name;
+    }
+    std::memcpy(address_.sun_path, path.c_str(), path.size() + 1);
+    return 0;
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  static constexpr socklen_t size() { return sizeof(sockaddr_un); }
+
+ private:
+  sockaddr_un address_{};
+  int folder_fd_ = -1;
+};
+
+}  // namespace verbena

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs a program of the suite as a pair: a server, and a client that ends first.
 
-    conformance/pair.py PREFIX... -- verbs-conformance [OPTION...]
+    conformance/pair.py verbena run -- verbs-conformance [OPTION...]
 
-starts `PREFIX verbs-conformance --serve` on a free port of this machine and then `PREFIX verbs-conformance --peer
-127.0.0.1:PORT OPTION...`; ends with the client's status.
+starts `verbena run -- verbs-conformance --serve` on a free port of this machine and then `verbena run --
+verbs-conformance --peer 127.0.0.1:PORT OPTION...`; ends with the client's status. Without "--" the first argument is
+the program.
 """
 import re
 import subprocess
@@ -13,9 +14,8 @@ import sys
 
 
 def main():
-    separator = len(sys.argv) - 1 - sys.argv[::-1].index("--")
-    prefix = sys.argv[1:separator + 1]
-    program, options = sys.argv[separator + 1], sys.argv[separator + 2:]
+    at = sys.argv.index("--") + 1 if "--" in sys.argv else 1
+    prefix, program, options = sys.argv[1:at], sys.argv[at], sys.argv[at + 1:]
     server = subprocess.Popen(prefix + [program, "--serve", "--bind", "127.0.0.1", "--port-tcp", "0"],
                               stdout=subprocess.PIPE, text=True)
     try:

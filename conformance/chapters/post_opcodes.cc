@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
@@ -43,15 +42,7 @@ const std::vector<Row>& rows() {
   return table;
 }
 
-bool is_atomic(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-bool takes_a_receive(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
-class OpcodeTest final : public DeviceTest {
+class OpcodeTest final : public PairTest {
  public:
   explicit OpcodeTest(const Row& row) : row_(row) {}
 
@@ -60,42 +51,37 @@ class OpcodeTest final : public DeviceTest {
     for (const ibv_wr_opcode opcode : row_.opcodes) {
       if (is_atomic(opcode) && row_.supported && device().attributes().atomic_cap == IBV_ATOMIC_NONE)
         throw NotClaimed{"atomic_cap is none"};
-      EndsSpec spec;
-      spec.qp.type = row_.type;
-      Ends ends(device(), spec);
+      PairSpec spec;
+      spec.both.type = row_.type;
+      new_pair(spec);
       if (row_.supported)
-        expect_carried_out(ends, opcode);
+        expect_carried_out(opcode);
       else
-        expect_not_carried_out(ends, opcode);
+        expect_not_carried_out(opcode);
     }
   }
 
-  static ibv_send_wr request(const Ends& ends, ibv_wr_opcode opcode, ibv_sge& element) {
-    element = ends.near.sge(0, 8);
-    return ends.near.qp->qp_type == IBV_QPT_UD ? ends.near.request(opcode, &element)
-                                               : ends.near.remote(opcode, &element, ends.far);
+  SendRequest request(ibv_wr_opcode opcode) {
+    return near().is_datagram() ? send_request({{0, 8}}, 1, opcode)
+                                : remote_request(opcode, {{0, 8}}, far().facts());
   }
 
-  static void expect_carried_out(const Ends& ends, ibv_wr_opcode opcode) {
+  void expect_carried_out(ibv_wr_opcode opcode) {
     if (takes_a_receive(opcode)) {
-      ASSERT_TRUE(succeeded(ends.far.post_receive(0, 256)));
+      ASSERT_EQ(far().receive(0, 256), 0);
     }
-    ibv_sge element;
-    ibv_send_wr wr = request(ends, opcode, element);
-    ASSERT_TRUE(succeeded(ends.near.post(wr)));
-    const ibv_wc wc = completion(ends.near.cq);
-    EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << wc_text(wc);
+    ASSERT_EQ(near().post(request(opcode)), 0);
+    const Completion sent = near().completion();
+    EXPECT_EQ(sent.status, IBV_WC_SUCCESS) << completion_text(sent);
     if (!takes_a_receive(opcode)) return;
-    const ibv_wc received = completion(ends.far.cq);
-    EXPECT_EQ(received.status, IBV_WC_SUCCESS) << wc_text(received);
+    const Completion received = far().received();
+    EXPECT_EQ(received.status, IBV_WC_SUCCESS) << completion_text(received);
   }
 
-  static void expect_not_carried_out(const Ends& ends, ibv_wr_opcode opcode) {
-    ibv_sge element;
-    ibv_send_wr wr = request(ends, opcode, element);
-    if (ends.near.post(wr) != 0) return;
-    const ibv_wc wc = completion(ends.near.cq);
-    EXPECT_NE(wc.status, IBV_WC_SUCCESS) << "opcode " << opcode << " was taken and completed with success";
+  void expect_not_carried_out(ibv_wr_opcode opcode) {
+    if (near().post(request(opcode)) != 0) return;
+    EXPECT_NE(near().completion().status, IBV_WC_SUCCESS)
+        << "opcode " << opcode << " was taken and completed with success";
   }
 
   const Row& row_;

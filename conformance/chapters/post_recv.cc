@@ -1,109 +1,100 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Posting receive requests.
-#include <optional>
 #include <vector>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+// The near end receives.
+class Fixture : public PairTest {
  protected:
-  Ends& ends(const EndsSpec& spec = {}) {
-    if (!ends_) ends_.emplace(device(), spec);
-    return *ends_;
-  }
-  End& near() { return ends().near; }
-  End& far() { return ends().far; }
+  const End& receiver() { return pair().native().end; }
+  Endpoint& sender() { return far(); }
 
-  ibv_wc_status send(size_t length, uint64_t id = 1) {
-    ibv_sge element = near().sge(0, length);
-    ibv_send_wr wr = near().request(IBV_WR_SEND, &element, id);
-    EXPECT_TRUE(succeeded(near().post(wr)));
-    return completion(near().cq).status;
+  ibv_wc_status send(uint32_t length) {
+    if (sender().post(send_request({{0, length}})) != 0)
+      throw Deviation{"ibv_post_send; expected: 0", Where::current()};
+    return sender().completion().status;
   }
   ibv_qp_cap capabilities() {
     ibv_qp_attr attr = {};
     ibv_qp_init_attr init = {};
-    EXPECT_SUCCEEDS(ibv_query_qp(far().qp, &attr, IBV_QP_CAP, &init));
+    EXPECT_SUCCEEDS(ibv_query_qp(receiver().qp, &attr, IBV_QP_CAP, &init));
     return attr.cap;
   }
-
- private:
-  std::optional<Ends> ends_;
 };
 
 CONFORMANCE_TEST(post, ReceiveListStopsAtTheFirstRefused, "ibv_post_recv.bad-wr-first",
                  "ibv_post_recv.stops-at-first", "ibv_post_recv.too-many-sges") {
-  std::vector<ibv_sge> elements(capabilities().max_recv_sge + 1, far().sge(0, 64));
+  std::vector<ibv_sge> elements(capabilities().max_recv_sge + 1, receiver().sge(0, 64));
   ibv_recv_wr list[4];
   for (uint64_t i = 0; i < 4; ++i) list[i] = {i, i < 3 ? &list[i + 1] : nullptr, elements.data(), 1};
   list[2].num_sge = static_cast<int>(elements.size());
   ibv_recv_wr* bad = nullptr;
-  EXPECT_REFUSED(ibv_post_recv(far().qp, list, &bad));
+  EXPECT_REFUSED(ibv_post_recv(receiver().qp, list, &bad));
   EXPECT_EQ(bad, &list[2]);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64, 77)));
+  ASSERT_TRUE(succeeded(receiver().post_receive(0, 64, 77)));
   for (const uint64_t id : {0, 1, 77}) {
     EXPECT_EQ(send(8), IBV_WC_SUCCESS);
-    EXPECT_EQ(completion(far().cq).wr_id, id);
+    EXPECT_EQ(completion(receiver().cq).wr_id, id);
   }
 }
 
 CONFORMANCE_TEST(post, ReceivesAreUsedInOrder, "ibv_post_recv.order") {
-  for (uint64_t id = 0; id < 4; ++id) ASSERT_TRUE(succeeded(far().post_receive(id * 100, 100, id)));
+  for (uint64_t id = 0; id < 4; ++id) ASSERT_TRUE(succeeded(receiver().post_receive(id * 100, 100, id)));
   for (uint64_t id = 0; id < 4; ++id) {
-    near().buffer[0] = static_cast<uint8_t>(id + 1);
+    sender().fill(0, 1, static_cast<uint8_t>(id + 1));
     EXPECT_EQ(send(1), IBV_WC_SUCCESS);
-    EXPECT_EQ(completion(far().cq).wr_id, id);
-    EXPECT_EQ(far().buffer[id * 100], id + 1);
+    EXPECT_EQ(completion(receiver().cq).wr_id, id);
+    EXPECT_EQ(receiver().buffer[id * 100], id + 1);
   }
 }
 
 CONFORMANCE_TEST(post, FullReceiveQueueRefuses, "ibv_post_recv.queue-full") {
   const uint32_t depth = capabilities().max_recv_wr;
   for (uint32_t i = 0; i < depth; ++i)
-    ASSERT_TRUE(succeeded(far().post_receive(0, 64, i))) << "request " << i << " of " << depth;
-  ibv_sge element = far().sge(0, 64);
+    ASSERT_TRUE(succeeded(receiver().post_receive(0, 64, i))) << "request " << i << " of " << depth;
+  ibv_sge element = receiver().sge(0, 64);
   ibv_recv_wr one_more = {depth, nullptr, &element, 1};
   ibv_recv_wr* bad = nullptr;
-  EXPECT_REFUSED(ibv_post_recv(far().qp, &one_more, &bad));
+  EXPECT_REFUSED(ibv_post_recv(receiver().qp, &one_more, &bad));
   EXPECT_EQ(bad, &one_more);
 }
 
 CONFORMANCE_TEST(post, MessageIsScattered, "ibv_post_recv.scatter") {
-  EndsSpec spec;
-  spec.qp.receive_sges = 3;
+  PairSpec spec;
+  spec.both.receive_sges = 3;
   if (device().attributes().max_sge < 3) throw NotClaimed{"max_sge is below 3"};
-  ends(spec);
-  for (size_t i = 0; i < 30; ++i) near().buffer[i] = static_cast<uint8_t>(i);
-  ibv_sge elements[] = {far().sge(1000, 7), far().sge(0, 1), far().sge(500, 100)};
+  pair(spec);
+  for (size_t i = 0; i < 30; ++i) sender().fill(i, 1, static_cast<uint8_t>(i));
+  ibv_sge elements[] = {receiver().sge(1000, 7), receiver().sge(0, 1), receiver().sge(500, 100)};
   ibv_recv_wr wr = {1, nullptr, elements, 3};
   ibv_recv_wr* bad;
-  ASSERT_EQ(CALL(ibv_post_recv(far().qp, &wr, &bad)), 0);
+  ASSERT_EQ(CALL(ibv_post_recv(receiver().qp, &wr, &bad)), 0);
   EXPECT_EQ(send(30), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far().cq).byte_len, 30u);
-  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(far().buffer[1000 + i], i);
-  EXPECT_EQ(far().buffer[1007], Buffer::untouched);
-  EXPECT_EQ(far().buffer[0], 7);
-  EXPECT_EQ(far().buffer[1], Buffer::untouched);
-  for (size_t i = 0; i < 22; ++i) EXPECT_EQ(far().buffer[500 + i], i + 8);
-  EXPECT_EQ(far().buffer[522], Buffer::untouched);
+  EXPECT_EQ(completion(receiver().cq).byte_len, 30u);
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(receiver().buffer[1000 + i], i);
+  EXPECT_EQ(receiver().buffer[1007], Buffer::untouched);
+  EXPECT_EQ(receiver().buffer[0], 7);
+  EXPECT_EQ(receiver().buffer[1], Buffer::untouched);
+  for (size_t i = 0; i < 22; ++i) EXPECT_EQ(receiver().buffer[500 + i], i + 8);
+  EXPECT_EQ(receiver().buffer[522], Buffer::untouched);
 }
 
 CONFORMANCE_TEST(post, DatagramBeginsAfterFortyBytes, "ibv_post_recv.ud-grh-offset") {
-  EndsSpec spec;
-  spec.qp.type = IBV_QPT_UD;
-  ends(spec);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 256)));
-  near().buffer[0] = 0x77;
+  PairSpec spec;
+  spec.both.type = IBV_QPT_UD;
+  pair(spec);
+  ASSERT_TRUE(succeeded(receiver().post_receive(0, 256)));
+  sender().fill(0, 1, 0x77);
   EXPECT_EQ(send(8), IBV_WC_SUCCESS);
-  const ibv_wc wc = completion(far().cq);
+  const ibv_wc wc = completion(receiver().cq);
   EXPECT_EQ(wc.byte_len, 48u);
-  EXPECT_EQ(far().buffer[40], 0x77);
-  EXPECT_EQ(far().buffer[48], Buffer::untouched);
+  EXPECT_EQ(receiver().buffer[40], 0x77);
+  EXPECT_EQ(receiver().buffer[48], Buffer::untouched);
 }
 
 class StateTest : public DeviceTest {

@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Posting send requests: lists, queues, flags, inline data, states.
-#include <optional>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
-  Ends& ends(uint32_t inline_data = 0) {
-    if (!ends_) {
-      EndsSpec spec;
-      spec.qp.inline_data = inline_data;
-      ends_.emplace(device(), spec);
-    }
-    return *ends_;
+  void make(uint32_t inline_data) {
+    PairSpec spec;
+    spec.both.inline_data = inline_data;
+    pair(spec);
   }
-  End& near() { return ends().near; }
-  End& far() { return ends().far; }
+  const End& near() { return pair().native().end; }
 
-  ibv_send_wr write(ibv_sge* element, uint64_t id = 1) {
-    return near().remote(IBV_WR_RDMA_WRITE, element, far(), 0, id);
+  // With one element, addressed to the far end's buffer.
+  ibv_send_wr remote(ibv_wr_opcode opcode, ibv_sge* element, uint64_t id = 1) {
+    ibv_send_wr wr = near().request(opcode, element, id);
+    wr.wr.rdma = {far().address(), far().facts().rkey};
+    return wr;
   }
-
- private:
-  std::optional<Ends> ends_;
+  ibv_send_wr write(ibv_sge* element, uint64_t id = 1) { return remote(IBV_WR_RDMA_WRITE, element, id); }
 };
 
 CONFORMANCE_TEST(post, UnknownOpcodeIsRefused, "ibv_post_send.unknown-opcode") {
@@ -105,13 +100,13 @@ CONFORMANCE_TEST(post, ElementsBeyondTheCapabilityAreRefused, "ibv_post_send.too
 
 CONFORMANCE_TEST(post, NoElementsAreNoBytes, "ibv_post_send.zero-sges", "ibv_post_recv.zero-sges",
                  "ibv_post_recv.zero") {
-  ASSERT_TRUE(succeeded(far().post_receive(0, 0)));
+  ASSERT_EQ(far().receive(0, 0), 0);
   ibv_send_wr wr = near().request(IBV_WR_SEND, nullptr);
   ASSERT_TRUE(succeeded(near().post(wr)));
   EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
-  const ibv_wc received = completion(far().cq);
+  const Completion received = far().received();
   EXPECT_EQ(received.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(received.byte_len, 0u);
+  EXPECT_EQ(received.bytes, 0u);
 }
 
 CONFORMANCE_TEST(post, SignaledGivesACompletion, "ibv_post_send.signaled") {
@@ -128,7 +123,7 @@ CONFORMANCE_TEST(post, FlagsAreTaken, "ibv_post_send.fence-rc", "ibv_post_send.s
   ibv_sge element = near().sge(0, 8);
   {
     const About about("ibv_post_send.fence-rc");
-    ibv_send_wr read = near().remote(IBV_WR_RDMA_READ, &element, far());
+    ibv_send_wr read = remote(IBV_WR_RDMA_READ, &element);
     ASSERT_TRUE(succeeded(near().post(read)));
     ibv_send_wr fenced = write(&element);
     fenced.send_flags |= IBV_SEND_FENCE;
@@ -137,19 +132,19 @@ CONFORMANCE_TEST(post, FlagsAreTaken, "ibv_post_send.fence-rc", "ibv_post_send.s
   }
   const About about("ibv_post_send.solicited");
   for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM}) {
-    ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
-    ibv_send_wr wr = near().remote(opcode, &element, far());
+    ASSERT_EQ(far().receive(0, 64), 0);
+    ibv_send_wr wr = remote(opcode, &element);
     wr.send_flags |= IBV_SEND_SOLICITED;
     ASSERT_TRUE(succeeded(near().post(wr)));
     EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
-    EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
   }
 }
 
 CONFORMANCE_TEST(post, InlineSend, "ibv_post_send.inline-send", "ibv_post_send.inline-no-lkey",
                  "ibv_post_send.inline-reuse") {
-  ends(16);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  make(16);
+  ASSERT_EQ(far().receive(0, 64), 0);
   uint8_t bytes[16] = {0x77};
   ibv_sge element{reinterpret_cast<uint64_t>(bytes), sizeof bytes, 0xdeadbeef};
   ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
@@ -157,12 +152,12 @@ CONFORMANCE_TEST(post, InlineSend, "ibv_post_send.inline-send", "ibv_post_send.i
   ASSERT_TRUE(succeeded(near().post(wr)));
   bytes[0] = 0x11;  // at once
   EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far().cq).byte_len, sizeof bytes);
-  EXPECT_EQ(far().buffer[0], 0x77);
+  EXPECT_EQ(far().received().bytes, sizeof bytes);
+  EXPECT_TRUE(far().has(0, 1, 0x77));
 }
 
 CONFORMANCE_TEST(post, InlineWrite, "ibv_post_send.inline-write") {
-  ends(16);
+  make(16);
   uint8_t bytes[16] = {0x77};
   ibv_sge element{reinterpret_cast<uint64_t>(bytes), sizeof bytes, 0xdeadbeef};
   ibv_send_wr wr = write(&element);
@@ -170,11 +165,11 @@ CONFORMANCE_TEST(post, InlineWrite, "ibv_post_send.inline-write") {
   ASSERT_TRUE(succeeded(near().post(wr)));
   bytes[0] = 0x11;
   EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[0], 0x77);
+  EXPECT_TRUE(far().has(0, 1, 0x77));
 }
 
 CONFORMANCE_TEST(post, InlineBeyondTheCapabilityIsRefused, "ibv_post_send.inline-too-long") {
-  ends(16);
+  make(16);
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
   ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
@@ -187,10 +182,10 @@ CONFORMANCE_TEST(post, InlineBeyondTheCapabilityIsRefused, "ibv_post_send.inline
 }
 
 CONFORMANCE_TEST(post, InlineReadMeansNothing, "ibv_post_send.inline-read") {
-  ends(16);
-  far().buffer[0] = 0x77;
+  make(16);
+  far().fill(0, 1, 0x77);
   ibv_sge element = near().sge(0, 8);
-  ibv_send_wr wr = near().remote(IBV_WR_RDMA_READ, &element, far());
+  ibv_send_wr wr = remote(IBV_WR_RDMA_READ, &element);
   wr.send_flags |= IBV_SEND_INLINE;
   if (near().post(wr) != 0) return;
   if (completion(near().cq).status != IBV_WC_SUCCESS) return;

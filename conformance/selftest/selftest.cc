@@ -8,10 +8,12 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <tuple>
 
 #include "suite/report.h"
 #include "suite/runner.h"
 #include "suite/test.h"
+#include "support/link.h"
 
 using namespace conformance;
 
@@ -112,6 +114,32 @@ int check_combination() {
   return faults;
 }
 
+// A message comes back as it went; each shorter one, and one with a byte more, is refused.
+int check_wire() {
+  wire::Send sent{7, {{}, {}}};
+  sent.list[1].elements = {{-5, 6, 7}, {8, 9}};
+  sent.list[1].remote = 0x0102030405060708;
+  const std::string bytes = wire::to_bytes(sent);
+  const auto is_refused = [](const std::string& message) {
+    try {
+      wire::from_bytes<wire::Send>(message);
+      return false;
+    } catch (const wire::Malformed&) {
+      return true;
+    }
+  };
+  int faults = wire::to_bytes(wire::from_bytes<wire::Send>(bytes)) != bytes;
+  for (size_t length = 0; length < bytes.size(); ++length) faults += !is_refused(bytes.substr(0, length));
+  faults += !is_refused(bytes + '\0') + !is_refused(std::string("\7\0\0\0\xff\xff\xff\xff", 8));
+  const std::tuple<const char*, const char*, const char*> addresses[] = {
+      {"host", "host", "18533"}, {"host:7", "host", "7"}, {"10.0.0.1:", "10.0.0.1", "18533"},
+      {"::1", "::1", "18533"},   {"[::1]:7", "::1", "7"}, {"[::1]", "::1", "18533"}};
+  for (const auto& [address, host, port] : addresses)
+    faults += host_and_port(address) != std::pair<std::string, std::string>(host, port);
+  if (faults > 0) std::cerr << faults << " faults of messages and addresses\n";
+  return faults;
+}
+
 }  // namespace
 
 int main() {
@@ -127,7 +155,7 @@ int main() {
   options.jobs = 2;
   size_t told = 0;
   const auto results = run_tests(selected, options, [&](const Progress&) { ++told; });
-  int faults = check_combination() + (told != selected.size());
+  int faults = check_combination() + check_wire() + (told != selected.size());
   for (size_t i = 0; i < results.size(); ++i) faults += check(cases[i], results[i]);
   std::cout << (faults == 0 ? "the chassis sees" : "the chassis does not see") << '\n';
   return faults == 0 ? 0 : 1;

@@ -119,12 +119,14 @@ Service& Host::service_for(uint16_t kind) {
   throw wire::Malformed{};
 }
 
-HostedEnd& Host::at(uint32_t end) {
+std::shared_ptr<HostedEnd> Host::pointer_to(uint32_t end) {
   const std::lock_guard lock(mutex_);
   const auto found = ends_.find(end);
   if (found == ends_.end()) throw wire::Malformed{};
-  return *found->second;
+  return found->second;
 }
+
+HostedEnd& Host::at(uint32_t end) { return *pointer_to(end); }
 
 wire::HelloAnswer Host::hello(const wire::Hello& hello) {
   if (hello.its_magic != wire::magic) throw wire::Malformed{};
@@ -148,16 +150,16 @@ void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
   queue.comp_mask =
       IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   queue.srq_type = IBV_SRQT_XRC;
-  queue.pd = hosted.end.pd;
+  queue.pd = hosted.memory().pd;
   queue.xrcd = hosted.xrcd;
-  queue.cq = hosted.end.receives();
+  queue.cq = hosted.cqs().receives();
   hosted.srq = Srq(CALL(ibv_create_srq_ex(device_.context(), &queue)));
   if (!hosted.srq) throw Deviation{"an XRC SRQ; seen: " + errno_text(errno), Where::current()};
   ibv_qp_init_attr_ex sending = {}, receiving = {};
   sending.qp_type = IBV_QPT_XRC_SEND;
   sending.comp_mask = IBV_QP_INIT_ATTR_PD;
-  sending.pd = hosted.end.pd;
-  sending.send_cq = hosted.end.cq;
+  sending.pd = hosted.memory().pd;
+  sending.send_cq = hosted.cqs().cq;
   sending.sq_sig_all = spec.signal_all ? 1 : 0;
   sending.cap = {std::min(spec.send_depth, static_cast<uint32_t>(device_.attributes().max_qp_wr)), 0,
                  std::min(spec.send_sges, static_cast<uint32_t>(device_.attributes().max_sge)), 0,
@@ -173,26 +175,31 @@ void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
 
 wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   if (spec.buffer == 0 || spec.buffer > largest_buffer || spec.cq_entries < 1) throw wire::Malformed{};
-  auto hosted = std::make_unique<HostedEnd>(spec.buffer);
+  auto hosted = std::make_shared<HostedEnd>(spec.shares == 0 ? spec.buffer : 1);
   End& end = hosted->end;
+  if (spec.shares != 0) hosted->lender = pointer_to(spec.shares);
+  if (hosted->lender && hosted->lender->lender) hosted->lender = hosted->lender->lender;
   if (spec.channel) {
     hosted->channel = make_channel(device_);
     make_nonblocking(hosted->channel->fd);
   }
-  end.pd = make_pd(device_);
-  end.cq = make_cq(device_, spec.cq_entries, hosted->channel);
-  if (spec.separate_cqs) end.receive_cq = make_cq(device_, spec.cq_entries, hosted->channel);
+  if (!hosted->lender) end.pd = make_pd(device_);
+  hosted->uses_lenders_cqs = hosted->lender && spec.shares_cqs;
+  if (!hosted->uses_lenders_cqs) end.cq = make_cq(device_, spec.cq_entries, hosted->channel);
+  if (spec.separate_cqs && !hosted->uses_lenders_cqs)
+    end.receive_cq = make_cq(device_, spec.cq_entries, hosted->channel);
   int access = spec.access;
   if (device_.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
-  end.mr = make_mr(end.pd, end.buffer, access);
+  if (!hosted->lender) end.mr = make_mr(end.pd, end.buffer, access);
+  ibv_pd* pd = hosted->memory().pd;
   if (spec.type == IBV_QPT_XRC_SEND) {
     make_xrc(*hosted, spec);
   } else {
-    if (spec.srq) hosted->srq = make_srq(device_, end.pd, spec.receive_depth);
+    if (spec.srq) hosted->srq = make_srq(device_, pd, spec.receive_depth);
     const QpSpec qp{spec.type,         spec.send_depth,   spec.receive_depth,
                     spec.send_sges,    spec.receive_sges, spec.inline_data,
                     hosted->srq.get(), spec.signal_all,   nullptr};
-    end.qp = make_qp(end.pd, end.cq, end.receives(), qp);
+    end.qp = make_qp(pd, hosted->cqs().cq, hosted->cqs().receives(), qp);
   }
   wire::EndFacts& facts = hosted->facts;
   facts.qpn = end.qp->qp_num;
@@ -202,16 +209,19 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   facts.lid = device_.port().lid;
   std::copy(std::begin(device_.gid().raw), std::end(device_.gid().raw), facts.gid.begin());
   facts.mtu = device_.port().active_mtu;
-  facts.address = end.buffer.address();
-  facts.length = spec.buffer;
-  facts.lkey = end.mr->lkey;
-  facts.rkey = end.mr->rkey;
+  facts.address = hosted->memory().buffer.address();
+  facts.length = hosted->memory().buffer.size();
+  facts.lkey = hosted->memory().mr->lkey;
+  facts.rkey = hosted->memory().mr->rkey;
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
   if (ibv_query_qp(end.qp, &attr, IBV_QP_CAP, &init) == 0)
     facts.send_depth = attr.cap.max_send_wr, facts.receive_depth = attr.cap.max_recv_wr,
     facts.send_sges = attr.cap.max_send_sge, facts.receive_sges = attr.cap.max_recv_sge,
     facts.inline_data = attr.cap.max_inline_data;
+  ibv_srq_attr queue = {};
+  if (hosted->srq && ibv_query_srq(hosted->srq, &queue) == 0)
+    facts.receive_depth = queue.max_wr, facts.receive_sges = queue.max_sge;
   facts.atomics = device_.attributes().atomic_cap;
   facts.largest = device_.port().max_msg_sz;
   facts.reads_as_responder = static_cast<uint32_t>(device_.attributes().max_qp_rd_atom);
@@ -244,7 +254,7 @@ wire::Result Host::connect(const wire::Connect& how) {
     hosted.remote_srqn = how.other.srqn;
   }
   if (hosted.end.qp->qp_type != IBV_QPT_UD) return {};
-  hosted.end.ah = Ah(CALL(ibv_create_ah(hosted.end.pd, &attr.ah_attr)));
+  hosted.end.ah = Ah(CALL(ibv_create_ah(hosted.memory().pd, &attr.ah_attr)));
   return {hosted.end.ah ? 0 : errno};
 }
 
@@ -273,7 +283,7 @@ wire::Result Host::destroy(const wire::Destroy& what) {
     const int result = hosted.end.qp ? CALL(hosted.end.qp.destroy()) : 0;
     return {hosted.receiver && result == 0 ? CALL(hosted.receiver.destroy()) : result};
   }
-  std::unique_ptr<HostedEnd> gone;
+  std::shared_ptr<HostedEnd> gone;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   gone = std::move(ends_[what.end]);
   ends_.erase(what.end);
@@ -314,7 +324,7 @@ wire::Event Host::async_event(const wire::AwaitEvent& what) {
 
 wire::Result Host::arm(const wire::Arm& how) {
   HostedEnd& hosted = at(how.end);
-  ibv_cq* cq = how.receives ? hosted.end.receives() : hosted.end.cq.get();
+  ibv_cq* cq = how.receives ? hosted.cqs().receives() : hosted.cqs().cq.get();
   return {CALL(ibv_req_notify_cq(cq, how.solicited_only))};
 }
 

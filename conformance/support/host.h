@@ -21,8 +21,9 @@ namespace conformance {
 struct HostedEnd {
   explicit HostedEnd(size_t buffer) : end(buffer) {}
 
-  Channel channel;  // before the CQs: they are destroyed first
-  End end;          // of XRC: qp is the sending half
+  std::shared_ptr<HostedEnd> lender;  // whose PD, buffer and region it uses, or null
+  Channel channel;                    // before the CQs: they are destroyed first
+  End end;                            // of XRC: qp is the sending half
   Xrcd xrcd;
   Srq srq;
   Qp receiver;  // XRC: the receiving half
@@ -32,6 +33,10 @@ struct HostedEnd {
   uint32_t remote_srqn = 0;  // XRC: where requests go
   wire::EndFacts facts;
 
+  bool uses_lenders_cqs = false;
+
+  const End& cqs() const { return uses_lenders_cqs ? lender->end : end; }
+  const End& memory() const { return lender ? lender->end : end; }
   ibv_qp* receiving() const { return receiver ? receiver.get() : end.qp.get(); }
 };
 
@@ -83,13 +88,14 @@ class Host {
   wire::Event cq_event(const wire::AwaitEvent&);
   wire::HammerAnswer hammer(const wire::Hammer&);
 
+  std::shared_ptr<HostedEnd> pointer_to(uint32_t end);
   void make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec);
   std::optional<wire::Event> take_event(const HostedEnd& hosted);
   Service& service_for(uint16_t kind);
 
   Device& device_;
   std::mutex mutex_;  // of the maps and the events; never held during a verb of an end
-  std::map<uint32_t, std::unique_ptr<HostedEnd>> ends_;
+  std::map<uint32_t, std::shared_ptr<HostedEnd>> ends_;
   uint32_t next_ = 1;
   std::deque<ibv_async_event> events_;
   std::map<uint16_t, std::unique_ptr<Service>> services_;  // by the first of their kinds

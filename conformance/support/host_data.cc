@@ -20,16 +20,17 @@ constexpr size_t longest_list = 1u << 20;
 
 // The bytes from `offset` on, where there are so many.
 uint8_t* within(const HostedEnd& hosted, uint64_t offset, uint64_t length) {
-  const uint64_t size = hosted.end.buffer.size();
+  const uint64_t size = hosted.memory().buffer.size();
   if (offset > size || length > size - offset) throw wire::Malformed{};
-  return hosted.end.buffer.data() + offset;
+  return hosted.memory().buffer.data() + offset;
 }
 
 std::vector<ibv_sge> elements_of(const HostedEnd& hosted, const std::vector<wire::Element>& elements) {
   std::vector<ibv_sge> out;
   for (const wire::Element& element : elements)
-    out.push_back({hosted.end.buffer.address() + static_cast<uint64_t>(element.offset), element.length,
-                   element.key == wire::own_key ? hosted.end.mr->lkey : static_cast<uint32_t>(element.key)});
+    out.push_back(
+        {hosted.memory().buffer.address() + static_cast<uint64_t>(element.offset), element.length,
+         element.key == wire::own_key ? hosted.memory().mr->lkey : static_cast<uint32_t>(element.key)});
   return out;
 }
 
@@ -65,11 +66,11 @@ wire::Completion completion_of(const ibv_wc& wc) {
   wire::Completion out;
   out.id = wc.wr_id;
   out.status = wc.status;
-  if (wc.status != IBV_WC_SUCCESS) return out;  // ibv_poll_cq(3): no other field is valid but qp_num
+  out.qpn = wc.qp_num;
+  if (wc.status != IBV_WC_SUCCESS) return out;  // ibv_poll_cq(3): no other field is valid
   out.opcode = wc.opcode;
   out.bytes = wc.byte_len;
   out.imm = ntohl(wc.imm_data);
-  out.qpn = wc.qp_num;
   out.source = wc.src_qp;
   out.flags = wc.wc_flags;
   out.slid = wc.slid;
@@ -124,7 +125,7 @@ wire::Result Host::receive(const wire::Receive& what) {
 
 wire::Completions Host::poll(const wire::Poll& what) {
   HostedEnd& hosted = at(what.end);
-  ibv_cq* cq = what.receives ? hosted.end.receives() : hosted.end.cq.get();
+  ibv_cq* cq = what.receives ? hosted.cqs().receives() : hosted.cqs().cq.get();
   const auto deadline = Clock::now() + milliseconds(what.milliseconds);
   wire::Completions out;
   while (out.list.size() < what.count) {
@@ -156,7 +157,7 @@ wire::HammerAnswer Host::hammer(const wire::Hammer& what) {
       ++posted;
     }
     ibv_wc wc;
-    if (!poll_one(hosted.end.cq, wc)) {
+    if (!poll_one(hosted.cqs().cq, wc)) {
       std::this_thread::yield();
       continue;
     }
@@ -205,7 +206,7 @@ wire::Mismatch Host::check(const wire::Pattern& what) {
 wire::Region Host::register_region(const wire::RegisterRegion& what) {
   HostedEnd& hosted = at(what.end);
   uint8_t* bytes = within(hosted, what.offset, what.length);
-  Mr mr(CALL((ibv_reg_mr)(hosted.end.pd, bytes, what.length, what.access)));
+  Mr mr(CALL((ibv_reg_mr)(hosted.memory().pd, bytes, what.length, what.access)));
   if (!mr) return {0, 0, 0, errno};
   const wire::Region region{hosted.next_region++, mr->lkey, mr->rkey, 0};
   hosted.regions.emplace(region.region, std::move(mr));
@@ -223,8 +224,8 @@ wire::Result Host::deregister_region(const wire::OfRegion& what) {
 
 wire::Window Host::bind_window(const wire::BindWindow& what) {
   HostedEnd& hosted = at(what.end);
-  Mw mw = make_mw(hosted.end.pd, what.second_type ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1);
-  const ibv_mw_bind_info info = {hosted.end.mr, hosted.end.buffer.address(what.offset), what.length,
+  Mw mw = make_mw(hosted.memory().pd, what.second_type ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1);
+  const ibv_mw_bind_info info = {hosted.memory().mr, hosted.memory().buffer.address(what.offset), what.length,
                                  what.access};
   int error;
   uint32_t rkey;
@@ -241,7 +242,7 @@ wire::Window Host::bind_window(const wire::BindWindow& what) {
     rkey = mw->rkey;
   }
   if (error != 0) return {0, IBV_WC_MW_BIND_ERR};
-  const ibv_wc wc = conformance::completion(hosted.end.cq);
+  const ibv_wc wc = conformance::completion(hosted.cqs().cq);
   hosted.windows.push_back(std::move(mw));
   return {rkey, wc.status};
 }

@@ -81,8 +81,10 @@ struct MakeEnd {
   bool separate_cqs = false;  // of send and receive queue
   bool srq = false;           // receives come from an SRQ
   bool channel = false;       // for arm and cq_event
+  uint32_t shares = 0;        // another end of this host whose PD, buffer and region this one uses, or 0
+  bool shares_cqs = false;    // and its CQs
   CONFORMANCE_FIELDS(type, send_depth, receive_depth, send_sges, receive_sges, inline_data, signal_all,
-                     access, buffer, cq_entries, separate_cqs, srq, channel)
+                     access, buffer, cq_entries, separate_cqs, srq, channel, shares, shares_cqs)
 };
 
 // What the other end, and the test, must know of an end.

@@ -18,9 +18,24 @@ constexpr int pkey = IBV_QP_PKEY_INDEX, port = IBV_QP_PORT, qkey = IBV_QP_QKEY, 
               notify = IBV_QP_EN_SQD_ASYNC_NOTIFY;
 constexpr int path = av | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
+constexpr int responders_own = resources | min_rnr, requesters_own = reads | retry | rnr_retry;
+
 struct Masks {
   int rc, uc, ud;
-  int of(ibv_qp_type type) const { return type == IBV_QPT_RC ? rc : type == IBV_QPT_UC ? uc : ud; }
+  int of(ibv_qp_type type) const {
+    switch (type) {
+      case IBV_QPT_RC:
+        return rc;
+      case IBV_QPT_UC:
+        return uc;
+      case IBV_QPT_XRC_SEND:  // RC's halves
+        return rc & ~responders_own;
+      case IBV_QPT_XRC_RECV:
+        return rc & ~requesters_own;
+      default:
+        return ud;
+    }
+  }
 };
 
 struct Row {
@@ -123,7 +138,7 @@ std::vector<ibv_qp_state> way_to(ibv_qp_state state) {
 std::optional<Transition> transition_of(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to) {
   for (const Row& row : rows) {
     if (row.from != from || row.to != to) continue;
-    if (from == IBV_QPS_SQE && type == IBV_QPT_RC) return std::nullopt;
+    if (from == IBV_QPS_SQE && type != IBV_QPT_UC && type != IBV_QPT_UD) return std::nullopt;
     return Transition{from, to, row.required.of(type), row.optional.of(type)};
   }
   return std::nullopt;

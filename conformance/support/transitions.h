@@ -25,7 +25,7 @@ struct Transition {
 constexpr ibv_qp_state all_states[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
                                        IBV_QPS_SQD,   IBV_QPS_SQE,  IBV_QPS_ERR};
 
-// Of RC, UC and UD; alternate paths are left out, they are a capability of their own.
+// Of RC, UC, UD and both halves of XRC; alternate paths are left out, they are a capability of their own.
 std::optional<Transition> transition_of(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to);
 
 // Every single bit of ibv_qp_attr_mask that the table speaks of.

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Access rules: of queue pairs, of local elements, of keys that nothing has.
+#include <string>
+
+#include "support/pair.h"
+
+namespace conformance {
+namespace {
+
+class Fixture : public PairTest {
+ protected:
+  // A request that is refused when it is posted has the status that it would have had.
+  ibv_wc_status status_of(const SendRequest& request) {
+    if (near().post(request) != 0) return IBV_WC_LOC_PROT_ERR;
+    return near().completion().status;
+  }
+  ibv_wc_status remote(ibv_wr_opcode opcode, int64_t at = 1024) {
+    return status_of(remote_request(opcode, {{0, 8}}, far().facts(), at));
+  }
+  // The near end's region [1024, 1280) with these rights.
+  wire::Region local(int access) {
+    const wire::Region region = near().register_region(1024, 256, access);
+    if (region.error != 0) throw Deviation{"a region is needed", Where::current()};
+    return region;
+  }
+  static wire::Connect with_access(int access) {
+    wire::Connect path;
+    path.access = access;
+    return path;
+  }
+  void need_atomics() {
+    if (!pair().has_atomics()) throw NotClaimed{"atomic_cap is none"};
+  }
+};
+
+struct Right {
+  ClauseId clause;
+  ibv_wr_opcode opcode;
+  int others;  // rights that the QP has
+};
+
+CONFORMANCE_TEST(access, QueuePairWithoutTheRight, "access.qp.write", "access.qp.read", "access.qp.atomic") {
+  const Right rights[] = {
+      {"access.qp.write", IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_READ},
+      {"access.qp.read", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_WRITE},
+      {"access.qp.atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE}};
+  for (const Right& right : rights) {
+    const About about(right.clause);
+    PairSpec spec;
+    spec.path = with_access(right.others);
+    new_pair(spec);
+    if (is_atomic(right.opcode) && !pair().has_atomics()) {
+      not_claimed("atomic_cap is none");
+      continue;
+    }
+    const ibv_wc_status status = remote(right.opcode);
+    EXPECT_TRUE(status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR)
+        << ibv_wc_status_str(status);
+    EXPECT_TRUE(far().untouched(0, 4096));
+  }
+}
+
+CONFORMANCE_TEST(access, UcQueuePairWithoutTheRight, "access.qp.uc-write") {
+  PairSpec spec;
+  spec.both.type = IBV_QPT_UC;
+  spec.path = with_access(IBV_ACCESS_REMOTE_READ);
+  pair(spec);
+  EXPECT_EQ(remote(IBV_WR_RDMA_WRITE), IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().stays_empty());
+  EXPECT_TRUE(far().untouched(0, 4096));
+}
+
+CONFORMANCE_TEST(access, LocalElementsBeyondTheirRegion, "access.local.send", "access.local.write",
+                 "access.local.read-bounds") {
+  const struct {
+    ClauseId clause;
+    ibv_wr_opcode opcode;
+  } table[] = {{"access.local.send", IBV_WR_SEND},
+               {"access.local.write", IBV_WR_RDMA_WRITE},
+               {"access.local.read-bounds", IBV_WR_RDMA_READ}};
+  for (const auto& [clause, opcode] : table) {
+    const About about(clause);
+    for (const auto& [offset, length, fits] : {std::tuple(1024, 256u, true),
+                                               {1024, 1u, true},
+                                               {1279, 1u, true},
+                                               {1023, 8u, false},
+                                               {1023, 1u, false},
+                                               {1273, 8u, false},
+                                               {1280, 1u, false},
+                                               {1024, 257u, false}}) {
+      SCOPED_TRACE(std::to_string(length) + " bytes at " + std::to_string(offset - 1024));
+      new_pair();
+      const wire::Region region = local(IBV_ACCESS_LOCAL_WRITE);
+      far().fill(4096, 512, 0x11);
+      if (opcode == IBV_WR_SEND) {
+        ASSERT_EQ(far().receive(0, 512), 0);
+      }
+      const ibv_wc_status status =
+          status_of(remote_request(opcode, {{offset, length, region.lkey}}, far().facts(), 4096));
+      EXPECT_EQ(status, fits ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+      EXPECT_TRUE(near().untouched(0, 1024));
+      EXPECT_TRUE(near().untouched(1280, 1024));
+      if (!fits) {
+        EXPECT_TRUE(far().untouched(0, 512));
+      }
+    }
+  }
+}
+
+CONFORMANCE_TEST(access, ReadsNeedLocalWrite, "access.local.read-needs-write") {
+  pair();
+  far().fill(0, 512, 0x11);
+  const wire::Region region = local(0);
+  const ibv_wc_status status =
+      status_of(remote_request(IBV_WR_RDMA_READ, {{1024, 64, region.lkey}}, far().facts()));
+  EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+  EXPECT_TRUE(near().untouched(1024, 256));
+}
+
+CONFORMANCE_TEST(access, AtomicsNeedLocalWrite, "access.local.atomic-needs-write") {
+  need_atomics();
+  const wire::Region region = local(0);
+  const ibv_wc_status status =
+      status_of(remote_request(IBV_WR_ATOMIC_FETCH_AND_ADD, {{1024, 8, region.lkey}}, far().facts()));
+  EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+  EXPECT_TRUE(near().untouched(1024, 256));
+}
+
+CONFORMANCE_TEST(access, ReceivesBeyondTheirRegion, "access.local.receive-bounds") {
+  for (const int64_t offset : {1023, 1217}) {
+    new_pair();
+    near().fill(0, 64, 0x11);
+    const wire::Region region = far().register_region(1024, 256, IBV_ACCESS_LOCAL_WRITE);
+    if (far().receive({{1, {{offset, 64, region.lkey}}}}) != 0) continue;  // found out at once
+    EXPECT_NE(status_of(send_request({{0, 64}})), IBV_WC_SUCCESS);
+    EXPECT_NE(far().received().status, IBV_WC_SUCCESS);
+    EXPECT_TRUE(far().untouched(0, 1024));
+    EXPECT_TRUE(far().untouched(1280, 1024));
+  }
+}
+
+CONFORMANCE_TEST(access, KeysThatNothingHas, "access.lkey.unknown", "access.rkey.unknown",
+                 "access.rkey.stale") {
+  {
+    const About about("access.lkey.unknown");
+    const wire::Region region = local(IBV_ACCESS_LOCAL_WRITE);
+    ASSERT_EQ(near().deregister_region(region), 0);
+    ASSERT_EQ(far().receive(0, 64), 0);
+    const ibv_wc_status status = status_of(send_request({{1024, 8, region.lkey}}));
+    EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+  }
+  for (const bool is_stale : {false, true}) {
+    const About about(is_stale ? ClauseId("access.rkey.stale") : ClauseId("access.rkey.unknown"));
+    for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+      new_pair();
+      const wire::Region region =
+          far().register_region(1024, 256, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC);
+      ASSERT_EQ(far().deregister_region(region), 0);
+      if (is_stale)
+        for (int i = 0; i < 8; ++i)
+          far().register_region(1024, 256, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC);
+      SendRequest request = remote_request(opcode, {{0, 8}}, far().facts(), 1024);
+      request.rkey = region.rkey;
+      const ibv_wc_status status = status_of(request);
+      EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+      EXPECT_TRUE(far().untouched(0, 4096));
+    }
+  }
+}
+
+CONFORMANCE_TEST(access, NoBytesNeedNoKey, "access.zero-length") {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    SendRequest request = send_request({}, 1, opcode);
+    request.remote = 0;
+    request.rkey = 0;
+    const ibv_wc_status status = status_of(request);
+    EXPECT_EQ(status, IBV_WC_SUCCESS) << ibv_wc_status_str(status);
+  }
+}
+
+CONFORMANCE_TEST(access, UcDropsWhatIsDenied, "access.uc-denied") {
+  PairSpec spec;
+  spec.both.type = IBV_QPT_UC;
+  pair(spec);
+  const wire::Region region = far().register_region(1024, 256, IBV_ACCESS_LOCAL_WRITE);
+  SendRequest request = remote_request(IBV_WR_RDMA_WRITE, {{0, 8}}, far().facts(), 1024);
+  request.rkey = region.rkey;
+  EXPECT_EQ(status_of(request), IBV_WC_SUCCESS);
+  ASSERT_EQ(far().receive(4096, 64), 0);
+  near().fill(0, 8, 0x11);
+  EXPECT_EQ(status_of(send_request({{0, 8}})), IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().has(4096, 8, 0x11));
+  EXPECT_TRUE(far().untouched(0, 4096));
+  EXPECT_EQ(far().state(), IBV_QPS_RTS);
+}
+
+}  // namespace
+}  // namespace conformance

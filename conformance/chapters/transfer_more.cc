@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Transfers: inline data, addresses, the largest message, many at a time, what completions say.
+#include <fstream>
+#include <string>
+
+#include "support/pair.h"
+
+namespace conformance {
+namespace {
+
+using Fixture = PairTest;
+
+PairSpec of(ibv_qp_type type, uint32_t inline_data = 0) {
+  PairSpec spec;
+  spec.both.type = type;
+  spec.both.inline_data = inline_data;
+  return spec;
+}
+
+class InlineTest : public PairTest {
+ protected:
+  // Bytes that are overwritten as soon as the call has returned.
+  void send(ibv_qp_type type, ibv_wr_opcode opcode) {
+    new_pair(of(type, 32));
+    const uint32_t most = std::min(near().facts().inline_data, 4096u);
+    if (most == 0) throw NotClaimed{"max_inline_data is 0"};
+    const bool is_send = opcode == IBV_WR_SEND;
+    const uint32_t at = 64 + (is_send ? far().data_offset() : 0);
+    for (const uint32_t size : {0u, 1u, most}) {
+      SCOPED_TRACE(std::to_string(size) + " bytes");
+      near().fill_pattern(64, size, size + 1);
+      far().fill(0, at + size + 64, Buffer::untouched);
+      if (is_send) {
+        ASSERT_EQ(far().receive(64, 40 + 4096), 0);
+      }
+      std::vector<Element> elements;
+      if (size > 0) elements.push_back({64, size});
+      SendRequest request = remote_request(opcode, elements, far().facts(), 64);
+      request.flags |= IBV_SEND_INLINE;
+      ASSERT_EQ(near().post(request), 0);
+      near().fill(64, size, 0xee);
+      EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+      if (is_send) {
+        EXPECT_EQ(far().received().bytes, far().data_offset() + size);
+      }
+      if (type == IBV_QPT_UC && !is_send) wait_for(at, size, size + 1);
+      EXPECT_TRUE(far().has_pattern(at, size, size + 1));
+      EXPECT_TRUE(far().untouched(at + size, 64));
+    }
+  }
+  // Nobody says when a UC WRITE has arrived.
+  void wait_for(uint64_t at, uint64_t size, uint64_t seed) {
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+    while (!far().has_pattern(at, size, seed) && std::chrono::steady_clock::now() < deadline) {
+    }
+  }
+};
+
+namespace inline_data {
+using Fixture = InlineTest;
+
+CONFORMANCE_TEST(transfer, RcInlineSend, "transfer.rc.inline-send") { send(IBV_QPT_RC, IBV_WR_SEND); }
+CONFORMANCE_TEST(transfer, UcInlineSend, "transfer.uc.inline-send") { send(IBV_QPT_UC, IBV_WR_SEND); }
+CONFORMANCE_TEST(transfer, UdInlineSend, "transfer.ud.inline-send") { send(IBV_QPT_UD, IBV_WR_SEND); }
+CONFORMANCE_TEST(transfer, RcInlineWrite, "transfer.rc.inline-write") { send(IBV_QPT_RC, IBV_WR_RDMA_WRITE); }
+CONFORMANCE_TEST(transfer, UcInlineWrite, "transfer.uc.inline-write") { send(IBV_QPT_UC, IBV_WR_RDMA_WRITE); }
+
+}  // namespace inline_data
+
+CONFORMANCE_TEST(transfer, InlineList, "transfer.inline-list") {
+  PairSpec spec = of(IBV_QPT_RC, 24);
+  spec.both.send_sges = 3;
+  pair(spec);
+  if (near().facts().inline_data < 24 || near().facts().send_sges < 3)
+    throw NotClaimed{"no 24 bytes of inline data in three elements"};
+  near().fill_pattern(0, 1024, 5);
+  ASSERT_EQ(far().receive(0, 64), 0);
+  SendRequest request = send_request({{101, 1}, {7, 20}, {300, 3}});
+  request.flags |= IBV_SEND_INLINE;
+  ASSERT_EQ(near().post(request), 0);
+  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().bytes, 24u);
+  EXPECT_TRUE(far().has_pattern(0, 1, 5, 101));
+  EXPECT_TRUE(far().has_pattern(1, 20, 5, 7));
+  EXPECT_TRUE(far().has_pattern(21, 3, 5, 300));
+}
+
+CONFORMANCE_TEST(transfer, ReadScatters, "transfer.read-scatter") {
+  PairSpec spec;
+  spec.both.send_sges = 3;
+  pair(spec);
+  if (near().facts().send_sges < 3) throw NotClaimed{"fewer than three elements"};
+  far().fill_pattern(0, 1024, 5);
+  ASSERT_EQ(near().post(remote_request(IBV_WR_RDMA_READ, {{501, 3}, {99, 40}, {200, 1}}, far().facts(), 77)),
+            0);
+  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(near().has_pattern(501, 3, 5, 77));
+  EXPECT_TRUE(near().has_pattern(99, 40, 5, 80));
+  EXPECT_TRUE(near().has_pattern(200, 1, 5, 120));
+  EXPECT_TRUE(near().untouched(504, 64));
+  EXPECT_TRUE(near().untouched(139, 61));
+  EXPECT_TRUE(near().untouched(201, 64));
+}
+
+CONFORMANCE_TEST(transfer, AnyAddress, "transfer.odd-addresses") {
+  near().fill_pattern(0, 1024, 5);
+  for (uint32_t from = 0; from < 8; ++from) {
+    for (uint32_t to = 0; to < 8; to += from % 2 == 0 ? 1 : 3) {
+      far().fill(0, 512, Buffer::untouched);
+      ASSERT_EQ(near().post(remote_request(IBV_WR_RDMA_WRITE, {{64 + from, 61}}, far().facts(), 128 + to)),
+                0);
+      ASSERT_EQ(near().completion().status, IBV_WC_SUCCESS);
+      ASSERT_TRUE(far().has_pattern(128 + to, 61, 5, 64 + from)) << "from " << from << " to " << to;
+      ASSERT_TRUE(far().untouched(0, 128 + to)) << "from " << from << " to " << to;
+      ASSERT_TRUE(far().untouched(128 + to + 61, 64)) << "from " << from << " to " << to;
+    }
+  }
+}
+
+// Bytes of memory that can be had, or 0.
+uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;) {
+    uint64_t kibibytes;
+    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
+  }
+  return 0;
+}
+
+CONFORMANCE_TEST_AS(Traits().slow().alone().limit(180), transfer, LargestMessage, "transfer.largest") {
+  const uint64_t largest = device().port().max_msg_sz;
+  if (available_memory() < 4 * largest)
+    throw NotTested{"not memory enough for two buffers of " + std::to_string(largest) + " bytes"};
+  PairSpec spec;
+  spec.both.buffer = largest;
+  spec.path.timeout = 20;  // 4 s
+  pair(spec);
+  if (far().facts().largest < largest) throw NotTested{"max_msg_sz of the far end is smaller"};
+  const uint64_t part = std::min<uint64_t>(largest / 2, 1u << 20);
+  near().fill_pattern(0, part, 5);
+  near().fill_pattern(largest - part, part, 6);
+  ASSERT_EQ(
+      near().post(remote_request(IBV_WR_RDMA_WRITE, {{0, static_cast<uint32_t>(largest)}}, far().facts())),
+      0);
+  const auto done = near().completions(1, false, Where::current(), std::chrono::seconds(120));
+  EXPECT_EQ(done[0].status, IBV_WC_SUCCESS) << completion_text(done[0]);
+  EXPECT_TRUE(far().has_pattern(0, part, 5));
+  EXPECT_TRUE(far().has_pattern(largest - part, part, 6));
+}
+
+CONFORMANCE_TEST(transfer, DatagramsUpToTheMtu, "transfer.ud-largest") {
+  pair(of(IBV_QPT_UD));
+  const uint32_t mtu = pair().mtu_bytes();
+  near().fill_pattern(0, mtu + 1, 5);
+  for (const uint32_t size : {mtu, mtu + 1}) {
+    ASSERT_EQ(far().receive(0, 40 + mtu + 64), 0);
+    const int error = near().post(send_request({{0, size}}));
+    if (size == mtu) {
+      ASSERT_EQ(error, 0);
+      EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(far().received().bytes, 40 + mtu);
+      EXPECT_TRUE(far().has_pattern(40, mtu, 5));
+      continue;
+    }
+    if (error == 0) near().completion();  // whichever status
+    EXPECT_TRUE(far().stays_empty(true)) << "a datagram longer than the MTU";
+  }
+}
+
+CONFORMANCE_TEST(transfer, RestOfAReceiveStays, "transfer.receive-longer") {
+  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
+    new_pair(of(type));
+    for (const uint32_t size : {1u, 33u, 200u}) {
+      const uint32_t end = 64 + far().data_offset() + size;
+      far().fill(0, 1024, Buffer::untouched);
+      ASSERT_EQ(far().receive(64, 900), 0);
+      ASSERT_EQ(near().post(send_request({{0, size}})), 0);
+      EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+      EXPECT_TRUE(far().untouched(end, 1024 - end)) << type_name(type) << ", " << size << " bytes";
+    }
+  }
+}
+
+CONFORMANCE_TEST(transfer, WriteWithImmediateTakesAReceive, "transfer.write-imm.length",
+                 "transfer.write-imm.receive-untouched") {
+  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
+    new_pair(of(type));
+    near().fill_pattern(0, 512, 5);
+    for (const uint32_t room : {0u, 64u}) {
+      far().fill(0, 4096, Buffer::untouched);
+      ASSERT_EQ(far().receive(0, room, 3), 0);
+      ASSERT_EQ(near().post(remote_request(IBV_WR_RDMA_WRITE_WITH_IMM, {{0, 100}}, far().facts(), 1024)), 0);
+      EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+      const Completion received = far().received();
+      EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+      EXPECT_EQ(received.id, 3u);
+      {
+        const About about("transfer.write-imm.length");
+        EXPECT_EQ(received.bytes, 100u);
+      }
+      const About about("transfer.write-imm.receive-untouched");
+      EXPECT_TRUE(far().untouched(0, 1024));
+      EXPECT_TRUE(far().has_pattern(1024, 100, 5));
+    }
+  }
+}
+
+CONFORMANCE_TEST(transfer, ManyAtATime, "transfer.many") {
+  const uint32_t count = std::min({near().facts().send_depth, far().facts().receive_depth, 64u});
+  near().fill_pattern(0, 4096, 5);
+  std::vector<ReceiveRequest> receives;
+  std::vector<SendRequest> sends;
+  for (uint32_t i = 0; i < count; ++i) {
+    receives.push_back({i, {{i * 64, 64}}});
+    sends.push_back(send_request({{i, i + 1}}, i));
+  }
+  ASSERT_EQ(far().receive(receives), 0);
+  ASSERT_EQ(near().post(sends), 0);
+  const auto sent = near().completions(count), received = far().completions(count, true);
+  for (uint32_t i = 0; i < count; ++i) {
+    EXPECT_EQ(sent[i].id, i);
+    EXPECT_EQ(received[i].id, i);
+    EXPECT_EQ(received[i].bytes, i + 1);
+    EXPECT_TRUE(far().has_pattern(i * 64, i + 1, 5, i));
+  }
+}
+
+CONFORMANCE_TEST(transfer, BothWays, "transfer.both-ways") {
+  PairSpec spec;
+  spec.both.separate_cqs = true;
+  pair(spec);
+  constexpr uint32_t size = 5000;
+  for (Endpoint* end : {&near(), &far()}) {
+    end->fill_pattern(0, size, 5);
+    ASSERT_EQ(end->receive(8192, size), 0);
+  }
+  for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->post(send_request({{0, size}})), 0);
+  for (Endpoint* end : {&near(), &far()}) {
+    EXPECT_EQ(end->completion().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(end->received().bytes, size);
+    EXPECT_TRUE(end->has_pattern(8192, size, 5));
+  }
+}
+
+CONFORMANCE_TEST(transfer, IntoASharedQueue, "transfer.srq") {
+  PairSpec spec;
+  spec.both.srq = true;
+  spec.both.buffer = 1 << 17;
+  pair(spec);
+  for (const uint32_t size : {0u, 1u, pair().mtu_bytes(), pair().mtu_bytes() + 1, 60000u}) {
+    near().fill_pattern(0, size, 5);
+    ASSERT_EQ(far().receive(64, 60000, size), 0);
+    std::vector<Element> elements;
+    if (size > 0) elements.push_back({0, size});
+    ASSERT_EQ(near().post(send_request(elements)), 0);
+    EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+    const Completion received = far().received();
+    EXPECT_EQ(received.id, size);
+    EXPECT_EQ(received.bytes, size);
+    EXPECT_TRUE(far().has_pattern(64, size, 5));
+  }
+}
+
+CONFORMANCE_TEST(transfer, CompletionsTellTheOperation, "ibv_poll_cq.opcode.send", "ibv_poll_cq.opcode.write",
+                 "ibv_poll_cq.opcode.read", "ibv_poll_cq.opcode.cmp-swp", "ibv_poll_cq.opcode.fetch-add",
+                 "ibv_poll_cq.opcode.recv", "ibv_poll_cq.opcode.recv-imm") {
+  const struct {
+    ClauseId clause;
+    ibv_wr_opcode request;
+    ibv_wc_opcode expected;
+  } table[] = {{"ibv_poll_cq.opcode.send", IBV_WR_SEND, IBV_WC_SEND},
+               {"ibv_poll_cq.opcode.send", IBV_WR_SEND_WITH_IMM, IBV_WC_SEND},
+               {"ibv_poll_cq.opcode.write", IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE},
+               {"ibv_poll_cq.opcode.write", IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE},
+               {"ibv_poll_cq.opcode.read", IBV_WR_RDMA_READ, IBV_WC_RDMA_READ},
+               {"ibv_poll_cq.opcode.cmp-swp", IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP},
+               {"ibv_poll_cq.opcode.fetch-add", IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD}};
+  for (const auto& row : table) {
+    const About about(row.clause);
+    if (is_atomic(row.request) && !pair().has_atomics()) {
+      not_claimed("atomic_cap is none");
+      continue;
+    }
+    if (takes_a_receive(row.request)) {
+      ASSERT_EQ(far().receive(0, 64), 0);
+    }
+    ASSERT_EQ(near().post(remote_request(row.request, {{0, 8}}, far().facts(), 1024)), 0);
+    EXPECT_EQ(near().completion().opcode, row.expected);
+    if (!takes_a_receive(row.request)) continue;
+    const bool is_write = row.request == IBV_WR_RDMA_WRITE_WITH_IMM;
+    const About there(is_write ? ClauseId("ibv_poll_cq.opcode.recv-imm")
+                               : ClauseId("ibv_poll_cq.opcode.recv"));
+    EXPECT_EQ(far().received().opcode, is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
+  }
+}
+
+}  // namespace
+}  // namespace conformance

@@ -4,12 +4,12 @@
 //
 // | the pages say | case |
 // | --- | --- |
-// | set local ECE parameters, to be used in the communication with the peer |
-// TheActiveSidesReachThePassiveSide | | get ECE parameters as received from the peer, before replying to it |
-// TheActiveSidesReachThePassiveSide | | the active side gets what the passive side has set, in the response |
-// ThePassiveSidesReachTheActiveSide | | to be used by the users of external QPs |
-// WithAQueuePairOfTheIdsItIsMinusOneAndEinval | | returns 0 on success, or -1 on error; errno will be set |
-// WithoutAVendorItIsMinusOneAndEinval | | (a peer that has set none) | WithoutOptionsTheyAreZero |
+// | set local ECE parameters for the REQ | TheActiveSidesReachThePassiveSide |
+// | ... and the REP | conformance/chapters/cm_accept.cc |
+// | get ECE parameters as received, before replying | TheActiveSidesReachThePassiveSide |
+// | for the users of external QPs | WithAQueuePairOfTheIdsItIsMinusOneAndEinval |
+// | returns 0 on success, or -1 on error | WithoutAVendorItIsMinusOneAndEinval |
+// | (a peer that has set none) | WithoutOptionsTheyAreZero |
 #include "async_test.h"
 
 namespace verbena::pages {

@@ -99,7 +99,7 @@ CONFORMANCE_TEST(ah, CompletionNamesTheSender, "ibv_poll_cq.src-qp", "ibv_poll_c
   EXPECT_EQ((wc.wc_flags & IBV_WC_GRH) != 0, device().own_address().is_global != 0);
 }
 
-CONFORMANCE_TEST(ah, HeaderHasTheHandlesFields, "ibv_create_ah.grh-fields") {
+CONFORMANCE_TEST(ah, HeaderHasTheHandlesFields, "ibv_create_ah.grh-fields", "ibv_create_ah.hop-limit") {
   ibv_ah_attr attr = device().own_address();
   if (!attr.is_global) throw NotTested{"the handle has no GRH"};
   attr.grh.traffic_class = 0x24;
@@ -113,6 +113,7 @@ CONFORMANCE_TEST(ah, HeaderHasTheHandlesFields, "ibv_create_ah.grh-fields") {
   const bool is_ipv4 = (bytes[20] >> 4) == 4 && (bytes[0] >> 4) != 6;  // the last 20 of the 40 bytes
   if (is_ipv4) {
     EXPECT_EQ(bytes[21], 0x24) << "type of service";
+    const About about("ibv_create_ah.hop-limit");
     EXPECT_EQ(bytes[28], 33) << "time to live";
     return;
   }
@@ -120,6 +121,7 @@ CONFORMANCE_TEST(ah, HeaderHasTheHandlesFields, "ibv_create_ah.grh-fields") {
   EXPECT_EQ(word >> 28, 6u);
   EXPECT_EQ(word >> 20 & 0xff, 0x24u);
   EXPECT_EQ(word & 0xfffff, 0x12345u);
+  const About about("ibv_create_ah.hop-limit");
   EXPECT_EQ(header(far())->hop_limit, 33);
 }
 

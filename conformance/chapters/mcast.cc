@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Multicast groups.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
 #include <optional>
+#include <vector>
 
 #include "support/ends.h"
 #include "support/fixture.h"
@@ -23,14 +29,48 @@ class Fixture : public DeviceTest {
   End& near() { return ends().near; }
   End& far() { return ends().far; }
 
-  // Groups of the link-local scope, so that nothing leaves the machine's own network.
-  static ibv_gid group(uint8_t number) {
+  void TearDown() override {
+    for (const int socket : joined_) close(socket);
+  }
+
+  // A group of the family of the port's GID: datagrams of RoCE v2 are of IPv4 where that one is, and so is their
+  // group's address (Linux drivers/infiniband/core/cma.c, cma_iboe_set_mgid()). Of a small scope, so that nothing
+  // leaves the machine's own network.
+  ibv_gid group(uint8_t number) {
     ibv_gid gid = {};
-    gid.raw[0] = 0xff;
-    gid.raw[1] = 0x12;
-    gid.raw[14] = 0x5a;
-    gid.raw[15] = number;
+    if (is_ipv4()) {
+      const uint8_t address[] = {0xff, 0xff, 239, 255, 0x5a, number};
+      std::memcpy(&gid.raw[10], address, sizeof address);
+    } else {
+      gid.raw[0] = 0xff;
+      gid.raw[1] = 0x12;
+      gid.raw[14] = 0x5a;
+      gid.raw[15] = number;
+    }
     return gid;
+  }
+  bool is_ipv4() { return IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device().gid().raw)) != 0; }
+
+  // "A join request for the multicast group must be sent" (ibv_attach_mcast(3), NOTES): on Ethernet that is the
+  // membership of the interface behind the GID. Where there is none, the device may deliver all the same.
+  void join(const ibv_gid& gid) {
+    if (!device().is_ethernet()) return;
+    const int socket = ::socket(is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) return;
+    joined_.push_back(socket);
+    if (is_ipv4()) {
+      ip_mreq request = {};
+      std::memcpy(&request.imr_multiaddr, &gid.raw[12], 4);
+      std::memcpy(&request.imr_interface, &device().gid().raw[12], 4);
+      CALL(setsockopt(socket, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request));
+      return;
+    }
+    ibv_gid_entry entry = {};
+    if (ibv_query_gid_ex(context(), device().port_number(), device().gid_index(), &entry, 0) != 0) return;
+    ipv6_mreq request = {};
+    std::memcpy(&request.ipv6mr_multiaddr, gid.raw, 16);
+    request.ipv6mr_interface = entry.ndev_ifindex;
+    CALL(setsockopt(socket, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request));
   }
   static constexpr uint16_t lid = 0xc05a;
 
@@ -53,6 +93,7 @@ class Fixture : public DeviceTest {
  private:
   std::optional<Ends> ends_;
   Ah ah_;
+  std::vector<int> joined_;  // sockets: closing one leaves its group
 };
 
 CONFORMANCE_TEST(mcast, AttachesAndDetaches, "ibv_attach_mcast.zero", "ibv_detach_mcast.zero",
@@ -83,6 +124,7 @@ CONFORMANCE_TEST(mcast, MembersReceiveOthersDoNot, "ibv_attach_mcast.delivers",
   EndsSpec spec;
   spec.qp.type = IBV_QPT_UD;
   Ends more(device(), spec);
+  for (const ibv_gid& each : {gid, another}) join(each);
   ASSERT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
   ASSERT_SUCCEEDS(ibv_attach_mcast(more.near.qp, &gid, lid));
   ASSERT_SUCCEEDS(ibv_attach_mcast(more.far.qp, &another, lid));
@@ -110,6 +152,7 @@ CONFORMANCE_TEST(mcast, MembersReceiveOthersDoNot, "ibv_attach_mcast.delivers",
 
 CONFORMANCE_TEST(mcast, OneCopyForEach, "ibv_attach_mcast.single-copy") {
   const ibv_gid gid = group(5);
+  join(gid);
   ASSERT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
   const int again = CALL(ibv_attach_mcast(far().qp, &gid, lid));  // may be refused, too
   ASSERT_TRUE(succeeded(far().post_receive(0, 256)));

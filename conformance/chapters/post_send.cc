@@ -42,10 +42,18 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   ibv_send_wr list[4] = {write(&element, 0), write(&element, 1), write(&element, 2), write(&element, 3)};
   for (int i = 0; i < 3; ++i) list[i].next = &list[i + 1];
   ibv_send_wr* bad = nullptr;
-  EXPECT_EQ(CALL(ibv_post_send(near().qp, list, &bad)), 0);
+  {
+    const About about("ibv_post_send.zero");
+    EXPECT_EQ(CALL(ibv_post_send(near().qp, list, &bad)), 0);
+  }
   uint64_t next = 0;
   for (const ibv_wc& wc : completions(near().cq, 4)) EXPECT_EQ(wc.wr_id, next++);
-  list[2].opcode = static_cast<ibv_wr_opcode>(99);
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
+  std::vector<ibv_sge> too_many(attr.cap.max_send_sge + 1, near().sge(0, 1));
+  list[2].sg_list = too_many.data();
+  list[2].num_sge = static_cast<int>(too_many.size());
   EXPECT_REFUSED(ibv_post_send(near().qp, list, &bad));
   EXPECT_EQ(bad, &list[2]);
   EXPECT_EQ(completion(near().cq).wr_id, 0u);
@@ -53,6 +61,8 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   EXPECT_TRUE(stays_empty(near().cq));
 }
 
+// The requests are still outstanding when one more comes: the far end has no receive for them, and is asked for
+// ever.
 CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full", "ibv_post_send.after-poll") {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
@@ -60,15 +70,20 @@ CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full", "ibv_post_s
   ibv_sge element = near().sge(0, 8);
   const uint32_t depth = attr.cap.max_send_wr;
   for (uint32_t i = 0; i < depth; ++i) {
-    ibv_send_wr wr = write(&element, i);
+    ibv_send_wr wr = near().request(IBV_WR_SEND, &element, i);
     wr.send_flags = i + 1 == depth ? IBV_SEND_SIGNALED : 0;
     ASSERT_TRUE(succeeded(near().post(wr))) << "request " << i << " of " << depth;
   }
-  ibv_send_wr one_more = write(&element, depth);
+  ibv_send_wr one_more = near().request(IBV_WR_SEND, &element, depth);
   ibv_send_wr* bad = nullptr;
   EXPECT_REFUSED(ibv_post_send(near().qp, &one_more, &bad));
   EXPECT_EQ(bad, &one_more);
   const About about("ibv_post_send.after-poll");
+  // One completion for each, and no more than the far end's queue takes.
+  for (uint32_t received = 0; received < depth; ++received) {
+    ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+    ASSERT_EQ(completion(far().cq).status, IBV_WC_SUCCESS) << "receive " << received;
+  }
   EXPECT_EQ(completion(near().cq).wr_id, depth - 1);
   for (uint32_t i = 0; i < depth; ++i) {
     ibv_send_wr wr = write(&element, i);

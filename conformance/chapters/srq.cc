@@ -98,8 +98,11 @@ CONFORMANCE_TEST(srq, QueryGivesTheValues, "ibv_query_srq.values", "ibv_query_sr
   const Srq srq = create(attr);
   ASSERT_NE(srq, nullptr);
   const ibv_srq_attr now = query(srq);
-  EXPECT_EQ(now.max_wr, attr.attr.max_wr);
-  EXPECT_EQ(now.max_sge, attr.attr.max_sge);
+  {
+    const About about("ibv_query_srq.values");
+    EXPECT_EQ(now.max_wr, attr.attr.max_wr);
+    EXPECT_EQ(now.max_sge, attr.attr.max_sge);
+  }
   const About about("ibv_query_srq.limit-0");
   EXPECT_EQ(now.srq_limit, 0u);
 }

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 
 #include "suite/audit.h"
@@ -13,6 +14,9 @@
 #include "suite/probe.h"
 #include "suite/report.h"
 #include "suite/runner.h"
+#include "suite/serve.h"
+#include "suite/test.h"
+#include "support/link.h"
 
 using namespace conformance;
 
@@ -92,13 +96,44 @@ std::string now() {
   return text;
 }
 
+std::set<std::string> tests_in_vain(const std::vector<const TestInfo*>& selected,
+                                    const std::vector<Expectation>& expectations) {
+  std::set<size_t> expected;
+  for (const Expectation& expectation : expectations) expected.insert(expectation.clause.index());
+  std::set<std::string> out;
+  for (const TestInfo* test : selected)
+    if (std::all_of(test->clauses.begin(), test->clauses.end(),
+                    [&](ClauseId id) { return expected.count(id.index()) > 0; }))
+      out.insert(test->full_name());
+  return out;
+}
+
+// Which topology, and what the peer says of its device. Throws std::runtime_error when there is no peer.
+void add_topology(const Options& options, Facts& facts) {
+  facts.emplace_back("topology", options.peer.empty() ? "loopback" : "pair with " + options.peer);
+  if (options.peer.empty()) return;
+  use_options(options);
+  try {
+    const auto link = StreamLink::to(options.peer, scaled(std::chrono::seconds(10)));
+    for (const std::string& fact : link->peer().facts) {
+      const size_t equals = fact.find('=');
+      if (equals != std::string::npos)
+        facts.emplace_back("peer_" + fact.substr(0, equals), fact.substr(equals + 1));
+    }
+  } catch (const Deviation& deviation) {
+    throw std::runtime_error(deviation.text);
+  }
+}
+
 int run(Options& options, const std::string& command) {
   const auto expectations =
       options.expectations.empty() ? std::vector<Expectation>() : read_expectations(options.expectations);
   const auto selected = select(options);
   if (selected.empty()) throw std::runtime_error("no test is selected");
+  options.in_vain = tests_in_vain(selected, expectations);
   const std::string began = now();
-  const Facts facts = probe(options);
+  Facts facts = probe(options);
+  add_topology(options, facts);
   const auto start = std::chrono::steady_clock::now();
   auto results = run_tests(selected, options, show);
   const auto time =
@@ -124,6 +159,7 @@ int main(int argc, char** argv) {
   try {
     if (options->audit) return print_audit();
     if (options->compare) return compare(*options);
+    if (options->serve) return serve(*options), ok;
     if (options->list) return print_list(select(*options));
     return run(*options, command);
   } catch (const std::exception& error) {

@@ -51,6 +51,11 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   app.add_option("--report-dir", options.report_dir, "Where report.json, report.xml and report.html go");
   app.add_flag("--allow-disruptive", options.allow_disruptive,
                "Also tests that other users of the adapter notice");
+  app.add_option("--peer", options.peer, "Far ends are at HOST[:PORT], where verbs-conformance --serve runs");
+  app.add_flag("--serve", options.serve, "Be the far end of verbs-conformance --peer; runs no test");
+  app.add_option("--port-tcp", options.tcp_port, "Where --serve listens (18533; 0: any)")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--bind", options.bind, "Address that --serve listens on (all)");
   app.add_flag("--list", options.list, "Show tests and clauses, and run nothing");
   app.add_flag("--audit", options.audit, "Do tests and clauses fit together? (the build asks)")->group("");
   CLI::App* compare = app.add_subcommand("compare", "Show where the reports of several devices differ");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,13 @@ struct Options {
   int jobs = 0;             // 0: as many as there are processors, at most 4
   double time_scale = 1.0;  // multiplies every limit and every wait; never a time that a test measures
   std::string expectations;
+  std::set<std::string> in_vain;  // tests that are expected to deviate in all they test: their waits are not stretched
   std::string report_dir;
   bool allow_disruptive = false;
+  std::string peer;  // HOST or HOST:PORT of a verbs-conformance --serve; empty: loopback
+  bool serve = false;
+  std::string bind;   // serve: the address to listen on; empty: all of them
+  int tcp_port = -1;  // serve: -1: the default one, 0: any, shown when it listens
   bool list = false;
   bool audit = false;
 

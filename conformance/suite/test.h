@@ -56,6 +56,7 @@ void observe(ClauseId clause, const std::string& what);
 void not_claimed(const std::string& reason);
 
 const Options& options();
+void use_options(const Options& options);  // of this process; they must outlive it
 std::chrono::milliseconds scaled(std::chrono::milliseconds time);  // times --time-scale
 
 // "Returns the value of errno on failure": some positive errno value, or one of those named.

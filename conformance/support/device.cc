@@ -108,13 +108,13 @@ void Device::choose_gid(const Options& options) {
     throw std::runtime_error("ibv_query_gid: errno " + errno_text(errno));
 }
 
-ibv_ah_attr Device::own_address() const {
+ibv_ah_attr Device::address_of(const ibv_gid& gid, uint16_t lid) const {
   ibv_ah_attr address = {};
   address.port_num = port_number_;
-  address.dlid = port_.lid;
+  address.dlid = lid;
   if (is_ethernet() || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
     address.is_global = 1;
-    address.grh.dgid = gid_;
+    address.grh.dgid = gid;
     address.grh.sgid_index = gid_index_;
     address.grh.hop_limit = 64;
   }

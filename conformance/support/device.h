@@ -34,7 +34,9 @@ class Device {
   bool is_ethernet() const { return port_.link_layer == IBV_LINK_LAYER_ETHERNET; }
 
   // The address of this port as a QP or an address handle of the same port reaches it.
-  ibv_ah_attr own_address() const;
+  ibv_ah_attr own_address() const { return address_of(gid_, port_.lid); }
+  // The same for the port of another device.
+  ibv_ah_attr address_of(const ibv_gid& gid, uint16_t lid) const;
 
  private:
   void choose_port(const Options& options);

@@ -30,6 +30,9 @@ class Owned {
   Object* operator->() const { return object_; }
   operator Object*() const { return object_; }  // NOLINT: verbs take the pointer
 
+  // No longer owned.
+  Object* release() { return std::exchange(object_, nullptr); }
+
   // The object stays owned when the verb refuses.
   int destroy() {
     const int result = Destroyer::destroy(object_);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "support/transitions.h"
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "support/objects.h"
 
@@ -87,6 +89,17 @@ std::string mask_text(int mask) {
   return out.empty() ? std::to_string(mask) : out;
 }
 
+// In SQD "modify" waits until the queue is drained: a device may refuse it before (ibv_query_qp(3), sq_draining).
+void wait_until_drained(ibv_qp* qp) {
+  const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  do {
+    if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) != 0 || attr.sq_draining == 0) return;
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < deadline);
+}
+
 // The states on the way from RESET.
 std::vector<ibv_qp_state> way_to(ibv_qp_state state) {
   switch (state) {
@@ -168,6 +181,7 @@ void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where w
                       where};
     from = to;
   }
+  if (state == IBV_QPS_SQD) wait_until_drained(qp);
 }
 
 ibv_qp_state state_of(ibv_qp* qp, Where where) {

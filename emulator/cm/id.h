@@ -33,12 +33,14 @@ enum class Stage : uint8_t {
   kDisconnect,
   kAddressBound,
   kListen,
+  kDeviceRemoval,
 };
 
 struct Join {
   Address group;
   Gid mgid;
   void* context;
+  bool lost = false;  // the subnet administrator's answer to a port that went down: MULTICAST_ERROR
 };
 
 struct Id final : ConnectionOwner {
@@ -60,6 +62,7 @@ struct Id final : ConnectionOwner {
   Address source, destination;  // as cma.c keeps them: the destination has a family once the id is bound
   bool has_device = false;
   Place place{};              // of the source, with a device
+  uint64_t events_seen = 0;   // of that device's log
   bool reaches_node = false;  // the destination is an address of this node:
   Place far{};                // there
   Alarm unanswered;           // kAddressQuery of an address that nobody has
@@ -97,6 +100,8 @@ struct Id final : ConnectionOwner {
   void publish();
   IdFacts facts() const;
   int take_device(const Address& address);  // identifier.cc: cma_acquire_dev
+  void stand_on(const Place& found);        // devices.cc: from now on it hears of that device
+  void attend_device();                     // devices.cc
 };
 
 // destroy_id() under the lock.

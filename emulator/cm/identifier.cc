@@ -31,9 +31,9 @@ void address_unanswered(void* self) {
 }
 
 constexpr IdState kPublished[] = {
-    IdState::kIdle,         IdState::kAddressQuery,  IdState::kAddressResolved,
-    IdState::kRouteQuery,   IdState::kRouteResolved, IdState::kConnecting,
-    IdState::kDisconnected, IdState::kAddressBound,  IdState::kListening,
+    IdState::kIdle,          IdState::kAddressQuery, IdState::kAddressResolved, IdState::kRouteQuery,
+    IdState::kRouteResolved, IdState::kConnecting,   IdState::kDisconnected,    IdState::kAddressBound,
+    IdState::kListening,     IdState::kGone,
 };
 
 uint32_t starting_psn(uint32_t seed) { return (seed * 0x9e3779b1u >> 4) & 0xffffff; }
@@ -88,8 +88,7 @@ int Id::take_device(const Address& address) {
   if (space == PortSpace::kIpoib &&
       service.devices().devices[found.device].link_layer == LinkLayer::kEthernet)
     return EINVAL;
-  place = found;
-  has_device = true;
+  stand_on(found);
   return 0;
 }
 

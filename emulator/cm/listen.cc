@@ -136,9 +136,8 @@ Arrival Service::arrived(std::unique_ptr<Connection>& connection, const Message&
   id->stage = Stage::kConnect;
   id->source = request.destination;
   id->destination = request.source;
-  id->place = request.place;
-  if (listener.has_device) find_gid(devices(), m.destination, listener.place.device, &id->place);
-  id->has_device = true;
+  if (listener.has_device) find_gid(devices(), m.destination, listener.place.device, &request.place);
+  id->stand_on(request.place);
   id->reaches_node = find_gid(devices(), m.source, kAnyDevice, &id->far);
   id->service_type = listener.service_type;
   if (!id->is_datagram()) {

@@ -78,6 +78,7 @@ int Service::start() {
     error = table_.open(process_->directory(), process_->home().node());
   }
   if (error == 0) error = links_.open(process_->home().node(), process_->directory(), self());
+  device_events_seen_ = count_device_events(process_->directory());
   if (error == 0) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -94,6 +95,8 @@ int Service::start() {
     if (epoll_fd_ >= 0) syscall(SYS_close, epoll_fd_);
     if (wake_fd_ >= 0) syscall(SYS_close, wake_fd_);
     epoll_fd_ = -1;
+  } else {
+    process_->watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
   }
   return error;
 }
@@ -117,6 +120,7 @@ void Service::release() {
   wake();
   pthread_join(thread_, nullptr);
   Process* process = process_;
+  process->watch_devices(nullptr, nullptr);
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;
   delete this;

@@ -71,6 +71,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   ConnectionTable& connections() { return connections_; }
   const IdTable& table() const { return table_; }
   const DeviceTable& devices() const { return process_->directory().devices(); }
+  const DeviceEventLog& events_of(uint32_t device) const { return process_->directory().events(device); }
   Peer self() const { return {process_->home().slot(), process_->home().generation()}; }
   void add(Id* id);  // gives it its number
   void remove(Id* id);
@@ -97,6 +98,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void handle(uint64_t token);
   void settle(std::unique_lock<std::mutex>& lock);
   void deliver(std::unique_lock<std::mutex>& lock);
+  void attend_devices();  // devices.cc
   bool owes_work() const;
   void wake() const;
   static void before_fork();
@@ -133,6 +135,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   int epoll_fd_ = -1, wake_fd_ = -1;
   pthread_t thread_{};
   int64_t asleep_until_ = INT64_MIN;  // INT64_MIN: awake
+  uint64_t device_events_seen_ = 0;
   bool stop_ = false;
   bool ends_itself_ = false;  // released by its own thread
   std::atomic<bool> dead_{false};

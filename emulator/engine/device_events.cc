@@ -12,7 +12,24 @@
 
 namespace verbena {
 
+void Process::watch_devices(void (*happened)(void*), void* context) {
+  std::lock_guard lock(watcher_mutex_);
+  device_watcher_ = happened;
+  device_watcher_context_ = context;
+  device_events_told_ = count_device_events(directory());
+}
+
+void Process::tell_device_watcher() {
+  std::lock_guard lock(watcher_mutex_);
+  if (device_watcher_ == nullptr) return;
+  const uint64_t count = count_device_events(directory());
+  if (count == device_events_told_) return;
+  device_events_told_ = count;
+  device_watcher_(device_watcher_context_);
+}
+
 void Process::attend_device_events() {
+  tell_device_watcher();
   std::lock_guard lock(contexts_mutex);
   for (Context* context : contexts) {
     const DeviceEventLog& log = directory().events(context->device_index);
@@ -27,7 +44,7 @@ void Process::attend_device_events() {
           log.types[context->events_seen % DeviceEventLog::kLength].load(std::memory_order_relaxed));
       if (context->failed.load(std::memory_order_relaxed)) continue;  // nothing comes from it any more
       if (type == IBV_EVENT_DEVICE_FATAL) fail_context(*context);
-      raise_port_event(*context, type);
+      raise_port_event(*context, type == kAddressChange ? IBV_EVENT_GID_CHANGE : type);
     }
   }
 }

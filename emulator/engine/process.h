@@ -119,6 +119,10 @@ class Process {
   Standing foreign_now(Qp& qp, ForeignPlace* out);  // where what `qp` stands for is now
   static size_t answer(void* self, const std::byte* question, size_t size, std::byte* answer);  // fabric/ask.h
 
+  // Calls `happened(context)` in the service thread whenever something has happened to a device of the node; what it
+  // was is in the device's log. nullptr: no more, and on return it is not running.
+  void watch_devices(void (*happened)(void*), void* context);
+
   // Contexts, for events that concern a whole device. Guarded by contexts_mutex.
   std::mutex contexts_mutex;
   std::vector<Context*> contexts;
@@ -130,6 +134,7 @@ class Process {
   int64_t serve();
   void attend();
   void attend_device_events();             // device_events.cc
+  void tell_device_watcher();              // device_events.cc
   void fail_context(Context& context);     // device_events.cc
   struct Orphan {
     Qp* qp;
@@ -173,6 +178,11 @@ class Process {
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
   bool moderating_ = false;     // some CQ's event waits for its period to end
   bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
+
+  std::mutex watcher_mutex_;
+  void (*device_watcher_)(void*) = nullptr;
+  void* device_watcher_context_ = nullptr;
+  uint64_t device_events_told_ = 0;  // to the watcher
 
   std::mutex openings_mutex_;
   std::vector<Qp*> foreign_;

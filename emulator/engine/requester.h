@@ -21,6 +21,11 @@ namespace verbena {
 // waits.
 int64_t progress_send_queue(Qp& qp, bool from_service);
 
+enum class Step : uint8_t { kFinished, kFailed, kWaits };
+// Carries out the QP's first request that is not finished, as far as that can be done without waiting. The
+// caller holds send_lock.
+Step carry_out(Qp& qp, SendRequest& request);
+
 // Appends the completion of `request` to the QP's own send CQ, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
@@ -30,7 +35,7 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
                              iovec* ranges, size_t* count);
 
 // What post_send does under send_lock, which the caller holds; and the rules that it goes by. `visit`: the
-// caller's, or none.
+// caller's, or none (post_send.cc).
 int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit);
 SendLimits send_limits(const Qp& qp);
 
@@ -45,9 +50,6 @@ struct SendCompletion {
 };
 // Appends it, asked for or not.
 void append_send_completion(Qp& qp, const SendCompletion& completion);
-
-// The request as the engine keeps it; `number` is its running number.
-SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number);
 
 // A message of `length` bytes in `packets` packets has been carried out: PSN and counters go on.
 inline void advance(Qp& qp, uint32_t length, uint64_t packets) {

@@ -68,6 +68,12 @@ void kick_everybody(const NodeDirectory& directory, const std::string& node, uin
 
 }  // namespace
 
+uint64_t count_device_events(const NodeDirectory& directory) {
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < directory.devices().count; ++i) count += directory.events(i).count();
+  return count;
+}
+
 int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
                        ibv_event_type type, uint32_t* told) {
   const FileLock lock(directory_path(node));

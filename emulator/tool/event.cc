@@ -29,6 +29,7 @@ struct EventOptions {
 const std::map<std::string, ibv_event_type> kEvents = {{"port-down", IBV_EVENT_PORT_ERR},
                                                        {"port-up", IBV_EVENT_PORT_ACTIVE},
                                                        {"gid-change", IBV_EVENT_GID_CHANGE},
+                                                       {"address-change", kAddressChange},
                                                        {"device-fatal", IBV_EVENT_DEVICE_FATAL}};
 
 bool find_device(const DeviceTable& table, const std::string& name, uint32_t* index) {
@@ -67,11 +68,16 @@ int event(const EventOptions& options) {
 void add_event(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("event", "let something happen to a device");
   command->footer(
-      "port-down     IBV_EVENT_PORT_ERR; nothing passes the port until port-up: connections retry, then "
-      "fail\n"
-      "port-up       IBV_EVENT_PORT_ACTIVE\n"
-      "gid-change    IBV_EVENT_GID_CHANGE\n"
-      "device-fatal  IBV_EVENT_DEVICE_FATAL; verbs of who has the device open answer EIO, a new open works\n"
+      "port-down       IBV_EVENT_PORT_ERR; nothing passes the port until port-up: connections retry, then "
+      "fail.\n"
+      "                On InfiniBand, RDMA_CM_EVENT_MULTICAST_ERROR for each group that was joined\n"
+      "port-up         IBV_EVENT_PORT_ACTIVE\n"
+      "gid-change      IBV_EVENT_GID_CHANGE\n"
+      "address-change  as a bond's failover: IBV_EVENT_GID_CHANGE, and RDMA_CM_EVENT_ADDR_CHANGE for each "
+      "id\n"
+      "device-fatal    IBV_EVENT_DEVICE_FATAL; verbs of who has the device open answer EIO, a new open "
+      "works;\n"
+      "                RDMA_CM_EVENT_DEVICE_REMOVAL for each id bound to the device\n"
       "Every process that has the device open gets the event. The node is that of the options; without "
       "options\n"
       "that of VERBENA_NODE; without that the default one. The port stays down for those who come later.\n\n"
@@ -81,9 +87,10 @@ void add_event(CLI::App& app, CommandLine& line) {
       "  verbena run -- sh -c 'ibv_asyncwatch & sleep 1; verbena event verbena0 gid-change; kill $!'");
   auto options = std::make_shared<EventOptions>();
   command->add_option("DEVICE", options->device, "verbena0, ...")->required();
-  command->add_option("EVENT", options->what, "port-down, port-up, gid-change or device-fatal")
+  command
+      ->add_option("EVENT", options->what, "port-down, port-up, gid-change, address-change or device-fatal")
       ->required()
-      ->check(CLI::IsMember({"port-down", "port-up", "gid-change", "device-fatal"}));
+      ->check(CLI::IsMember({"port-down", "port-up", "gid-change", "address-change", "device-fatal"}));
   add_node_options(*command, options->node);
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"event takes no program"};

@@ -68,6 +68,29 @@ class UcxPerftest(unittest.TestCase):
             parse.ucx_perftest("no usable transports\n")
 
 
+class Cmtime(unittest.TestCase):
+    TABLE = ("creating id\nbinding source address\n"
+             "step              total ms     max ms     min us  us / conn\n"
+             "create id    :        3.00       0.02       2.00       3.00\n"
+             "bind addr    :        2.00       0.02       2.00       2.00\n"
+             "resolve addr :       20.00      18.00    1000.00      20.00\n"
+             "resolve route:       10.00       9.00    1000.00      10.00\n"
+             "create qp    :       15.00       1.00      10.00      15.00\n"
+             "connect      :       50.00      40.00    1000.00      50.00\n"
+             "disconnect   :       40.00      30.00    1000.00      40.00\n"
+             "destroy      :        5.00       1.00       2.00       5.00\n")
+
+    def test_a_step_is_time_per_connection(self):
+        self.assertEqual(parse.cmtime(self.TABLE, 1000)["connect"], 50.0)
+
+    def test_the_rate_is_of_the_steps_to_connect(self):
+        self.assertAlmostEqual(parse.cmtime(self.TABLE, 1000)["connections per second"], 10000)
+
+    def test_a_missing_step_is_an_error(self):
+        with self.assertRaises(parse.ParseError):
+            parse.cmtime("step\nconnect      :       50.00      40.00    1000.00      50.00\n", 1000)
+
+
 class OwnJson(unittest.TestCase):
     def test_numbers_are_kept_and_words_dropped(self):
         self.assertEqual(parse.own_json('log\n{"measure": "memcpy", "size": 8, "median_us": 0.5}\n'),

@@ -5,10 +5,12 @@
 // ..." or "error ...", and tells events as they come: "event NAME STATUS ID [NEW ID]". Ids are numbers, in
 // the order in which they come into being.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
@@ -22,6 +24,7 @@ namespace {
 constexpr int kPatience = 10'000;  // milliseconds, for addresses and routes
 
 rdma_event_channel* channel;
+bool deaf;
 std::vector<rdma_cm_id*> ids;
 
 sockaddr_in at(const char* host, unsigned port) {
@@ -39,7 +42,7 @@ size_t number_of(const rdma_cm_id* id) {
   return 9999;
 }
 
-// There is no queue pair: what this is about is the exchange of messages.
+// Of an id without a queue pair.
 rdma_conn_param parameters() {
   rdma_conn_param p{};
   p.qp_num = 0x1234;
@@ -70,6 +73,18 @@ int accept(rdma_cm_id* id, const std::string&) {
 }
 int establish(rdma_cm_id* id, const std::string&) { return rdma_establish(id); }
 int disconnect(rdma_cm_id* id, const std::string&) { return rdma_disconnect(id); }
+int qp(rdma_cm_id* id, const std::string&) {
+  ibv_qp_init_attr attributes{};
+  attributes.cap = {
+      .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  attributes.qp_type = IBV_QPT_RC;
+  return rdma_create_qp(id, nullptr, &attributes);
+}
+int destroy(rdma_cm_id* id, const std::string&) {
+  if (id->qp != nullptr) rdma_destroy_qp(id);
+  std::replace(ids.begin(), ids.end(), id, static_cast<rdma_cm_id*>(nullptr));
+  return rdma_destroy_id(id);
+}
 int join(rdma_cm_id* id, const std::string& group) {
   sockaddr_in there = at(group.c_str(), 0);
   return rdma_join_multicast(id, plain(&there), nullptr);
@@ -79,6 +94,7 @@ const std::map<std::string, Command> kCommands = {
     {"bind", bind},     {"resolve", resolve},     {"route", route},
     {"listen", listen}, {"connect", connect},     {"accept", accept},
     {"join", join},     {"establish", establish}, {"disconnect", disconnect},
+    {"qp", qp},         {"destroy", destroy},
 };
 
 void tell_error() { std::cout << "error " << std::strerror(errno) << std::endl; }
@@ -97,19 +113,28 @@ void obey(const std::string& line) {
     std::cout << "ok " << ids.size() - 1 << std::endl;
     return;
   }
+  if (command == "deaf" || command == "hear") {
+    deaf = command == "deaf";
+    std::cout << "ok" << std::endl;
+    return;
+  }
   words >> number >> argument;
   const auto found = kCommands.find(command);
-  if (found == kCommands.end() || number >= ids.size()) {
+  if (found == kCommands.end() || number >= ids.size() || ids[number] == nullptr) {
     std::cout << "error no such command or id: " << line << std::endl;
     return;
   }
   if (found->second(ids[number], argument) != 0) return tell_error();
-  std::cout << "ok " << ntohs(rdma_get_src_port(ids[number])) << std::endl;
+  std::cout << "ok " << (ids[number] == nullptr ? 0 : ntohs(rdma_get_src_port(ids[number]))) << std::endl;
 }
 
 void tell_event() {
   rdma_cm_event* event;
-  if (rdma_get_cm_event(channel, &event) != 0) return tell_error();
+  if (rdma_get_cm_event(channel, &event) != 0) {
+    if (errno != EAGAIN)
+      tell_error();  // librdmacm keeps some to itself: a rejection after a failure of its own
+    return;
+  }
   const bool request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
   if (request) ids.push_back(event->id);
   std::cout << "event " << rdma_event_str(event->event) + std::strlen("RDMA_CM_EVENT_") << " "
@@ -123,11 +148,11 @@ void tell_event() {
 
 int main() {
   channel = rdma_create_event_channel();
-  if (channel == nullptr) return 1;
+  if (channel == nullptr || fcntl(channel->fd, F_SETFL, O_NONBLOCK) != 0) return 1;
   std::cout << "ok" << std::endl;
   std::string pending;
   for (;;) {
-    pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {channel->fd, POLLIN, 0}};
+    pollfd watched[2] = {{STDIN_FILENO, POLLIN, 0}, {deaf ? -1 : channel->fd, POLLIN, 0}};
     if (poll(watched, 2, -1) < 0) continue;
     if (watched[1].revents != 0) tell_event();
     if (watched[0].revents == 0) continue;

@@ -21,8 +21,9 @@
 // CONNECT_ERROR: may be generated on the active or passive side | WhenTheQueuePairCannotConnectItIsAnError |
 // | UNREACHABLE, REJECTED | rdma_reject, rdma_connect |
 // | DISCONNECTED | rdma_disconnect |
-// | DEVICE_REMOVAL, ADDR_CHANGE | not testable: nothing here removes a device or changes its address |
-// | MULTICAST_JOIN, MULTICAST_ERROR | rdma_join_multicast |
+// | DEVICE_REMOVAL, ADDR_CHANGE, MULTICAST_ERROR | unit/cm_device_events_test, programs.mckey.device_events: they take
+// `verbena event` |
+// | MULTICAST_JOIN | rdma_join_multicast |
 // | TIMEWAIT_EXIT: the QP is ready to be re-used | AfterTheTimewaitThereIsAnEvent |
 #include <fcntl.h>
 

@@ -72,9 +72,8 @@ TEST_F(PairTest, AHundredMegabytesArriveUnchanged) {
   EXPECT_TRUE(received == bytes);
 }
 
-// Sends and receives so much, in one thread: with one thread for each, librdmacm 44.0 may wait for ever.
-// rrecv counts the room it has made under one lock (rbuf_bytes_avail, rsocket.c), rs_send_credits takes from
-// it under another.
+// Sends and receives so much, in one thread: with one thread for each, librdmacm waits for ever now and then
+// (docs/FEATURES.md, "Two threads on one rsocket").
 void exchange(const Socket& socket, const std::vector<uint8_t>& out, std::vector<uint8_t>* in) {
   make_nonblocking(socket);
   in->resize(out.size());

@@ -30,6 +30,11 @@ TEST_F(EventCommand, SaysWhatItDid) {
   EXPECT_EQ(outcome.out, "verbena0: gid-change, 0 processes on the node\n");
 }
 
+TEST_F(EventCommand, KnowsEveryEvent) {
+  for (const char* what : {"address-change", "device-fatal", "gid-change", "port-down", "port-up"})
+    EXPECT_TRUE(event(what).exited_with(0)) << what;
+}
+
 TEST_F(EventCommand, PortDownShowsInSysfs) {
   event("port-down");
   EXPECT_EQ(port("state"), "1: DOWN");

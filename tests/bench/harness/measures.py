@@ -4,6 +4,7 @@
 `Bench` carries what a run needs to know; a measure is a function of it that returns {statistic: value} or raises
 programs.Unavailable.
 """
+import json
 import os
 
 from . import parse, programs
@@ -93,6 +94,25 @@ def idle_qps(qps=1000, depth=16):
     return take
 
 
+CONNECTIONS = 1000
+_CM_NODE = ("--node", "bench-connections")  # where nobody else listens
+
+
+def cmtime(connections=CONNECTIONS):
+    def take(bench):
+        verbena = bench.built("verbena")
+        program = [verbena, "run", *_CM_NODE, "--", programs.find("cmtime")]
+
+        def listens():
+            status = json.loads(programs.alone([verbena, "status", "--json", *_CM_NODE], must_succeed=False) or "{}")
+            return any(cm_id["state"] == "listening" for node in status.get("nodes", [])
+                       for process in node.get("processes", []) for cm_id in process.get("cm_ids", []))
+        # 127.0.0.1 is the device's as well; -b: binding is a step of its own.
+        client = program + ["-s", "127.0.0.1", "-b", "127.0.0.1", "-c", str(connections)]
+        return parse.cmtime(programs.served(program, client, listens, bench.two_cpus()), connections)
+    return take
+
+
 def not_built(reason):
     """A measure whose subject does not exist yet: says so, in the row."""
     def take(_):
@@ -134,6 +154,7 @@ MEASURES = {
     "memcpy 262144": (micro("memcpy", 262144, 20000), "memcpy, 256 KiB"),
     "memcpy 1048576": (micro("memcpy", 1048576, 4000), "memcpy, 1 MiB"),
     "idle_qps": (idle_qps(), "1,000 connected RC QPs of depth 16, process asleep for 2 s"),
+    "cmtime": (cmtime(), "cmtime -c 1000"),
     "tcp latency": (not_built("the path between machines is not built yet"), "latency between machines"),
     "tcp bandwidth": (not_built("the path between machines is not built yet"), "bandwidth between machines"),
     "qp_independence": (not_built("cost per message against the number of QPs is not measured yet"),

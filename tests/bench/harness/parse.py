@@ -85,6 +85,25 @@ def ucx_perftest(text):
     raise ParseError("no line of eight figures from ucx_perftest")
 
 
+# The steps of a connection in cmtime's table, as it names them (rdma-core 44, librdmacm/examples/cmtime.c), to the point
+# where it can be used; disconnect and destroy follow.
+CMTIME_SET_UP = ("create id", "bind addr", "resolve addr", "resolve route", "create qp", "connect")
+CMTIME_STEPS = CMTIME_SET_UP + ("disconnect", "destroy")
+_CMTIME_LINE = re.compile(r"^(%s) *: +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9.]+)$" % "|".join(CMTIME_STEPS),
+                          re.MULTILINE)
+
+
+def cmtime(text, connections):
+    """rdmacm-utils' cmtime: microseconds per connection of each step, which it does for all connections before the
+    next one, and how many connections per second the steps of setting up come to."""
+    steps = {name: float(total) * 1000 / connections for name, total, _, _, _ in _CMTIME_LINE.findall(text)}
+    missing = [name for name in CMTIME_STEPS if name not in steps]
+    if missing:
+        raise ParseError("cmtime prints no '%s'" % missing[0])
+    steps["connections per second"] = 1e6 / sum(steps[name] for name in CMTIME_SET_UP)
+    return steps
+
+
 def own_json(text):
     """verbena_bench_*: one JSON object of numbers on the last line; names are kept."""
     lines = [line for line in text.splitlines() if line.strip()]

@@ -116,6 +116,31 @@ def alone(command, must_succeed=True):
         process.end()
 
 
+def served(server, client, ready, cpus):
+    """Output of the client of a server that goes on for ever; `ready()` says when the client may start."""
+    variables = _environment({})
+    processes = [_Process(server, cpus[0], variables)]
+    try:
+        limit = time.monotonic() + LISTEN_LIMIT
+        while not ready():
+            if processes[0].child.poll() is not None:
+                raise _failed(processes, "server %s" % _ending(processes[0].child.returncode))
+            if time.monotonic() > limit:
+                raise _failed(processes, "server does not listen within %d s" % LISTEN_LIMIT)
+            time.sleep(0.01)
+        processes.append(_Process(client, cpus[1], variables))
+        try:
+            processes[1].child.wait(TIME_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise _failed(processes, "no end within %d s" % TIME_LIMIT)
+        if processes[1].child.returncode != 0:
+            raise _failed(processes[1:], _ending(processes[1].child.returncode))
+        return processes[1].text()
+    finally:
+        for process in processes:
+            process.end()
+
+
 def pair(server, client, port, cpus, environment=None):
     """Output of the client; the server is started first and must listen on `port` before the client starts."""
     variables = _environment(environment or {})

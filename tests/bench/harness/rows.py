@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from .measures import MEASURES
+from .parse import CMTIME_STEPS
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ ROWS = [
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx am_bw 64", "rate", None),
     Row("1,000 idle QPs: CPU", "%", "idle_qps", "cpu_percent", None, None, _first("<", 0.05), "0 % to one digit"),
     Row("1,000 idle QPs: memory", "B/QP", "idle_qps", "bytes_per_qp", None, None, _first("<", 8192)),
+    Row("1,000 connections", "1/s", "cmtime", "connections per second", None, None, None, "all steps to connect"),
+    *(Row("1,000 connections", "us", "cmtime", step, None, None, None, "each") for step in CMTIME_STEPS),
     Row("network latency", "us", "tcp latency", "t_avg", None, None, None),
     Row("network bandwidth", "GB/s", "tcp bandwidth", "BW average", None, None, None),
     Row("message cost by QPs", "ratio", "qp_independence", "ratio", None, None, None),

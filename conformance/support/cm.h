@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Two ends of the rdma_cm. The near one is the test's own: identifiers, events and QPs in its hands. The far
+// one is asked only what can be asked over a wire: everything that goes to it and comes from it is plain
+// data. So it can live in another process.
+#pragma once
+
+#include <future>
+#include <optional>
+
+#include "support/cm_objects.h"
+#include "support/ends.h"
+#include "support/fixture.h"
+
+namespace conformance {
+
+struct RemoteMemory {
+  uint64_t address;
+  uint32_t rkey;
+  size_t size;
+};
+
+// One identifier that listens, and one that is the far end of the test: from a request, a resolution or a
+// binding. All work on one channel, asynchronously. Calls that give an int give 0 or the errno value.
+class CmFar {
+ public:
+  explicit CmFar(const SocketAddress& own) : own_(own) {}
+
+  // The passive side. listen: where it listens then. reserve: where nobody listens as long as this lives.
+  SocketAddress listen(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());
+  SocketAddress listen_at(const SocketAddress& address, rdma_port_space space = RDMA_PS_TCP,
+                          Where where = Where::current());
+  SocketAddress reserve(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());
+  EventFacts take_request(Where where = Where::current());  // its identifier becomes the far end
+  int accept(const ConnectionSpec& spec = {});
+  int reject(const std::vector<uint8_t>& data = {});
+  // All of it by itself, while the test waits in a call: takes a request, makes a QP, posts a receive of
+  // 1,024 bytes, accepts, waits for the established event. served: the request; throws what went wrong.
+  void serve(const ConnectionSpec& spec = {}, Where where = Where::current());
+  EventFacts served();
+
+  // The active side. Address and route; the QP is make_qp's.
+  void resolve(const SocketAddress& to, rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());
+  // Only bound, for multicast.
+  void bind(rdma_port_space space = RDMA_PS_UDP, Where where = Where::current());
+  int connect(const ConnectionSpec& spec = {});
+  // Multicast. send_to_group: 8 bytes of its memory, to the group joined last.
+  EventFacts join(const SocketAddress& group, Where where = Where::current());
+  void leave(const SocketAddress& group);
+  int send_to_group();
+
+  // Either.
+  void make_qp(const QpSpec& spec = {}, Where where = Where::current());
+  int disconnect();
+  int set_ece(const ibv_ece& ece);
+  ibv_ece remote_ece();
+  EventFacts event(Where where = Where::current());
+  EventFacts event(rdma_cm_event_type expected, Where where = Where::current());
+  testing::AssertionResult stays_quiet();
+  uint32_t qp_number() const { return id_->qp->qp_num; }
+  ibv_qp_attr queue() const { return attributes_of(id_->qp); }
+  SocketAddress local() const { return local_address(id_); }
+  void destroy();  // the far end; a listener stays
+
+  // Data. The memory is there from make_qp on, and may be read and written by the peer.
+  RemoteMemory memory() const;
+  void fill(size_t offset, const std::vector<uint8_t>& bytes);
+  std::vector<uint8_t> bytes(size_t offset, size_t length) const;
+  int post_receive(size_t offset, size_t length, uint64_t id = 1);
+  // SEND, or a READ or WRITE of the near end's memory.
+  int post(ibv_wr_opcode opcode, size_t offset, size_t length, const RemoteMemory& near = {});
+  ibv_wc sent(Where where = Where::current());
+  ibv_wc received(Where where = Where::current());
+
+ private:
+  rdma_event_channel* channel(Where where);
+  CmId bound(rdma_port_space space, const SocketAddress& address, Where where);
+
+  SocketAddress own_;
+  EventChannel channel_;
+  CmId listener_, reserved_, id_;
+  std::optional<Buffer> buffer_;
+  Mr mr_;
+  Ah group_;
+  rdma_ud_param joined_ = {};
+  std::future<EventFacts> served_;
+};
+
+// Ids of the near end, on a channel of its own.
+class CmTest : public DeviceTest {
+ protected:
+  // Of the near end: all IP addresses of the port; the best. Throws NotTested where it has none.
+  const std::vector<SocketAddress>& addresses();
+  SocketAddress address() { return addresses().front(); }
+  rdma_event_channel* channel();
+  CmFar& far();
+
+  CmId make_id(rdma_port_space space = RDMA_PS_TCP) { return conformance::make_id(channel(), space); }
+  CmId make_bound(rdma_port_space space = RDMA_PS_TCP);
+  CmId make_listener(rdma_port_space space = RDMA_PS_TCP);
+
+  // near_ is active: routed to the far end, with a QP, connecting. Gives the far end's request.
+  EventFacts ask(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
+                 Where where = Where::current());
+  void prepare(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());  // all but connecting
+  int connect(const ConnectionSpec& spec = {});                                       // 0 or errno
+  // near_ is passive: what the far end asked for. The event goes before near_ does.
+  CmEvent be_asked(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
+                   Where where = Where::current());
+  int accept(const ConnectionSpec& spec = {});
+
+  // A connection, near_ active; what the near end's event says.
+  EventFacts establish(const ConnectionSpec& near = {}, const ConnectionSpec& far = {},
+                       Where where = Where::current());
+
+  // near_ looks the far end's datagram service up; what the established event says.
+  EventFacts look_up(const ConnectionSpec& answer = {}, Where where = Where::current());
+  Ah address_handle(const EventFacts& found, Where where = Where::current());
+
+  // Throws NotClaimed on iWARP: InfiniBand's messages say more than those of MPA.
+  void only_infiniband();
+  // The largest value that the device claims, at most `wanted`.
+  uint8_t responder_resources(uint8_t wanted);
+  uint8_t initiator_depth(uint8_t wanted);
+
+ private:
+  void start_over();
+
+  std::vector<SocketAddress> addresses_;
+  EventChannel channel_;  // outlives the ids
+  std::optional<CmFar> far_;
+
+ protected:
+  CmId listener_, near_;
+  QpSpec near_qp_;  // that ask and establish make
+};
+
+}  // namespace conformance

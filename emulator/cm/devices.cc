@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What ids hear of their device (fabric/device_events.h): it is removed (cma.c: cma_process_remove), its
+// interface has another hardware address (cma_netdev_change), its port is down (multicast.c:
+// mcast_event_handler).
+//
+// Ids that stand on no device, as wildcard listeners, hear nothing: Linux takes away what they had there and
+// gives it back with the device that comes next, which here is at once.
+#include <errno.h>
+
+#include "cm/id.h"
+#include "fabric/device_events.h"
+#include "observe/log.h"
+
+namespace verbena::cm {
+namespace {
+
+// The event comes first, then what rdma_destroy_id does but for the id itself (ucma.c: ucma_close_id): peers
+// are told, port and groups are free. All that is left to do with it is to destroy it.
+void lose_device(Id& id) {
+  id.unanswered.cancel();
+  id.connection.reset();
+  for (const Join& join : id.joins) id.service.table().leave(id.handle, join.mgid);
+  IdFacts facts = id.facts();
+  id.service.table().unbind(id.handle, &facts);
+  id.flags = facts.flags;
+  id.stage = Stage::kDeviceRemoval;
+  id.raise(id.new_event(EventType::kDeviceRemoval));
+  id.has_device = false;
+  id.publish();
+}
+
+void change_address(Id& id) { id.raise(id.new_event(EventType::kAddressChange)); }
+
+// The subnet administrator forgets the members behind a port that goes down, and its client tells them so
+// once (process_group_error); on Ethernet there is none. An id hears of it until it connects
+// (cma_ib_mc_handler).
+void lose_groups(Id& id) {
+  if (id.device().link_layer == LinkLayer::kEthernet) return;
+  for (Join& join : id.joins) {
+    if (join.lost) continue;
+    join.lost = true;
+    id.service.table().leave(id.handle, join.mgid);
+    if (id.stage != Stage::kAddressBound && id.stage != Stage::kAddressResolved) continue;
+    Event event = id.new_event(EventType::kMulticastError, -ENETRESET);
+    event.join = join.context;
+    id.raise(event);
+  }
+}
+
+struct Meaning {
+  ibv_event_type cause;
+  void (*consequence)(Id& id);
+};
+constexpr Meaning kMeanings[] = {
+    {IBV_EVENT_DEVICE_FATAL, lose_device},
+    {kAddressChange, change_address},
+    {IBV_EVENT_PORT_ERR, lose_groups},
+};
+
+}  // namespace
+
+void Id::stand_on(const Place& found) {
+  place = found;
+  has_device = true;
+  events_seen = service.events_of(place.device).count();
+}
+
+void Id::attend_device() {
+  const DeviceEventLog& log = service.events_of(place.device);
+  const uint64_t count = log.count();
+  if (count - events_seen > DeviceEventLog::kLength) events_seen = count - DeviceEventLog::kLength;
+  for (; has_device && events_seen != count; ++events_seen) {
+    const auto happened = static_cast<ibv_event_type>(
+        log.types[events_seen % DeviceEventLog::kLength].load(std::memory_order_relaxed));
+    for (const Meaning& meaning : kMeanings)
+      if (meaning.cause == happened) meaning.consequence(*this);
+  }
+}
+
+void Service::attend_devices() {
+  const uint64_t count = count_device_events(process_->directory());
+  if (count == device_events_seen_) return;
+  device_events_seen_ = count;
+  for (const auto& [number, id] : ids_)
+    if (id->has_device) id->attend_device();
+}
+
+}  // namespace verbena::cm

@@ -121,6 +121,9 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* ini
   return 0;
 }
 
+int set_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::set_ece(to_qp(qp)->emulated, ece)); }
+int query_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::query_ece(to_qp(qp)->emulated, ece)); }
+
 int destroy_qp(ibv_qp* ibv) {
   VerbsQp* qp = to_qp(ibv);
   uint32_t async_events = 0;

@@ -10,6 +10,7 @@
 // | for the users of external QPs | WithAQueuePairOfTheIdsItIsMinusOneAndEinval |
 // | returns 0 on success, or -1 on error | WithoutAVendorItIsMinusOneAndEinval |
 // | (a peer that has set none) | WithoutOptionsTheyAreZero |
+// | ibv_query_ece(3): the current ECE state of the QP | OptionsThatBothOfferAreInForce, OptionsOfAnotherVendorAreNot |
 #include "async_test.h"
 
 namespace verbena::pages {
@@ -34,6 +35,11 @@ class RdmaSetLocalEce : public AsyncTest {
     rdma_conn_param p = parameters_with();
     p.qp_num = qp_number;
     return p;
+  }
+  static ibv_ece in_force(const CmId& id) {
+    ibv_ece ece = {};
+    EXPECT_EQ(ibv_query_ece(id->qp, &ece), 0);
+    return ece;
   }
   void resolve_active() {
     active_ = make_id(RDMA_PS_TCP, active_channel_.get());
@@ -72,6 +78,30 @@ TEST_F(RdmaSetLocalEce, WithoutAVendorItIsMinusOneAndEinval) {
 TEST_F(RdmaSetLocalEce, WithAQueuePairOfTheIdsItIsMinusOneAndEinval) {
   prepare_active();
   EXPECT_EQ(set(active_, kVendor, kOptions), EINVAL);
+}
+
+TEST_F(RdmaSetLocalEce, OptionsOfAnotherVendorAreNot) {
+  resolve_active();
+  ASSERT_EQ(set(active_, kVendor, 1), 0);
+  connect();
+  create_qp(passive_);
+  EXPECT_EQ(in_force(passive_).options, 0u);
+}
+
+TEST_F(RdmaSetLocalEce, OptionsThatBothOfferAreInForce) {
+  prepare_active();
+  const ibv_ece offered = in_force(active_);
+  EXPECT_NE(offered.vendor_id, 0u);
+  rdma_conn_param parameters = parameters_with();
+  ASSERT_EQ(rdma_connect(active_.get(), &parameters), 0) << strerror(errno);
+  take_request();
+  ASSERT_NE(passive_, nullptr);
+  EXPECT_EQ(remote(passive_).vendor_id, offered.vendor_id);
+  EXPECT_EQ(remote(passive_).options, offered.options);
+  create_qp(passive_);
+  ASSERT_EQ(rdma_accept(passive_.get(), &parameters), 0) << strerror(errno);
+  ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
+  for (const CmId* id : {&active_, &passive_}) EXPECT_EQ(in_force(*id).options, offered.options);
 }
 
 }  // namespace

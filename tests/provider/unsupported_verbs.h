@@ -88,17 +88,10 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        ibv_ops_wr wr = {};
        ibv_ops_wr* bad = nullptr;
        return ibv_post_srq_ops(&srq, &wr, &bad); }},
-    {"query_ece", [](const Objects& o) {
-       ibv_ece ece = {};
-       return ibv_query_ece(o.qp, &ece); }},
     {"read_counters", [](const Objects& o) {
        auto counters = stand_in<ibv_counters>(o);
        uint64_t value = 0;
        return ibv_read_counters(&counters, &value, 1, 0); }},
-    {"set_ece", [](const Objects& o) {
-       ibv_ece ece = {};
-       ece.vendor_id = 1;
-       return ibv_set_ece(o.qp, &ece); }},
 };
 // clang-format on
 

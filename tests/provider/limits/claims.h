@@ -28,6 +28,30 @@ inline int claimed_in_environment(const char* name) {
   return text != nullptr ? atoi(text) : -1;
 }
 
+// What the device says that the tests run on: which cases there are depends on it. All 0 without a device.
+struct Device {
+  Device() {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    Context context(list != nullptr && list[0] != nullptr ? ibv_open_device(list[0]) : nullptr);
+    if (list != nullptr) ibv_free_device_list(list);
+    if (context == nullptr) return;
+    EXPECT_EQ(ibv_query_device(context.get(), &attr), 0);
+    EXPECT_EQ(ibv_query_port(context.get(), 1, &port), 0);
+  }
+  ibv_device_attr attr = {};
+  ibv_port_attr port = {};
+};
+inline const Device& device() {
+  static const Device it;
+  return it;
+}
+// The cases of `all` that this device gives a reason for.
+template <typename Case, typename Condition>
+std::vector<Case> where(Condition&& condition, std::vector<Case> all) {
+  std::erase_if(all, [&](const Case& one) { return !condition(device(), one); });
+  return all;
+}
+
 class Claims : public testing::Test {
  public:
   void SetUp() override {

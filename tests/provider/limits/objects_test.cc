@@ -20,7 +20,7 @@ constexpr int kMost = 600;
 
 struct Kind {
   const char* name;
-  int (*claim)(const Claims&);
+  int (*claim)(const Device&);
   // Makes one more; 0 or errno.
   int (*make)(Claims&);
 };
@@ -31,35 +31,33 @@ class Objects : public Claims, public testing::WithParamInterface<Kind> {};
 
 TEST_P(Objects, AsManyAsClaimedAndNoneMore) {
   const Kind& kind = GetParam();
-  const int claim = kind.claim(*this);
-  if (claim < 0) GTEST_SKIP() << "the device does not say";
-  if (claim > kMost) GTEST_SKIP() << claim << " are too many to make";
+  const int claim = kind.claim(device());
   int made = 0, error = 0;
   while (made <= claim && (error = kind.make(*this)) == 0) ++made;
   EXPECT_EQ(made, claim);
   EXPECT_EQ(error, claim != 0 ? ENOMEM : EOPNOTSUPP) << strerror(error);
 }
 
-const Kind kKinds[] = {
-    {"Pds", [](const Claims& c) { return c.device_.max_pd - 1; },  // the fixture has one
+const std::vector<Kind> kKinds = {
+    {"Pds", [](const Device& d) { return d.attr.max_pd - 1; },  // the fixture has one
      [](Claims& c) { return c.keep(c.pds_, ibv_alloc_pd(c.context_.get())); }},
-    {"Cqs", [](const Claims& c) { return c.device_.max_cq - 1; },
+    {"Cqs", [](const Device& d) { return d.attr.max_cq - 1; },
      [](Claims& c) { return c.keep(c.cqs_, c.cq(1)); }},
-    {"Mrs", [](const Claims& c) { return c.device_.max_mr; },
+    {"Mrs", [](const Device& d) { return d.attr.max_mr; },
      [](Claims& c) { return c.keep(c.mrs_, ibv_reg_mr(c.pd_.get(), c.bytes_, 64, 0)); }},
-    {"MemoryWindows", [](const Claims& c) { return c.device_.max_mw; },
+    {"MemoryWindows", [](const Device& d) { return d.attr.max_mw; },
      [](Claims& c) { return c.keep(c.mws_, ibv_alloc_mw(c.pd_.get(), IBV_MW_TYPE_1)); }},
-    {"AddressHandles", [](const Claims& c) { return c.device_.max_ah; },
+    {"AddressHandles", [](const Device& d) { return d.attr.max_ah; },
      [](Claims& c) {
        ibv_ah_attr attr = c.address();
        return c.keep(c.ahs_, ibv_create_ah(c.pd_.get(), &attr));
      }},
-    {"Qps", [](const Claims& c) { return c.device_.max_qp; },
+    {"Qps", [](const Device& d) { return d.attr.max_qp; },
      [](Claims& c) { return c.keep(c.qps_, c.qp(IBV_QPT_RC)); }},
-    {"Srqs", [](const Claims& c) { return c.device_.max_srq; },
+    {"Srqs", [](const Device& d) { return d.attr.max_srq; },
      [](Claims& c) { return c.keep(c.srqs_, c.srq(1, 1)); }},
     // Not among the device's attributes: the profile's name is told in the environment (CMakeLists.txt).
-    {"XrcDomains", [](const Claims&) { return claimed_in_environment("VERBENA_TEST_MAX_XRCD"); },
+    {"XrcDomains", [](const Device&) { return claimed_in_environment("VERBENA_TEST_MAX_XRCD"); },
      [](Claims& c) {
        ibv_xrcd_init_attr attr = {};
        attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
@@ -68,25 +66,44 @@ const Kind kKinds[] = {
        return c.keep(c.xrcds_, ibv_open_xrcd(c.context_.get(), &attr));
      }},
     {"MulticastGroups",
-     [](const Claims& c) { return std::min(c.device_.max_mcast_grp, c.device_.max_total_mcast_qp_attach); },
+     [](const Device& d) { return std::min(d.attr.max_mcast_grp, d.attr.max_total_mcast_qp_attach); },
      [](Claims& c) { return c.attach(c.first_datagram_qp(), c.attached_ + 1); }},
     {"MembersOfAGroup",
-     [](const Claims& c) {
-       return c.device_.max_mcast_qp_attach <= c.device_.max_qp ? c.device_.max_mcast_qp_attach : -1;
+     [](const Device& d) {
+       return d.attr.max_mcast_qp_attach <= d.attr.max_qp ? d.attr.max_mcast_qp_attach : -1;
      },
      [](Claims& c) { return c.attach(c.new_datagram_qp(), 1); }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Of, Objects, testing::ValuesIn(kKinds),
+// Not of those that the device says nothing of, nor of too many.
+bool can_be_counted(const Device& device, const Kind& kind) {
+  const int claim = kind.claim(device);
+  return claim >= 0 && claim <= kMost;
+}
+INSTANTIATE_TEST_SUITE_P(Of, Objects, testing::ValuesIn(where(can_be_counted, kKinds)),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
+// On devices with multicast groups.
+class Groups : public Claims, public testing::WithParamInterface<int> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Groups);
+INSTANTIATE_TEST_SUITE_P(
+    Of, Groups,
+    testing::ValuesIn(where([](const Device& d, int) { return d.attr.max_mcast_grp != 0; }, std::vector{1})));
+
+// Where the total is reached before every group is full.
+class GroupsInAll : public Claims, public testing::WithParamInterface<int> {};
+bool total_comes_first(const Device& device, int) {
+  const ibv_device_attr& attr = device.attr;
+  return attr.max_total_mcast_qp_attach <= kMost && attr.max_mcast_qp_attach <= attr.max_qp &&
+         attr.max_mcast_grp * attr.max_mcast_qp_attach > attr.max_total_mcast_qp_attach;
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GroupsInAll);
+INSTANTIATE_TEST_SUITE_P(Of, GroupsInAll, testing::ValuesIn(where(total_comes_first, std::vector{1})));
+
 // Each group gets as many members as it may have, until the device's total is reached.
-TEST_F(Claims, MulticastMembersInAll) {
+TEST_P(GroupsInAll, AsManyMembersAsClaimedAndNoneMore) {
   const int groups = device_.max_mcast_grp, each = device_.max_mcast_qp_attach,
             all = device_.max_total_mcast_qp_attach;
-  if (all == 0) GTEST_SKIP() << "no multicast";
-  if (all > kMost || groups * each <= all || each > device_.max_qp)
-    GTEST_SKIP() << "the total is not reached first";
   int made = 0, error = 0;
   for (int group = 1; group <= groups && error == 0; ++group)
     for (int i = 0; i < each && error == 0; ++i) {
@@ -99,8 +116,7 @@ TEST_F(Claims, MulticastMembersInAll) {
   EXPECT_EQ(error, ENOMEM);
 }
 
-TEST_F(Claims, WhatIsDetachedMakesRoom) {
-  if (device_.max_mcast_grp == 0) GTEST_SKIP() << "no multicast";
+TEST_P(Groups, WhatIsDetachedMakesRoom) {
   ibv_qp* qp = first_datagram_qp();
   int error = 0;
   while (attached_ < kMost && (error = attach(qp, attached_ + 1)) == 0) {

@@ -4,6 +4,7 @@
 // is given and can be used, one more is refused (docs/PROFILES.md).
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -45,35 +46,37 @@ INSTANTIATE_TEST_SUITE_P(
                     Capability{"RecvSge", &ibv_qp_cap::max_recv_sge, &ibv_device_attr::max_sge}),
     [](const auto& capability) { return std::string(capability.param.name); });
 
-class SrqSizes : public Claims {
+// On devices with SRQs.
+class SrqSizes : public Claims, public testing::WithParamInterface<int> {
  protected:
-  void SetUp() override {
-    Claims::SetUp();
-    if (device_.max_srq == 0) GTEST_SKIP() << "no SRQs";
-  }
   uint32_t wr() const { return static_cast<uint32_t>(device_.max_srq_wr); }
   uint32_t sge() const { return static_cast<uint32_t>(device_.max_srq_sge); }
 };
 
-TEST_F(SrqSizes, TheMaximumIsGivenExactly) {
+TEST_P(SrqSizes, TheMaximumIsGivenExactly) {
   ASSERT_EQ(keep(srqs_, srq(wr(), sge())), 0);
   EXPECT_EQ(srq_given_.max_wr, wr());
   EXPECT_EQ(srq_given_.max_sge, sge());
 }
-TEST_F(SrqSizes, OneRequestMoreIsRefused) { EXPECT_EQ(keep(srqs_, srq(wr() + 1, 1)), EINVAL); }
-TEST_F(SrqSizes, OneSgeMoreIsRefused) { EXPECT_EQ(keep(srqs_, srq(1, sge() + 1)), EINVAL); }
-TEST_F(SrqSizes, TheLimitMayBeTheMaximum) {
+TEST_P(SrqSizes, OneRequestMoreIsRefused) { EXPECT_EQ(keep(srqs_, srq(wr() + 1, 1)), EINVAL); }
+TEST_P(SrqSizes, OneSgeMoreIsRefused) { EXPECT_EQ(keep(srqs_, srq(1, sge() + 1)), EINVAL); }
+TEST_P(SrqSizes, TheLimitMayBeTheMaximum) {
   ASSERT_EQ(keep(srqs_, srq(wr(), 1)), 0);
   ibv_srq_attr attr = {};
   attr.srq_limit = wr();
   EXPECT_EQ(ibv_modify_srq(srqs_[0].get(), &attr, IBV_SRQ_LIMIT), 0);
 }
-TEST_F(SrqSizes, TheLimitMayNotBeMore) {
+TEST_P(SrqSizes, TheLimitMayNotBeMore) {
   ASSERT_EQ(keep(srqs_, srq(wr(), 1)), 0);
   ibv_srq_attr attr = {};
   attr.srq_limit = wr() + 1;
   EXPECT_EQ(ibv_modify_srq(srqs_[0].get(), &attr, IBV_SRQ_LIMIT), EINVAL);
 }
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SrqSizes);
+INSTANTIATE_TEST_SUITE_P(Of, SrqSizes,
+                         testing::ValuesIn(where([](const Device& d, int) { return d.attr.max_srq != 0; },
+                                                 std::vector{1})));
 
 // ---- a queue takes as many requests as it was said to hold ----
 
@@ -89,7 +92,7 @@ uint32_t posted(Post&& post, int* error) {
   return taken;
 }
 
-TEST_F(SrqSizes, AFullQueueRefusesTheNextRequest) {
+TEST_P(SrqSizes, AFullQueueRefusesTheNextRequest) {
   ASSERT_EQ(keep(srqs_, srq(wr(), 1)), 0);
   int error = 0;
   EXPECT_EQ(
@@ -136,8 +139,13 @@ TEST_F(Claims, ResizingTakesTheMaximum) {
 }
 TEST_F(Claims, ResizingTakesNotOneMore) { EXPECT_EQ(ibv_resize_cq(cq_.get(), device_.max_cqe + 1), EINVAL); }
 
-TEST_F(Claims, SizeOfARegion) {
-  if (device_.max_mr_size > (uint64_t{1} << 31)) GTEST_SKIP() << device_.max_mr_size << " bytes are too many";
+// Where the largest region is not too large to make.
+class RegionSize : public Claims, public testing::WithParamInterface<int> {};
+bool region_can_be_made(const Device& device, int) { return device.attr.max_mr_size <= uint64_t{1} << 31; }
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RegionSize);
+INSTANTIATE_TEST_SUITE_P(Of, RegionSize, testing::ValuesIn(where(region_can_be_made, std::vector{1})));
+
+TEST_P(RegionSize, IsTakenExactly) {
   const size_t size = device_.max_mr_size + 1;
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -214,14 +222,9 @@ TEST_P(MessageLengths, EndAsTheyMust) {
   ASSERT_EQ(to_rtr(1, port_.active_mtu), 0);
   ASSERT_EQ(to_rts(1), 0);
   const size_t size = size_t{port_.max_msg_sz} + 1;
-  if (size > device_.max_mr_size) GTEST_SKIP() << "no region is so large";
   // Pages are there only where they are looked at.
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  if (size > (1u << 24)) {
-    munmap(memory, size);
-    GTEST_SKIP() << size << " bytes are too many";
-  }
   ASSERT_EQ(keep(mrs_, ibv_reg_mr(pd_.get(), memory, size, 0)), 0) << strerror(errno);
   void* target = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(target, MAP_FAILED);
@@ -246,9 +249,16 @@ TEST_P(MessageLengths, EndAsTheyMust) {
   munmap(target, size);
 }
 
+// Where a region is as long as a message, and neither too long to make.
+bool message_can_be_made(const Device& device, const MessageLength&) {
+  return device.port.max_msg_sz < std::min<uint64_t>(device.attr.max_mr_size, 1u << 24);
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MessageLengths);
 INSTANTIATE_TEST_SUITE_P(Of, MessageLengths,
-                         testing::Values(MessageLength{"TheMaximum", 0, IBV_WC_SUCCESS},
-                                         MessageLength{"OneMore", 1, IBV_WC_LOC_LEN_ERR}),
+                         testing::ValuesIn(where(message_can_be_made,
+                                                 std::vector<MessageLength>{
+                                                     {"TheMaximum", 0, IBV_WC_SUCCESS},
+                                                     {"OneMore", 1, IBV_WC_LOC_LEN_ERR}})),
                          [](const auto& length) { return std::string(length.param.name); });
 
 }  // namespace

@@ -238,6 +238,8 @@ int query_qp(Qp*, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   *init = fake.query_init;
   return fake.error;
 }
+int set_ece(Qp*, ibv_ece*) { return fake.error; }
+int query_ece(Qp*, ibv_ece*) { return fake.error; }
 ibv_qp_state qp_state(const Qp*) { return IBV_QPS_RTS; }
 int destroy_qp(Qp*, uint32_t* async_events) {
   *async_events = fake.async_events;

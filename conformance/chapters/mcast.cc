@@ -33,9 +33,9 @@ class Fixture : public DeviceTest {
     for (const int socket : joined_) close(socket);
   }
 
-  // A group of the family of the port's GID: datagrams of RoCE v2 are of IPv4 where that one is, and so is their
-  // group's address (Linux drivers/infiniband/core/cma.c, cma_iboe_set_mgid()). Of a small scope, so that nothing
-  // leaves the machine's own network.
+  // A group of the family of the port's GID: datagrams of RoCE v2 are of IPv4 where that one is, and so is
+  // their group's address (Linux drivers/infiniband/core/cma.c, cma_iboe_set_mgid()). Of a small scope, so
+  // that nothing leaves the machine's own network.
   ibv_gid group(uint8_t number) {
     ibv_gid gid = {};
     if (is_ipv4()) {
@@ -51,8 +51,8 @@ class Fixture : public DeviceTest {
   }
   bool is_ipv4() { return IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device().gid().raw)) != 0; }
 
-  // "A join request for the multicast group must be sent" (ibv_attach_mcast(3), NOTES): on Ethernet that is the
-  // membership of the interface behind the GID. Where there is none, the device may deliver all the same.
+  // "A join request for the multicast group must be sent" (ibv_attach_mcast(3), NOTES): on Ethernet that is
+  // the membership of the interface behind the GID. Where there is none, the device may deliver all the same.
   void join(const ibv_gid& gid) {
     if (!device().is_ethernet()) return;
     const int socket = ::socket(is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -56,8 +56,8 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   EXPECT_TRUE(stays_empty(near().cq));
 }
 
-// The requests are still outstanding when one more comes: the far end has no receive for them, and is asked for
-// ever.
+// The requests are still outstanding when one more comes: the far end has no receive for them, and is asked
+// for ever.
 CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full", "ibv_post_send.after-poll") {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};

@@ -244,7 +244,8 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   const About about("ibv_query_qp.ah-attr");
   EXPECT_EQ(now.ah_attr.port_num, attr.ah_attr.port_num);
   if (device().is_ethernet()) {
-    EXPECT_TRUE(now.ah_attr.sl == 2 || now.ah_attr.sl == 0) << "seen: " << int{now.ah_attr.sl};  // no SL on the wire
+    EXPECT_TRUE(now.ah_attr.sl == 2 || now.ah_attr.sl == 0)
+        << "seen: " << int{now.ah_attr.sl};  // no SL on the wire
   } else {
     EXPECT_EQ(now.ah_attr.sl, 2);
   }

@@ -18,7 +18,7 @@ struct Options {
   int jobs = 0;             // 0: as many as there are processors, at most 4
   double time_scale = 1.0;  // multiplies every limit and every wait; never a time that a test measures
   std::string expectations;
-  std::set<std::string> in_vain;  // tests that are expected to deviate in all they test: their waits are not stretched
+  std::set<std::string> in_vain;  // tests all of whose clauses are expected to deviate
   std::string report_dir;
   bool allow_disruptive = false;
   std::string peer;  // HOST or HOST:PORT of a verbs-conformance --serve; empty: loopback

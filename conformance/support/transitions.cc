@@ -104,7 +104,8 @@ std::string mask_text(int mask) {
   return out.empty() ? std::to_string(mask) : out;
 }
 
-// In SQD "modify" waits until the queue is drained: a device may refuse it before (ibv_query_qp(3), sq_draining).
+// In SQD "modify" waits until the queue is drained: a device may refuse it before (ibv_query_qp(3),
+// sq_draining).
 void wait_until_drained(ibv_qp* qp) {
   const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
   ibv_qp_attr attr = {};
@@ -184,6 +185,9 @@ int modify(ibv_qp* qp, ibv_qp_attr attr, int mask) {
 
 void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where where) {
   ibv_qp_state from = IBV_QPS_RESET;
+  const bool connects = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+  if (connects && qp->context->device->transport_type == IBV_TRANSPORT_IWARP)
+    throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
   for (const ibv_qp_state to : way_to(state)) {
     ibv_qp_attr attr = values;
     attr.qp_state = to;

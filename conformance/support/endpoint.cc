@@ -11,6 +11,8 @@ using std::chrono::milliseconds;
 using wire::Kind;
 
 namespace {
+// How long a slow machine takes for the pages of a buffer: 10 MB in a second.
+milliseconds page_time(const wire::MakeEnd& spec) { return scaled(milliseconds(spec.buffer / 10'000)); }
 uint32_t scaled_count(milliseconds time) { return static_cast<uint32_t>(scaled(time).count()); }
 }  // namespace
 
@@ -20,7 +22,7 @@ std::string completion_text(const Completion& completion) {
 }
 
 Endpoint::Endpoint(Link& link, const wire::MakeEnd& spec)
-    : link_(&link), spec_(spec), facts_(link.call<EndFacts>(Kind::make, spec)) {}
+    : link_(&link), spec_(spec), facts_(link.call<EndFacts>(Kind::make, spec, page_time(spec))) {}
 
 Endpoint::Endpoint(Endpoint&& other) noexcept
     : link_(std::exchange(other.link_, nullptr)), spec_(other.spec_), facts_(other.facts_) {}
@@ -28,7 +30,7 @@ Endpoint::Endpoint(Endpoint&& other) noexcept
 Endpoint::~Endpoint() {
   if (link_ == nullptr) return;
   try {
-    link_->call<wire::Result>(Kind::destroy, wire::Destroy{facts_.end, wire::Part::all});
+    link_->call<wire::Result>(Kind::destroy, wire::Destroy{facts_.end, wire::Part::all}, page_time(spec_));
   } catch (...) {  // a host that is gone has destroyed it
   }
 }

@@ -22,6 +22,7 @@ selection() {  # the tests a preset runs; release runs all
 # The conformance suite is a program of its own: it runs on the release's device, which is the one that is installed.
 options() {
   case $1 in
+    release) echo "-DVERBENA_MUTANTS=ON" ;;
     asan | tsan) echo "-DVERBENA_CONFORMANCE=OFF -DVERBENA_BENCH=OFF" ;;
   esac
   echo "-DVERBENA_PRECOMPILE=ON"  # from nothing, as CI builds

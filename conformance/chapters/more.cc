@@ -54,13 +54,18 @@ CONFORMANCE_TEST(more, DeviceMemoryKeepsWhatWasCopied, "ibv_memcpy_to_dm.round-t
   ASSERT_SUCCEEDS(ibv_memcpy_to_dm(dm, 0, from.data(), length));
   ASSERT_SUCCEEDS(ibv_memcpy_from_dm(to.data(), dm, 0, length));
   EXPECT_EQ(memcmp(from.data(), to.data(), length), 0);
+  if (length >= 128) {
+    ASSERT_SUCCEEDS(ibv_memcpy_to_dm(dm, 64, from.data(), 64));
+    ASSERT_SUCCEEDS(ibv_memcpy_from_dm(to.data(), dm, 64, 64));
+    EXPECT_EQ(memcmp(from.data(), to.data(), 64), 0) << "at offset 64";
+  }
   const About about("ibv_memcpy_to_dm.range");
   EXPECT_NE(CALL(ibv_memcpy_to_dm(dm, 0, from.data(), length + 4)), 0);
   EXPECT_NE(CALL(ibv_memcpy_from_dm(to.data(), dm, 4, length)), 0);
 }
 
 CONFORMANCE_TEST(more, DeviceMemoryIsRegistered, "ibv_reg_dm_mr.zero-based", "ibv_reg_dm_mr.flag",
-                 "ibv_reg_dm_mr.remote", "ibv_free_dm.busy") {
+                 "ibv_reg_dm_mr.remote", "ibv_reg_dm_mr.range", "ibv_free_dm.busy") {
   const size_t length = std::min<uint64_t>(claimed_memory(), 4096);
   Ends ends(device());
   Dm dm = memory(length);
@@ -68,6 +73,10 @@ CONFORMANCE_TEST(more, DeviceMemoryIsRegistered, "ibv_reg_dm_mr.zero-based", "ib
   {
     const About about("ibv_reg_dm_mr.flag");
     EXPECT_TRUE(refused(reg(ends.far.pd, dm, length, IBV_ACCESS_LOCAL_WRITE).get()));
+  }
+  {
+    const About about("ibv_reg_dm_mr.range");
+    EXPECT_TRUE(refused(reg(ends.far.pd, dm, length + 1, IBV_ACCESS_ZERO_BASED).get()));
   }
   Mr mr =
       reg(ends.far.pd, dm, length,

@@ -251,6 +251,10 @@ CONFORMANCE_TEST(mr, NullRegionDiscards, "ibv_alloc_null_mr.discards") {
   const Mr mr = null_mr(near());
   EXPECT_EQ(write({0, 64, mr->lkey}, far().buffer.address(), far().mr->rkey, IBV_WR_RDMA_READ),
             IBV_WC_SUCCESS);
+  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  EXPECT_EQ(send({0, 64, mr->lkey}), IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(far().cq).byte_len, 64u);
+  EXPECT_TRUE(far().buffer.is(0, 0, 64)) << "what was written is still there";
 }
 
 }  // namespace null_region

@@ -236,9 +236,16 @@ CONFORMANCE_TEST(qp, QueuesHoldWhatCapSays, "ibv_create_qp.cap-holds") {
 
 CONFORMANCE_TEST(qp, RequestsHaveAsManyElementsAsCapSays, "ibv_create_qp.cap-sge") {
   EndsSpec spec;
-  const auto sges = static_cast<uint32_t>(std::min(device().attributes().max_sge, 16));
-  spec.qp.send_sges = spec.qp.receive_sges = sges;
+  const auto asked = static_cast<uint32_t>(std::min(device().attributes().max_sge, 16));
+  spec.qp.send_sges = spec.qp.receive_sges = asked;
   Ends ends(device(), spec);
+  ibv_qp_attr near = {}, far = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_SUCCEEDS(ibv_query_qp(ends.near.qp, &near, IBV_QP_CAP, &init));
+  ASSERT_SUCCEEDS(ibv_query_qp(ends.far.qp, &far, IBV_QP_CAP, &init));
+  ASSERT_GE(near.cap.max_send_sge, asked);
+  ASSERT_GE(far.cap.max_recv_sge, asked);
+  const uint32_t sges = std::min({near.cap.max_send_sge, far.cap.max_recv_sge, 100u});
   std::vector<ibv_sge> from, to;
   for (uint32_t i = 0; i < sges; ++i) {
     ends.near.buffer[i * 16] = static_cast<uint8_t>(i + 1);

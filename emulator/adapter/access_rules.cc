@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/access_rules.h"
+#include "observe/mutant.h"
 
 #include <cerrno>
 
@@ -45,8 +46,11 @@ constexpr bool fits(uint64_t start, uint64_t length) noexcept {
 }  // namespace
 
 int check_mr_access(int access, const char** why) noexcept {
+  if (mutated("mr-unknown-flag")) access &= kKnown;
   for (const Rule& rule : kRules)
-    if ((access & rule.given) != 0 && (access & rule.needs) != rule.needs)
+    if ((access & rule.given) != 0 && (access & rule.needs) != rule.needs &&
+        !(mutated("mr-atomic-alone") && (access & IBV_ACCESS_REMOTE_ATOMIC) != 0) &&
+        !(mutated("mr-remote-write-alone") && (access & IBV_ACCESS_REMOTE_WRITE) != 0))
       return refuse(rule.refusal, rule.why, why);
   return refuse(0, nullptr, why);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/shared_receive_ring.h"
+#include "observe/mutant.h"
 
 #include <type_traits>
 
@@ -112,9 +113,11 @@ uint64_t SharedReceiveRing::posted() const {
 
 bool SharedReceiveRing::disarm_if_below_limit() const {
   const uint32_t limit = shared->limit.load(std::memory_order_seq_cst);
-  if (limit == 0 || posted() >= limit) return false;
+  if (limit == 0 || posted() + (mutated("srq-limit-late") ? 1 : 0) >= limit) return false;
   uint32_t armed = limit;
-  if (!shared->limit.compare_exchange_strong(armed, 0, std::memory_order_acq_rel)) return false;
+  if (!mutated("srq-limit-repeated") &&
+      !shared->limit.compare_exchange_strong(armed, 0, std::memory_order_acq_rel))
+    return false;
   shared->limit_reached.store(1, std::memory_order_release);
   return true;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/groups.h"
+#include "observe/mutant.h"
 
 #include <errno.h>
 
@@ -73,7 +74,7 @@ int qkey_of(PortSpace space, uint32_t set, uint32_t wanted, uint32_t* out) {
 DatagramParameters join_parameters(const Membership& membership, LinkLayer link_layer) {
   DatagramParameters parameters{};
   parameters.qp_number = kMulticastQpn;
-  parameters.qkey = membership.qkey;
+  parameters.qkey = mutated("cm-join-qkey") ? 1 : membership.qkey;
   ibv_ah_attr& vector = parameters.address;
   vector.is_global = 1;
   vector.dlid = membership.mlid;

@@ -2,6 +2,7 @@
 #include "engine/completion.h"
 
 #include "fabric/peer_adapter.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -29,6 +30,7 @@ void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
 void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error, bool reached) {
   Armed armed = cq.armed.load(std::memory_order_relaxed);
   for (;;) {
+    if (armed == Armed::kSolicited && mutated("cq-solicited-ignored")) return;
     if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
     if (!reached) {
       if (Moderation::unpack(cq.moderation.load(std::memory_order_relaxed)).period != 0) ask_for_timer(cq, adapter);
@@ -42,7 +44,7 @@ void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error,
     }
   }
   cq.unreported.store(0, std::memory_order_relaxed);
-  if (adapter.notify(cq.channel, cq.user_handle) != 0) {
+  if (!mutated("cq-event-missing") && adapter.notify(cq.channel, cq.user_handle) != 0) {
     // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
     cq.lost.fetch_add(1, std::memory_order_acq_rel);
     SegmentHeader& header = adapter.view().header();
@@ -53,7 +55,8 @@ void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error,
   cq.raised.fetch_add(1, std::memory_order_relaxed);
   // Unless the owner has armed it anew.
   Armed raising = Armed::kRaising;
-  cq.armed.compare_exchange_strong(raising, Armed::kNo, std::memory_order_acq_rel);
+  cq.armed.compare_exchange_strong(raising, mutated("cq-event-again") ? Armed::kNext : Armed::kNo,
+                                   std::memory_order_acq_rel);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "engine/error_flow.h"
 #include "engine/objects.h"
 #include "observe/log.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -99,11 +100,13 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
               const CqOptions& options) {
   Process& process = *context->process;
   if (int error = usable(*context); error != 0) return error;
+  if (mutated("cq-any-size")) cqe = std::max(cqe, 1);
+  if (mutated("cq-beyond-max")) cqe = std::min(cqe, 1024);
   if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
     VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
   }
-  if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
+  if ((comp_vector < 0 || comp_vector >= kCompletionVectors) && !mutated("cq-any-vector")) {
     VERBENA_WARN("ibv_create_cq: completion vector %d: must be below %d", comp_vector, kCompletionVectors);
     return EINVAL;
   }
@@ -139,7 +142,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
   shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
-  shared.armed.store(Armed::kNo, std::memory_order_relaxed);
+  shared.armed.store(mutated("cq-event-unasked") ? Armed::kNext : Armed::kNo, std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
@@ -159,8 +162,10 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
 }
 
 int cq_capacity(const Cq* cq) {
+  if (mutated("cq-says-more")) return 2 << cq->ring.current().order;
   const uint64_t most = cq->context->device->limits.max_cqe;
-  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most));
+  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most) >>
+                          mutated("cq-fewer-entries"));
 }
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
@@ -169,7 +174,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   cq->look_again_at.store(0, std::memory_order_relaxed);
   // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
   Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
-  const Armed wanted = solicited_only ? Armed::kSolicited : Armed::kNext;
+  const Armed wanted = solicited_only && !mutated("cq-solicited-for-all") ? Armed::kSolicited : Armed::kNext;
   while ((armed == Armed::kRaising || static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted)) &&
          !cq->shared->armed.compare_exchange_weak(armed, wanted, std::memory_order_acq_rel)) {
   }
@@ -189,6 +194,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   Process& process = *cq->process;
   *comp_events = *async_events = 0;
   if (process.dead()) return 0;
+  if (cq->users.load(std::memory_order_acquire) != 0 && mutated("cq-not-busy")) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0) {
     VERBENA_WARN("ibv_destroy_cq: %u queue pairs still use it", cq->users.load());
     return EBUSY;

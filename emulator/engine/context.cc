@@ -12,6 +12,7 @@
 #include "engine/device_attributes.h"
 #include "engine/objects.h"
 #include "engine/xrc_openings.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -82,7 +83,7 @@ void close_context(Context* context) {
 
 int context_async_fd(const Context* context) { return context->async_fd; }
 
-uint64_t device_clock(const Context*) { return device_clock_ticks(); }
+uint64_t device_clock(const Context*) { return mutated("device-clock-stands") ? 1 : device_clock_ticks(); }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
   if (int error = usable(*context); error != 0) return error;
@@ -92,7 +93,7 @@ int query_device(Context* context, ibv_device_attr_ex* attr) {
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
   if (int error = usable(*context); error != 0) return error;
-  if (port != 1) return EINVAL;
+  if (port != 1 && !mutated("port-any")) return EINVAL;
   describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
                 attr);
   attr->qkey_viol_cntr =

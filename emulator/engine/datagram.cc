@@ -17,6 +17,7 @@
 #include "engine/psn.h"
 #include "engine/requester.h"
 #include "fabric/hazards.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -105,7 +106,7 @@ void complete(Destination& to, const Message& message, uint32_t slot, const Clai
   entry.qp_index = to.index;
   entry.qp_birth = to.birth;
   entry.index = slot;
-  entry.byte_len = message.length;
+  entry.byte_len = message.length - (mutated("ud-length-without-grh") ? kGrhBytes : 0);
   entry.immediate = message.immediate;
   entry.status = static_cast<uint8_t>(status);
   entry.opcode = IBV_WC_RECV & ~IBV_WC_RECV;
@@ -133,7 +134,7 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
 // On a visit, and the destination is open.
 void deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
-  if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
+  if (there.qkey.load(std::memory_order_relaxed) != message.qkey && !mutated("ud-any-qkey")) {
     there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
     count_qkey_violation(from.process->directory(), there.device);
     return;
@@ -205,7 +206,9 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
     // Looked at on the visit: whoever detaches waits for it.
     if (!table.is_still(member.found) || !open(to, directory)) continue;
     deliver(qp, to, message);
+    if (mutated("mcast-two-copies")) deliver(qp, to, message);
     if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
+    if (mutated("mcast-first-only")) break;
   }
 }
 
@@ -236,6 +239,7 @@ std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
 }
 
 VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequest& request) {
+  if (request.length > std::min(qp.mtu, kMaxMtu) && mutated("ud-too-long")) return VendorError::none;
   if (request.length > std::min(qp.mtu, kMaxMtu)) return VendorError::message_too_long;
   const Ah* ah = request.ah;
   if (ah == nullptr) return VendorError::malformed_request;
@@ -247,12 +251,17 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   message.header = ah->header;
   message.header.set_length(request.length, operation.carries_immediate);
   std::memcpy(message.bytes, message.header.bytes.data(), kGrhBytes);
+  if (mutated("ud-grh-missing")) std::memset(message.bytes, 0, kGrhBytes);
   const auto lid = static_cast<uint16_t>(qp.context->device->lid);
   const uint8_t with_grh = address.is_global != 0 ? DatagramSource::kWithGrh : uint8_t{0};
   message.source = {qp.shared->qpn, lid, address.sl, with_grh};
   message.qkey = (request.remote_qkey & kOwnQkey) != 0 ? qp.attr.qkey : request.remote_qkey;
   message.immediate = request.immediate;
   message.length = kGrhBytes + request.length;
+  if (mutated("ud-offset")) {
+    std::memmove(message.bytes, message.bytes + kGrhBytes, request.length);
+    std::memset(message.bytes + request.length, 0, kGrhBytes);
+  }
   message.solicited = (request.flags & IBV_SEND_SOLICITED) != 0;
   message.flags = kCqeReceive | kCqeFromShared | kCqeDatagram;
   if (operation.carries_immediate) message.flags |= kCqeWithImmediate;

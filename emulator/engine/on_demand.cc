@@ -8,6 +8,7 @@
 #include "engine/program_enum.h"
 #include "engine/region_pages.h"
 #include "observe/log.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -48,8 +49,10 @@ int find_range(const Pd& pd, const Advice& advice, const ibv_sge& sge, Range* ou
   if ((region.access & IBV_ACCESS_ON_DEMAND) == 0)
     return refuse(ENOENT, "the region is not IBV_ACCESS_ON_DEMAND");
   if (region.pd != pd.handle) return refuse(EPERM, "the region is of another protection domain");
-  if (advice.writes && !needs_writable_memory(static_cast<int>(region.access)))
+  if (advice.writes && !mutated("advise-write-right") &&
+      !needs_writable_memory(static_cast<int>(region.access)))
     return refuse(EPERM, "the region is not registered for writing");
+  if (mutated("advise-range") && !covers(region.iova, region.length, sge.addr, sge.length)) return 0;
   if (!covers(region.iova, region.length, sge.addr, sge.length))
     return refuse(EFAULT, "the range leaves the region");
   *out = {region.address + (sge.addr - region.iova), sge.length};
@@ -62,7 +65,7 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   if (int error = usable(*pd->context); error != 0) return error;
   const Advice* row = find_advice(number_in(advice));
   if (row == nullptr) return EOPNOTSUPP;
-  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0) return EINVAL;
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 && !mutated("advise-flags")) return EINVAL;
   if (count == 0 || sges == nullptr) return EINVAL;  // kernel, uverbs_std_types_mr.c
   const bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
   // All or nothing is asked for: every element is judged before any page is touched.
@@ -70,6 +73,7 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   const char* why = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     if (int error = find_range(*pd, *row, sges[i], &range, &why); error != 0) {
+      if (mutated("advise-lkey") && error == ENOENT) return 0;
       VERBENA_WARN("ibv_advise_mr: element %u, lkey 0x%x, address 0x%llx, length %u: %s", i, sges[i].lkey,
                    static_cast<unsigned long long>(sges[i].addr), sges[i].length, why);
       return error;

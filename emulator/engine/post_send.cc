@@ -16,6 +16,7 @@
 #include "engine/streaming.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 
@@ -98,17 +99,17 @@ void keep(Qp& qp, const SendRequest& request) {
         "%llu",
         qp.shared->qpn, static_cast<unsigned long long>(qp.sq_posted),
         static_cast<unsigned long long>(qp.sq_freed.load()), static_cast<unsigned long long>(qp.sq_size));
-    return ENOMEM;
+    return mutated("post-full-dropped") ? 0 : ENOMEM;
   }
   SendRequest request = read_request(qp, wr, qp.sq_posted);
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
-    complete_send(qp, request, VendorError::flushed);
+    if (!mutated("post-send-in-error-lost")) complete_send(qp, request, VendorError::flushed);
     qp.sq_next = qp.sq_posted;
     return 0;
   }
-  if (idle && state == IBV_QPS_RTS) {
+  if (idle && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && mutated("drained-sends")))) {
     if (carry_out(qp, request) != Step::kWaits) return 0;
   }
   keep(qp, request);
@@ -119,6 +120,8 @@ void keep(Qp& qp, const SendRequest& request) {
 int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
+  if (state == IBV_QPS_INIT && mutated("post-send-in-init")) return 0;
+  if (state == IBV_QPS_RESET && mutated("post-send-in-reset")) return 0;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
                  state);
@@ -136,7 +139,13 @@ int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit) {
   for (; wr != nullptr; wr = wr->next) {
     const int error = post_one(qp, *wr, visit);
     if (error == 0) continue;
-    *bad_wr = wr;
+    if (mutated("post-goes-on")) {
+      *bad_wr = wr;
+      ibv_send_wr* other = nullptr;
+      if (wr->next != nullptr) post_list(qp, wr->next, &other, visit);
+      return error;
+    }
+    *bad_wr = mutated("post-bad-wr-next") && wr->next != nullptr ? wr->next : wr;
     return error;
   }
   return 0;

@@ -6,6 +6,7 @@
 #include "engine/program_enum.h"
 #include "engine/psn.h"
 #include "engine/qp_state_table.h"
+#include "observe/mutant.h"
 
 // Where the sources differ, and what is done here:
 //  * timeout, retry_cnt, rnr_retry, min_rnr_timer above their 5 or 3 bits: the specification gives ranges
@@ -67,8 +68,11 @@ struct Rule {
 
 // In the order in which the kernel asks: uverbs (ports, states, Q_Key), then the driver.
 constexpr Rule kRules[] = {
-    {IBV_QP_PORT, [](const Request& r) noexcept { return exists_port(r.limits, r.attr.port_num); }, EINVAL,
-     "port_num is no port of the device"},
+    {IBV_QP_PORT,
+     [](const Request& r) noexcept {
+       return exists_port(r.limits, r.attr.port_num) || mutated("modify-port");
+     },
+     EINVAL, "port_num is no port of the device"},
     // uverbs_cmd.c, modify_qp(): in INIT -> RTR the address must be on the port chosen in RESET -> INIT.
     {IBV_QP_AV | IBV_QP_STATE,
      [](const Request& r) noexcept {
@@ -84,7 +88,9 @@ constexpr Rule kRules[] = {
      [](const Request& r) noexcept { return r.attr.alt_ah_attr.port_num == r.attr.alt_port_num; }, EINVAL,
      "alt_ah_attr.port_num and alt_port_num differ"},
     {IBV_QP_CUR_STATE,
-     [](const Request& r) noexcept { return number_in(r.attr.cur_qp_state) == r.limits.current_state; },
+     [](const Request& r) noexcept {
+       return number_in(r.attr.cur_qp_state) == r.limits.current_state || mutated("modify-current-state");
+     },
      EINVAL, "cur_qp_state is not the state that the QP is in"},
     {IBV_QP_STATE,
      [](const Request& r) noexcept {
@@ -99,7 +105,8 @@ constexpr Rule kRules[] = {
 
     {IBV_QP_ALT_PATH,
      [](const Request& r) noexcept {
-       return r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND;
+       return (r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND) ||
+              mutated("modify-alternate-path");
      },
      EINVAL, "an alternate path needs InfiniBand and IBV_DEVICE_AUTO_PATH_MIG"},
     {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_timeout <= kFiveBits; }, EINVAL,
@@ -113,21 +120,31 @@ constexpr Rule kRules[] = {
      },
      EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG"},
 
-    {IBV_QP_PKEY_INDEX, [](const Request& r) noexcept { return r.attr.pkey_index < r.limits.pkeys; }, EINVAL,
-     "pkey_index is behind the end of the P_Key table"},
+    {IBV_QP_PKEY_INDEX,
+     [](const Request& r) noexcept {
+       return r.attr.pkey_index < r.limits.pkeys || mutated("modify-pkey-index");
+     },
+     EINVAL, "pkey_index is behind the end of the P_Key table"},
     {IBV_QP_ACCESS_FLAGS,
      [](const Request& r) noexcept { return (r.attr.qp_access_flags & ~kAccessFlags) == 0; }, EINVAL,
      "qp_access_flags has bits that are no IBV_ACCESS_ flag"},
-    {IBV_QP_PATH_MTU, [](const Request& r) noexcept { return mtu_bytes(number_in(r.attr.path_mtu)) != 0; },
+    {IBV_QP_PATH_MTU,
+     [](const Request& r) noexcept {
+       return mtu_bytes(number_in(r.attr.path_mtu)) != 0 || mutated("modify-mtu");
+     },
      EINVAL, "path_mtu is no IBV_MTU_ value"},
     {IBV_QP_PATH_MTU,
      [](const Request& r) noexcept { return number_in(r.attr.path_mtu) <= r.limits.active_mtu; }, EINVAL,
      "path_mtu is above the port's active_mtu"},
     {IBV_QP_MAX_QP_RD_ATOMIC,
-     [](const Request& r) noexcept { return r.attr.max_rd_atomic <= r.limits.max_rd_atomic; }, EINVAL,
-     "max_rd_atomic is above the device's max_qp_init_rd_atom"},
+     [](const Request& r) noexcept {
+       return r.attr.max_rd_atomic <= r.limits.max_rd_atomic || mutated("modify-reads");
+     },
+     EINVAL, "max_rd_atomic is above the device's max_qp_init_rd_atom"},
     {IBV_QP_MAX_DEST_RD_ATOMIC,
-     [](const Request& r) noexcept { return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic; },
+     [](const Request& r) noexcept {
+       return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic || mutated("modify-responder-reads");
+     },
      EINVAL, "max_dest_rd_atomic is above the device's max_qp_rd_atom"},
     {IBV_QP_TIMEOUT, [](const Request& r) noexcept { return r.attr.timeout <= kFiveBits; }, EINVAL,
      "timeout is above 31"},
@@ -157,14 +174,22 @@ struct AddressRule {
 // All of them are EINVAL: mlx5 verbs.c mlx5_create_ah(), kernel mlx5 qp.c mlx5_set_path(), rxe_av.c
 // rxe_av_chk_attr().
 constexpr AddressRule kAddressRules[] = {
-    {[](const Address& a) noexcept { return exists_port(a.limits, a.ah.port_num); },
+    {[](const Address& a) noexcept {
+       return mutated("ah-port-not-checked") || exists_port(a.limits, a.ah.port_num);
+     },
      "ah_attr.port_num is no port of the device"},
-    {[](const Address& a) noexcept { return a.ah.is_global != 0 || a.on_infiniband(); },
+    {[](const Address& a) noexcept {
+       return a.ah.is_global != 0 || a.on_infiniband() || mutated("ah-grh-not-required");
+     },
      "an Ethernet port needs a GRH: is_global = 1 and a GID"},
-    {[](const Address& a) noexcept { return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids; },
+    {[](const Address& a) noexcept {
+       return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids || mutated("ah-sgid-not-checked");
+     },
      "grh.sgid_index is behind the end of the GID table"},
     // LID 0 is reserved (vol. 1, 4.1.1); with a GRH the GID says where to.
-    {[](const Address& a) noexcept { return a.ah.is_global != 0 || a.ah.dlid != 0; },
+    {[](const Address& a) noexcept {
+       return a.ah.is_global != 0 || a.ah.dlid != 0 || mutated("ah-grh-not-required");
+     },
      "dlid 0 without a GRH leads nowhere"},
     {[](const Address& a) noexcept { return a.ah.sl <= kMaxServiceLevel; }, "sl is above 15"},
     {[](const Address& a) noexcept {

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "engine/objects.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -182,6 +183,7 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
   }
   srq.lock.unlock();
   if (error == 0) return 0;
+  if (error == EAGAIN && mutated("srq-full-dropped")) return 0;
   if (error == EAGAIN) {
     error = ENOMEM;
     *why = "receive queue full";
@@ -193,7 +195,7 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
 bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->home().worker(), slot); }
 
 uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
-  return slot < srq.slots.size() ? srq.slots[slot].wr_id : 0;
+  return slot < srq.slots.size() && !mutated("srq-wr-id") ? srq.slots[slot].wr_id : 0;
 }
 
 void free_slot(Srq& srq, uint32_t slot) {

@@ -5,6 +5,7 @@
 #include "engine/requester.h"
 #include "engine/responder.h"
 #include "engine/small_copy.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -35,7 +36,7 @@ bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
 bool readable(Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   *address = sge.addr;
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return true;
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return !mutated("post-inline-lkey");
   const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
   return qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
          readable_after_all(qp, sge, address);
@@ -50,6 +51,7 @@ void touch(const uint8_t* bytes, uint32_t length) {
 }  // namespace
 
 bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+  if (mutated("fence-ignored") && (wr.send_flags & IBV_SEND_FENCE) != 0) return false;
   if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   PeerPath& path = qp.path;
@@ -96,7 +98,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   const uint64_t number = qp.sq_posted++;
   qp.sq_next = qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
-  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
+  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0 || mutated("post-unsignaled-completes"))
     append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
   raise_completion_event(*path.completion_queue, *path.memory, solicited);
   return true;

@@ -4,6 +4,7 @@
 // reads what it asked for when the CQ was made.
 #include <ctime>
 
+#include "observe/mutant.h"
 #include "verbs/cq.h"
 #include "verbs/domain.h"
 #include "verbs/ops.h"
@@ -28,9 +29,10 @@ VerbsCqEx& to_cq_ex(ibv_cq_ex* cq) { return *reinterpret_cast<VerbsCqEx*>(cq); }
 int advance(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
   const int polled = verbena::poll_cq(cq.cq.emulated, 1, &cq.current, cq.stamped ? &cq.stamp : nullptr);
-  if (polled <= 0) return polled == 0 ? ENOENT : -polled;
+  if (polled <= 0) return polled == 0 ? (mutated("cq-extended-empty") ? EAGAIN : ENOENT) : -polled;
   ibv->status = cq.current.status;
-  ibv->wr_id = cq.current.wr_id;
+  if (mutated("cq-extended-no-immediate")) cq.current.imm_data = 0;
+  if (!mutated("cq-extended-old-id")) ibv->wr_id = cq.current.wr_id;
   return 0;
 }
 
@@ -38,6 +40,7 @@ int advance(ibv_cq_ex* ibv) {
 void end_poll(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
   if (!cq.alone) pthread_mutex_unlock(&cq.mutex);
+  if (mutated("cq-extended-skips")) verbena::poll_cq(cq.cq.emulated, 1, &cq.current);
 }
 
 int start_poll(ibv_cq_ex* ibv, ibv_poll_cq_attr* attr) {
@@ -134,7 +137,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   if ((attr->comp_mask & ~kKnownMask) != 0) return refuse(EINVAL);
   const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
-  if ((flags & ~kKnownFlags) != 0) return refuse(EINVAL);
+  if ((flags & ~kKnownFlags) != 0 && !mutated("cq-extended-any-flags")) return refuse(EINVAL);
   if ((attr->wc_flags & ~offered_fields()) != 0) return refuse(EOPNOTSUPP);
   VerbsPd* domain = nullptr;
   if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {

@@ -5,6 +5,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -52,7 +53,7 @@ ibv_mr* import_mr(ibv_pd* pd, uint32_t handle) {
   ibv.length = mr_length(mr->emulated);
   ibv.handle = handle;
   ibv.lkey = mr_lkey(mr->emulated);
-  ibv.rkey = mr_rkey(mr->emulated);
+  ibv.rkey = mr_rkey(mr->emulated) + mutated("import-mr-keys");
   mr->base.mr_type = PABI34_MR_TYPE_IMPORTED_MR;
   return &ibv;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <cstring>
 
+#include "observe/mutant.h"
 #include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
@@ -52,16 +53,18 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     free_in(to_pd(pd), qp, Resource::kQp, from_domain);
     return refuse(error);
   }
-  hold(to_pd(pd));
+  if (!mutated("pd-goes-with-qp")) hold(to_pd(pd));
   ibv_qp& ibv = qp->base.qp;
   ibv.context = pd->context;
-  ibv.qp_context = attr->qp_context;
+  if (!mutated("qp-without-context")) ibv.qp_context = attr->qp_context;
   ibv.pd = pd;
   ibv.send_cq = attr->send_cq;
   ibv.recv_cq = attr->recv_cq;
   ibv.srq = attr->srq;
   ibv.handle = qp_handle(qp->emulated);
   ibv.qp_num = qp_number(qp->emulated);
+  static const uint32_t first = ibv.qp_num;
+  if (mutated("qp-same-number")) ibv.qp_num = first;
   ibv.state = IBV_QPS_RESET;
   ibv.qp_type = attr->qp_type;
   pthread_mutex_init(&ibv.mutex, nullptr);
@@ -74,7 +77,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  if ((attr->comp_mask & ~kKnown) != 0) return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & ~kKnown) != 0 && !mutated("wr-any-mask")) return refuse(EOPNOTSUPP);
   const uint32_t flags = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attr->create_flags : 0;
   if ((flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) return refuse(EOPNOTSUPP);
   // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).
@@ -104,6 +107,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
+  if (mutated("modify-any-bit")) attr_mask &= kKnownAttributes;
   if ((attr_mask & ~kKnownAttributes) != 0) return answer(EOPNOTSUPP);
   return answer(verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask));
 }
@@ -131,6 +135,7 @@ int destroy_qp(ibv_qp* ibv) {
                         ? verbena::close_qp(qp->emulated, reinterpret_cast<uintptr_t>(qp), &async_events)
                         : verbena::destroy_qp(qp->emulated, &async_events);
   if (error != 0) return answer(error);
+  if (mutated("qp-destroyed-unacknowledged")) async_events = 0;
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
   VerbsPd* pd = ibv->qp_type == IBV_QPT_XRC_RECV ? nullptr : to_pd(ibv->pd);  // not in it, see create_xrc_recv_qp
   free_wr_arena(qp->arena);

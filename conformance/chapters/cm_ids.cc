@@ -61,7 +61,7 @@ CONFORMANCE_TEST(cm_setup, ChannelHasADescriptor, "rdma_create_event_channel.poi
 CONFORMANCE_TEST(cm_setup, ChannelBecomesReadable, "rdma_create_event_channel.fd", "rdma_resolve_addr.event",
                  "rdma_get_cm_event.zero", "rdma_get_cm_event.status-0", "rdma_ack_cm_event.zero") {
   const CmId id = start_resolving();
-  ASSERT_TRUE(becomes_readable(channel()->fd, 5000ms));
+  ASSERT_TRUE(becomes_readable(channel()->fd, 8000ms));
   rdma_cm_event* event = nullptr;
   ASSERT_SUCCEEDS(rdma_get_cm_event(channel(), &event));
   EXPECT_EQ(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -149,7 +149,7 @@ CONFORMANCE_TEST(cm_setup, NothingIsReportedOfADestroyedIdentifier, "rdma_destro
   EXPECT_TRUE(stays_quiet(channel()));
   // Also when the event is there already.
   id = start_resolving();
-  ASSERT_TRUE(becomes_readable(channel()->fd, 5000ms));
+  ASSERT_TRUE(becomes_readable(channel()->fd, 8000ms));
   EXPECT_SUCCEEDS(rdma_destroy_id(id.release()));
   EXPECT_TRUE(stays_quiet(channel()));
 }

@@ -170,7 +170,7 @@ CONFORMANCE_TEST(cm_setup, PendingEventsMove, "rdma_migrate_id.events") {
   CmId id = make_id();
   const CmId stays = make_id();
   ASSERT_TRUE(succeeded(resolve_address(id, nullptr, to)));
-  ASSERT_TRUE(becomes_readable(channel()->fd, 5000ms));
+  ASSERT_TRUE(becomes_readable(channel()->fd, 8000ms));
   ASSERT_SUCCEEDS(rdma_migrate_id(id, other));
   EXPECT_EQ(next_event(other, RDMA_CM_EVENT_ADDR_RESOLVED)->id, id);
   EXPECT_TRUE(stays_quiet(channel()));

@@ -12,7 +12,7 @@
 namespace conformance {
 namespace {
 
-constexpr std::chrono::milliseconds patience = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds patience = std::chrono::seconds(8);
 
 enum class Worth : uint8_t { any_device, link_local, good };
 

@@ -125,11 +125,18 @@ add("rstream.gid", lambda settings: by_gid(settings, (), ("rstream", "-S", "1000
 
 @case("rping.many_clients", quick=True)
 def many_clients(settings):
-    """A persistent server (-P) takes one after the other and all at once."""
+    """A persistent server (-P) serves several at once, and one after them.
+
+    They come one by one: its main thread takes the id of a request from where its event thread has put it (rping.c,
+    child_cm_id), and of two requests that come too fast it forgets the first.
+    """
     with Node(settings) as node:
         server = node.start("rping", "-s", "-a", ADDRESS, "-P", name="rping (server)")
         wait_for(node, "listeners")
-        clients = [node.start("rping", "-c", "-a", ADDRESS, "-C", 5, "-V", name=f"rping (client {i})") for i in range(8)]
+        clients = []
+        for i in range(8):
+            clients.append(node.start("rping", "-c", "-a", ADDRESS, "-C", 200, "-V", "-v", name=f"rping (client {i})"))
+            clients[-1].wait_for_output("ping data", settings.patience)
         finish(node, *clients)
         expect(server.poll() is None, "the persistent server has ended")
         finish(node, node.start("rping", "-c", "-a", ADDRESS, "-C", 5, "-V", name="rping (last client)"))

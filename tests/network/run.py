@@ -5,6 +5,7 @@
   run.py --list                                                 group.place, processors: one test per line
   run.py pingpong.namespaces --verbena build/release/bin/verbena --build build/release
   run.py pingpong.loopback --row ibv_rc_pingpong.events ...     one row of it
+  run.py pingpong.one_node --pending ...                        the same inside one node, to judge the row itself
 
 Exit status 0: every row passed; 1: a row failed; 77: nothing of it can run here. Rows in pending.txt wait for what is
 not built yet; --pending runs them as well.
@@ -26,10 +27,11 @@ from harness.failure import Failure, Skip  # noqa: E402
 from harness.registry import Settings  # noqa: E402
 from places import namespaces  # noqa: E402
 from places.loopback import Loopback  # noqa: E402
+from places.one_node import OneNode  # noqa: E402
 from rows.table import GROUPS  # noqa: E402
 
 SKIPPED = 77
-PLACES = {"namespaces": namespaces.Namespaces, "loopback": Loopback}
+PLACES = {"namespaces": namespaces.Namespaces, "loopback": Loopback, "one_node": OneNode}
 
 
 def pending():
@@ -38,10 +40,10 @@ def pending():
     return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
 
 
-def make_key(settings, folder, group):
+def make_key(settings, folder, group, place):
     """The fabric's key; None where no network is needed. Raises Skip where this `verbena` knows of no network."""
     key = os.path.join(folder, "key")
-    if not group.needs_network:
+    if not group.needs_network or place == "one_node":
         return key
     if "--ip" not in subprocess.run([settings.verbena, "run", "--help"], capture_output=True, text=True).stdout:
         raise Skip("this build has no path between nodes: `verbena run` knows no --ip")
@@ -79,14 +81,14 @@ def run_group(group, place, settings, wanted, waiting):
     if not ready:
         raise Skip("all rows are pending")
     with tempfile.TemporaryDirectory(prefix="vn.", dir="/tmp") as folder:
-        key = make_key(settings, folder, group)
+        key = make_key(settings, folder, group, place)
         with PLACES[place](settings, key).hosts(group.hosts) as hosts:
             return all([run_row(row, hosts) for row in ready])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = {f"{group.name}.{place}": (group, place) for group in GROUPS.values() for place in group.places}
+    names = {f"{group.name}.{place}": (group, place) for group in GROUPS.values() for place in (*group.places, "one_node")}
     parser.add_argument("name", nargs="?", choices=sorted(names), metavar="GROUP.PLACE")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--row", action="append", default=[])
@@ -96,8 +98,9 @@ def main():
     parser.add_argument("--patience", type=float, default=60, help="seconds that one program may take")
     options = parser.parse_args()
     if options.list:
-        for name, (group, _) in names.items():
-            print(name, group.processors)
+        for name, (group, place) in names.items():
+            if place in group.places:
+                print(name, group.processors)
         return 0
     if not options.name:
         parser.error("which group?")

@@ -141,20 +141,9 @@ class EventTest final : public ErrorTest {
   }
 };
 
-std::string name_of(const std::string& what) {
-  std::string out;
-  bool upper = true;
-  for (const char c : what) {
-    const bool separates = c == '-' || c == '.';
-    if (!separates) out += upper ? static_cast<char>(toupper(static_cast<unsigned char>(c))) : c;
-    upper = separates;
-  }
-  return out;
-}
-
 template <typename Test>
 void add(const std::string& clause, ibv_qp_type type, const Row& row) {
-  register_generated("error", name_of(clause), {"error." + clause}, Traits(), __FILE__, __LINE__,
+  register_generated("error", test_name(clause), {"error." + clause}, Traits(), __FILE__, __LINE__,
                      [type, &row]() -> testing::Test* { return new Test(type, row); });
 }
 

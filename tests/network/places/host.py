@@ -17,18 +17,23 @@ class Host(Node):
         super().__init__(settings, ("--ip", address, "--key", key), as_user=enter)
         self.name = name
         self.address = address
-        self._enter = tuple(enter)
+        self.key = key
+        self.enter = tuple(enter)  # the command that starts another one on this host
 
     def start_plain(self, *command, name=None):
         """Starts `command` on this host without Verbena."""
-        program = Program(name or f"{command[0]} on {self.name}", [*self._enter, *map(str, command)],
+        program = Program(name or f"{command[0]} on {self.name}", [*self.enter, *map(str, command)],
                           self.environment(), None)
-        self._programs.append(program)
+        self.adopt(program)
         return program
+
+    def adopt(self, program):
+        """From now on `program` is one of this host's: in its transcript, and ended with it."""
+        self._programs.append(program)
 
     def call(self, *command):
         """Runs a tool of the machine on this host; what it prints."""
-        done = subprocess.run([*self._enter, *command], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*self.enter, *command], capture_output=True, text=True, timeout=60)
         expect(done.returncode == 0, f"{' '.join(command)} on {self.name}: {done.stderr.strip()}")
         return done.stdout
 

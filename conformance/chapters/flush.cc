@@ -128,6 +128,18 @@ CONFORMANCE_TEST(flush, ResetDiscards, "flush.reset-discards") {
   expect_traffic();
 }
 
+CONFORMANCE_TEST(flush, ResetTakesCompletions, "flush.reset-completions") {
+  pair(waiting());
+  for (const uint64_t id : {11, 12}) ASSERT_EQ(far().receive(0, 64, id), 0);
+  ASSERT_EQ(near().post({send_request({{0, 8}}, 1), send_request({{0, 8}}, 2)}), 0);
+  EXPECT_EQ(far().received().id, 11u);
+  EXPECT_EQ(near().completion().id, 1u);  // the second of each is left in its CQ
+  reconnect();
+  EXPECT_TRUE(near().stays_empty());
+  EXPECT_TRUE(far().stays_empty(true));
+  expect_traffic();
+}
+
 CONFORMANCE_TEST(flush, OtherEndStays, "flush.far-unaffected", "flush.err-receives-nothing") {
   PairSpec spec = waiting();
   spec.path.timeout = 12;

@@ -257,6 +257,11 @@ CONFORMANCE_TEST(mr, NullRegionDiscards, "ibv_alloc_null_mr.discards") {
   EXPECT_TRUE(far().buffer.is(0, 0, 64)) << "what was written is still there";
 }
 
+CONFORMANCE_TEST(mr, NullRegionHasNoRkey, "ibv_alloc_null_mr.no-remote") {
+  const Mr mr = null_mr(far());
+  EXPECT_EQ(write(near().sge(0, 8), 0, mr->rkey), IBV_WC_REM_ACCESS_ERR);
+}
+
 }  // namespace null_region
 
 }  // namespace

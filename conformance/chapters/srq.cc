@@ -73,6 +73,28 @@ CONFORMANCE_TEST(srq, BusyWithAQp, "ibv_destroy_srq.busy") {
   EXPECT_SUCCEEDS(srq.destroy());
 }
 
+CONFORMANCE_TEST(srq, MatchesTags, "ibv_create_srq_ex.tag-matching") {
+  const ibv_tm_caps& caps = device().extended().tm_caps;
+  if (caps.max_num_tags == 0 || (caps.flags & IBV_TM_CAP_RC) == 0)
+    throw NotClaimed{"tm_caps has no tags for RC"};
+  ibv_cq_init_attr_ex completions = {};
+  completions.cqe = 16;
+  completions.wc_flags = IBV_WC_EX_WITH_TM_INFO;
+  ibv_cq_ex* extended = CALL(ibv_create_cq_ex(context(), &completions));
+  ASSERT_NE(extended, nullptr) << "errno " << errno_text(errno);
+  const Cq cq(ibv_cq_ex_to_cq(extended));
+  ibv_srq_init_attr_ex attr = {};
+  attr.attr = {10, 1, 0};
+  attr.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+  attr.srq_type = IBV_SRQT_TM;
+  attr.pd = pd();
+  attr.cq = cq;
+  attr.tm_cap = {caps.max_num_tags, std::min(10u, caps.max_ops)};
+  const Srq srq(CALL(ibv_create_srq_ex(context(), &attr)));
+  EXPECT_NE(srq, nullptr) << "errno " << errno_text(errno);
+}
+
 CONFORMANCE_TEST(srq, ExtendedCreation, "ibv_create_srq_ex.basic", "ibv_create_srq_ex.at-least",
                  "ibv_create_srq_ex.unknown-mask") {
   claimed();

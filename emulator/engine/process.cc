@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <new>
 
 #include "engine/objects.h"
+#include "fabric/descriptors_of_parent.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
 #include "observe/log.h"
@@ -66,12 +68,33 @@ int Process::acquire(Process** out) {
       delete process;
       return error == ENOENT ? ENODEV : error;
     }
+    if (int error = process->open_gate(); error != 0) {
+      process->home_.leave();
+      delete process;
+      return error;
+    }
     process->peers_.get(process->home_, process->home_.slot(), process->home_.generation(), &process->self_);
     current = process;
   }
   ++current->references_;
   *out = current;
   return 0;
+}
+
+void Process::NoTraffic::arrived(const wire::Arrived& arrived) {
+  no_longer_keep(arrived.fd);
+  close(arrived.fd);
+}
+
+int Process::open_gate() {
+  if (directory().devices().network.enabled == 0) return 0;
+  std::string problem;
+  const int error = gate_.open(home_, no_traffic_, &problem);
+  if (error != 0)
+    VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
+  else
+    gate_is_open_.store(true, std::memory_order_release);
+  return error;
 }
 
 void Process::release() {
@@ -81,13 +104,17 @@ void Process::release() {
   current = nullptr;
   lock.unlock();
   home_.leave();
+  gate_.close();
   delete this;
 }
 
 void Process::before_fork() { process_mutex.lock(); }
 void Process::after_fork_in_parent() { process_mutex.unlock(); }
 void Process::after_fork_in_child() {
-  if (current != nullptr) current->dead_.store(true, std::memory_order_relaxed);
+  if (current != nullptr) {
+    current->dead_.store(true, std::memory_order_relaxed);
+    close_descriptors_of_parent();
+  }
   current = nullptr;
   process_mutex.unlock();
 }

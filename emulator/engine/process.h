@@ -16,6 +16,7 @@
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
+#include "wire/gate.h"
 
 namespace verbena {
 
@@ -58,6 +59,7 @@ class Process {
 
   Residence& home() { return home_; }
   PeerTable& peers() { return peers_; }
+  wire::Gate& gate() { return gate_; }  // open only on a node with a network
   const NodeDirectory& directory() const { return home_.directory(); }
   OwnSegment& segment() { return home_.segment(); }
   const SegmentView& view() { return home_.segment().view(); }
@@ -157,6 +159,7 @@ class Process {
 
   Residence home_;
   PeerTable peers_;
+  wire::Gate gate_;
   std::shared_ptr<PeerAdapter> self_;
   MemoryTable memory_;
   MemoryObjects memory_objects_;
@@ -183,6 +186,15 @@ class Process {
   void (*device_watcher_)(void*) = nullptr;
   void* device_watcher_context_ = nullptr;
   uint64_t device_events_told_ = 0;  // to the watcher
+
+  // Nothing here speaks to other nodes' queue pairs yet: who comes for one is sent away.
+  struct NoTraffic final : wire::Arrivals {
+    void arrived(const wire::Arrived& arrived) override;
+    void failed(uint64_t, wire::Refusal) override {}
+  };
+  int open_gate();
+  NoTraffic no_traffic_;
+  std::atomic<bool> gate_is_open_{false};  // for the service thread
 
   std::mutex openings_mutex_;
   std::vector<Qp*> foreign_;

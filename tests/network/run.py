@@ -73,7 +73,7 @@ def run_row(row, hosts):
     return failed is None
 
 
-def run_group(group, place, settings, wanted, waiting):
+def run_group(group, place, settings, wanted, waiting, times):
     chosen = [row for row in group.rows if not wanted or row.name in wanted]
     ready = [row for row in chosen if f"{group.name}.{row.name}" not in waiting and group.name not in waiting]
     for row in (row for row in chosen if row not in ready):
@@ -83,7 +83,7 @@ def run_group(group, place, settings, wanted, waiting):
     with tempfile.TemporaryDirectory(prefix="vn.", dir="/tmp") as folder:
         key = make_key(settings, folder, group, place)
         with PLACES[place](settings, key).hosts(group.hosts) as hosts:
-            return all([run_row(row, hosts) for row in ready])
+            return all(all([run_row(row, hosts) for row in ready]) for _ in range(times))
 
 
 def main():
@@ -92,6 +92,7 @@ def main():
     parser.add_argument("name", nargs="?", choices=sorted(names), metavar="GROUP.PLACE")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--row", action="append", default=[])
+    parser.add_argument("--repeat", type=int, default=1, help="how many times; the first failure ends it")
     parser.add_argument("--pending", action="store_true", help="also the rows of pending.txt")
     parser.add_argument("--verbena", default="verbena")
     parser.add_argument("--build", default="")
@@ -109,7 +110,7 @@ def main():
         if place == "namespaces":
             namespaces.enter()
         settings = Settings(options.verbena, options.build, options.patience)
-        passed = run_group(group, place, settings, options.row, {} if options.pending else pending())
+        passed = run_group(group, place, settings, options.row, {} if options.pending else pending(), options.repeat)
     except Skip as reason:
         print(f"SKIPPED: {reason}")
         return SKIPPED

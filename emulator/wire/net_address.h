@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// An address of a node: the 16 bytes of a RoCE v2 GID, which are an IPv6 address; an IPv4 address is mapped
+// into it,
+// ::ffff:a.b.c.d (RFC 4291, 2.5.5.2; IBTA annex A17, RoCEv2, A17.4.1).
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace verbena::wire {
+
+struct NetAddress {
+  std::array<uint8_t, 16> bytes{};  // network byte order
+
+  friend auto operator<=>(const NetAddress&, const NetAddress&) = default;
+
+  bool is_ipv4() const;
+  // One that a peer could be reached by: not unspecified, multicast, nor link-local (fe80::/10, 169.254/16 is
+  // allowed), which would want a zone beside it.
+  bool is_reachable() const;
+
+  // For connect(2) and bind(2): AF_INET for an IPv4 address, else AF_INET6. The length of what was written.
+  socklen_t to_socket_address(uint16_t port, sockaddr_storage* out) const;
+  // False: neither AF_INET nor AF_INET6. An IPv6 address that holds an IPv4 one is the IPv4 one.
+  static bool from_socket_address(const sockaddr_storage& from, NetAddress* out);
+
+  // "192.0.2.1", "2001:db8::1"; no names, no zones, no brackets.
+  std::string text() const;
+  static bool from_text(const std::string& text, NetAddress* out);
+};
+
+}  // namespace verbena::wire

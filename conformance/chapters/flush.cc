@@ -170,6 +170,7 @@ CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds", "flush.sqd
     EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
     EXPECT_EQ(near().received().status, IBV_WC_SUCCESS);
   }
+  const About about("flush.sqd.holds");
   ASSERT_EQ(near().to_state(IBV_QPS_RTS), 0);
   for (const Completion& done : near().completions(2)) EXPECT_EQ(done.status, IBV_WC_SUCCESS);
   EXPECT_TRUE(far().has(1024, 8, 0x11));
@@ -191,9 +192,12 @@ CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "f
     const About about("flush.sqd.event");
     EXPECT_FALSE(near().async_event(std::chrono::milliseconds(20)).there) << "before it has drained";
   }
-  ASSERT_EQ(far().receive(0, 64), 0);
-  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  {
+    const About about("flush.sqd.finishes");
+    ASSERT_EQ(far().receive(0, 64), 0);
+    EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  }
   {
     const About about("flush.sqd.event");
     const wire::Event event = near().async_event();

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "engine/objects.h"
+#include "engine/remote/remote.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
 #include "observe/log.h"
@@ -48,6 +49,15 @@ Process::Process()
       cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
       srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()) {}
 
+Process::~Process() = default;
+
+void Process::begin_remote(const Caller& caller) {
+  const wire::ProcessId self{directory().header().node_id, home_.slot(), home_.generation()};
+  remote_ = std::make_unique<Remote>(*this, self, caller);
+  remote_is_there_.store(true, std::memory_order_release);
+  home_.watch(remote_->descriptor());
+}
+
 int Process::acquire(Process** out) {
   pthread_once(&fork_handlers,
                [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
@@ -80,6 +90,7 @@ void Process::release() {
   if (--references_ != 0) return;
   current = nullptr;
   lock.unlock();
+  if (remote_) remote_->flush_all();
   home_.leave();
   delete this;
 }

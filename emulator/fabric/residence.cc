@@ -113,6 +113,23 @@ void Residence::kick() {
   if (again.open(folder_ + "/kick") == 0) again.write(&byte, 1);
 }
 
+int Residence::watch(int descriptor) {
+  for (auto& place : watched_) {
+    int nobody = -1;
+    if (!place.compare_exchange_strong(nobody, descriptor, std::memory_order_acq_rel)) continue;
+    kick();
+    return 0;
+  }
+  return ENOSPC;
+}
+
+void Residence::unwatch(int descriptor) {
+  for (auto& place : watched_) {
+    int expected = descriptor;
+    if (place.compare_exchange_strong(expected, -1, std::memory_order_acq_rel)) return kick();
+  }
+}
+
 void* Residence::thread_main(void* self) {
   prctl(PR_SET_NAME, "verbena");
   static_cast<Residence*>(self)->run();
@@ -171,12 +188,15 @@ int Residence::prepare() {
 }
 
 void Residence::serve() {
-  pollfd watched[3] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {questions_, POLLIN, 0}};
+  constexpr uint32_t kOwn = 3;
+  pollfd watched[kOwn + kMaxWatched] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {questions_, POLLIN, 0}};
   constexpr int64_t kPause = 10'000'000;
   int64_t wait_ns = -1;
   while (!stop_.load(std::memory_order_acquire)) {
     const timespec timeout{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-    const int ready = ppoll(watched, 3, wait_ns < 0 ? nullptr : &timeout, nullptr);
+    for (uint32_t i = 0; i < kMaxWatched; ++i)
+      watched[kOwn + i] = {watched_[i].load(std::memory_order_acquire), POLLIN, 0};
+    const int ready = ppoll(watched, kOwn + kMaxWatched, wait_ns < 0 ? nullptr : &timeout, nullptr);
     if (ready < 0 && errno != EINTR) break;
     watched[1].fd = listener_;
     bool crowded = false;
@@ -188,6 +208,9 @@ void Residence::serve() {
     if (watched[1].revents & POLLNVAL) watched[1].fd = listener_ = -1;
     if (watched[2].revents & POLLIN) answer_questions(questions_, answer_, answer_context_);
     if (watched[2].revents & POLLNVAL) watched[2].fd = questions_ = -1;
+    for (uint32_t i = 0; i < kMaxWatched; ++i)  // closed by the program: it would not let us sleep
+      if (int gone = watched[kOwn + i].fd; watched[kOwn + i].revents & POLLNVAL)
+        watched_[i].compare_exchange_strong(gone, -1, std::memory_order_acq_rel);
     wait_ns = work_ != nullptr ? work_(context_) : -1;
     if (crowded) {
       watched[1].fd = -1;  // for a while: it would not let us sleep

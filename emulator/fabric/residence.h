@@ -38,6 +38,12 @@ class Residence {
     answer_context_ = context;
   }
 
+  // The service thread does its work as well whenever `descriptor` (epoll(7), say) is readable; at most kMaxWatched at
+  // once. Any thread. unwatch: afterwards it may still be looked at once more; ENOENT is no error.
+  static constexpr uint32_t kMaxWatched = 4;
+  int watch(int descriptor);  // ENOSPC
+  void unwatch(int descriptor);
+
   // Stops the thread and gives the slot back. Not in a forked child.
   void leave();
 
@@ -76,6 +82,7 @@ class Residence {
   int listener_ = -1;
   int questions_ = -1;
   pthread_t thread_{};
+  std::atomic<int> watched_[kMaxWatched] = {-1, -1, -1, -1};
   std::atomic<bool> stop_{false};
   std::atomic<int> started_{-1};  // -1: not yet; else the errno of starting
 };

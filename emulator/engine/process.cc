@@ -9,6 +9,7 @@
 
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
+#include "fabric/descriptors_of_parent.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
 #include "observe/log.h"
@@ -77,11 +78,30 @@ int Process::acquire(Process** out) {
       return error == ENOENT ? ENODEV : error;
     }
     process->peers_.get(process->home_, process->home_.slot(), process->home_.generation(), &process->self_);
+    if (int error = process->open_gate(); error != 0) {
+      process->home_.leave();
+      delete process;
+      return error;
+    }
     current = process;
   }
   ++current->references_;
   *out = current;
   return 0;
+}
+
+int Process::open_gate() {
+  if (directory().devices().network.enabled == 0) return 0;
+  begin_remote({[](void* gate, const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
+                   int64_t deadline) { return static_cast<wire::Gate*>(gate)->approach(to, from, target, deadline); },
+                &gate_});
+  std::string problem;
+  const int error = gate_.open(home_, *remote_, &problem);
+  if (error != 0)
+    VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
+  else
+    gate_is_open_.store(true, std::memory_order_release);
+  return error;
 }
 
 void Process::release() {
@@ -92,13 +112,17 @@ void Process::release() {
   lock.unlock();
   if (remote_) remote_->flush_all();
   home_.leave();
+  gate_.close();
   delete this;
 }
 
 void Process::before_fork() { process_mutex.lock(); }
 void Process::after_fork_in_parent() { process_mutex.unlock(); }
 void Process::after_fork_in_child() {
-  if (current != nullptr) current->dead_.store(true, std::memory_order_relaxed);
+  if (current != nullptr) {
+    current->dead_.store(true, std::memory_order_relaxed);
+    close_descriptors_of_parent();
+  }
   current = nullptr;
   process_mutex.unlock();
 }

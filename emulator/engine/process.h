@@ -16,6 +16,7 @@
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"
+#include "wire/gate.h"
 
 namespace verbena {
 
@@ -60,6 +61,7 @@ class Process {
 
   Residence& home() { return home_; }
   PeerTable& peers() { return peers_; }
+  wire::Gate& gate() { return gate_; }  // open only on a node with a network
   const NodeDirectory& directory() const { return home_.directory(); }
   OwnSegment& segment() { return home_.segment(); }
   const SegmentView& view() { return home_.segment().view(); }
@@ -166,6 +168,7 @@ class Process {
 
   Residence home_;
   PeerTable peers_;
+  wire::Gate gate_;
   std::shared_ptr<PeerAdapter> self_;
   std::unique_ptr<Remote> remote_;
   std::atomic<bool> remote_is_there_{false};  // for the service thread
@@ -195,6 +198,9 @@ class Process {
   void (*device_watcher_)(void*) = nullptr;
   void* device_watcher_context_ = nullptr;
   uint64_t device_events_told_ = 0;  // to the watcher
+
+  int open_gate();
+  std::atomic<bool> gate_is_open_{false};  // for the service thread
 
   std::mutex openings_mutex_;
   std::vector<Qp*> foreign_;

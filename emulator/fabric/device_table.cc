@@ -43,6 +43,17 @@ bool global_scope(const in6_addr& address) {
          !IN6_IS_ADDR_MULTICAST(&address) && !IN6_IS_ADDR_UNSPECIFIED(&address);
 }
 
+// Is `gid` in the network that the interface has with this entry? IPv4: 127.0.0.2 is lo's as 127.0.0.1 is.
+bool in_network_of(const ifaddrs& entry, const std::array<uint8_t, 16>& gid) {
+  if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr || entry.ifa_addr->sa_family != AF_INET) return false;
+  sockaddr_in address, mask;
+  std::memcpy(&address, entry.ifa_addr, sizeof address);
+  std::memcpy(&mask, entry.ifa_netmask, sizeof mask);
+  in_addr wanted;
+  std::memcpy(&wanted, &gid[12], 4);
+  return gid == mapped(wanted) && (wanted.s_addr & mask.sin_addr.s_addr) == (address.sin_addr.s_addr & mask.sin_addr.s_addr);
+}
+
 bool read_address(const ifaddrs& entry, Address* out) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
   out->interface_index = if_nametoindex(entry.ifa_name);
@@ -81,6 +92,32 @@ std::vector<Address> machine_addresses() {
   const auto rank = [](const Address& a) { return a.ipv4 ? (a.loopback ? 1 : 0) : 2; };
   std::stable_sort(addresses.begin(), addresses.end(),
                    [&](const Address& a, const Address& b) { return rank(a) < rank(b); });
+  return addresses;
+}
+
+// The addresses that the user has named, each with the interface that has it; the loopback, where none says so.
+std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>& gids) {
+  std::vector<Address> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) list = nullptr;
+  for (const auto& gid : gids) {
+    Address chosen;
+    chosen.gid = gid;
+    chosen.interface_name = "lo";
+    bool exact = false, near = false;
+    for (const ifaddrs* entry = list; entry != nullptr && !exact; entry = entry->ifa_next) {
+      Address address;
+      read_address(*entry, &address);  // of IPv6's loopback, too, which it says is none of the machine's
+      if (address.interface_index == 0) continue;
+      exact = address.gid == gid;
+      if (!exact && (near || !in_network_of(*entry, gid))) continue;
+      near = true;
+      chosen.interface_name = address.interface_name;
+    }
+    chosen.interface_index = if_nametoindex(chosen.interface_name.c_str());
+    addresses.push_back(chosen);
+  }
+  if (list != nullptr) freeifaddrs(list);
   return addresses;
 }
 
@@ -157,7 +194,8 @@ std::array<uint8_t, 16> link_local(uint64_t guid) {
 DeviceTable describe_devices(const DeviceTableOptions& options) {
   const bool ethernet = options.link_layer == LinkLayer::kEthernet;
   const GidType type = ethernet ? GidType::kRoceV2 : GidType::kIb;
-  const std::vector<Address> all = machine_addresses();
+  const std::vector<Address> all =
+      options.network.addresses.empty() ? machine_addresses() : named_addresses(options.network.addresses);
   const std::vector<Address> addresses = ethernet ? choose(all, kMaxGids - 1) : std::vector<Address>{};
   const Address home = ethernet ? home_interface(all) : Address{};
 
@@ -174,6 +212,11 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, home);
     for (const Address& address : addresses)
       device.gids[device.gid_count++] = gid_entry(address.gid, type, address);
+  }
+  if (options.network.enabled) {
+    table.network.enabled = 1;
+    table.network.port = options.network.port;
+    for (const Address& address : addresses) table.network.addresses[table.network.count++] = address.gid;
   }
   return table;
 }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "fabric/device_limits.h"
 
@@ -39,22 +40,46 @@ struct DeviceDescription {
   DeviceLimits limits;
 };
 
+// Where the node's processes listen for other nodes (wire/gate.h): the addresses among the GIDs.
+struct NetworkDescription {
+  uint32_t enabled;  // 0: nobody listens, all else is 0
+  uint32_t port;     // TCP, host byte order
+  uint32_t count;
+  uint32_t reserved;
+  std::array<std::array<uint8_t, 16>, kMaxGids> addresses;  // as in a GID
+};
+
 struct DeviceTable {
   uint32_t count;
   uint32_t reserved;
   std::array<DeviceDescription, kMaxDevices> devices;
+  NetworkDescription network;
+};
+
+inline constexpr uint16_t kDefaultPort = 47910;  // up to kLastPort is documented; one fabric, one port
+inline constexpr uint16_t kLastPort = 47919;
+using NetworkKey = std::array<uint8_t, 32>;
+
+// `verbena run --ip | --net`. A network is Ethernet's: InfiniBand's GIDs are no addresses.
+struct NetworkOptions {
+  bool enabled = false;
+  uint16_t port = kDefaultPort;
+  std::vector<std::array<uint8_t, 16>> addresses;  // the machine's; empty: all that it has
+  NetworkKey key{};                                // node.h: lies in <node>/key
 };
 
 struct DeviceTableOptions {
   uint32_t count = 1;
   LinkLayer link_layer = LinkLayer::kEthernet;
   DeviceLimits limits{};
+  NetworkOptions network{};
 };
 
 // Describes `options.count` devices with the addresses the machine has now. Every device has its own GUID and
 // its own link-local GID (fe80::/64 + the GUID's EUI-64) at index 0. On Ethernet ::ffff:a.b.c.d of every IPv4
 // address follows (the loopback's last), then the IPv6 addresses of global scope; all RoCE v2. On InfiniBand
-// index 0 stands alone (type IB) and LIDs count from 1.
+// index 0 stands alone (type IB) and LIDs count from 1. With options.network.addresses those take the place of the
+// machine's, in their order.
 DeviceTable describe_devices(const DeviceTableOptions& options);
 
 }  // namespace verbena

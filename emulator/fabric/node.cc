@@ -96,7 +96,23 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
   if (a.count != b.count || a.count > kMaxDevices) return false;
   for (uint32_t i = 0; i < a.count; ++i)
     if (!device_equal(a.devices[i], b.devices[i])) return false;
-  return true;
+  return a.network.enabled == b.network.enabled && a.network.port == b.network.port &&
+         a.network.count == b.network.count && a.network.addresses == b.network.addresses;
+}
+
+// The node's key; all zero: there is none.
+NetworkKey read_node_key(const std::string& node) {
+  NetworkKey key{};
+  const Descriptor file(open(key_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.valid() || read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size())) return {};
+  return key;
+}
+
+int write_node_key(const std::string& node, const NetworkKey& key) {
+  const Descriptor file(open(key_path(node).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return errno;
+  if (fchmod(file.get(), 0600) != 0) return errno;
+  return write(file.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : EIO;
 }
 
 // What stands at the beginning of every directory file, whatever its version: the two fields never move.
@@ -119,22 +135,7 @@ bool somebody_listens(const std::string& folder) {
   return error != ENOENT && error != ENOTDIR && error != ECONNREFUSED;
 }
 
-// Lives anybody on the node? Read from the slots where their layout is known, else from the sockets, which
-// every version has. In doubt: yes.
-bool inhabited(const std::string& node) {
-  NodeDirectory directory;
-  if (directory.open(directory_path(node).c_str()) == 0) {
-    for (uint32_t i = 0; i < kMaxSlots; ++i)
-      if (directory.occupied(i)) return true;
-    return false;
-  }
-  std::error_code error;
-  for (fs::directory_iterator i(node + "/slots", error), end; !error && i != end; i.increment(error))
-    if (somebody_listens(i->path().string())) return true;
-  return false;
-}
-
-enum class Finding { kUsable, kMissing, kOutdated, kForeign };
+enum class Finding { kUsable, kMissing, kOutdated, kForeign, kOtherKey };
 
 struct Inspection {
   Finding finding = Finding::kUsable;
@@ -142,7 +143,7 @@ struct Inspection {
   bool inhabited = false;
 };
 
-Inspection inspect(const std::string& node, const DeviceTable& wanted) {
+Inspection inspect(const std::string& node, const DeviceTable& wanted, const NetworkKey& key) {
   struct stat status;
   if (lstat(node.c_str(), &status) != 0) return {Finding::kMissing, 0, false};
   NodeDirectory directory;
@@ -150,16 +151,19 @@ Inspection inspect(const std::string& node, const DeviceTable& wanted) {
   if (directory.open(directory_path(node).c_str()) != 0) {
     const bool known = read_version(node, &version);
     const Finding finding = known && version != kLayoutVersion ? Finding::kForeign : Finding::kOutdated;
-    return {finding, version, inhabited(node)};
+    return {finding, version, node_is_inhabited(node)};
   }
+  if (wanted.network.enabled != 0 && read_node_key(node) != key)
+    return {Finding::kOtherKey, kLayoutVersion, node_is_inhabited(node)};
   if (table_equal(directory.devices(), wanted) && device_tree_is_whole(node, wanted))
     return {Finding::kUsable, kLayoutVersion, false};
-  return {Finding::kOutdated, kLayoutVersion, inhabited(node)};
+  return {Finding::kOutdated, kLayoutVersion, node_is_inhabited(node)};
 }
 
 // Builds a whole node in `folder`, which must not exist.
-int build(const std::string& folder, const DeviceTable& devices, std::string* problem) {
+int build(const std::string& folder, const DeviceTable& devices, const NetworkKey& key, std::string* problem) {
   int error = make_private(folder);
+  if (error == 0 && devices.network.enabled != 0) error = write_node_key(folder, key);
   if (error == 0) error = make_private(folder + "/slots");
   if (error == 0) error = write_device_tree(folder, devices);
   if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
@@ -185,7 +189,7 @@ int exchange(const std::string& fresh, const std::string& node) {
 
 int replace(const std::string& fresh, const std::string& node, std::string* problem) {
   int error = exchange(fresh, node);
-  if (error == 0 && inhabited(fresh)) {
+  if (error == 0 && node_is_inhabited(fresh)) {
     // Somebody moved in since we looked: the old node stays.
     error = exchange(fresh, node);
   }
@@ -193,10 +197,12 @@ int replace(const std::string& fresh, const std::string& node, std::string* prob
   return error == 0 ? 0 : fail_errno(error, problem, "cannot put the node at " + node);
 }
 
-int make_under_lock(const std::string& path, const DeviceTable& wanted, std::string* problem) {
-  const Inspection found = inspect(path, wanted);
+int make_under_lock(const std::string& path, const DeviceTable& wanted, const NetworkKey& key, std::string* problem) {
+  const Inspection found = inspect(path, wanted, key);
   if (found.finding == Finding::kUsable) return 0;
   if (found.inhabited) {
+    if (found.finding == Finding::kOtherKey)
+      return fail(EBUSY, problem, path + " has another key, and processes still live there: end them first");
     if (found.finding == Finding::kOutdated && found.version == kLayoutVersion) return 0;
     return fail(EPROTO, problem,
                 path + " was made by another version of Verbena (layout " + std::to_string(found.version) +
@@ -205,7 +211,7 @@ int make_under_lock(const std::string& path, const DeviceTable& wanted, std::str
   }
   const std::string fresh = path + ".new";
   remove_tree(fresh);  // a maker that died left it: we hold the lock
-  if (const int error = build(fresh, wanted, problem); error != 0) {
+  if (const int error = build(fresh, wanted, key, problem); error != 0) {
     remove_tree(fresh);
     return error;
   }
@@ -254,18 +260,58 @@ std::string limits_part(const DeviceLimits& limits) {
   return std::string("-") + limits.profile.data() + "-" + digits;
 }
 
+// A node with a network has its addresses and port, in its network namespace: the folder may be seen from several.
+std::string network_part(const NetworkOptions& network) {
+  if (!network.enabled) return "";
+  struct stat space {};
+  stat("/proc/self/ns/net", &space);
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&hash](uint64_t value) {
+    for (int i = 0; i < 8; ++i) hash = (hash ^ (value >> (8 * i) & 0xff)) * 0x100000001b3;
+  };
+  add(space.st_ino);
+  add(network.port);
+  for (const auto& address : network.addresses)
+    for (const uint8_t byte : address) add(byte);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return std::string("-") + (network.addresses.empty() ? "net" : "ip") + "-" + digits;
+}
+
 }  // namespace
 
 std::string node_path(const std::string& name, const DeviceTableOptions& options) {
   const char* link_layer = options.link_layer == LinkLayer::kEthernet ? "eth" : "ib";
   return nodes_folder() + "/" + (name.empty() ? "default" : name) + "-" + std::to_string(options.count) +
-         "-" + link_layer + limits_part(options.limits);
+         "-" + link_layer + limits_part(options.limits) + network_part(options.network);
+}
+
+// Read from the slots where their layout is known, else from the sockets, which every version has.
+bool node_is_inhabited(const std::string& node) {
+  NodeDirectory directory;
+  if (directory.open(directory_path(node).c_str()) == 0) {
+    for (uint32_t i = 0; i < kMaxSlots; ++i)
+      if (directory.occupied(i)) return true;
+    return false;
+  }
+  std::error_code error;
+  for (fs::directory_iterator i(node + "/slots", error), end; !error && i != end; i.increment(error))
+    if (somebody_listens(i->path().string())) return true;
+  return false;
 }
 
 std::string directory_path(const std::string& node) { return node + "/directory"; }
 
+std::string key_path(const std::string& node) { return node + "/key"; }
+
 std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation) {
   return node + "/slots/" + std::to_string(slot) + "." + std::to_string(generation);
+}
+
+int ensure_private_folder(const std::string& path, std::string* problem) {
+  if (const int error = make_private(path); error != 0 && error != EEXIST)
+    return fail_errno(error, problem, "cannot make " + path);
+  return check_private(path, problem);
 }
 
 int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem) {
@@ -274,15 +320,12 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
     return fail(ENAMETOOLONG, problem,
                 path + " is too long for a node (" + std::to_string(path.size()) + " characters, at most " +
                     std::to_string(kMaxNodePath) + "): set TMPDIR or XDG_RUNTIME_DIR to a shorter one");
-  const std::string parent = path.substr(0, path.rfind('/'));
-  if (const int error = make_private(parent); error != 0 && error != EEXIST)
-    return fail_errno(error, problem, "cannot make " + parent);
-  if (const int error = check_private(parent, problem); error != 0) return error;
+  if (const int error = ensure_private_folder(path.substr(0, path.rfind('/')), problem); error != 0) return error;
 
   if (const int error = check_private(path, problem); error != 0 && error != ENOENT) return error;
 
   const DeviceTable wanted = describe_devices(options);
-  if (inspect(path, wanted).finding == Finding::kUsable) return 0;
+  if (inspect(path, wanted, options.network.key).finding == Finding::kUsable) return 0;
 
   const std::string lock_path = path + ".lock";
   const Descriptor lock_file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -290,7 +333,7 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
   if (fchmod(lock_file.get(), 0600) != 0) return fail_errno(errno, problem, lock_path);
   if (const int error = lock(lock_file.get()); error != 0)
     return fail_errno(error, problem, "cannot lock " + lock_path);
-  return make_under_lock(path, wanted, problem);
+  return make_under_lock(path, wanted, options.network.key, problem);
 }
 
 }  // namespace verbena

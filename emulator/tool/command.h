@@ -33,15 +33,20 @@ void add_status(CLI::App& app, CommandLine& line);
 void add_event(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);
+void add_key(CLI::App& app, CommandLine& line);
 
-// --devices, --link-layer, --profile, --node.
+// --devices, --link-layer, --profile, --node, and of the network: --ip, --net, --port, --key.
 struct NodeOptions {
-  DeviceTableOptions devices;
+  DeviceTableOptions devices;  // network.key: after prepare() only
   std::string name;
+  std::string key_file;  // "": the user's own key
 };
 
 // Adds the options that choose a node to `command`; `options` must live until the action has been done.
 void add_node_options(CLI::App& command, NodeOptions& options);
+
+// Throws UsageError where options of the network do not go together. After parsing.
+void check_network_options(const NodeOptions& options);
 
 // Whether one of them was given. After parsing.
 bool names_node(const CLI::App& command);

@@ -32,6 +32,7 @@ void add_env(CLI::App& app, CommandLine& line) {
   add_node_options(*command, *options);
   command->callback([options, &line] {
     if (line.has_tail) throw UsageError{"env takes no program: verbena run -- PROGRAM runs one"};
+    check_network_options(*options);
     line.action = [options] { return env(*options); };
   });
 }

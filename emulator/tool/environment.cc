@@ -6,6 +6,8 @@
 
 #include "fabric/node.h"
 #include "tool/file_size_signal.h"
+#include "wire/key.h"
+#include "wire/listening.h"
 
 namespace verbena::tool {
 namespace {
@@ -51,6 +53,24 @@ std::string with_option(const std::string& options, const std::string& option) {
   return options.empty() ? option : options + ":" + option;
 }
 
+// Everything that would keep the node's processes from listening is found here, where it can be said.
+int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key, std::string* problem) {
+  const DeviceTable table = describe_devices(options.devices);
+  if (table.network.count == 0) {
+    *problem = "the machine has no address that others could reach it by";
+    return kFailed;
+  }
+  for (uint32_t i = 0; i < table.network.count; ++i) {
+    const wire::NetAddress address{table.network.addresses[i]};
+    const uint16_t port = options.devices.network.port;
+    if (wire::could_listen_at(address, port, problem) != 0 || wire::claim(node, address, port, problem) != 0)
+      return kFailed;
+  }
+  const int error = options.key_file.empty() ? wire::user_key(nodes_folder(), key, problem)
+                                             : wire::read_key(options.key_file, key, problem);
+  return error == 0 ? 0 : kFailed;
+}
+
 }  // namespace
 
 std::vector<Variable> program_environment(const Installation& installation, const std::string& node,
@@ -84,7 +104,12 @@ int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string*
   Installation installation;
   if (find_installation(&installation, problem) != 0) return kFailed;
   const std::string node = node_path(options.name, options.devices);
-  if (ensure_node(node, options.devices, problem) != 0) return kFailed;
+  DeviceTableOptions devices = options.devices;
+  if (devices.network.enabled) {
+    if (ensure_private_folder(nodes_folder(), problem) != 0) return kFailed;
+    if (prepare_network(options, node, &devices.network.key, problem) != 0) return kFailed;
+  }
+  if (ensure_node(node, devices, problem) != 0) return kFailed;
   *out = program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
   return 0;
 }

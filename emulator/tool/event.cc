@@ -94,6 +94,7 @@ void add_event(CLI::App& app, CommandLine& line) {
   add_node_options(*command, options->node);
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"event takes no program"};
+    check_network_options(options->node);
     options->chosen = names_node(*command);
     line.action = [options] { return event(*options); };
   });

@@ -8,8 +8,54 @@
 #include "fabric/node.h"
 #include "tool/command.h"
 #include "tool/profile.h"
+#include "wire/net_address.h"
 
 namespace verbena::tool {
+namespace {
+
+void add_address(NetworkOptions& network, const std::string& text) {
+  wire::NetAddress address;
+  if (!wire::NetAddress::from_text(text, &address)) throw UsageError{"--ip: '" + text + "' is no IP address"};
+  if (!address.is_reachable())
+    throw UsageError{"--ip: " + text + " is no address that another machine could reach this one by"};
+  for (const auto& other : network.addresses)
+    if (other == address.bytes) return;
+  if (network.addresses.size() == kMaxGids - 1)  // the first GID is the device's own
+    throw UsageError{"--ip: more than " + std::to_string(kMaxGids - 1) + " addresses"};
+  network.addresses.push_back(address.bytes);
+  network.enabled = true;
+}
+
+void add_network_options(CLI::App& command, NodeOptions& options) {
+  NetworkOptions& network = options.devices.network;
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--ip",
+          [&network](const std::vector<std::string>& words) {
+            for (const std::string& word : words) add_address(network, word);
+          },
+          "open the network: nodes on other machines reach this one by this address (docs/NETWORK.md)")
+      ->expected(1)
+      ->take_all()
+      ->type_name("ADDR");
+  command.add_flag_callback("--net", [&network] { network.enabled = true; },
+                            "open the network on all addresses of the machine");
+  command.add_option("--port", network.port, "TCP port of the fabric, the same on all nodes; 47910 by default")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("N");
+  command.add_option("--key", options.key_file, "the fabric's key, the same on all nodes (verbena key FILE)")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void check_network_options(const NodeOptions& options) {
+  const NetworkOptions& network = options.devices.network;
+  if (network.enabled && options.devices.link_layer == LinkLayer::kInfiniband)
+    throw UsageError{"a network has Ethernet's addresses: --ip and --net do not go with --link-layer infiniband"};
+  if (!network.enabled && (network.port != kDefaultPort || !options.key_file.empty()))
+    throw UsageError{"--port and --key are for a node with a network: --ip ADDR or --net"};
+}
 
 void add_node_options(CLI::App& command, NodeOptions& options) {
   static const std::map<std::string, LinkLayer> kLinkLayers = {{"ethernet", LinkLayer::kEthernet},
@@ -44,12 +90,14 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
           },
           "")
       ->type_name("NAME");
+  add_network_options(command, options);
 }
 
 bool names_node(const CLI::App& command) {
-  return command.count("--devices") + command.count("--link-layer") + command.count("--profile") +
-             command.count("--node") !=
-         0;
+  size_t given = 0;
+  for (const char* option : {"--devices", "--link-layer", "--profile", "--node", "--ip", "--net", "--port"})
+    given += command.count(option);
+  return given != 0;
 }
 
 std::vector<std::string> program_of(const CLI::App& command, const CommandLine& line) {

@@ -63,6 +63,7 @@ void add_status(CLI::App& app, CommandLine& line) {
   command->add_flag("--json", options->json, "the same as JSON");
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"status takes no program"};
+    check_network_options(options->node);
     options->chosen = names_node(*command);
     line.action = [options] { return status(*options); };
   });

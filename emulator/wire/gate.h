@@ -21,12 +21,14 @@
 #include "wire/target.h"
 
 namespace verbena {
+class NodeDirectory;
 class Residence;
-}
+}  // namespace verbena
 
 namespace verbena::wire {
 
 struct Arrived {
+  // Also: kept from children (fabric/descriptors_of_parent.h), until its owner says otherwise and closes it.
   int fd = -1;  // connected, authenticated, non-blocking, close-on-exec, TCP_NODELAY; now the receiver's, who
                 // closes it
   ProcessId peer;
@@ -47,6 +49,8 @@ class Arrivals {
   ~Arrivals() = default;
 };
 
+class Doorkeeper;
+
 class Gate {
  public:
   Gate();
@@ -62,8 +66,15 @@ class Gate {
   bool is_open() const;
 
   // Who takes what is for the connection manager (is_for_cm); nullptr: nobody any more, and on return nobody
-  // is told. Before it is set such calls find nobody. Any thread, but not from within an arrival.
+  // is told. Before it is set such calls find nobody. Any thread, but not from within an arrival, nor with a
+  // lock that an arrival takes.
   void receive_for_cm(Arrivals* arrivals);
+
+  // Who of the node listens for a service at an address? The connection manager knows, for all gates: the
+  // slot of a process of the node, or false. Set before any gate is opened.
+  using FindListener = bool (*)(const NodeDirectory& directory, const std::string& node, const NetAddress& to,
+                                uint64_t service, uint32_t* slot);
+  static void find_listeners_by(FindListener find);
 
   // Readable whenever serve() has something to do; -1 while it is not open. open() has it watched by the
   // service thread (Residence::watch), whatever else that sleeps on.
@@ -90,7 +101,6 @@ class Gate {
   ProcessId self() const;
 
  private:
-  class Doorkeeper;
   std::unique_ptr<Doorkeeper> doorkeeper_;
 };
 

@@ -340,15 +340,25 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
                         std::memory_order_relaxed);
   }
   const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
-  if (moved) {
+  bool lingers = false;
+  if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
     std::lock_guard out(peer.out_mutex);
+    peer.answers_due = false;
     // Acknowledgements alone wait for the program's answer, or for the next turn.
     const bool others = !peer.out.empty() || !peer.reads.empty() || !peer.answers.empty();
     acknowledge(peer);
     peer.awaits_answer = false;
-    if (from_service || others) flush(peer);
+    if (from_service || others)
+      flush(peer);
+    else
+      lingers = peer.gathered.load(std::memory_order_relaxed);
   }
   if (peer.broken.load(std::memory_order_acquire)) lose(peer);
+  if (lingers) {
+    // The program may not come again.
+    lingered_.store(true, std::memory_order_relaxed);
+    if (!ticking_.load(std::memory_order_relaxed)) keep_ticking();
+  }
   return moved;
 }
 
@@ -382,6 +392,7 @@ void Remote::drive_from_poll() {
 int64_t Remote::serve() {
   const int64_t now = now_ns();
   int64_t next = check_deadlines(now);
+  if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
   const bool polled = polled_.exchange(false, std::memory_order_relaxed);
   bool moved = false, stalled = false;
   const std::unique_lock turn(turn_, std::try_to_lock);

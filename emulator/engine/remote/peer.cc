@@ -10,6 +10,7 @@
 
 #include "engine/objects.h"
 #include "engine/remote/stand_in.h"
+#include "fabric/descriptors_of_parent.h"
 #include "fabric/hazards.h"
 
 namespace verbena {
@@ -125,7 +126,12 @@ RemotePeer::RemotePeer(Process& own_process, const wire::ProcessId& peer_id)
     : process(own_process), id(peer_id) {}
 
 RemotePeer::~RemotePeer() {
-  if (fd >= 0) syscall(SYS_close, fd);
+  if (fd >= 0) close_connection(fd);
+}
+
+void close_connection(int fd) {
+  no_longer_keep(fd);
+  syscall(SYS_close, fd);
 }
 
 std::byte* append_request(RemotePeer& peer, size_t size) {

@@ -79,6 +79,7 @@ struct RemotePeer {
     wire::AnswerHead answer{};
   } bulk_in;
   std::shared_ptr<Qp> datagram_source;  // stands for the senders of datagrams
+  bool answers_due = false;             // some were appended
   bool ready = false;                   // epoll(7) says that there is something
   bool stalled = false;                 // the first frame there is cannot be carried out now
 
@@ -103,6 +104,8 @@ inline constexpr size_t kMostAnswersKept = 1 << 16;
 inline constexpr size_t kGathered = 32 * 1024;
 
 // ---- all under out_mutex ----
+
+void close_connection(int fd);
 
 // Room for a frame of a request; nullptr: there is none, or no connection.
 std::byte* append_request(RemotePeer& peer, size_t size);

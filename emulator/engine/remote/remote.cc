@@ -28,7 +28,7 @@ constexpr int64_t kAskAgain = 20'000'000;
 // call that comes later is by somebody who has lost the one there was.
 constexpr int64_t kSameMoment = 2'000'000'000;
 // What is in flight is looked at this often, deadline or not.
-constexpr int64_t kLongestTick = 20'000'000, kShortestTick = 1'000'000;
+constexpr int64_t kLongestTick = 5'000'000, kShortestTick = 1'000'000;
 
 NetAddress address_in(const uint8_t* gid) {
   NetAddress address;
@@ -124,6 +124,11 @@ void Remote::watch(Qp& qp) {
     std::lock_guard lock(watch_mutex_);
     watched_.push_back(&qp);
   }
+  keep_ticking();
+}
+
+// The service thread comes again soon, without being woken.
+void Remote::keep_ticking() {
   if (!ticking_.exchange(true, std::memory_order_acq_rel)) process_.home().kick();
 }
 
@@ -142,7 +147,7 @@ int64_t Remote::check_deadlines(int64_t now) {
     return wanted == kEndOfTime;
   });
   if (watched_.empty()) {
-    ticking_.store(false, std::memory_order_release);
+    if (!lingered_.load(std::memory_order_relaxed)) ticking_.store(false, std::memory_order_release);
     return kEndOfTime;
   }
   return std::clamp(next, now + kShortestTick, now + kLongestTick);
@@ -237,14 +242,13 @@ void Remote::arrived(const wire::Arrived& arrived) {
     // Two at once: the one begun by the lesser of the two stays, as both of them will find.
     const bool by_lesser = arrived.begun_here == (self_ < arrived.peer);
     if (arrived.begun_here != peer->begun_here && !by_lesser && now < peer->since + kSameMoment) {
-      syscall(SYS_close, arrived.fd);
+      close_connection(arrived.fd);
       return;
     }
     lose(*peer);
   }
   {
     std::lock_guard out(peer->out_mutex);
-    if (peer->fd >= 0) syscall(SYS_close, peer->fd);
     peer->fd = arrived.fd;
     peer->address = arrived.peer_address;
     peer->own_address = arrived.own_address;
@@ -292,7 +296,7 @@ void Remote::lose(RemotePeer& peer) {
   {
     std::lock_guard out(peer.out_mutex);
     peer.connected.store(false, std::memory_order_release);
-    syscall(SYS_close, peer.fd);
+    close_connection(peer.fd);
     peer.fd = -1;
     peer.out.clear();
     peer.reads.clear();

@@ -134,6 +134,7 @@ class Remote final : public wire::Arrivals {
   void publish();
 
   int64_t check_deadlines(int64_t now);
+  void keep_ticking();
   void arm(bool armed);
 
   Process& process_;
@@ -164,7 +165,8 @@ class Remote final : public wire::Arrivals {
   std::vector<uint32_t> seeks_;
   std::mutex watch_mutex_;
   std::vector<Qp*> watched_;
-  std::atomic<bool> ticking_{false};
+  std::atomic<bool> ticking_{false};   // the service thread comes again within kLongestTick
+  std::atomic<bool> lingered_{false};  // acknowledgements wait for the program's next turn
 };
 
 }  // namespace verbena

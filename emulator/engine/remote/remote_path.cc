@@ -60,6 +60,9 @@ void go_back(Qp& qp, uint64_t number) {
     request.answered = false;
   }
   path.sent = number;
+  path.next_psn = qp.send_psn;
+  for (uint64_t n = qp.sq_next; n < number; ++n)
+    path.next_psn = psn_add(path.next_psn, packets_of(at(qp, n).length, qp.mtu));
   path.acknowledged = std::min(path.acknowledged, number);
 }
 

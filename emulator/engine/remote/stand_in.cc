@@ -93,6 +93,7 @@ AnswerHead StandIn::acknowledgement() const {
 }
 
 void StandIn::answer(FrameKind kind, uint64_t number, uint64_t value, uint8_t timer) {
+  peer_.answers_due = true;
   std::lock_guard lock(peer_.out_mutex);
   append_answer(peer_, {sizeof(AnswerHead), kind, timer, {}, shared_.qpn, target_qpn_, life_, number, value});
 }
@@ -324,6 +325,7 @@ Placed StandIn::fetch(SendRequest& request, const iovec& remote) {
                         life_,
                         request.number,
                         uint64_t{request.length} << 32};
+  peer_.answers_due = true;
   std::lock_guard lock(peer_.out_mutex);
   if (request.length <= kCopied && peer_.reads.empty() &&
       peer_.out.room() >= kAnswersRoom + sizeof head + request.length) {

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "wire/doorkeeper.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/descriptors_of_parent.h"
+#include "fabric/node.h"
+#include "fabric/residence.h"
+#include "observe/log.h"
+#include "wire/hand_on.h"
+#include "wire/key.h"
+#include "wire/listening.h"
+
+namespace verbena::wire {
+namespace {
+
+constexpr uint64_t kCallersToken = kMaxGids;  // listeners' are below
+constexpr uint64_t kFirstToken = kMaxGids + 1;
+constexpr int64_t kNever = INT64_MAX;
+constexpr int64_t kNotePause = 1'000'000'000;
+constexpr int64_t kCrowdedPause = 20'000'000;
+constexpr int kAcceptsAtATime = 64;
+
+void close_kept(int fd) {
+  no_longer_keep(fd);
+  close(fd);
+}
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+NetAddress address_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  NetAddress address;
+  if (which(fd, reinterpret_cast<sockaddr*>(&storage), &size) == 0)
+    NetAddress::from_socket_address(storage, &address);
+  return address;
+}
+
+// The caller has hung up meanwhile: he has gone to another listener.
+bool is_closed(int fd) {
+  char byte;
+  const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+}  // namespace
+
+std::atomic<Gate::FindListener> Doorkeeper::find_listener{nullptr};
+
+Doorkeeper::~Doorkeeper() {
+  if (epoll_fd_ >= 0) home_.unwatch(epoll_fd_);
+  incoming_.clear();
+  outgoing_.clear();
+  for (const Listener& listener : listeners_) close_kept(listener.fd);
+  if (callers_ >= 0) close_kept(callers_);
+  if (epoll_fd_ >= 0) close_kept(epoll_fd_);
+}
+
+int Doorkeeper::fail(int error, std::string* problem, const std::string& what) {
+  if (problem != nullptr) *problem = what + ": " + std::strerror(error);
+  return error;
+}
+
+int Doorkeeper::open(std::string* problem) {
+  const NetworkDescription& network = home_.directory().devices().network;
+  if (network.enabled == 0) return fail(ENONET, problem, home_.node());
+  self_ = {home_.directory().header().node_id, home_.slot(), home_.generation()};
+  port_ = static_cast<uint16_t>(network.port);
+  if (const int error = node_key(home_.node(), &key_); error != 0)
+    return fail(error, problem, key_path(home_.node()));
+  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_fd_ < 0) return fail(errno, problem, "epoll");
+  keep_from_children(epoll_fd_);
+  callers_ = listen_for_callers(home_.folder());
+  if (callers_ < 0) return fail(errno, problem, home_.folder() + "/callers");
+  keep_from_children(callers_);
+  watch(callers_, kCallersToken, EPOLLIN);
+  for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
+    const NetAddress address{network.addresses[i]};
+    if (const int error = claim(home_.node(), address, port_, problem); error != 0) return error;
+    Listener listener{-1, address, 0};
+    if (const int error = listen_at(address, port_, &listener.fd); error != 0)
+      return fail(error, problem, "cannot listen at " + address.text() + " port " + std::to_string(port_));
+    keep_from_children(listener.fd);
+    watch(listener.fd, listeners_.size(), EPOLLIN);
+    listeners_.push_back(listener);
+    own_.push_back(address);
+  }
+  next_token_ = kFirstToken;
+  return home_.watch(epoll_fd_);
+}
+
+void Doorkeeper::watch(int fd, uint64_t token, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = token;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0 && errno == EEXIST)
+    epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event);
+}
+
+// Somebody may call often and be refused each time: a line a second says enough.
+void Doorkeeper::note(const NetAddress& peer, Refusal refusal, uint32_t their_version, const char* doing) {
+  const bool misconfigured =
+      refusal == Refusal::kKey || refusal == Refusal::kVersion || refusal == Refusal::kAddress;
+  const LogLevel level = misconfigured ? LogLevel::kError : LogLevel::kWarn;
+  const int64_t now = now_ns();
+  if (!logs(level)) return;
+  if (noted_ns_ != 0 && now - noted_ns_ < kNotePause) {
+    ++unnoted_;
+    return;
+  }
+  char version[64] = "", others[64] = "";
+  if (refusal == Refusal::kVersion)
+    snprintf(version, sizeof version, " (theirs %u, ours %u)", their_version, kProtocolVersion);
+  if (unnoted_ != 0) snprintf(others, sizeof others, "; %u more like this were not logged", unnoted_);
+  log_line(level, "%s %s: %s%s%s", doing, peer.text().c_str(), words(refusal), version, others);
+  noted_ns_ = now;
+  unnoted_ = 0;
+}
+
+// ---- in
+// ----------------------------------------------------------------------------------------------------
+
+void Doorkeeper::accept_all(Listener& listener, int64_t now) {
+  for (int i = 0; i < kAcceptsAtATime; ++i) {
+    const int fd = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      // It would not let us sleep: for a while it is not looked at.
+      epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, listener.fd, nullptr);
+      listener.resume_ns = now + kCrowdedPause;
+      return;
+    }
+    keep_from_children(fd);
+    Nonce nonce;
+    if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+      close_kept(fd);
+      continue;
+    }
+    if (incoming_.size() >= kMaxIncoming) incoming_.erase(incoming_.begin());
+    const uint64_t token = next_token_++;
+    incoming_[token] =
+        std::make_unique<Incoming>(fd, address_of(fd, getpeername), key_, nonce, now + kIncomingPatience);
+    watch(fd, token, EPOLLIN);
+  }
+}
+
+void Doorkeeper::serve_incoming(uint64_t token, Incoming& incoming) {
+  const Incoming::State state = incoming.progress(self_.node, own_);
+  if (state == Incoming::State::kGoesOn) return;
+  const std::unique_ptr<Incoming> over = std::move(incoming_[token]);
+  incoming_.erase(token);
+  if (state == Incoming::State::kOver)
+    return note(over->peer(), over->refusal(), over->handshake().their_version(), "refused");
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, over->fd(), nullptr);
+  admit(over->handshake().admitted(), over->give_away(), over->peer());
+}
+
+Refusal Doorkeeper::find_owner(const Hello& hello, uint32_t* slot, uint32_t* generation) const {
+  const NodeDirectory& directory = home_.directory();
+  const Target& target = hello.target;
+  QpnEntry entry;
+  const auto find = find_listener.load(std::memory_order_acquire);
+  bool found = true;
+  switch (target.kind) {
+    case TargetKind::kQueuePair:
+      found = directory.find_qpn(target.number, &entry);
+      *slot = entry.slot;
+      break;
+    case TargetKind::kCmListener:
+      found = find != nullptr && find(directory, home_.node(), hello.to, target.service, slot);
+      break;
+    case TargetKind::kProcess:
+    case TargetKind::kCmProcess:
+      found = target.process.node == self_.node && target.process.slot < kMaxSlots;
+      *slot = target.process.slot;
+      break;
+    case TargetKind::kNode:
+      *slot = self_.slot;
+      break;
+  }
+  if (!found || *slot >= kMaxSlots) return Refusal::kNobody;
+  *generation = directory.slot(*slot).generation.load(std::memory_order_acquire);
+  const bool that_one = !target.process.somebody() || target.process.generation == *generation;
+  return that_one && directory.alive(*slot, *generation) ? Refusal::kNone : Refusal::kNobody;
+}
+
+void Doorkeeper::admit(const Admitted& admitted, int fd, const NetAddress& peer) {
+  uint32_t slot = 0, generation = 0;
+  if (const Refusal refusal = find_owner(admitted.hello, &slot, &generation); refusal != Refusal::kNone)
+    return refuse(admitted, fd, peer, refusal);
+  if (slot == self_.slot && generation == self_.generation) return let_in(admitted, fd);
+  const int error = hand_on(slot_folder(home_.node(), slot, generation), admitted, fd);
+  if (error != 0)
+    return refuse(admitted, fd, peer, Refusal::kBusy);  // stopped; or not open yet, or just ended
+  close_kept(fd);
+}
+
+void Doorkeeper::refuse(const Admitted& admitted, int fd, const NetAddress& peer, Refusal refusal) {
+  note(peer, refusal, kProtocolVersion, "turned away");
+  const auto bytes = welcome(key_, admitted.transcript, self_, refusal);
+  send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  close_kept(fd);
+}
+
+template <typename Tell>
+bool Doorkeeper::tell(const Target& target, Tell&& tell_them) {
+  if (!is_for_cm(target.kind)) {
+    tell_them(data_);
+    return true;
+  }
+  std::lock_guard lock(cm_mutex_);
+  if (cm_ == nullptr) return false;
+  tell_them(*cm_);
+  return true;
+}
+
+void Doorkeeper::let_in(const Admitted& admitted, int fd) {
+  const NetAddress peer = address_of(fd, getpeername);
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  bool sent = false;
+  const bool taken = tell(admitted.hello.target, [&](Arrivals& arrivals) {
+    const auto bytes = welcome(key_, admitted.transcript, self_, Refusal::kNone);
+    sent = !is_closed(fd) && send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+                                 static_cast<ssize_t>(bytes.size());
+    if (sent)
+      arrivals.arrived(
+          {fd, admitted.hello.caller, peer, address_of(fd, getsockname), admitted.hello.target, false, 0});
+  });
+  if (!taken) return refuse(admitted, fd, peer, Refusal::kNobody);
+  if (!sent) close_kept(fd);
+}
+
+void Doorkeeper::take_handed_on() {
+  Admitted admitted;
+  int fd = -1;
+  for (int i = 0; i < kAcceptsAtATime && take_caller(callers_, &admitted, &fd); ++i) {
+    uint32_t slot = 0, generation = 0;
+    const bool ours = find_owner(admitted.hello, &slot, &generation) == Refusal::kNone && slot == self_.slot;
+    if (ours)
+      let_in(admitted, fd);
+    else
+      refuse(admitted, fd, address_of(fd, getpeername), Refusal::kNobody);
+  }
+}
+
+// ---- out
+// ---------------------------------------------------------------------------------------------------
+
+uint64_t Doorkeeper::approach(const NetAddress& to, const NetAddress& from, const Target& target,
+                              int64_t deadline_ns) {
+  NetAddress source = from;
+  for (const NetAddress& own : own_)
+    if (source == NetAddress{} && own.is_ipv4() == to.is_ipv4()) source = own;
+  uint64_t ticket;
+  {
+    std::lock_guard lock(mutex_);
+    ticket = next_ticket_++;
+    tickets_.insert(ticket);
+    asked_.push_back({ticket, to, source, port_, target, deadline_ns});
+  }
+  home_.kick();
+  return ticket;
+}
+
+void Doorkeeper::cancel(uint64_t ticket) {
+  std::lock_guard lock(mutex_);
+  tickets_.erase(ticket);
+}
+
+bool Doorkeeper::forget_ticket(uint64_t ticket) {
+  std::lock_guard lock(mutex_);
+  return tickets_.erase(ticket) != 0;
+}
+
+void Doorkeeper::begin_calls() {
+  std::deque<Outgoing::Call> asked;
+  {
+    std::lock_guard lock(mutex_);
+    asked.swap(asked_);
+  }
+  for (const Outgoing::Call& call : asked)
+    outgoing_[next_token_++] = std::make_unique<Outgoing>(call, key_, self_);
+}
+
+bool Doorkeeper::serve_call(uint64_t token, Outgoing& call, int64_t now, bool ready) {
+  {
+    std::lock_guard lock(mutex_);
+    if (tickets_.count(call.call().ticket) == 0) return false;
+  }
+  const int before = call.fd();
+  const bool wanted_room = call.wants_room();
+  const Outgoing::State state = call.progress(now, ready);
+  if (state != Outgoing::State::kGoesOn) {
+    finish_call(call, state);
+    return false;
+  }
+  if (call.fd() >= 0 && (call.fd() != before || call.wants_room() != wanted_room))
+    watch(call.fd(), token, call.wants_room() ? EPOLLOUT : EPOLLIN);
+  return true;
+}
+
+void Doorkeeper::finish_call(Outgoing& call, Outgoing::State state) {
+  const Outgoing::Call& asked = call.call();
+  if (state == Outgoing::State::kFailed)
+    note(asked.to, call.refusal(), call.their_version(), "no connection to");
+  if (!forget_ticket(asked.ticket)) return;
+  if (state == Outgoing::State::kFailed) {
+    tell(asked.target, [&](Arrivals& arrivals) { arrivals.failed(asked.ticket, call.refusal()); });
+    return;
+  }
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, call.fd(), nullptr);
+  const int fd = call.give_away();
+  const Arrived arrived{fd, call.welcomer(), asked.to, asked.from, asked.target, true, asked.ticket};
+  if (!tell(asked.target, [&](Arrivals& arrivals) { arrivals.arrived(arrived); })) close_kept(fd);
+}
+
+void Doorkeeper::receive_for_cm(Arrivals* arrivals) {
+  std::lock_guard lock(cm_mutex_);
+  cm_ = arrivals;
+}
+
+// ---- both
+// --------------------------------------------------------------------------------------------------
+
+int64_t Doorkeeper::serve() {
+  begin_calls();
+  epoll_event events[64];
+  const int count = epoll_wait(epoll_fd_, events, 64, 0);
+  const int64_t now = now_ns();
+  for (int i = 0; i < count; ++i) {
+    const uint64_t token = events[i].data.u64;
+    if (token < listeners_.size()) {
+      accept_all(listeners_[token], now);
+    } else if (token == kCallersToken) {
+      take_handed_on();
+    } else if (const auto in = incoming_.find(token); in != incoming_.end()) {
+      serve_incoming(token, *in->second);
+    } else if (const auto out = outgoing_.find(token); out != outgoing_.end()) {
+      if (!serve_call(token, *out->second, now, true)) outgoing_.erase(out);
+    }
+  }
+  int64_t next = kNever;
+  for (auto i = outgoing_.begin(); i != outgoing_.end();) {
+    Outgoing& call = *i->second;
+    const bool goes_on = call.due_ns() > now || serve_call(i->first, call, now, false);
+    if (goes_on) next = std::min(next, call.due_ns());
+    i = goes_on ? std::next(i) : outgoing_.erase(i);
+  }
+  while (!incoming_.empty() && incoming_.begin()->second->deadline_ns() <= now) {
+    note(incoming_.begin()->second->peer(), Refusal::kSilent, 0, "refused");
+    incoming_.erase(incoming_.begin());
+  }
+  if (!incoming_.empty()) next = std::min(next, incoming_.begin()->second->deadline_ns());
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    Listener& listener = listeners_[i];
+    if (listener.resume_ns == 0) continue;
+    if (listener.resume_ns <= now) {
+      listener.resume_ns = 0;
+      watch(listener.fd, i, EPOLLIN);
+    } else {
+      next = std::min(next, listener.resume_ns);
+    }
+  }
+  return next;
+}
+
+}  // namespace verbena::wire

@@ -13,6 +13,7 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/remote/remote.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
 
@@ -181,6 +182,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
   // published before anybody could have seen the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (Remote* const remote = cq->process->remote(); remote != nullptr) remote->before_sleep();
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "engine/datagram_targets.h"
 #include "engine/key_errors.h"
 #include "engine/psn.h"
+#include "engine/remote/remote.h"
 #include "engine/requester.h"
 #include "fabric/hazards.h"
 #include "observe/mutant.h"
@@ -171,12 +172,35 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
 }
 
+// Nobody of this node is at the address.
+void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
+  Remote* const remote = qp.process->remote();
+  if (remote == nullptr || qp.index == kRemoteIndex || address.is_global == 0 || remote->is_own(address)) return;
+  DatagramTo to{};
+  to.qpn = qpn;
+  std::memcpy(to.address.bytes.data(), address.grh.dgid.raw, to.address.bytes.size());
+  const DeviceDescription& device = *qp.context->device;
+  to.from.bytes = device.gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)].raw;
+  wire::DatagramHead head{};
+  head.flags = message.flags;
+  head.sl = message.source.sl;
+  head.path_bits = message.source.path_bits;
+  head.source_qpn = message.source.qpn;
+  head.qkey = message.qkey;
+  head.immediate = message.immediate;
+  std::memcpy(head.destination, address.grh.dgid.raw, sizeof head.destination);
+  remote->send_datagram(to, head, message.bytes, message.length);
+}
+
 void send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
   const NodeDirectory& directory = qp.process->directory();
   Destination& to = qp.datagrams->targets.destination(address, qpn);
   for (bool fresh = false;; fresh = true) {
     // What is there may have gone, and another may have come, since we were there last.
-    if ((fresh || !to.adapter) && !DatagramTargets::resolve(qp, address, qpn, &to)) return;
+    if ((fresh || !to.adapter) && !DatagramTargets::resolve(qp, address, qpn, &to)) {
+      send_to_other_node(qp, address, qpn, message);
+      return;
+    }
     const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
     if (open(to, directory)) {
       deliver(qp, to, message);
@@ -299,6 +323,31 @@ void raise_datagram_events(Qp& qp) {
     if (to->adapter->alive(directory) && to->completion_queue->alive.load(std::memory_order_acquire) != 0)
       raise_completion_event(*to->completion_queue, *to->adapter, due == 2);
   }
+}
+
+void receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram) {
+  if (datagram.length < kGrhBytes || datagram.length > kGrhBytes + kMaxMtu) return;
+  Message message;
+  message.source = datagram.source;
+  message.qkey = datagram.qkey;
+  message.immediate = datagram.immediate;
+  message.length = datagram.length;
+  message.solicited = (datagram.flags & kCqeSolicited) != 0;
+  message.flags = static_cast<uint8_t>(kCqeReceive | kCqeFromShared | kCqeDatagram |
+                                       (datagram.flags & (kCqeWithImmediate | kCqeSolicited)));
+  std::memcpy(message.bytes, datagram.bytes, datagram.length);
+  stand_in.datagrams->events_due.clear();
+  ibv_ah_attr address{};
+  address.is_global = 1;
+  address.grh.dgid = datagram.destination;
+  try {
+    if (datagram.target_qpn == kMulticastQpn)
+      send_to_group(stand_in, datagram.destination, message);
+    else
+      send_to_one(stand_in, address, datagram.target_qpn, message);
+  } catch (const std::bad_alloc&) {
+  }
+  raise_datagram_events(stand_in);
 }
 
 void keep_address(Qp& qp, SendRequest& kept) {

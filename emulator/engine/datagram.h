@@ -45,6 +45,20 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
 // Raises the events of the receive completions that send_datagram() has appended.
 void raise_datagram_events(Qp& qp);
 
+// A message from another node: `length` bytes with the room for the GRH. Nothing of it has been judged.
+struct ForeignDatagram {
+  const uint8_t* bytes;
+  uint32_t length;
+  uint32_t target_qpn;
+  DatagramSource source;
+  uint32_t qkey;
+  uint32_t immediate;
+  uint8_t flags;  // CqeFlags; others than kCqeWithImmediate and kCqeSolicited do not count
+  ibv_gid destination;
+};
+// Delivers it to whom it is for on this node. `stand_in` stands for its sender; one thread at a time.
+void receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram);
+
 // The request is kept for later: its handle is copied, since the program may destroy it after posting.
 void keep_address(Qp& qp, SendRequest& kept);
 

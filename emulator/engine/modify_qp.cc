@@ -18,6 +18,7 @@
 #include "engine/psn.h"
 #include "engine/qp_attributes.h"
 #include "engine/qp_state_table.h"
+#include "engine/remote/remote.h"
 #include "engine/requester.h"
 #include "engine/xrc_openings.h"
 #include "fabric/hazards.h"
@@ -141,11 +142,12 @@ bool to_reset(Qp& qp, bool may_wait) {
   return true;
 }
 
-// `known`: the peer that somebody else has found; nullptr: it is to be found here.
-int to_rtr(Qp& qp, const PeerQp* known) {
-  PeerPath path;
-  if (known == nullptr && qp.type != IBV_QPT_UD) resolve_path(qp, qp.attr, &path);
-  const PeerQp peer = known != nullptr ? *known : peer_of(path);
+// A peer on another node: to whoever waits for visitors it is this process that acts for it.
+PeerQp peer_elsewhere(Process& process) {
+  return {process.home().slot(), process.home().generation(), kRemoteIndex, 0};
+}
+
+int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
@@ -162,6 +164,24 @@ int to_rtr(Qp& qp, const PeerQp* known) {
   shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
   qp.state.store(IBV_QPS_RTR, std::memory_order_release);
   return 0;
+}
+
+// `known`: the peer that somebody else has found; nullptr: it is to be found here.
+int to_rtr(Qp& qp, const PeerQp* known) {
+  PeerPath path;
+  Remote* const others = qp.process->remote();
+  const bool connects = qp.type != IBV_QPT_UD;
+  const std::shared_ptr<RemotePath> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
+  if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
+  const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
+  if (remote) {
+    path.remote = remote;
+    path.ports = 1u << qp.context->device_index;
+    remote->sent = remote->begun = remote->acknowledged = qp.sq_posted;
+  }
+  const int error = enter_rtr(qp, peer, std::move(path));
+  if (error == 0 && remote) others->connect(qp, remote);
+  return error;
 }
 
 // INIT, RTS and SQD: the generation stays.

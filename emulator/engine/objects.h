@@ -115,6 +115,7 @@ struct SendRequest {
   bool is_inline;  // the bytes are taken already: sges[0].addr points at the QP's copy
   // How far a request has come that is carried out in several steps.
   uint32_t done;
+  bool answered;  // by a peer on another node, with all the bytes it asked for
 };
 
 enum class Waiting : uint8_t {
@@ -127,6 +128,8 @@ enum class Waiting : uint8_t {
 
 struct XrcTarget;
 struct XrcTargets;
+struct RemotePath;
+class Carrier;
 
 // The way to the peer's queue pair, found once on the way to RTR and checked again whenever the peer's gate
 // shows another generation.
@@ -159,6 +162,8 @@ struct PeerPath {
   // solicited.
   uint8_t event_due = 0;
   bool has_landed = false;
+  // The peer is on another node, and there is no `adapter` (remote/remote_path.h).
+  std::shared_ptr<RemotePath> remote;
 };
 
 struct Datagrams;
@@ -217,6 +222,7 @@ struct Qp {
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
   bool listed = false;           // on the process's pending list, under its mutex
   std::shared_ptr<Datagrams> datagrams;  // UD (datagram.h)
+  Carrier* carrier = nullptr;  // of one that stands for an initiator on another node (remote/stand_in.h)
 
   // ---- receive queue, under recv_lock ----
   SpinLock recv_lock;

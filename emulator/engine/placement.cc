@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/remote/carrier.h"
 #include "engine/xrc.h"
 #include "observe/mutant.h"
 
@@ -20,20 +21,8 @@ namespace {
 
 constexpr size_t kMaxRanges = PeerAdapter::kMaxRanges;
 
-// The part [from, from + size) of a list of ranges.
 size_t cut(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iovec* out) {
-  size_t used = 0;
-  for (size_t i = 0; i < count && size != 0 && used < kMaxRanges - 1; ++i) {
-    if (from >= ranges[i].iov_len) {
-      from -= ranges[i].iov_len;
-      continue;
-    }
-    const uint64_t n = std::min<uint64_t>(ranges[i].iov_len - from, size);
-    out[used++] = {static_cast<char*>(ranges[i].iov_base) + from, n};
-    from = 0;
-    size -= n;
-  }
-  return used;
+  return cut_ranges(ranges, count, from, size, out, kMaxRanges - 1);
 }
 
 // Splits the last range so that the bytes of the last aligned 8-byte word at the destination are a range of
@@ -92,8 +81,24 @@ Placed advance(SendRequest& request, uint32_t size) {
 
 }  // namespace
 
+size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iovec* out, size_t most) {
+  size_t used = 0;
+  for (size_t i = 0; i < count && size != 0 && used < most; ++i) {
+    if (from >= ranges[i].iov_len) {
+      from -= ranges[i].iov_len;
+      continue;
+    }
+    const uint64_t n = std::min<uint64_t>(ranges[i].iov_len - from, size);
+    out[used++] = {static_cast<char*>(ranges[i].iov_base) + from, n};
+    from = 0;
+    size -= n;
+  }
+  return used;
+}
+
 Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes) {
+  if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
   const uint32_t size = std::min(request.length - request.done, kSliceSize);
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
@@ -114,6 +119,7 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
 }
 
 Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {
+  if (initiator.carrier != nullptr) return initiator.carrier->fetch(request, remote);
   const uint32_t size = std::min(request.length - request.done, kSliceSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);

@@ -268,8 +268,9 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     thoroughly = several_producers && (cq->channel != nullptr ||
                                        (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
     if (!thoroughly) {
-      if (cq->process->has_pending()) cq->process->progress_from_poll();
-      return 0;
+      if (!cq->process->has_pending()) return 0;
+      cq->process->progress_from_poll();
+      if (cq->consumer.seems_empty()) return 0;
     }
   }
   int count = 0;

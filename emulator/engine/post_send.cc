@@ -11,6 +11,7 @@
 #include "engine/error_flow.h"
 #include "engine/memory_requests.h"
 #include "engine/program_enum.h"
+#include "engine/remote/remote_path.h"
 #include "engine/requester.h"
 #include "engine/small_send.h"
 #include "engine/streaming.h"
@@ -107,6 +108,11 @@ void keep(Qp& qp, const SendRequest& request) {
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     if (!mutated("post-send-in-error-lost")) complete_send(qp, request, VendorError::flushed);
     qp.sq_next = qp.sq_posted;
+    return 0;
+  }
+  if (qp.path.remote) {
+    keep(qp, request);
+    if (state == IBV_QPS_RTS) post_remote(qp);
     return 0;
   }
   if (idle && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && mutated("drained-sends")))) {

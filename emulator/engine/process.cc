@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <new>
 
 #include "engine/objects.h"
+#include "engine/remote/remote.h"
 #include "fabric/descriptors_of_parent.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
@@ -50,6 +50,15 @@ Process::Process()
       cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
       srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()) {}
 
+Process::~Process() = default;
+
+void Process::begin_remote(const Caller& caller) {
+  const wire::ProcessId self{directory().header().node_id, home_.slot(), home_.generation()};
+  remote_ = std::make_unique<Remote>(*this, self, caller);
+  remote_is_there_.store(true, std::memory_order_release);
+  home_.watch(remote_->descriptor());
+}
+
 int Process::acquire(Process** out) {
   pthread_once(&fork_handlers,
                [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
@@ -68,12 +77,12 @@ int Process::acquire(Process** out) {
       delete process;
       return error == ENOENT ? ENODEV : error;
     }
+    process->peers_.get(process->home_, process->home_.slot(), process->home_.generation(), &process->self_);
     if (int error = process->open_gate(); error != 0) {
       process->home_.leave();
       delete process;
       return error;
     }
-    process->peers_.get(process->home_, process->home_.slot(), process->home_.generation(), &process->self_);
     current = process;
   }
   ++current->references_;
@@ -81,15 +90,13 @@ int Process::acquire(Process** out) {
   return 0;
 }
 
-void Process::NoTraffic::arrived(const wire::Arrived& arrived) {
-  no_longer_keep(arrived.fd);
-  close(arrived.fd);
-}
-
 int Process::open_gate() {
   if (directory().devices().network.enabled == 0) return 0;
+  begin_remote({[](void* gate, const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
+                   int64_t deadline) { return static_cast<wire::Gate*>(gate)->approach(to, from, target, deadline); },
+                &gate_});
   std::string problem;
-  const int error = gate_.open(home_, no_traffic_, &problem);
+  const int error = gate_.open(home_, *remote_, &problem);
   if (error != 0)
     VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
   else
@@ -103,6 +110,7 @@ void Process::release() {
   if (--references_ != 0) return;
   current = nullptr;
   lock.unlock();
+  if (remote_) remote_->flush_all();
   home_.leave();
   gate_.close();
   delete this;

@@ -25,6 +25,8 @@ struct Qp;
 struct Srq;
 struct Context;
 struct ForeignPlace;
+struct Caller;
+class Remote;
 
 // What has become of a queue pair that another process has made.
 enum class Standing : uint8_t {
@@ -103,7 +105,13 @@ class Process {
 
   PeerAdapter& self() { return *self_; }
 
-  // ---- requests that wait (progress.cc) ----
+  // What there is with other nodes; nullptr: this one has no network.
+  Remote* remote() const { return remote_.get(); }
+  // Begins with them: before the first queue pair is connected.
+  void begin_remote(const Caller& caller);
+  void poll_remote(bool active);  // has_pending() stands for sockets, too
+
+  // ---- requests that wait, and what comes from other nodes (progress.cc) ----
   void add_pending(Qp* qp);         // caller holds qp's send_lock
   void forget_qp(uint32_t index);   // on return the service thread does not touch it any more
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
@@ -131,7 +139,7 @@ class Process {
 
  private:
   Process();
-  ~Process() = default;
+  ~Process();
   static int64_t service(void* self);
   int64_t serve();
   void attend();
@@ -152,6 +160,7 @@ class Process {
   bool end_orphan(Orphan& orphan);
   bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under attend_mutex_
   int64_t progress_pending(bool from_service);
+  void publish_pending();  // under pending_mutex_
   int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
   static void before_fork();
   static void after_fork_in_parent();
@@ -161,6 +170,8 @@ class Process {
   PeerTable peers_;
   wire::Gate gate_;
   std::shared_ptr<PeerAdapter> self_;
+  std::unique_ptr<Remote> remote_;
+  std::atomic<bool> remote_is_there_{false};  // for the service thread
   MemoryTable memory_;
   MemoryObjects memory_objects_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
@@ -176,7 +187,8 @@ class Process {
   std::mutex pending_mutex_;  // held while requests are worked on from the list
   std::vector<Qp*> pending_;
   std::atomic<bool> polled_{false};  // since the service thread looked last
-  std::atomic<uint32_t> pending_count_{0};
+  std::atomic<uint32_t> pending_count_{0};  // of pending_, and kRemoteIsActive
+  static constexpr uint32_t kRemoteIsActive = 1u << 31;
   std::mutex attend_mutex_;     // held while the service thread looks at QPs and CQs that called for it
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
   bool moderating_ = false;     // some CQ's event waits for its period to end
@@ -187,13 +199,7 @@ class Process {
   void* device_watcher_context_ = nullptr;
   uint64_t device_events_told_ = 0;  // to the watcher
 
-  // Nothing here speaks to other nodes' queue pairs yet: who comes for one is sent away.
-  struct NoTraffic final : wire::Arrivals {
-    void arrived(const wire::Arrived& arrived) override;
-    void failed(uint64_t, wire::Refusal) override {}
-  };
   int open_gate();
-  NoTraffic no_traffic_;
   std::atomic<bool> gate_is_open_{false};  // for the service thread
 
   std::mutex openings_mutex_;

@@ -8,6 +8,7 @@
 #include "engine/moderation.h"
 #include "engine/objects.h"
 #include "engine/process.h"
+#include "engine/remote/remote.h"
 #include "engine/requester.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
@@ -24,24 +25,36 @@ constexpr int64_t kSlowTick = 10'000'000;
 
 }  // namespace
 
+void Process::publish_pending() {
+  const uint32_t remote = pending_count_.load(std::memory_order_relaxed) & kRemoteIsActive;
+  pending_count_.store(static_cast<uint32_t>(pending_.size()) | remote, std::memory_order_release);
+}
+
+void Process::poll_remote(bool active) {
+  std::lock_guard lock(pending_mutex_);
+  pending_count_.store(static_cast<uint32_t>(pending_.size()) | (active ? kRemoteIsActive : 0),
+                       std::memory_order_release);
+}
+
 void Process::add_pending(Qp* qp) {
   {
     std::lock_guard lock(pending_mutex_);
     if (!qp->listed) {
       qp->listed = true;
       pending_.push_back(qp);
-      pending_count_.store(static_cast<uint32_t>(pending_.size()), std::memory_order_release);
+      publish_pending();
     }
   }
   if (!service_awake_.exchange(true, std::memory_order_acq_rel)) home_.kick();
 }
 
 void Process::forget_qp(uint32_t index) {
+  if (remote_) remote_->forget(*this->qp(index));
   {
     std::lock_guard lock(pending_mutex_);
     Qp* qp = this->qp(index);
     std::erase(pending_, qp);
-    pending_count_.store(static_cast<uint32_t>(pending_.size()), std::memory_order_release);
+    publish_pending();
     qp->listed = true;  // for good: it must not come back
   }
   std::lock_guard lock(attend_mutex_);
@@ -93,11 +106,14 @@ int64_t Process::progress_pending(bool from_service) {
     next = std::min(next, wanted);
     return finished;
   });
-  pending_count_.store(static_cast<uint32_t>(pending_.size()), std::memory_order_release);
+  publish_pending();
   return next;
 }
 
 void Process::progress_from_poll() {
+  const uint32_t what = pending_count_.load(std::memory_order_acquire);
+  if ((what & kRemoteIsActive) != 0) remote_->drive_from_poll();
+  if ((what & ~kRemoteIsActive) == 0) return;
   if (!pending_mutex_.try_lock()) return;
   polled_.store(true, std::memory_order_relaxed);
   progress_pending(false);
@@ -148,6 +164,7 @@ int64_t Process::serve() {
   attend_device_events();
   attend();
   const int64_t openings = attend_openings();
+  const int64_t remote = remote_is_there_.load(std::memory_order_acquire) ? remote_->serve() : kEndOfTime;
   int64_t next = kEndOfTime;
   bool pending;
   {
@@ -165,10 +182,10 @@ int64_t Process::serve() {
       idle_ticks_ = 0;
       service_awake_.store(false, std::memory_order_seq_cst);
       // Somebody may have queued a request and found us awake just before.
-      if (!has_pending()) next = kEndOfTime;
+      if ((pending_count_.load(std::memory_order_relaxed) & ~kRemoteIsActive) == 0) next = kEndOfTime;
     }
   }
-  next = std::min(next, openings);
+  next = std::min({next, openings, remote});
   if (gate_is_open_.load(std::memory_order_acquire)) next = std::min(next, gate_.serve());
   if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);

@@ -14,6 +14,7 @@
 #include "engine/peer_path.h"
 #include "engine/psn.h"
 #include "engine/region_pages.h"
+#include "engine/remote/remote_path.h"
 #include "engine/responder.h"
 #include "engine/timers.h"
 #include "engine/xrc.h"
@@ -33,22 +34,6 @@ constexpr int64_t kReceivePause = 5'000;
 constexpr uint64_t kSuccession = 5'000'000'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
-
-// The request completes with an error, and the QP goes to ERR, or to SQE.
-Step fail(Qp& qp, const SendRequest& request, VendorError error) {
-  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
-  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
-               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
-               text->name, text->text);
-  complete_send(qp, request, error);
-  qp.sq_next = request.number + 1;
-  qp.waiting = Waiting::kNothing;
-  if (!is_acknowledged(qp.type))
-    enter_send_queue_error(qp);
-  else if (!mutated("error-without-flush-state"))
-    enter_error(qp);
-  return Step::kFailed;
-}
 
 // Waits, or fails when the time is over. `patience_ns`: from the first time on.
 Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
@@ -156,6 +141,21 @@ Step carry_out_here(Qp& qp, const SendRequest& request) {
 }
 
 }  // namespace
+
+Step fail(Qp& qp, const SendRequest& request, VendorError error) {
+  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
+  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
+               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
+               text->name, text->text);
+  complete_send(qp, request, error);
+  qp.sq_next = request.number + 1;
+  qp.waiting = Waiting::kNothing;
+  if (!is_acknowledged(qp.type))
+    enter_send_queue_error(qp);
+  else if (!mutated("error-without-flush-state"))
+    enter_error(qp);
+  return Step::kFailed;
+}
 
 Step carry_out(Qp& qp, SendRequest& request) {
   if (is_local(request.opcode)) return carry_out_here(qp, request);
@@ -322,6 +322,7 @@ bool is_asked_for(const Qp& qp) {
 }  // namespace
 
 int64_t progress_send_queue(Qp& qp, bool from_service) {
+  if (qp.path.remote) return progress_remote(qp);
   while (qp.sq_next != qp.sq_posted) {
     const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
     const bool begun = qp.waiting != Waiting::kNothing;

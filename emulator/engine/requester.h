@@ -26,6 +26,9 @@ enum class Step : uint8_t { kFinished, kFailed, kWaits };
 // caller holds send_lock.
 Step carry_out(Qp& qp, SendRequest& request);
 
+// The request completes with an error, and the QP goes to ERR, or to SQE. The caller holds send_lock.
+Step fail(Qp& qp, const SendRequest& request, VendorError error);
+
 // Appends the completion of `request` to the QP's own send CQ, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Datagrams to and from other nodes. Who has a queue pair number there is asked for once; what is sent before
+// the answer waits for it, a moment and within bounds, since nobody sends it again.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/clock.h"
+#include "engine/datagram.h"
+#include "engine/objects.h"
+#include "engine/remote/remote.h"
+
+namespace verbena {
+namespace {
+
+using wire::DatagramHead;
+using wire::FrameKind;
+
+constexpr int64_t kPatience = 2'000'000'000;
+constexpr int64_t kAskAgain = 20'000'000;
+constexpr size_t kMostWaitingBytes = 1024 * 1024;
+constexpr size_t kMostKnown = 4096;
+
+// Towards the queue pairs of this node the senders of a peer are one queue pair, of nobody.
+struct Senders {
+  Qp qp;
+  SharedQp shared{};
+};
+
+void append_datagram(RemotePeer& peer, const std::byte* frame, size_t size) {
+  std::byte* const at = append_request(peer, size);
+  if (at == nullptr) return;  // the way is full: lost, as on any wire
+  std::memcpy(at, frame, size);
+}
+
+}  // namespace
+
+void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const uint8_t* bytes,
+                           uint32_t size) {
+  std::byte frame[sizeof(DatagramHead) + wire::kMaxDatagram];
+  DatagramHead whole = head;
+  whole.kind = FrameKind::kDatagram;
+  whole.length = static_cast<uint32_t>(sizeof head) + size;
+  whole.target_qpn = to.qpn;
+  if (size > wire::kMaxDatagram) return;
+  std::memcpy(frame, &whole, sizeof whole);
+  std::memcpy(frame + sizeof whole, bytes, size);
+  std::shared_ptr<RemotePeer> peer;
+  {
+    std::lock_guard lock(known_mutex_);
+    const auto known = known_.find({to.address, to.qpn});
+    if (known != known_.end()) peer = known->second.lock();
+    // Order: not before those that wait.
+    const bool before = std::any_of(
+        waiting_datagrams_.begin(), waiting_datagrams_.end(),
+        [&](const auto& waiting) { return waiting.to.address == to.address && waiting.to.qpn == to.qpn; });
+    if (before || !peer || !peer->connected.load(std::memory_order_acquire)) {
+      if (waiting_bytes_ + whole.length > kMostWaitingBytes) return;
+      waiting_bytes_ += whole.length;
+      waiting_datagrams_.push_back({to, now_ns() + kPatience, 0, {frame, frame + whole.length}});
+      seeking_.store(true, std::memory_order_release);
+      peer = nullptr;
+    }
+  }
+  if (!peer) {
+    process_.home().kick();
+    return;
+  }
+  std::lock_guard out(peer->out_mutex);
+  append_datagram(*peer, frame, whole.length);
+  flush(*peer);
+}
+
+void Remote::know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer) {
+  std::lock_guard lock(known_mutex_);
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_[{address, qpn}] = peer;
+}
+
+// In the driver's turn. True: some still wait.
+bool Remote::send_waiting_datagrams(int64_t now) {
+  std::vector<DatagramTo> wanted;
+  {
+    std::lock_guard lock(known_mutex_);
+    std::erase_if(waiting_datagrams_, [&](WaitingDatagram& waiting) {
+      const auto known = known_.find({waiting.to.address, waiting.to.qpn});
+      const std::shared_ptr<RemotePeer> peer = known != known_.end() ? known->second.lock() : nullptr;
+      const bool sent = peer && peer->connected.load(std::memory_order_relaxed);
+      if (sent) {
+        std::lock_guard out(peer->out_mutex);
+        append_datagram(*peer, waiting.frame.data(), waiting.frame.size());
+        flush(*peer);
+      } else if (now < waiting.until) {
+        if (now >= waiting.ask_again_at) wanted.push_back(waiting.to);
+        waiting.ask_again_at = std::max(waiting.ask_again_at, now + kAskAgain);
+        return false;
+      }
+      waiting_bytes_ -= waiting.frame.size();
+      return true;
+    });
+  }
+  for (const DatagramTo& to : wanted) {
+    if (const std::shared_ptr<RemotePeer> near = connected_to(to.address))
+      ask(*near, to.qpn);
+    else
+      call(to.address, to.from, wire::Target::queue_pair(to.qpn), to.qpn, nullptr);
+  }
+  std::lock_guard lock(known_mutex_);
+  return !waiting_datagrams_.empty();
+}
+
+Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
+  if (peer.in.size() < frame.head_size + frame.payload) return Next::kMore;
+  const DatagramHead& head = frame.head.datagram;
+  if (!peer.datagram_source) {
+    const auto senders = std::make_shared<Senders>();
+    senders->qp.process = &process_;
+    senders->qp.shared = &senders->shared;
+    senders->qp.index = kRemoteIndex;
+    senders->qp.type = IBV_QPT_UD;
+    senders->qp.datagrams = make_datagrams(senders->qp);
+    peer.datagram_source = {senders, &senders->qp};
+  }
+  ForeignDatagram datagram{};
+  datagram.bytes = reinterpret_cast<const uint8_t*>(peer.in.data() + frame.head_size);
+  datagram.length = frame.payload;
+  datagram.target_qpn = head.target_qpn;
+  datagram.source = {head.source_qpn, 0, head.sl, head.path_bits};
+  datagram.qkey = head.qkey;
+  datagram.immediate = head.immediate;
+  datagram.flags = head.flags;
+  std::memcpy(datagram.destination.raw, head.destination, sizeof head.destination);
+  receive_foreign_datagram(*peer.datagram_source, datagram);
+  peer.in.consume(frame.head_size + frame.payload);
+  return Next::kOn;
+}
+
+}  // namespace verbena

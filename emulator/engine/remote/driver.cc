@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What comes from other nodes is taken from the sockets and carried out, by whoever has the turn.
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/clock.h"
+#include "engine/objects.h"
+#include "engine/remote/remote.h"
+#include "engine/remote/stand_in.h"
+#include "engine/requester.h"
+#include "fabric/hazards.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+using wire::AnswerHead;
+using wire::Flow;
+using wire::Frame;
+using wire::FrameKind;
+using wire::RequestHead;
+
+// So much one connection may do before the others have their turn.
+constexpr int kRounds = 16;
+// With more connections than this, epoll(7) is asked which of them have something.
+constexpr size_t kFew = 4;
+constexpr int kMostEvents = 64;
+// While the program polls, the service thread looks this often whether it still does.
+constexpr int64_t kPollingTick = 1'000'000;
+// Something could not be carried out yet, and nobody will say when it can.
+constexpr int64_t kStalledTick = 200'000;
+
+}  // namespace
+
+// ---- requests ---------------------------------------------------------------------------------------------
+
+StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
+  const uint64_t key = uint64_t{head.source_qpn} << 32 | head.target_qpn;
+  const auto known = peer.stand_ins.find(key);
+  VendorError error = VendorError::none;
+  if (known != peer.stand_ins.end() && known->second->aim(head) == VendorError::none)
+    return known->second.get();
+  // The queue pair there must be the one that ours was told of, at that address, and of one process.
+  const auto route = routes_.find(head.target_qpn);
+  if (route == routes_.end())
+    error = VendorError::peer_not_ready;
+  else if (route->second.path->qpn != head.source_qpn || route->second.path->to != peer.address ||
+           (route->second.peer && route->second.peer.get() != &peer))
+    error = VendorError::peer_mismatch;
+  if (error == VendorError::none) {
+    if (!route->second.peer)
+      for (const std::shared_ptr<RemotePeer>& each : peers_)
+        if (each.get() == &peer) bind(route->second, each);
+    auto made = std::make_unique<StandIn>(peer, process_);
+    error = made->aim(head);
+    if (error == VendorError::none) return (peer.stand_ins[key] = std::move(made)).get();
+  }
+  if (known != peer.stand_ins.end()) {
+    std::erase(peer.acknowledgements_due, known->second.get());
+    peer.stand_ins.erase(known);
+  }
+  std::lock_guard out(peer.out_mutex);
+  append_answer(peer, {sizeof(AnswerHead),
+                       FrameKind::kNotReady,
+                       0,
+                       {},
+                       head.source_qpn,
+                       head.target_qpn,
+                       head.life,
+                       head.number,
+                       static_cast<uint64_t>(error)});
+  return nullptr;
+}
+
+Remote::Next Remote::after(RemotePeer& peer, StandIn& stand_in, Taken taken) {
+  if (stand_in.acknowledgement_due &&
+      (peer.acknowledgements_due.empty() || peer.acknowledgements_due.back() != &stand_in))
+    peer.acknowledgements_due.push_back(&stand_in);
+  switch (taken) {
+    case Taken::kDone:
+    case Taken::kSkip:
+      peer.bulk_in.stand_in = nullptr;
+      return Next::kOn;
+    case Taken::kMore:
+      return Next::kMore;
+    case Taken::kStalled:
+      return Next::kStop;
+  }
+  return Next::kStop;
+}
+
+Remote::Next Remote::take_request(RemotePeer& peer, const Frame& frame) {
+  const RequestHead& head = frame.head.request;
+  const bool large = head.size > kCopied && frame.payload != 0;
+  if (!large && peer.in.size() < frame.head_size + frame.payload) return Next::kMore;
+  StandIn* const stand_in = stand_in_for(peer, head);
+  if (large) {
+    peer.in.consume(frame.head_size);
+    peer.bulk_in = {};
+    peer.bulk_in.left = frame.payload;
+    peer.bulk_in.stand_in = stand_in;
+    peer.bulk_in.request = head;
+    return stand_in == nullptr ? Next::kOn
+                               : after(peer, *stand_in, stand_in->take(head, nullptr, frame.payload));
+  }
+  Next next = Next::kOn;
+  if (stand_in != nullptr)
+    next = after(peer, *stand_in, stand_in->take(head, peer.in.data() + frame.head_size, frame.payload));
+  if (next == Next::kOn) peer.in.consume(frame.head_size + frame.payload);
+  return next;
+}
+
+void Remote::acknowledge(RemotePeer& peer) {
+  for (StandIn* stand_in : peer.acknowledgements_due) {
+    if (!stand_in->acknowledgement_due) continue;
+    stand_in->acknowledgement_due = false;
+    append_answer(peer, stand_in->acknowledgement());
+  }
+  peer.acknowledgements_due.clear();
+}
+
+// ---- answers ----------------------------------------------------------------------------------------------
+
+// Whose request the answer is about, with its send_lock; nullptr: nobody's any more.
+Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head) {
+  const auto route = routes_.find(head.target_qpn);
+  if (route == routes_.end()) return nullptr;
+  Qp& qp = *route->second.qp;
+  qp.send_lock.lock();
+  const RemotePath* path = qp.path.remote.get();
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (path != nullptr && path->peer.get() == &peer && path->qpn == head.source_qpn &&
+      path->life == head.life && path->epoch == peer.epoch.load(std::memory_order_relaxed) &&
+      (state == IBV_QPS_RTS || state == IBV_QPS_SQD))
+    return &qp;
+  qp.send_lock.unlock();
+  return nullptr;
+}
+
+// Puts what has come of the answer to a READ where it belongs. Under the requester's send_lock. False: the
+// rest is of no use.
+bool Remote::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
+  SendRequest* const request = find_awaiting(qp, head.number);
+  uint64_t& left = peer.bulk_in.left;
+  if (request == nullptr || request->opcode != IBV_WR_RDMA_READ || request->length != head.size())
+    return false;
+  VendorError error = VendorError::none;
+  {
+    const uint32_t home = process_.home().slot();
+    const Visit visit(process_.directory(), home, home);
+    iovec ranges[PeerAdapter::kMaxRanges];
+    iovec to[PeerAdapter::kMaxRanges];
+    size_t count = 0;
+    error = find_local_bytes(qp, *find_send_operation(request->opcode), *request, ranges, &count);
+    while (left != 0 && error == VendorError::none) {
+      const uint64_t wanted = peer.in.size() != 0 ? std::min<uint64_t>(left, peer.in.size()) : left;
+      const size_t tos = cut_ranges(ranges, count, request->done, wanted, to, PeerAdapter::kMaxRanges);
+      size_t moved = wanted;
+      if (peer.in.size() != 0) {
+        const iovec from{const_cast<std::byte*>(peer.in.data()), wanted};
+        if (process_.self().write(process_.directory(), &from, 1, to, tos) != 0)
+          error = VendorError::local_memory_gone;
+        else
+          peer.in.consume(wanted);
+      } else {
+        const Flow flow = peer.in.receive_into(peer.fd, to, tos, wanted, &moved);
+        if (flow == Flow::kFault) error = VendorError::local_memory_gone;
+        if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_release);
+        if (flow != Flow::kMoved && flow != Flow::kFault) return true;
+        peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + moved, std::memory_order_relaxed);
+      }
+      if (error != VendorError::none) break;
+      left -= moved;
+      request->done += static_cast<uint32_t>(moved);
+    }
+  }
+  if (error != VendorError::none || request->done == request->length) take_answer(qp, *request, error);
+  return error == VendorError::none;
+}
+
+Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
+  const AnswerHead& head = frame.head.answer;
+  peer.in.consume(frame.head_size);
+  Qp* const qp = lock_requester(peer, head);
+  if (head.kind == FrameKind::kReadData) {
+    peer.bulk_in = {};
+    peer.bulk_in.left = frame.payload;
+    peer.bulk_in.answer = head;
+    SendRequest* const request = qp != nullptr ? find_awaiting(*qp, head.number) : nullptr;
+    // Slices come in order: anything else is the rest of what has been given up.
+    if (request != nullptr && request->done == head.offset())
+      peer.bulk_in.is_answer = scatter(*qp, peer, head);
+    if (peer.bulk_in.left == 0) peer.bulk_in.is_answer = false;
+    if (qp != nullptr) qp->send_lock.unlock();
+    return peer.bulk_in.is_answer ? Next::kMore : Next::kOn;
+  }
+  if (qp == nullptr) return Next::kOn;
+  switch (head.kind) {
+    case FrameKind::kAck:
+      take_acknowledgement(*qp, head.number);
+      break;
+    case FrameKind::kNak:
+      take_refusal(*qp, head.number, static_cast<uint32_t>(head.value));
+      break;
+    case FrameKind::kRnr:
+      take_rnr(*qp, head.number, head.rnr_timer);
+      break;
+    case FrameKind::kNotReady:
+      take_not_ready(*qp, head.number, static_cast<uint32_t>(head.value));
+      break;
+    default: {
+      SendRequest* const request = find_awaiting(*qp, head.number);
+      if (request == nullptr || request->opcode == IBV_WR_RDMA_READ) break;
+      const uint32_t home = process_.home().slot();
+      VendorError error = VendorError::none;
+      {
+        const Visit visit(process_.directory(), home, home);
+        iovec ranges[PeerAdapter::kMaxRanges];
+        size_t count = 0;
+        error = find_local_bytes(*qp, *find_send_operation(request->opcode), *request, ranges, &count);
+        uint64_t value = head.value;
+        const iovec from{&value, sizeof value};
+        if (error == VendorError::none && count != 0 &&
+            process_.self().write(process_.directory(), &from, 1, ranges, count) != 0)
+          error = VendorError::local_memory_gone;
+      }
+      take_answer(*qp, *request, error);
+    }
+  }
+  qp->send_lock.unlock();
+  return Next::kOn;
+}
+
+// ---- frames -----------------------------------------------------------------------------------------------
+
+Remote::Next Remote::go_on_with_bulk(RemotePeer& peer) {
+  auto& bulk = peer.bulk_in;
+  if (bulk.stand_in != nullptr) return after(peer, *bulk.stand_in, bulk.stand_in->go_on(bulk.request));
+  if (bulk.is_answer) {
+    Qp* const qp = lock_requester(peer, bulk.answer);
+    bulk.is_answer = qp != nullptr && scatter(*qp, peer, bulk.answer) && bulk.left != 0;
+    if (qp != nullptr) qp->send_lock.unlock();
+    return bulk.is_answer ? Next::kMore : Next::kOn;
+  }
+  const uint64_t skipped = std::min<uint64_t>(bulk.left, peer.in.size());
+  peer.in.consume(skipped);
+  bulk.left -= skipped;
+  return bulk.left == 0 ? Next::kOn : Next::kMore;
+}
+
+Remote::Next Remote::take_query(RemotePeer& peer, const Frame& frame) {
+  peer.in.consume(frame.head_size);
+  const NodeDirectory& directory = process_.directory();
+  if (frame.head.start.kind == FrameKind::kQuery) {
+    wire::WhereaboutsHead head{sizeof head, FrameKind::kWhereabouts,    {}, frame.head.query.qpn,
+                               0,           directory.header().node_id, 0,  0};
+    if (QpnEntry found; directory.find_qpn(head.qpn, &found)) {
+      head.slot = found.slot;
+      head.generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
+    }
+    std::lock_guard out(peer.out_mutex);
+    if (std::byte* const at = peer.out.room() >= sizeof head ? peer.out.append(sizeof head) : nullptr;
+        at != nullptr)
+      std::memcpy(at, &head, sizeof head);
+    return Next::kOn;
+  }
+  const wire::WhereaboutsHead& head = frame.head.whereabouts;
+  // It speaks for its own node only.
+  if (head.generation == 0 || head.node != peer.id.node) return Next::kOn;
+  const wire::ProcessId id{head.node, head.slot, head.generation};
+  const int64_t now = now_ns();
+  for (auto& [qpn, route] : routes_) {
+    if (route.peer || route.path->qpn != head.qpn || route.path->to != peer.address) continue;
+    route.peer = peer_of(id);
+    route.asked_at = 0;
+    find_peer(route, now);
+  }
+  const std::shared_ptr<RemotePeer> who = peer_of(id);
+  know(peer.address, head.qpn, who);
+  if (!send_waiting_datagrams(now) || who->connected.load(std::memory_order_relaxed)) return Next::kOn;
+  call(peer.address, peer.own_address, wire::Target::of_process(id), 0, who);
+  return Next::kOn;
+}
+
+Remote::Next Remote::parse_one(RemotePeer& peer) {
+  if (peer.broken.load(std::memory_order_relaxed)) return Next::kStop;
+  if (peer.bulk_in.left != 0) return go_on_with_bulk(peer);
+  Frame frame;
+  switch (wire::decode(peer.in.data(), peer.in.size(), &frame)) {
+    case wire::Decoded::kIncomplete:
+      return Next::kMore;
+    case wire::Decoded::kMalformed:
+      VERBENA_WARN("process %u of %s sends what is no frame: the connection ends", peer.id.slot,
+                   peer.address.text().c_str());
+      peer.broken.store(true, std::memory_order_relaxed);
+      return Next::kStop;
+    case wire::Decoded::kFrame:
+      break;
+  }
+  switch (frame.head.start.kind) {
+    case FrameKind::kRequest:
+      return take_request(peer, frame);
+    case FrameKind::kDatagram:
+      return take_datagram(peer, frame);
+    case FrameKind::kQuery:
+    case FrameKind::kWhereabouts:
+      return take_query(peer, frame);
+    default:
+      return take_answer_frame(peer, frame);
+  }
+}
+
+// ---- turns ------------------------------------------------------------------------------------------------
+
+// Answers whether anything has come.
+bool Remote::drive_one(RemotePeer& peer, bool from_service) {
+  const uint64_t before = peer.bytes_in.load(std::memory_order_relaxed);
+  if (peer.gathered.load(std::memory_order_relaxed)) {
+    std::lock_guard out(peer.out_mutex);
+    flush(peer);
+  }
+  bool all = false;
+  for (int round = 0; round < kRounds; ++round) {
+    Next next;
+    do next = parse_one(peer);
+    while (next == Next::kOn);
+    const bool takes_by_itself = peer.bulk_in.left != 0 && (peer.bulk_in.stand_in || peer.bulk_in.is_answer);
+    peer.stalled = next == Next::kStop;
+    if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
+    const size_t had = peer.in.size();
+    const Flow flow = peer.in.receive(peer.fd, &all);
+    if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_relaxed);
+    if (flow != Flow::kMoved) break;
+    peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + peer.in.size() - had,
+                        std::memory_order_relaxed);
+  }
+  const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
+  bool lingers = false;
+  if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
+    std::lock_guard out(peer.out_mutex);
+    peer.answers_due = false;
+    // Acknowledgements alone wait for the program's answer, or for the next turn.
+    const bool others = !peer.out.empty() || !peer.reads.empty() || !peer.answers.empty();
+    acknowledge(peer);
+    peer.awaits_answer = false;
+    if (from_service || others)
+      flush(peer);
+    else
+      lingers = peer.gathered.load(std::memory_order_relaxed);
+  }
+  if (peer.broken.load(std::memory_order_acquire)) lose(peer);
+  if (lingers) {
+    // The program may not come again.
+    lingered_.store(true, std::memory_order_relaxed);
+    if (!ticking_.load(std::memory_order_relaxed)) keep_ticking();
+  }
+  return moved;
+}
+
+bool Remote::drive(bool from_service) {
+  if (seeking_.load(std::memory_order_relaxed)) attend_seeks(now_ns());
+  if (peers_.size() > kFew) {
+    epoll_event events[kMostEvents];
+    const long count = syscall(SYS_epoll_pwait, epoll_, events, kMostEvents, 0, nullptr, 8);
+    for (long i = 0; i < count; ++i) static_cast<RemotePeer*>(events[i].data.ptr)->ready = true;
+  }
+  bool moved = false;
+  // By index: while one is driven others may be met.
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    RemotePeer& peer = *peers_[i];
+    if (!peer.connected.load(std::memory_order_relaxed)) continue;
+    if (peers_.size() > kFew && !peer.ready && !peer.stalled &&
+        !peer.gathered.load(std::memory_order_relaxed))
+      continue;
+    peer.ready = false;
+    moved |= drive_one(peer, from_service);
+  }
+  return moved;
+}
+
+void Remote::drive_from_poll() {
+  polled_.store(true, std::memory_order_relaxed);
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) drive(false);
+}
+
+int64_t Remote::serve() {
+  const int64_t now = now_ns();
+  int64_t next = check_deadlines(now);
+  if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
+  const bool polled = polled_.exchange(false, std::memory_order_relaxed);
+  bool moved = false, stalled = false;
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) {
+    moved = drive(true);
+    if (send_waiting_datagrams(now)) next = std::min(next, now + kPollingTick);
+    for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
+    drop_unused_peers();
+  }
+  // Who polls is quicker. But one that looks only now and then leaves things lying.
+  constexpr int kPatience = 2;
+  useless_ = moved || !polled ? 0 : useless_ + 1;
+  const bool keeps_away = useless_ >= kPatience || (useless_ != 0 && !armed_);
+  arm(!keeps_away);
+  asleep_.store(!keeps_away, std::memory_order_release);
+  if (keeps_away) next = std::min(next, now + kPollingTick);
+  if (stalled) next = std::min(next, now + kStalledTick);
+  if (seeking_.load(std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
+  return next;
+}
+
+void Remote::before_sleep() {
+  if (!is_active()) return;
+  flush_all();
+  polled_.store(false, std::memory_order_relaxed);
+  if (!asleep_.load(std::memory_order_acquire)) process_.home().kick();
+}
+
+void Remote::flush_all() {
+  std::unique_lock turn(turn_);
+  for (const std::shared_ptr<RemotePeer>& peer : peers_) {
+    std::lock_guard out(peer->out_mutex);
+    acknowledge(*peer);
+    flush(*peer);
+  }
+}
+
+}  // namespace verbena

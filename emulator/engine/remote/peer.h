@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Another process, of another node: one connection for all queue pairs of the two, requests and answers of
+// both directions on it. It outlives its connection: what its queue pairs have got to does not depend on
+// that.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "adapter/memory_table.h"
+#include "engine/process.h"
+#include "wire/frame.h"
+#include "wire/net_address.h"
+#include "wire/process_id.h"
+#include "wire/stream.h"
+
+namespace verbena {
+
+class StandIn;
+struct Datagrams;
+
+// Bytes of up to this many go through the buffers, longer ones from memory to memory.
+inline constexpr uint32_t kCopied = 16 * 1024;
+
+// A range of this process's memory as a key names it: found again each time it is used.
+struct KeyedRange {
+  uint32_t key;
+  bool remote;
+  uint32_t pd;
+  uint32_t qpn;
+  MemoryUse use;
+  uint64_t address;
+  uint64_t length;
+};
+
+// The answer to a READ that has still to be sent.
+struct ReadAnswer {
+  wire::AnswerHead head;
+  KeyedRange from;
+  PeerAdapter* memory;  // whose it is: this process's, or with XRC another one's of the node
+  std::shared_ptr<void> keeps;
+  uint64_t done = 0;
+};
+
+struct RemotePeer {
+  RemotePeer(Process& own_process, const wire::ProcessId& peer_id);
+  ~RemotePeer();
+
+  Process& process;
+  const wire::ProcessId id;
+  wire::NetAddress address;      // where it was met last
+  wire::NetAddress own_address;  // and by which of this node's
+  bool begun_here = false;
+  int64_t since = 0;    // ns: of this connection
+  bool gone = false;    // the process has ended
+  uint64_t ticket = 0;  // it is being called; 0: it is not
+  std::atomic<bool> connected{false};
+  std::atomic<bool> broken{false};  // the socket has ended: the driver sees to it
+  std::atomic<uint32_t> epoch{0};   // counts connections
+  int fd = -1;                      // changes while the driver's turn and out_mutex are held
+  int epoll = -1;                   // Remote's
+
+  // ---- what comes, and who carries it out: the driver's (Remote::drive) ----
+  wire::InStream in;
+  std::unordered_map<uint64_t, std::unique_ptr<StandIn>> stand_ins;  // by source and target number
+  std::vector<StandIn*> acknowledgements_due;
+  // The bytes of a large frame that are still to come: for whom. Neither: they are skipped.
+  struct {
+    uint64_t left = 0;
+    StandIn* stand_in = nullptr;
+    wire::RequestHead request{};
+    bool is_answer = false;
+    wire::AnswerHead answer{};
+  } bulk_in;
+  std::shared_ptr<Qp> datagram_source;  // stands for the senders of datagrams
+  bool answers_due = false;             // some were appended
+  bool ready = false;                   // epoll(7) says that there is something
+  bool stalled = false;                 // the first frame there is cannot be carried out now
+
+  // ---- what goes ----
+  std::mutex out_mutex;
+  wire::OutStream out;
+  std::vector<KeyedRange> bulk;  // where the bulk frame's bytes are
+  bool bulk_is_lost = false;     // they are not there any more: the frame is filled up
+  bool awaits_answer = false;    // requests have gone and nothing has come since: what follows gathers
+  bool blocked = false;          // the socket takes no more: epoll(7) tells
+  std::deque<ReadAnswer> reads;
+  std::deque<wire::AnswerHead> answers;  // that found no room
+  std::atomic<bool> gathered{false};     // there is something to send, perhaps
+  std::atomic<uint64_t> bytes_out{0};
+  std::atomic<uint64_t> bytes_in{0};
+};
+
+// So much of the out-buffer is left to answers.
+inline constexpr size_t kAnswersRoom = 64 * 1024;
+inline constexpr size_t kMostAnswersKept = 1 << 16;
+// What has gathered is sent at the latest when it is so much.
+inline constexpr size_t kGathered = 32 * 1024;
+
+// ---- all under out_mutex ----
+
+void close_connection(int fd);
+
+// Room for a frame of a request; nullptr: there is none, or no connection.
+std::byte* append_request(RemotePeer& peer, size_t size);
+// Never lost while there is a connection; it goes with the next flush.
+void append_answer(RemotePeer& peer, const wire::AnswerHead& head);
+// The bytes that follow the head appended last are those of `peer.bulk`.
+void begin_bulk(RemotePeer& peer, uint64_t size);
+// Sends as much as the socket takes. The caller is on no visit.
+void flush(RemotePeer& peer);
+
+}  // namespace verbena

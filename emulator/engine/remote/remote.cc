@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/remote/remote.h"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/address_handle.h"
+#include "engine/clock.h"
+#include "engine/objects.h"
+#include "engine/remote/stand_in.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+using wire::NetAddress;
+using wire::Target;
+
+// So long the gate tries one call; who still wants to be connected then calls again.
+constexpr int64_t kCallPatience = 2'000'000'000;
+// A queue pair that found nobody does not ask again sooner.
+constexpr int64_t kAskAgain = 20'000'000;
+// Two processes that call each other at the same moment come to have two connections within such a time. A
+// call that comes later is by somebody who has lost the one there was.
+constexpr int64_t kSameMoment = 2'000'000'000;
+// What is in flight is looked at this often, deadline or not.
+constexpr int64_t kLongestTick = 5'000'000, kShortestTick = 1'000'000;
+
+NetAddress address_in(const uint8_t* gid) {
+  NetAddress address;
+  std::memcpy(address.bytes.data(), gid, address.bytes.size());
+  return address;
+}
+
+}  // namespace
+
+Remote::Remote(Process& process, const wire::ProcessId& self, Caller caller)
+    : process_(process), self_(self), caller_(caller) {
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  outer_ = epoll_create1(EPOLL_CLOEXEC);
+  arm(true);
+}
+
+Remote::~Remote() {
+  if (outer_ >= 0) syscall(SYS_close, outer_);
+  if (epoll_ >= 0) syscall(SYS_close, epoll_);
+}
+
+void Remote::arm(bool armed) {
+  if (armed == armed_) return;
+  armed_ = armed;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll_, &event);
+}
+
+bool Remote::is_own(const ibv_ah_attr& address) const {
+  const DeviceTable& devices = process_.directory().devices();
+  for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i)
+    if (leads_to(address, devices.devices[i])) return true;
+  return false;
+}
+
+// ---- queue pairs ----------------------------------------------------------------------------------------
+
+std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& attr) {
+  if (attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
+  auto path = std::make_shared<RemotePath>();
+  path->remote = this;
+  path->to = address_in(attr.ah_attr.grh.dgid.raw);
+  if (!path->to.is_reachable()) return nullptr;
+  const DeviceDescription& device = *qp.context->device;
+  path->from =
+      address_in(device.gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
+  path->qpn = attr.dest_qp_num;
+  path->life = next_life_.fetch_add(1, std::memory_order_relaxed);
+  return path;
+}
+
+void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
+  {
+    std::lock_guard turn(turn_);
+    Route& route = routes_[qp.shared->qpn];
+    route = {};
+    route.qp = &qp;
+    route.path = path;
+  }
+  // One of the two begins, so that there are not two connections; the other one calls when it has to.
+  if (qp.type != IBV_QPT_XRC_RECV && path->from <= path->to) {
+    seek(qp.shared->qpn);
+    process_.home().kick();
+  }
+}
+
+void Remote::forget(Qp& qp) {
+  flush_all();
+  {
+    std::lock_guard turn(turn_);
+    if (const auto found = routes_.find(qp.shared->qpn); found != routes_.end() && found->second.qp == &qp)
+      routes_.erase(found);
+    for (const std::shared_ptr<RemotePeer>& peer : peers_)
+      if (peer->bulk_in.is_answer && peer->bulk_in.answer.target_qpn == qp.shared->qpn)
+        peer->bulk_in.is_answer = false;
+  }
+  std::lock_guard lock(watch_mutex_);
+  std::erase(watched_, &qp);
+}
+
+void Remote::seek(uint32_t qpn) {
+  {
+    std::lock_guard lock(seek_mutex_);
+    if (std::find(seeks_.begin(), seeks_.end(), qpn) != seeks_.end()) return;
+    seeks_.push_back(qpn);
+  }
+  seeking_.store(true, std::memory_order_release);
+}
+
+void Remote::watch(Qp& qp) {
+  {
+    std::lock_guard lock(watch_mutex_);
+    watched_.push_back(&qp);
+  }
+  keep_ticking();
+}
+
+// The service thread comes again soon, without being woken.
+void Remote::keep_ticking() {
+  if (!ticking_.exchange(true, std::memory_order_acq_rel)) process_.home().kick();
+}
+
+int64_t Remote::check_deadlines(int64_t now) {
+  std::lock_guard lock(watch_mutex_);
+  int64_t next = kEndOfTime;
+  std::erase_if(watched_, [&](Qp* qp) {
+    if (!qp->send_lock.try_lock()) {
+      next = std::min(next, now + kShortestTick);
+      return false;
+    }
+    const int64_t wanted = qp->path.remote ? check_deadline(*qp, now) : kEndOfTime;
+    if (wanted == kEndOfTime && qp->path.remote) qp->path.remote->is_watched = false;
+    qp->send_lock.unlock();
+    next = std::min(next, wanted);
+    return wanted == kEndOfTime;
+  });
+  if (watched_.empty()) {
+    if (!lingered_.load(std::memory_order_relaxed)) ticking_.store(false, std::memory_order_release);
+    return kEndOfTime;
+  }
+  return std::clamp(next, now + kShortestTick, now + kLongestTick);
+}
+
+// ---- whom we are connected to -----------------------------------------------------------------------------
+
+std::shared_ptr<RemotePeer> Remote::peer_of(const wire::ProcessId& id) {
+  for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    if (peer->id == id) return peer;
+  auto peer = std::make_shared<RemotePeer>(process_, id);
+  peer->epoll = epoll_;
+  peers_.push_back(peer);
+  return peer;
+}
+
+std::shared_ptr<RemotePeer> Remote::connected_to(const NetAddress& address) {
+  for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    if (peer->address == address && peer->connected.load(std::memory_order_relaxed)) return peer;
+  return nullptr;
+}
+
+void Remote::call(const NetAddress& to, const NetAddress& from, const Target& target, uint32_t qpn,
+                  const std::shared_ptr<RemotePeer>& peer) {
+  for (const Call& call : calls_)
+    if (call.to == to && (call.peer == peer || (!call.peer && !peer))) return;
+  if (caller_.approach == nullptr) return;
+  const uint64_t ticket = caller_.approach(caller_.context, to, from, target, now_ns() + kCallPatience);
+  calls_.push_back({ticket, to, qpn, peer});
+}
+
+void Remote::find_peer(Route& route, int64_t now) {
+  if (route.peer) {
+    if (route.peer->connected.load(std::memory_order_relaxed))
+      bind(route, route.peer);
+    else if (!route.peer->gone && now >= route.asked_at + kAskAgain)
+      route.asked_at = now,
+      call(route.path->to, route.path->from, Target::of_process(route.peer->id), 0, route.peer);
+    return;
+  }
+  if (route.asked_at != 0 && now < route.asked_at + kAskAgain) {
+    seek(route.qp->shared->qpn);
+    return;
+  }
+  route.asked_at = now;
+  const std::shared_ptr<RemotePeer> near = connected_to(route.path->to);
+  if (!near) {
+    call(route.path->to, route.path->from, Target::queue_pair(route.path->qpn), route.path->qpn, nullptr);
+    return;
+  }
+  ask(*near, route.path->qpn);
+}
+
+// Who of that node has the number?
+void Remote::ask(RemotePeer& near, uint32_t qpn) {
+  const wire::QueryHead head{sizeof head, wire::FrameKind::kQuery, {}, qpn, 0};
+  std::lock_guard out(near.out_mutex);
+  if (std::byte* const at = append_request(near, sizeof head); at != nullptr)
+    std::memcpy(at, &head, sizeof head);
+  flush(near);
+}
+
+void Remote::bind(Route& route, const std::shared_ptr<RemotePeer>& peer) {
+  route.peer = peer;
+  Qp& qp = *route.qp;
+  qp.send_lock.lock();
+  if (qp.path.remote == route.path) {
+    route.path->peer = peer;
+    if (qp.sq_next != qp.sq_posted && progress_remote(qp) != kEndOfTime) process_.add_pending(&qp);
+  }
+  qp.send_lock.unlock();
+}
+
+void Remote::attend_seeks(int64_t now) {
+  if (!seeking_.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<uint32_t> seeks;
+  {
+    std::lock_guard lock(seek_mutex_);
+    seeks.swap(seeks_);
+  }
+  for (const uint32_t qpn : seeks)
+    if (const auto found = routes_.find(qpn); found != routes_.end()) find_peer(found->second, now);
+}
+
+void Remote::arrived(const wire::Arrived& arrived) {
+  std::lock_guard turn(turn_);
+  const int64_t now = now_ns();
+  std::erase_if(calls_,
+                [&](const Call& call) { return arrived.ticket != 0 && call.ticket == arrived.ticket; });
+  const std::shared_ptr<RemotePeer> peer = peer_of(arrived.peer);
+  if (peer->connected.load(std::memory_order_relaxed)) {
+    // Two at once: the one begun by the lesser of the two stays, as both of them will find.
+    const bool by_lesser = arrived.begun_here == (self_ < arrived.peer);
+    if (arrived.begun_here != peer->begun_here && !by_lesser && now < peer->since + kSameMoment) {
+      close_connection(arrived.fd);
+      return;
+    }
+    lose(*peer);
+  }
+  {
+    std::lock_guard out(peer->out_mutex);
+    peer->fd = arrived.fd;
+    peer->address = arrived.peer_address;
+    peer->own_address = arrived.own_address;
+    peer->begun_here = arrived.begun_here;
+    peer->since = now;
+    peer->gone = false;
+    peer->awaits_answer = peer->blocked = false;
+    peer->broken.store(false, std::memory_order_relaxed);
+    peer->epoch.fetch_add(1, std::memory_order_relaxed);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = peer.get();
+    syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, peer->fd, &event);
+    peer->connected.store(true, std::memory_order_release);
+  }
+  publish();
+  VERBENA_INFO("connected to process %u of %s", arrived.peer.slot, peer->address.text().c_str());
+  const bool found_qp = arrived.begun_here && arrived.target.kind == wire::TargetKind::kQueuePair;
+  if (found_qp) know(peer->address, arrived.target.number, peer);
+  for (auto& [qpn, route] : routes_) {
+    if (route.path->to != peer->address) continue;
+    if (route.peer == peer || (!route.peer && found_qp && route.path->qpn == arrived.target.number))
+      bind(route, peer);
+    else if (!route.peer)
+      route.asked_at = 0, seek(qpn);
+  }
+  attend_seeks(now);
+  send_waiting_datagrams(now);
+}
+
+void Remote::failed(uint64_t ticket, wire::Refusal refusal) {
+  std::lock_guard turn(turn_);
+  const auto found =
+      std::find_if(calls_.begin(), calls_.end(), [&](const Call& c) { return c.ticket == ticket; });
+  if (found == calls_.end()) return;
+  const Call call = *found;
+  calls_.erase(found);
+  VERBENA_INFO("no connection to %s: %s", call.to.text().c_str(), wire::words(refusal));
+  // The one who had the numbers has ended; others that come after it are not meant.
+  if (refusal == wire::Refusal::kNobody && call.peer) call.peer->gone = true;
+}
+
+// The connection has ended. What was under way on it is sent again on the next one.
+void Remote::lose(RemotePeer& peer) {
+  {
+    std::lock_guard out(peer.out_mutex);
+    peer.connected.store(false, std::memory_order_release);
+    close_connection(peer.fd);
+    peer.fd = -1;
+    peer.out.clear();
+    peer.reads.clear();
+    peer.answers.clear();
+    peer.broken.store(false, std::memory_order_relaxed);
+  }
+  peer.in.clear();
+  peer.bulk_in = {};
+  peer.acknowledgements_due.clear();
+  for (auto& [key, stand_in] : peer.stand_ins) {
+    stand_in->acknowledgement_due = false;
+    stand_in->begin_anew();
+  }
+  VERBENA_INFO("connection to process %u of %s has ended", peer.id.slot, peer.address.text().c_str());
+  for (auto& [qpn, route] : routes_) {
+    if (route.peer.get() != &peer) continue;
+    route.asked_at = 0;
+    route.qp->send_lock.lock();
+    const bool waits = route.qp->path.remote == route.path && route.qp->sq_next != route.qp->sq_posted;
+    if (waits && progress_remote(*route.qp) != kEndOfTime) process_.add_pending(route.qp);
+    route.qp->send_lock.unlock();
+  }
+  publish();
+}
+
+void Remote::drop_unused_peers() {
+  std::erase_if(peers_, [&](const std::shared_ptr<RemotePeer>& peer) {
+    if (peer->connected.load(std::memory_order_relaxed)) return false;
+    return std::none_of(routes_.begin(), routes_.end(), [&](const auto& r) { return r.second.peer == peer; });
+  });
+}
+
+void Remote::publish() {
+  const bool active = std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return peer->connected.load(std::memory_order_relaxed);
+  });
+  active_.store(active, std::memory_order_release);
+  process_.poll_remote(active);
+}
+
+}  // namespace verbena

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// This process among those of other nodes: whom it is connected to, which of its queue pairs have a peer
+// there, and who drives the sockets. One turn at a time: a program's poll takes it if nobody has it, the
+// service thread otherwise (drive()). The service thread sleeps on the sockets, too; but while the program
+// polls it keeps away from them, as long as what comes is found by the program first.
+//
+// Locks: the driver's turn > Qp::send_lock > RemotePeer::out_mutex; known_mutex_ > out_mutex;
+// Qp::send_lock > seek_mutex_, watch_mutex_.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/remote/peer.h"
+#include "engine/remote/remote_path.h"
+#include "wire/gate.h"
+
+namespace verbena {
+
+enum class Taken : uint8_t;
+
+// A datagram's destination.
+struct DatagramTo {
+  wire::NetAddress address;
+  wire::NetAddress from;
+  uint32_t qpn;
+};
+
+// How connections are asked for: the gate's approach(), or a test's.
+struct Caller {
+  uint64_t (*approach)(void* context, const wire::NetAddress& to, const wire::NetAddress& from,
+                       const wire::Target& target, int64_t deadline_ns) = nullptr;
+  void* context = nullptr;
+};
+
+class Remote final : public wire::Arrivals {
+ public:
+  Remote(Process& process, const wire::ProcessId& self, Caller caller);
+  ~Remote();
+  Remote(const Remote&) = delete;
+  Remote& operator=(const Remote&) = delete;
+
+  // Becomes readable when something comes and the service thread is to see to it; -1: no descriptors.
+  int descriptor() const { return outer_; }
+
+  // ---- queue pairs ----
+
+  // The way to where `attr` leads; nullptr: that is on this node, or nowhere.
+  std::shared_ptr<RemotePath> path_to(const Qp& qp, const ibv_qp_attr& attr);
+  // The queue pair has it now, and may be called. Its peer is looked for. No lock is held.
+  void connect(Qp& qp, const std::shared_ptr<RemotePath>& path);
+  // On return nobody here touches the queue pair any more. No lock is held.
+  void forget(Qp& qp);
+  void seek(uint32_t qpn);  // it has something to send, and no connection. Under its send_lock
+  void watch(Qp& qp);       // it has something in flight. Under its send_lock
+
+  // Does the address belong to this node?
+  bool is_own(const ibv_ah_attr& address) const;
+
+  // ---- who drives ----
+
+  bool is_active() const { return active_.load(std::memory_order_relaxed); }
+  void drive_from_poll();
+  // The service thread's turn. When to come again, ns.
+  int64_t serve();
+  // The program is about to sleep until something comes.
+  void before_sleep();
+  // Sends what has gathered.
+  void flush_all();
+
+  // ---- datagrams (datagrams.cc) ----
+  // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
+  void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
+                     uint32_t size);
+
+  // wire::Arrivals, in the service thread (or a test's)
+  void arrived(const wire::Arrived& arrived) override;
+  void failed(uint64_t ticket, wire::Refusal refusal) override;
+
+ private:
+  struct Route {
+    Qp* qp = nullptr;
+    std::shared_ptr<RemotePath> path;
+    std::shared_ptr<RemotePeer> peer;  // who has the queue pair there
+    int64_t asked_at = 0;
+  };
+  struct Call {
+    uint64_t ticket;
+    wire::NetAddress to;
+    uint32_t qpn;  // that was asked for; 0: the process `peer`
+    std::shared_ptr<RemotePeer> peer;
+  };
+  struct WaitingDatagram {
+    DatagramTo to;
+    int64_t until;         // ns: then it is lost
+    int64_t ask_again_at;  // ns
+    std::vector<std::byte> frame;
+  };
+
+  // All of these in the driver's turn.
+  bool drive(bool from_service);
+  bool drive_one(RemotePeer& peer, bool from_service);
+  bool parse(RemotePeer& peer);
+  enum class Next : uint8_t { kOn, kMore, kStop };
+  Next parse_one(RemotePeer& peer);
+  Next go_on_with_bulk(RemotePeer& peer);
+  Next take_request(RemotePeer& peer, const wire::Frame& frame);
+  Next after(RemotePeer& peer, StandIn& stand_in, Taken taken);
+  Next take_answer_frame(RemotePeer& peer, const wire::Frame& frame);
+  bool scatter(Qp& qp, RemotePeer& peer, const wire::AnswerHead& head);
+  Next take_query(RemotePeer& peer, const wire::Frame& frame);
+  Next take_datagram(RemotePeer& peer, const wire::Frame& frame);
+  StandIn* stand_in_for(RemotePeer& peer, const wire::RequestHead& head);
+  Qp* lock_requester(RemotePeer& peer, const wire::AnswerHead& head);
+  void acknowledge(RemotePeer& peer);
+  void lose(RemotePeer& peer);
+  void bind(Route& route, const std::shared_ptr<RemotePeer>& peer);
+  void attend_seeks(int64_t now);
+  void find_peer(Route& route, int64_t now);
+  void call(const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
+            uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
+  std::shared_ptr<RemotePeer> peer_of(const wire::ProcessId& id);
+  std::shared_ptr<RemotePeer> connected_to(const wire::NetAddress& address);
+  void know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
+  bool send_waiting_datagrams(int64_t now);
+  static void ask(RemotePeer& near, uint32_t qpn);
+  void drop_unused_peers();
+  void publish();
+
+  int64_t check_deadlines(int64_t now);
+  void keep_ticking();
+  void arm(bool armed);
+
+  Process& process_;
+  const wire::ProcessId self_;
+  const Caller caller_;
+  int epoll_ = -1;      // the sockets
+  int outer_ = -1;      // holds epoll_ while the service thread sees to them
+  bool armed_ = false;  // the service thread's, or under turn_
+  int useless_ = 0;
+  std::atomic<bool> polled_{false};
+  std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
+  std::atomic<bool> active_{false};
+  std::atomic<bool> seeking_{false};
+  std::atomic<uint64_t> next_life_{1};
+
+  std::mutex turn_;
+  std::vector<std::shared_ptr<RemotePeer>> peers_;
+  std::unordered_map<uint32_t, Route> routes_;  // by own number
+  std::vector<Call> calls_;
+
+  std::mutex known_mutex_;
+  std::map<std::pair<wire::NetAddress, uint32_t>, std::weak_ptr<RemotePeer>>
+      known_;  // who has a UD queue pair
+  std::vector<WaitingDatagram> waiting_datagrams_;
+  size_t waiting_bytes_ = 0;
+
+  std::mutex seek_mutex_;
+  std::vector<uint32_t> seeks_;
+  std::mutex watch_mutex_;
+  std::vector<Qp*> watched_;
+  std::atomic<bool> ticking_{false};   // the service thread comes again within kLongestTick
+  std::atomic<bool> lingered_{false};  // acknowledgements wait for the program's next turn
+};
+
+}  // namespace verbena

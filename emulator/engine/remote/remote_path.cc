@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/remote/remote_path.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "engine/clock.h"
+#include "engine/error_flow.h"
+#include "engine/memory_requests.h"
+#include "engine/remote/peer.h"
+#include "engine/remote/remote.h"
+#include "engine/requester.h"
+#include "engine/timers.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+namespace {
+
+using wire::FrameKind;
+using wire::RequestHead;
+
+// A queue pair that has something to send and cannot is looked at this often by the service thread.
+constexpr int64_t kTick = 200'000;
+// A responder that is not ready is asked again after this long, then twice as long, and so on.
+constexpr int64_t kFirstPause = 200'000;
+constexpr int64_t kLongestPause = 10'000'000;
+// A message that nobody acknowledges waits so long for a connection; then it is lost.
+constexpr uint64_t kUnacknowledgedPatience = 2'000'000'000;
+
+SendRequest& at(Qp& qp, uint64_t number) { return qp.sq[number & (qp.sq.size() - 1)]; }
+
+uint64_t patience(const Qp& qp) {
+  return is_acknowledged(qp.type) ? transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt)
+                                  : kUnacknowledgedPatience;
+}
+
+// Something is under way, or waits: for how long it may.
+void set_deadline(Qp& qp) { qp.give_up_at = deadline_after(patience(qp)); }
+
+void wait_for(Qp& qp, Waiting what) {
+  if (qp.waiting == Waiting::kNothing || qp.waiting == Waiting::kReceive) set_deadline(qp);
+  qp.waiting = what;
+  RemotePath& path = *qp.path.remote;
+  if (!path.is_watched) {
+    path.is_watched = true;
+    path.remote->watch(qp);
+  }
+}
+
+// Requests from `number` on are sent again.
+void go_back(Qp& qp, uint64_t number) {
+  RemotePath& path = *qp.path.remote;
+  const uint64_t end = std::min(path.sent + 1, qp.sq_posted);
+  for (uint64_t n = number; n < end; ++n) {
+    SendRequest& request = at(qp, n);
+    if (n < path.sent && brings_answer(*find_send_operation(request.opcode)) && !request.answered)
+      --path.answers_awaited;
+    request.done = 0;
+    request.answered = false;
+  }
+  path.sent = number;
+  path.next_psn = qp.send_psn;
+  for (uint64_t n = qp.sq_next; n < number; ++n)
+    path.next_psn = psn_add(path.next_psn, packets_of(at(qp, n).length, qp.mtu));
+  path.acknowledged = std::min(path.acknowledged, number);
+}
+
+// The PSN of request `number`, the next to be sent.
+uint32_t psn_of_next(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  uint32_t psn = qp.send_psn;
+  if (path.sent == qp.sq_next) return psn;
+  return path.next_psn;
+}
+
+void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* head) {
+  const RemotePath& path = *qp.path.remote;
+  *head = {};
+  head->kind = FrameKind::kRequest;
+  head->opcode = static_cast<uint8_t>(request.opcode);
+  head->flags = (request.flags & IBV_SEND_SOLICITED) != 0 ? RequestHead::kSolicited : uint8_t{0};
+  head->connection =
+      static_cast<uint8_t>(static_cast<unsigned>(qp.type) | unsigned{qp.shared->path_mtu} << 4);
+  head->target_qpn = path.qpn;
+  head->source_qpn = qp.shared->qpn;
+  head->life = path.life;
+  head->number = request.number;
+  head->psn = psn;
+  head->size = request.length;
+  head->offset = request.done;
+  head->immediate = request.immediate;
+  head->remote_address = request.remote_address;
+  head->rkey = request.rkey;
+  head->srqn = request.remote_srqn;
+  head->compare_add = request.compare_add;
+  head->swap = request.swap;
+}
+
+enum class Sent : uint8_t { kWhole, kPart, kBlocked, kFailed };
+
+// One frame with all there is. The ranges are on the caller's visit.
+Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
+  std::byte* to = append_request(peer, sizeof head + bytes);
+  if (to == nullptr) return Sent::kBlocked;
+  head.length = static_cast<uint32_t>(sizeof head + bytes);
+  std::memcpy(to, &head, sizeof head);
+  to += sizeof head;
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
+    to += ranges[i].iov_len;
+  }
+  return Sent::kWhole;
+}
+
+// The next slice of a long message, from where it lies.
+Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
+  if (peer.out.has_bulk()) return Sent::kBlocked;
+  std::byte* const to = append_request(peer, sizeof head);
+  if (to == nullptr) return Sent::kBlocked;
+  const uint32_t size = std::min(request.length - request.done, wire::kSliceBytes);
+  head.length = static_cast<uint32_t>(sizeof head + size);
+  std::memcpy(to, &head, sizeof head);
+  peer.bulk.clear();
+  uint64_t skip = request.done, left = size;
+  for (uint32_t i = 0; i < request.sge_count && left != 0; ++i) {
+    const ibv_sge& sge = request.sges[i];
+    if (skip >= sge.length) {
+      skip -= sge.length;
+      continue;
+    }
+    const uint64_t n = std::min<uint64_t>(sge.length - skip, left);
+    peer.bulk.push_back({sge.lkey, false, qp.pd->handle, 0, MemoryUse::local_gather, sge.addr + skip, n});
+    skip = 0;
+    left -= n;
+  }
+  begin_bulk(peer, size);
+  request.done += size;
+  return request.done == request.length ? Sent::kWhole : Sent::kPart;
+}
+
+// Puts the request, or its next slice, into the stream. kFailed: its own memory is at fault.
+Sent send_request(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* error) {
+  RemotePath& path = *qp.path.remote;
+  RemotePeer& peer = *path.peer;
+  RequestHead head;
+  path.next_psn = psn_of_next(qp);
+  fill_head(qp, request, path.next_psn, &head);
+  const bool answered = brings_answer(operation);
+  const bool long_message = request.length > kCopied && !answered && !request.is_inline;
+  const uint32_t home = qp.process->home().slot();
+  iovec ranges[PeerAdapter::kMaxRanges];
+  size_t count = 0;
+  Sent sent;
+  {
+    const Visit visit(qp.process->directory(), home, home);
+    if (!answered) *error = find_local_bytes(qp, operation, request, ranges, &count);
+    if (*error != VendorError::none) return Sent::kFailed;
+    std::lock_guard out(peer.out_mutex);
+    if (peer.epoch.load(std::memory_order_relaxed) != path.epoch) return Sent::kBlocked;
+    if (long_message)
+      sent = send_slice(qp, peer, head, request);
+    else
+      sent = send_copied(peer, head, ranges, count, answered ? 0 : request.length);
+  }
+  std::lock_guard out(peer.out_mutex);
+  const bool alone = !is_acknowledged(qp.type) || !peer.awaits_answer;
+  if (long_message || sent == Sent::kBlocked || alone || peer.out.gathered() >= kGathered) {
+    peer.awaits_answer = is_acknowledged(qp.type);
+    flush(peer);
+  }
+  return sent;
+}
+
+void finish(Qp& qp, SendRequest& request) {
+  advance(qp, request.length, packets_of(request.length, qp.mtu));
+  qp.sq_next = request.number + 1;
+  RemotePath& path = *qp.path.remote;
+  path.pause = 0;
+  path.rnr_tries = 0;
+  complete_send(qp, request, VendorError::none);
+}
+
+bool is_refused(const Qp& qp) {
+  const RemotePath& path = *qp.path.remote;
+  return path.refused_at != 0 && path.refused_at - 1 == qp.sq_next;
+}
+
+// Completes what is done. False: the queue pair has failed.
+bool finish_done(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  const uint64_t before = qp.sq_next;
+  while (qp.sq_next < path.sent) {
+    SendRequest& request = at(qp, qp.sq_next);
+    if (is_local(request.opcode)) break;
+    const bool answered = brings_answer(*find_send_operation(request.opcode));
+    if (answered ? !request.answered : request.number >= path.acknowledged) break;
+    finish(qp, request);
+  }
+  if (is_refused(qp) && qp.sq_next != qp.sq_posted && qp.sq_next < path.begun) {
+    fail(qp, at(qp, qp.sq_next), path.refusal);
+    return false;
+  }
+  if (qp.sq_next != before) {
+    qp.waiting = qp.sq_next < path.begun ? Waiting::kTransport : Waiting::kNothing;
+    if (qp.waiting != Waiting::kNothing) set_deadline(qp);
+  }
+  return true;
+}
+
+bool may_begin(const Qp& qp) {
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  return state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp.path.remote->sent < qp.path.remote->begun);
+}
+
+// What is wrong with the request itself, before it leaves.
+VendorError judge(const Qp& qp, const SendOperation& operation, const SendRequest& request) {
+  const VendorError error = check_send_length(send_limits(qp), operation, request.length);
+  if (error != VendorError::none) return error;
+  return operation.awaits_response && qp.attr.max_rd_atomic == 0 ? VendorError::too_many_outstanding_reads
+                                                                 : VendorError::none;
+}
+
+// Must it wait for answers to requests before it?
+bool waits_for_answers(const Qp& qp, const SendOperation& operation, const SendRequest& request) {
+  const uint32_t awaited = qp.path.remote->answers_awaited;
+  return (brings_answer(operation) && request.done == 0 && awaited >= qp.attr.max_rd_atomic) ||
+         ((request.flags & IBV_SEND_FENCE) != 0 && awaited != 0);
+}
+
+void raise_drained_if_due(Qp& qp) {
+  if (!qp.drain_event_due || qp.state.load(std::memory_order_relaxed) != IBV_QPS_SQD ||
+      qp.sq_next < qp.path.remote->begun)
+    return;
+  qp.drain_event_due = false;
+  qp.waiting = Waiting::kNothing;
+  raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
+}
+
+enum class Course : uint8_t { kOn, kWait, kLater, kFailed };
+
+Course send_next(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  SendRequest& request = at(qp, path.sent);
+  const bool is_first = path.sent == qp.sq_next;
+  if (is_local(request.opcode)) {
+    // Keys change when everything before is done.
+    if (!is_first) return Course::kWait;
+    switch (carry_out(qp, request)) {
+      case Step::kFinished:
+        path.sent = qp.sq_next;
+        path.begun = std::max(path.begun, path.sent);
+        return Course::kOn;
+      case Step::kFailed:
+        return Course::kFailed;
+      case Step::kWaits:
+        return Course::kLater;
+    }
+  }
+  const SendOperation& operation = *find_send_operation(request.opcode);
+  VendorError error = request.done == 0 ? judge(qp, operation, request) : VendorError::none;
+  if (error == VendorError::none && waits_for_answers(qp, operation, request)) return Course::kWait;
+  Sent sent = Sent::kFailed;
+  if (error == VendorError::none) sent = send_request(qp, operation, request, &error);
+  if (sent == Sent::kFailed) {
+    // Those before it complete before it does.
+    if (!is_first) return Course::kWait;
+    fail(qp, request, error);
+    return Course::kFailed;
+  }
+  if (sent == Sent::kBlocked) {
+    wait_for(qp, Waiting::kSlice);
+    return Course::kLater;
+  }
+  path.begun = std::max(path.begun, path.sent + 1);
+  if (sent == Sent::kPart) {
+    wait_for(qp, Waiting::kSlice);
+    if (path.pause == 0) set_deadline(qp);
+    return Course::kOn;
+  }
+  if (brings_answer(operation)) ++path.answers_awaited, request.done = 0;
+  request.answered = false;
+  path.next_psn = psn_add(path.next_psn, packets_of(request.length, qp.mtu));
+  ++path.sent;
+  if (is_acknowledged(qp.type)) {
+    wait_for(qp, Waiting::kTransport);
+  } else {
+    qp.waiting = Waiting::kNothing;
+    finish(qp, request);
+  }
+  return Course::kOn;
+}
+
+// Nobody is there to send to. False: unacknowledged messages have waited long enough, and are lost.
+bool wait_for_connection(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  qp.wait_reason = path.peer && path.peer->gone ? VendorError::peer_gone : VendorError::no_path;
+  wait_for(qp, Waiting::kTransport);
+  path.remote->seek(qp.shared->qpn);
+  return is_acknowledged(qp.type) || now_ns() < qp.give_up_at;
+}
+
+}  // namespace
+
+int64_t progress_remote(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  path.sent = std::max(path.sent, qp.sq_next);
+  RemotePeer* const peer = path.peer.get();
+  const bool connected = peer != nullptr && peer->connected.load(std::memory_order_acquire);
+  if (connected && path.epoch != peer->epoch.load(std::memory_order_acquire)) {
+    path.epoch = peer->epoch.load(std::memory_order_acquire);
+    go_back(qp, qp.sq_next);
+    path.send_again_at = 0;
+  }
+  if (path.send_again_at != 0 && qp.sq_next != qp.sq_posted) {
+    if (now_ns() < path.send_again_at) return path.send_again_at;
+    path.send_again_at = 0;
+  }
+  while (path.sent != qp.sq_posted && may_begin(qp)) {
+    const bool here = is_local(at(qp, path.sent).opcode);
+    if (!here && !ports_up(qp)) {
+      qp.wait_reason = VendorError::port_down;
+      wait_for(qp, Waiting::kTransport);
+      return now_ns() + kTick;
+    }
+    if (!here && !connected) {
+      if (wait_for_connection(qp)) return now_ns() + kTick;
+      finish(qp, at(qp, path.sent++));
+      continue;
+    }
+    switch (send_next(qp)) {
+      case Course::kOn:
+        continue;
+      case Course::kLater:
+        return now_ns() + kTick;
+      case Course::kFailed:
+        return kEndOfTime;
+      case Course::kWait:
+        break;
+    }
+    break;
+  }
+  if (!connected && qp.sq_next < path.begun && may_begin(qp) && is_acknowledged(qp.type)) {
+    wait_for_connection(qp);
+    return now_ns() + kTick;
+  }
+  raise_drained_if_due(qp);
+  return kEndOfTime;
+}
+
+void post_remote(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  // Those before it wait, on the list of what does, and so does it.
+  if (path.sent + 1 < qp.sq_posted && (qp.waiting == Waiting::kSlice || qp.waiting == Waiting::kReceive))
+    return;
+  if (progress_remote(qp) != kEndOfTime) qp.process->add_pending(&qp);
+}
+
+namespace {
+
+// After something has come: what had to wait for it.
+void carry_on(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  if (path.sent == qp.sq_posted) {
+    raise_drained_if_due(qp);
+    return;
+  }
+  if (progress_remote(qp) != kEndOfTime) qp.process->add_pending(&qp);
+}
+
+bool is_in_flight(const Qp& qp, uint64_t number) {
+  return number >= qp.sq_next && number < qp.path.remote->begun && number < qp.sq_posted;
+}
+
+}  // namespace
+
+void take_acknowledgement(Qp& qp, uint64_t number) {
+  RemotePath& path = *qp.path.remote;
+  path.acknowledged = std::max(path.acknowledged, std::min(number, path.sent));
+  if (finish_done(qp)) carry_on(qp);
+}
+
+void take_refusal(Qp& qp, uint64_t number, uint32_t vendor_error) {
+  RemotePath& path = *qp.path.remote;
+  if (!is_in_flight(qp, number)) return;
+  path.refused_at = number + 1;
+  path.refusal = find_vendor_error(vendor_error)->error;
+  path.acknowledged = std::max(path.acknowledged, std::min(number, path.sent));
+  finish_done(qp);
+}
+
+void take_rnr(Qp& qp, uint64_t number, uint8_t rnr_timer) {
+  RemotePath& path = *qp.path.remote;
+  if (!is_in_flight(qp, number)) return;
+  path.acknowledged = std::max(path.acknowledged, std::min(number, path.sent));
+  if (!finish_done(qp)) return;
+  if (path.rnr_number != number) path.rnr_tries = 0;
+  path.rnr_number = number;
+  constexpr uint8_t kForever = 7;
+  qp.shared->rnr_naks.store(qp.shared->rnr_naks.load(std::memory_order_relaxed) + 1,
+                            std::memory_order_relaxed);
+  if (qp.attr.rnr_retry != kForever && path.rnr_tries >= qp.attr.rnr_retry) {
+    path.refused_at = number + 1;
+    path.refusal = VendorError::no_receive_posted;
+    finish_done(qp);
+    return;
+  }
+  ++path.rnr_tries;
+  go_back(qp, number);
+  qp.waiting = Waiting::kReceive;
+  qp.give_up_at = kEndOfTime;
+  qp.wait_reason = VendorError::no_receive_posted;
+  path.send_again_at = now_ns() + static_cast<int64_t>(rnr_timer_ns(rnr_timer));
+  qp.process->add_pending(&qp);
+}
+
+void take_not_ready(Qp& qp, uint64_t number, uint32_t vendor_error) {
+  RemotePath& path = *qp.path.remote;
+  if (!is_in_flight(qp, number)) return;
+  path.acknowledged = std::max(path.acknowledged, std::min(number, path.sent));
+  if (!finish_done(qp)) return;
+  go_back(qp, number);
+  qp.wait_reason = find_vendor_error(vendor_error)->error;
+  if (qp.wait_reason == VendorError::none) qp.wait_reason = VendorError::peer_not_ready;
+  wait_for(qp, Waiting::kTransport);
+  qp.shared->retries.store(qp.shared->retries.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  path.pause = path.pause == 0 ? kFirstPause : std::min(2 * path.pause, kLongestPause);
+  path.send_again_at = now_ns() + path.pause;
+  qp.process->add_pending(&qp);
+}
+
+SendRequest* find_awaiting(Qp& qp, uint64_t number) {
+  if (number < qp.sq_next || number >= qp.path.remote->sent) return nullptr;
+  SendRequest& request = at(qp, number);
+  if (is_local(request.opcode) || request.answered || !brings_answer(*find_send_operation(request.opcode)))
+    return nullptr;
+  return &request;
+}
+
+void take_answer(Qp& qp, SendRequest& request, VendorError error) {
+  RemotePath& path = *qp.path.remote;
+  // An answer says that everything before it has been taken.
+  path.acknowledged = std::max(path.acknowledged, std::min(request.number, path.sent));
+  if (error != VendorError::none) {
+    path.refused_at = request.number + 1;
+    path.refusal = error;
+  } else {
+    request.answered = true;
+    --path.answers_awaited;
+  }
+  if (finish_done(qp)) carry_on(qp);
+}
+
+int64_t check_deadline(Qp& qp, int64_t now) {
+  RemotePath& path = *qp.path.remote;
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (qp.waiting == Waiting::kNothing || (state != IBV_QPS_RTS && state != IBV_QPS_SQD)) return kEndOfTime;
+  if (now < qp.give_up_at) return qp.give_up_at == kEndOfTime ? kEndOfTime - 1 : qp.give_up_at;
+  if (qp.sq_next == qp.sq_posted || !is_acknowledged(qp.type)) return kEndOfTime;
+  const bool silent = path.peer && path.peer->connected.load() && path.send_again_at == 0;
+  fail(qp, at(qp, qp.sq_next), silent ? VendorError::peer_silent : qp.wait_reason);
+  return kEndOfTime;
+}
+
+}  // namespace verbena

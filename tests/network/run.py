@@ -88,12 +88,13 @@ def run_group(group, place, settings, wanted, waiting, times):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = {f"{group.name}.{place}": (group, place) for group in GROUPS.values() for place in (*group.places, "one_node")}
+    names = {f"{group.name}.{place}": (group, place) for group in GROUPS.values() for place in PLACES}
     parser.add_argument("name", nargs="?", choices=sorted(names), metavar="GROUP.PLACE")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--row", action="append", default=[])
     parser.add_argument("--repeat", type=int, default=1, help="how many times; the first failure ends it")
     parser.add_argument("--pending", action="store_true", help="also the rows of pending.txt")
+    parser.add_argument("--images", default="", help="for the groups images and images_apart: docker/build-images' folder")
     parser.add_argument("--verbena", default="verbena")
     parser.add_argument("--build", default="")
     parser.add_argument("--patience", type=float, default=60, help="seconds that one program may take")
@@ -105,6 +106,8 @@ def main():
         return 0
     if not options.name:
         parser.error("which group?")
+    if options.images:
+        os.environ["VERBENA_TEST_IMAGES"] = os.path.abspath(options.images)
     group, place = names[options.name]
     try:
         if place == "namespaces":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 if(VERBENA_SANITIZE)
-  add_compile_options(-fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -g)
+  # -g1: functions and lines are what a report names; with types and variables a file takes a quarter longer.
+  add_compile_options(-fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${VERBENA_SANITIZE})
   if(VERBENA_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)

@@ -165,20 +165,9 @@ class BoundsTest final : public AccessTest {
   }
 };
 
-std::string name_of(const std::string& what) {
-  std::string out;
-  bool upper = true;
-  for (const char c : what) {
-    const bool separates = c == '-' || c == '.';
-    if (!separates) out += upper ? static_cast<char>(toupper(static_cast<unsigned char>(c))) : c;
-    upper = separates;
-  }
-  return out;
-}
-
 template <typename Test>
 void add(const std::string& clause, Target target, const Operation& operation) {
-  register_generated("access", name_of(clause), {"access." + clause}, Traits(), __FILE__, __LINE__,
+  register_generated("access", test_name(clause), {"access." + clause}, Traits(), __FILE__, __LINE__,
                      [=, &operation]() -> testing::Test* { return new Test(target, operation); });
 }
 

@@ -169,6 +169,22 @@ CONFORMANCE_TEST(access, KeysThatNothingHas, "access.lkey.unknown", "access.rkey
   }
 }
 
+CONFORMANCE_TEST(access, KeysOfAnotherPd, "access.rkey.other-pd") {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    new_pair();
+    near().fill_pattern(0, 512, 5);
+    const wire::Region region =
+        far().register_region(1024, 256, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC, true);
+    ASSERT_EQ(region.error, 0);
+    SendRequest request = remote_request(opcode, {{0, 8}}, far().facts(), 1024);
+    request.rkey = region.rkey;
+    const ibv_wc_status status = status_of(request);
+    EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+    EXPECT_TRUE(far().untouched(0, 4096));
+    EXPECT_TRUE(near().has_pattern(0, 512, 5));
+  }
+}
+
 CONFORMANCE_TEST(access, NoBytesNeedNoKey, "access.zero-length") {
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     SendRequest request = send_request({}, 1, opcode);

@@ -50,6 +50,26 @@ class Fixture : public DeviceTest {
     ASSERT_TRUE(succeeded(from.post(wr)));
     EXPECT_EQ(completion(from.cq).status, IBV_WC_REM_ACCESS_ERR);
   }
+  // One message more than the far end's CQ has room for.
+  void overrun() {
+    EndsSpec spec;
+    spec.separate_cqs = true;
+    spec.cq_entries = 4;
+    const int capacity = make_cq(device(), spec.cq_entries)->cqe;
+    const int most = device().attributes().max_qp_wr;
+    if (capacity + 8 > most || capacity > 2000) throw NotTested{"a CQ larger than a receive queue can fill"};
+    spec.qp.receive_depth = static_cast<uint32_t>(capacity) + 8;
+    ends(spec);
+    for (int i = 0; i < capacity + 1; ++i) {
+      ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+      ibv_sge element = near().sge(0, 8);
+      ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
+      ASSERT_TRUE(succeeded(near().post(wr)));
+      if (i < capacity) {
+        ASSERT_EQ(completion(near().cq).status, IBV_WC_SUCCESS) << "send " << i;
+      }
+    }
+  }
   // An event of near()'s QP, whichever of those that this device raises is to be had; gives its type.
   ibv_event_type provoke() {
     ibv_qp_attr attr = {};
@@ -73,23 +93,7 @@ CONFORMANCE_TEST(async, RefusedAccessIsAnEvent, "ibv_get_async_event.qp-access-e
 }
 
 CONFORMANCE_TEST(async, OverrunIsAnEvent, "ibv_get_async_event.cq-err", "ibv_poll_cq.overrun-event") {
-  EndsSpec spec;
-  spec.separate_cqs = true;
-  spec.cq_entries = 4;
-  const int capacity = make_cq(device(), spec.cq_entries)->cqe;
-  const int most = device().attributes().max_qp_wr;
-  if (capacity + 8 > most || capacity > 2000) throw NotTested{"a CQ larger than a receive queue can fill"};
-  spec.qp.receive_depth = static_cast<uint32_t>(capacity) + 8;
-  ends(spec);
-  for (int i = 0; i < capacity + 1; ++i) {
-    ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
-    ibv_sge element = near().sge(0, 8);
-    ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
-    ASSERT_TRUE(succeeded(near().post(wr)));
-    if (i < capacity) {
-      ASSERT_EQ(completion(near().cq).status, IBV_WC_SUCCESS) << "send " << i;
-    }
-  }
+  overrun();
   ibv_async_event event = wait_for(IBV_EVENT_CQ_ERR);
   EXPECT_EQ(event.element.cq, far().receives());
   ibv_ack_async_event(&event);
@@ -179,6 +183,52 @@ CONFORMANCE_TEST(async, OneOfSeveralThreadsGetsIt, "ibv_get_async_event.one-thre
   stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(got, 1);
+}
+
+CONFORMANCE_TEST(async, InvalidRequestIsAnEvent, "ibv_get_async_event.qp-req-err") {
+  EndsSpec spec;
+  spec.path.access = IBV_ACCESS_REMOTE_READ;  // the QP takes no writes
+  ends(spec);
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr wr = near().remote(IBV_WR_RDMA_WRITE, &element, far());
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  const ibv_wc_status status = completion(near().cq).status;
+  if (status == IBV_WC_REM_ACCESS_ERR)
+    throw NotTested{"the responder takes this for an access error, which is another event"};
+  EXPECT_EQ(status, IBV_WC_REM_INV_REQ_ERR);
+  ibv_async_event event = wait_for(IBV_EVENT_QP_REQ_ERR);
+  EXPECT_EQ(event.element.qp, far().qp.get());
+  ibv_ack_async_event(&event);
+}
+
+CONFORMANCE_TEST(async, OverrunIsFatalToTheQp, "ibv_get_async_event.qp-fatal") {
+  overrun();
+  ibv_async_event event = wait_for(IBV_EVENT_QP_FATAL);
+  EXPECT_EQ(event.element.qp, far().qp.get());
+  EXPECT_EQ(state_of(far().qp), IBV_QPS_ERR);
+  ibv_ack_async_event(&event);
+}
+
+CONFORMANCE_TEST(async, MigrationIsAnEvent, "ibv_get_async_event.path-mig") {
+  if ((device().attributes().device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) == 0)
+    throw NotClaimed{"device_cap_flags has no alternate paths"};
+  for (const End* end : {&near(), &far()}) {
+    ibv_qp_attr attr = attributes_for(device(), {});
+    attr.alt_ah_attr = device().own_address();
+    attr.alt_port_num = device().port_number();
+    attr.alt_timeout = 14;
+    attr.path_mig_state = IBV_MIG_REARM;
+    ASSERT_TRUE(succeeded(modify(end->qp, attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)));
+  }
+  ibv_qp_attr attr = {};
+  attr.path_mig_state = IBV_MIG_MIGRATED;
+  ASSERT_TRUE(succeeded(modify(near().qp, attr, IBV_QP_PATH_MIG_STATE)));
+  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  ibv_sge element = near().sge(0, 8);
+  ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
+  ASSERT_TRUE(succeeded(near().post(wr)));
+  ibv_async_event event = wait_for(IBV_EVENT_PATH_MIG);
+  ibv_ack_async_event(&event);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // rdma_cm: endpoints.
+#include <future>
 #include <thread>
 
 #include "support/cm.h"

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/select.h>
 
+#include <future>
 #include <set>
 #include <thread>
 

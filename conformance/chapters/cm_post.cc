@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "support/cm.h"

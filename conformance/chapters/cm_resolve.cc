@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // rdma_cm: resolving, listening, moving to other channels, options, rdma_getaddrinfo.
+#include <future>
 #include <thread>
 
 #include "support/cm.h"

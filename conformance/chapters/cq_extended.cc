@@ -35,8 +35,10 @@ class Fixture : public DeviceTest {
   }
 
   // A QP of the extended CQ, connected to itself, so that each SEND gives two completions.
-  void connect() {
-    cq_ = create(attributes());
+  void connect(uint64_t more_fields = 0) {
+    ibv_cq_init_attr_ex attr = attributes();
+    attr.wc_flags |= more_fields;
+    cq_ = create(attr);
     if (!cq_) throw Deviation{"an extended CQ is needed; errno " + errno_text(errno), Where::current()};
     pd_ = make_pd(device());
     mr_ = make_mr(pd_, buffer_);
@@ -174,6 +176,56 @@ CONFORMANCE_TEST(cq, ExtendedReadsTheFields, "ibv_wc_read.fields", "ibv_wc_read.
   const About about("ibv_wc_read.imm");
   EXPECT_EQ(CALL(ibv_wc_read_imm_data(cq_.get())), htonl(0x01020304));
   ibv_end_poll(cq_.get());
+}
+
+CONFORMANCE_TEST(cq, ExtendedForOneThread, "ibv_create_cq_ex.single-threaded") {
+  ASSERT_NE(create(attributes()), nullptr);
+  ibv_cq_init_attr_ex attr = attributes();
+  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+  const CqEx cq(CALL(ibv_create_cq_ex(context(), &attr)));
+  observe("ibv_create_cq_ex.single-threaded",
+          cq ? "a CQ for one thread is created" : "a CQ for one thread is refused with " + errno_text(errno));
+}
+
+CONFORMANCE_TEST(cq, ExtendedTimeStamps, "ibv_wc_read.completion-ts") {
+  const uint64_t mask = device().extended().completion_timestamp_mask;
+  if (mask == 0) throw NotClaimed{"completion_timestamp_mask is 0"};
+  connect(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+  uint64_t before = 0;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    send(id);
+    ASSERT_EQ(start(), 0);
+    const uint64_t stamp = CALL(ibv_wc_read_completion_ts(cq_.get()));
+    ibv_end_poll(cq_.get());
+    EXPECT_EQ(stamp & ~mask, 0u) << "bits outside of completion_timestamp_mask";
+    if (id > 1) {
+      EXPECT_LE((stamp - before) & mask, mask / 2) << "from " << before << " to " << stamp;
+    }
+    before = stamp;
+  }
+}
+
+uint64_t wall_clock() {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+CONFORMANCE_TEST(cq, ExtendedWallClock, "ibv_wc_read.wallclock") {
+  ibv_cq_init_attr_ex attr = attributes();
+  attr.wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  if (CqEx(CALL(ibv_create_cq_ex(context(), &attr))) == nullptr && is_refusal(errno))
+    throw NotClaimed{"such a CQ is refused with " + errno_text(errno)};
+  connect(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+  constexpr uint64_t tolerance = 10'000'000;  // ns: the adapter's clock is converted, not read
+  const uint64_t before = wall_clock();
+  send(1);
+  ASSERT_EQ(start(), 0);
+  const uint64_t stamp = CALL(ibv_wc_read_completion_wallclock_ns(cq_.get()));
+  ibv_end_poll(cq_.get());
+  EXPECT_GE(stamp + tolerance, before);
+  EXPECT_LE(stamp, wall_clock() + tolerance);
 }
 
 }  // namespace

@@ -4,39 +4,33 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <optional>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+// The near end's CQs are in the test's hands, one for each queue; the far end is asked.
+class Fixture : public PairTest {
  protected:
-  Ends& ends() {
-    if (!ends_) {
-      EndsSpec spec;
-      spec.separate_cqs = true;
-      spec.qp.signal_all = true;
-      ends_.emplace(device(), spec);
-    }
-    return *ends_;
+  static PairSpec separate() {
+    PairSpec spec;
+    spec.both.separate_cqs = true;
+    spec.both.signal_all = true;
+    return spec;
   }
-  End& near() { return ends().near; }
-  End& far() { return ends().far; }
-
-  // A SEND of this length with this wr_id on either side, completed at the near end.
-  ibv_wc send(uint64_t id, size_t length = 8) {
-    EXPECT_TRUE(succeeded(far().post_receive(0, 256, id)));
-    ibv_sge element = near().sge(0, length);
-    ibv_send_wr wr = near().request(IBV_WR_SEND, &element, id);
-    EXPECT_TRUE(succeeded(near().post(wr)));
-    return completion(near().cq);
+  End& own() {
+    pair(separate());
+    return pair().native().end;
   }
+  Endpoint& other() { return pair(separate()).far; }
 
- private:
-  std::optional<Ends> ends_;
+  // A SEND of this length with this wr_id on either side, completed at the far end, which sends.
+  Completion be_sent(uint64_t id, uint32_t length = 8) {
+    EXPECT_TRUE(succeeded(own().post_receive(0, 256, id)));
+    EXPECT_EQ(other().post(send_request({{0, length}}, id)), 0);
+    return other().completion();
+  }
 };
 
 CONFORMANCE_TEST(cq, EmptyGivesZero, "ibv_poll_cq.empty") {
@@ -46,22 +40,30 @@ CONFORMANCE_TEST(cq, EmptyGivesZero, "ibv_poll_cq.empty") {
 }
 
 CONFORMANCE_TEST(cq, CountsAndRemoves, "ibv_poll_cq.count", "ibv_poll_cq.removes", "ibv_poll_cq.order") {
-  for (uint64_t id = 0; id < 5; ++id) send(id);
+  for (uint64_t id = 0; id < 5; ++id) be_sent(id);
   ibv_wc wc[8] = {};
-  ASSERT_EQ(CALL(ibv_poll_cq(far().receives(), 2, wc)), 2);
+  ASSERT_EQ(CALL(ibv_poll_cq(own().receives(), 2, wc)), 2);
   EXPECT_EQ(wc[0].wr_id, 0u);
   EXPECT_EQ(wc[1].wr_id, 1u);
-  ASSERT_EQ(CALL(ibv_poll_cq(far().receives(), 8, wc)), 3);
+  ASSERT_EQ(CALL(ibv_poll_cq(own().receives(), 8, wc)), 3);
   EXPECT_EQ(wc[0].wr_id, 2u);
   EXPECT_EQ(wc[2].wr_id, 4u);
-  EXPECT_EQ(CALL(ibv_poll_cq(far().receives(), 8, wc)), 0);
+  EXPECT_EQ(CALL(ibv_poll_cq(own().receives(), 8, wc)), 0);
 }
 
 CONFORMANCE_TEST(cq, FieldsOfASend, "ibv_poll_cq.wr-id", "ibv_poll_cq.status", "ibv_poll_cq.opcode-send",
                  "ibv_poll_cq.byte-len", "ibv_poll_cq.qp-num", "ibv_poll_cq.no-imm",
                  "ibv_poll_cq.grh-only-ud") {
   constexpr uint64_t id = 0xfedcba9876543210;
-  const ibv_wc sent = send(id, 123), received = completion(far().receives());
+  const Completion there = be_sent(id, 123);
+  EXPECT_EQ(there.id, id);
+  EXPECT_EQ(there.qpn, other().facts().qpn);
+  const ibv_wc received = completion(own().receives());
+  ASSERT_EQ(other().receive(0, 256), 0);
+  ibv_sge element = own().sge(0, 8);
+  ibv_send_wr wr = own().request(IBV_WR_SEND, &element, id);
+  ASSERT_TRUE(succeeded(own().post(wr)));
+  const ibv_wc sent = completion(own().cq);
   EXPECT_EQ(sent.wr_id, id);
   EXPECT_EQ(received.wr_id, id);
   EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
@@ -69,33 +71,32 @@ CONFORMANCE_TEST(cq, FieldsOfASend, "ibv_poll_cq.wr-id", "ibv_poll_cq.status", "
   EXPECT_EQ(sent.opcode, IBV_WC_SEND);
   EXPECT_EQ(received.opcode, IBV_WC_RECV);
   EXPECT_EQ(received.byte_len, 123u);
-  EXPECT_EQ(sent.qp_num, near().qp->qp_num);
-  EXPECT_EQ(received.qp_num, far().qp->qp_num);
+  EXPECT_EQ(sent.qp_num, own().qp->qp_num);
+  EXPECT_EQ(received.qp_num, own().qp->qp_num);
   EXPECT_EQ(received.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV), 0u);
   observe("ibv_poll_cq.grh-only-ud", (received.wc_flags & IBV_WC_GRH) != 0 ? "said" : "not said");
 }
 
 CONFORMANCE_TEST(cq, ImmediateDataArrive, "ibv_poll_cq.with-imm") {
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
-  ibv_sge element = near().sge(0, 8);
-  ibv_send_wr wr = near().request(IBV_WR_SEND_WITH_IMM, &element);
-  wr.imm_data = htonl(0x01020304);
-  ASSERT_TRUE(succeeded(near().post(wr)));
-  const ibv_wc received = completion(far().receives());
+  ASSERT_TRUE(succeeded(own().post_receive(0, 64)));
+  SendRequest request = send_request({{0, 8}}, 1, IBV_WR_SEND_WITH_IMM);
+  request.imm = 0x01020304;
+  ASSERT_EQ(other().post(request), 0);
+  const ibv_wc received = completion(own().receives());
   EXPECT_NE(received.wc_flags & IBV_WC_WITH_IMM, 0u);
   EXPECT_EQ(received.imm_data, htonl(0x01020304));
 }
 
 CONFORMANCE_TEST(cq, FieldsOfAnError, "ibv_poll_cq.error-fields") {
   constexpr uint64_t id = 0xfedcba9876543210;
-  ibv_sge element = near().sge(0, 8);
-  ibv_send_wr wr = near().remote(IBV_WR_RDMA_WRITE, &element, far(), 0, id);
-  wr.wr.rdma.remote_addr = far().buffer.address() - 4096;  // before the region
-  ASSERT_TRUE(succeeded(near().post(wr)));
-  const ibv_wc failed = completion(near().cq);
+  ibv_sge element = own().sge(0, 8);
+  ibv_send_wr wr = own().request(IBV_WR_RDMA_WRITE, &element, id);
+  wr.wr.rdma = {other().address(-4096), other().facts().rkey};  // before the region
+  ASSERT_TRUE(succeeded(own().post(wr)));
+  const ibv_wc failed = completion(own().cq);
   EXPECT_EQ(failed.wr_id, id);
   EXPECT_EQ(failed.status, IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(failed.qp_num, near().qp->qp_num);
+  EXPECT_EQ(failed.qp_num, own().qp->qp_num);
 }
 
 CONFORMANCE_TEST(cq, OneQueueServesSeveralQps, "ibv_poll_cq.shared") {
@@ -129,23 +130,21 @@ CONFORMANCE_TEST(cq, OneQueueServesSeveralQps, "ibv_poll_cq.shared") {
 }
 
 CONFORMANCE_TEST(cq, TakesAsManyAsItSays, "ibv_create_cq.holds-all") {
-  EndsSpec spec;
-  spec.separate_cqs = true;
-  spec.cq_entries = 16;
-  const int capacity = make_cq(device(), spec.cq_entries)->cqe;  // what 16 entries become
+  PairSpec spec = separate();
+  spec.both.cq_entries = 16;
+  const int capacity = make_cq(device(), spec.both.cq_entries)->cqe;  // what 16 entries become
   if (capacity > std::min(4096, device().attributes().max_qp_wr))
     throw NotTested{"more entries than can be filled"};
-  spec.qp.receive_depth = static_cast<uint32_t>(capacity);
-  Ends pair(device(), spec);
-  ASSERT_EQ(pair.far.receives()->cqe, capacity);
+  spec.both.receive_depth = static_cast<uint32_t>(capacity);
+  spec.far = wire::MakeEnd();
+  pair(spec);
+  ASSERT_EQ(own().receives()->cqe, capacity);
   for (int i = 0; i < capacity; ++i) {
-    ASSERT_TRUE(succeeded(pair.far.post_receive(0, 64, static_cast<uint64_t>(i)))) << "receive " << i;
-    ibv_sge element = pair.near.sge(0, 8);
-    ibv_send_wr wr = pair.near.request(IBV_WR_SEND, &element);
-    ASSERT_TRUE(succeeded(pair.near.post(wr)));
-    ASSERT_EQ(completion(pair.near.cq).status, IBV_WC_SUCCESS) << "send " << i;
+    ASSERT_TRUE(succeeded(own().post_receive(0, 64, static_cast<uint64_t>(i)))) << "receive " << i;
+    ASSERT_EQ(other().post(send_request({{0, 8}})), 0);
+    ASSERT_EQ(other().completion().status, IBV_WC_SUCCESS) << "send " << i;
   }
-  const auto all = completions(pair.far.receives(), static_cast<size_t>(capacity));
+  const auto all = completions(own().receives(), static_cast<size_t>(capacity));
   EXPECT_EQ(all.back().wr_id, static_cast<uint64_t>(capacity) - 1);
 }
 

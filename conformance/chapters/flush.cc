@@ -128,6 +128,18 @@ CONFORMANCE_TEST(flush, ResetDiscards, "flush.reset-discards") {
   expect_traffic();
 }
 
+CONFORMANCE_TEST(flush, ResetTakesCompletions, "flush.reset-completions") {
+  pair(waiting());
+  for (const uint64_t id : {11, 12}) ASSERT_EQ(far().receive(0, 64, id), 0);
+  ASSERT_EQ(near().post({send_request({{0, 8}}, 1), send_request({{0, 8}}, 2)}), 0);
+  EXPECT_EQ(far().received().id, 11u);
+  EXPECT_EQ(near().completion().id, 1u);  // the second of each is left in its CQ
+  reconnect();
+  EXPECT_TRUE(near().stays_empty());
+  EXPECT_TRUE(far().stays_empty(true));
+  expect_traffic();
+}
+
 CONFORMANCE_TEST(flush, OtherEndStays, "flush.far-unaffected", "flush.err-receives-nothing") {
   PairSpec spec = waiting();
   spec.path.timeout = 12;
@@ -158,6 +170,7 @@ CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds", "flush.sqd
     EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
     EXPECT_EQ(near().received().status, IBV_WC_SUCCESS);
   }
+  const About about("flush.sqd.holds");
   ASSERT_EQ(near().to_state(IBV_QPS_RTS), 0);
   for (const Completion& done : near().completions(2)) EXPECT_EQ(done.status, IBV_WC_SUCCESS);
   EXPECT_TRUE(far().has(1024, 8, 0x11));
@@ -179,9 +192,12 @@ CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "f
     const About about("flush.sqd.event");
     EXPECT_FALSE(near().async_event(std::chrono::milliseconds(20)).there) << "before it has drained";
   }
-  ASSERT_EQ(far().receive(0, 64), 0);
-  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  {
+    const About about("flush.sqd.finishes");
+    ASSERT_EQ(far().receive(0, 64), 0);
+    EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  }
   {
     const About about("flush.sqd.event");
     const wire::Event event = near().async_event();

@@ -164,5 +164,30 @@ CONFORMANCE_TEST(mcast, OneCopyForEach, "ibv_attach_mcast.single-copy") {
   if (again == 0) CALL(ibv_detach_mcast(far().qp, &gid, lid));
 }
 
+CONFORMANCE_TEST(mcast, OwnMessagesAreKeptAway, "ibv_create_qp_ex.block-self") {
+  const ibv_gid gid = group(6);
+  join(gid);
+  ibv_qp_init_attr_ex attr = {};
+  attr.qp_type = IBV_QPT_UD;
+  attr.send_cq = attr.recv_cq = near().cq;
+  attr.cap = {4, 4, 1, 1, 0};
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  attr.pd = near().pd;
+  attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+  Qp blocking(CALL(ibv_create_qp_ex(context(), &attr)));
+  if (!blocking && is_refusal(errno)) throw NotClaimed{"such a QP is refused with " + errno_text(errno)};
+  ASSERT_NE(blocking, nullptr) << "errno " << errno_text(errno);
+  bring_to(blocking, IBV_QPS_RTS, attributes_for(device(), {}));
+  near().qp = std::move(blocking);
+  for (End* end : {&near(), &far()}) {
+    ASSERT_SUCCEEDS(ibv_attach_mcast(end->qp, &gid, lid));
+    ASSERT_TRUE(succeeded(end->post_receive(0, 256)));
+  }
+  send(gid);
+  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(stays_empty(near().cq));
+  for (End* end : {&near(), &far()}) EXPECT_SUCCEEDS(ibv_detach_mcast(end->qp, &gid, lid));
+}
+
 }  // namespace
 }  // namespace conformance

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <thread>
 
 #include "support/ends.h"
 #include "support/fixture.h"
@@ -110,6 +113,38 @@ CONFORMANCE_TEST(more, EceIsAnsweredOrRefused, "ibv_query_ece.zero") {
   EXPECT_EQ(error, 0);
 }
 
+CONFORMANCE_TEST(more, EceIsAccepted, "ibv_set_ece.accepted", "ibv_set_ece.invalid") {
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  const Qp qp = make_qp(pd, cq);
+  ibv_ece offered = {};
+  const int error = CALL(ibv_query_ece(qp, &offered));
+  ibv_ece accepted = offered;
+  const int answer = error == 0 ? CALL(ibv_set_ece(qp, &accepted)) : error;
+  if (answer == EOPNOTSUPP || answer == ENOSYS) throw NotClaimed{"ECE refused with " + errno_text(answer)};
+  ASSERT_EQ(answer, 0);
+  EXPECT_EQ(accepted.vendor_id, offered.vendor_id);
+  EXPECT_EQ(accepted.options & ~offered.options, 0u) << "options that were not asked for";
+  const About about("ibv_set_ece.invalid");
+  ibv_ece unknown = offered, stranger = offered;
+  unknown.comp_mask = 1u << 31;
+  stranger.vendor_id = ~offered.vendor_id;
+  EXPECT_REFUSED_WITH((EINVAL), ibv_set_ece(qp, &unknown));
+  EXPECT_REFUSED_WITH((EINVAL), ibv_set_ece(qp, &stranger));
+}
+
+CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set") {
+  const ibv_packet_pacing_caps& caps = device().extended().packet_pacing_caps;
+  if (caps.qp_rate_limit_max == 0 || (caps.supported_qpts & 1u << IBV_QPT_RC) == 0)
+    throw NotClaimed{"packet_pacing_caps has no rate for RC"};
+  Ends ends(device());
+  for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max}) {
+    ibv_qp_rate_limit_attr attr = {};
+    attr.rate_limit = rate;
+    EXPECT_SUCCEEDS(ibv_modify_qp_rate_limit(ends.near.qp, &attr));
+  }
+}
+
 CONFORMANCE_TEST(more, RateLimitIsRefusedWhereItIsNot, "ibv_modify_qp_rate_limit.unclaimed") {
   if (device().extended().packet_pacing_caps.qp_rate_limit_max != 0)
     throw NotClaimed{"packet pacing is claimed"};
@@ -132,6 +167,59 @@ CONFORMANCE_TEST(more, OrderOfDataIsAnswered, "ibv_query_qp_data_in_order.value"
   }
   const About about("ibv_query_qp_data_in_order.flags");
   EXPECT_EQ(CALL(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 1u << 31)), 0);
+}
+
+CONFORMANCE_TEST(more, LastByteComesLast, "ibv_query_qp_data_in_order.true") {
+  constexpr size_t size = 65536;
+  constexpr int rounds = 50;
+  EndsSpec spec;
+  spec.buffer = size;
+  Ends ends(device(), spec);
+  if (CALL(ibv_query_qp_data_in_order(ends.far.qp, IBV_WR_RDMA_WRITE, 0)) != 1)
+    throw NotClaimed{"the answer is 0"};
+  std::atomic<int> checked{0};
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (int round = 1; round <= rounds && !stop; ++round) {
+      while (checked != round - 1 && !stop) std::this_thread::yield();
+      memset(ends.near.buffer.data(), round, size);
+      ibv_sge element = ends.near.sge(0, size);
+      ibv_send_wr wr = ends.near.remote(IBV_WR_RDMA_WRITE, &element, ends.far), *bad = nullptr;
+      if (ibv_post_send(ends.near.qp, &wr, &bad) != 0) return;
+      ibv_wc wc;
+      while (ibv_poll_cq(ends.near.cq, 1, &wc) == 0 && !stop) std::this_thread::yield();
+    }
+  });
+  const auto* last = reinterpret_cast<const std::atomic<uint8_t>*>(ends.far.buffer.data() + size - 1);
+  const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(5));
+  for (int round = 1; round <= rounds; ++round) {
+    while (*last != round && std::chrono::steady_clock::now() < deadline) {
+    }
+    EXPECT_EQ(*last, round) << "the message did not arrive";
+    EXPECT_TRUE(ends.far.buffer.is(static_cast<uint8_t>(round), 0, size)) << "message " << round;
+    if (HasFailure()) break;
+    checked = round;
+  }
+  stop = true;
+  writer.join();
+}
+
+CONFORMANCE_TEST(more, EnvironmentInitialisesFork, "ibv_fork_init.environment") {
+  if (ibv_is_fork_initialized() == IBV_FORK_ENABLED) throw NotTested{"fork support is on without it"};
+  for (const char* name : {"RDMAV_FORK_SAFE", "IBV_FORK_SAFE"}) {
+    const pid_t child = fork();  // libibverbs looks when it is first called, and nobody has in this process
+    if (child == 0) {
+      setenv(name, "1", 1);
+      int count = 0;
+      ibv_device** list = ibv_get_device_list(&count);
+      if (list != nullptr) ibv_free_device_list(list);
+      _exit(ibv_is_fork_initialized());
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_TRUE(WEXITSTATUS(status) == IBV_FORK_ENABLED || WEXITSTATUS(status) == IBV_FORK_UNNEEDED) << name;
+  }
 }
 
 CONFORMANCE_TEST(more, ForkIsInitialised, "ibv_fork_init.zero", "ibv_is_fork_initialized.status",

@@ -1,78 +1,77 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Memory regions: what their keys are good for, seen from two connected ends.
-#include <optional>
-
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+// The near end's objects are in the test's hands: its regions are examined, by its own requests and by those
+// of the far end.
+class Fixture : public PairTest {
  protected:
-  Ends& ends() {
-    if (!ends_) ends_.emplace(device());
-    return *ends_;
-  }
-  End& near() { return ends().near; }
-  End& far() { return ends().far; }
+  End& own() { return pair().native().end; }
 
-  // One SEND of `length` bytes with these keys; the status of the send and of the receive.
+  // One SEND of these bytes; its status.
   ibv_wc_status send(ibv_sge from) {
-    ibv_send_wr wr = near().request(IBV_WR_SEND, &from);
-    if (const int error = near().post(wr); error != 0) return IBV_WC_LOC_PROT_ERR;  // found out at once
-    return completion(near().cq).status;
+    ibv_send_wr wr = own().request(IBV_WR_SEND, &from);
+    if (const int error = own().post(wr); error != 0) return IBV_WC_LOC_PROT_ERR;  // found out at once
+    return completion(own().cq).status;
   }
-  ibv_wc_status write(ibv_sge from, uint64_t to, uint32_t rkey, ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) {
-    ibv_send_wr wr = near().request(opcode, &from);
-    wr.wr.rdma = {to, rkey};
-    EXPECT_TRUE(succeeded(near().post(wr)));
-    return completion(near().cq).status;
+  // One access of the far end to the near one's memory; its first byte is 0x77.
+  ibv_wc_status far_writes(uint64_t to, uint32_t rkey, uint32_t length = 1) {
+    far().fill(0, 1, 0x77);
+    SendRequest request = send_request({{0, length}}, 1, IBV_WR_RDMA_WRITE);
+    request.remote = to;
+    request.rkey = rkey;
+    EXPECT_EQ(far().post(request), 0);
+    return far().completion().status;
   }
-  Mr reg(End& end, const Buffer& buffer, int access) { return make_mr(end.pd, buffer, access); }
-
- private:
-  std::optional<Ends> ends_;
+  Mr reg(const Buffer& buffer, int access) { return make_mr(own().pd, buffer, access); }
 };
 
 CONFORMANCE_TEST(mr, LkeySendsAndReceives, "ibv_reg_mr.lkey") {
-  near().buffer[0] = 0x77;
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
-  EXPECT_EQ(send(near().sge(0, 64)), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[0], 0x77);
+  own().buffer[0] = 0x77;
+  ASSERT_EQ(far().receive(0, 64), 0);
+  EXPECT_EQ(send(own().sge(0, 64)), IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().has(0, 1, 0x77));
+  ASSERT_TRUE(succeeded(own().post_receive(512, 64)));
+  far().fill(0, 1, 0x66);
+  ASSERT_EQ(far().post(send_request({{0, 64}})), 0);
+  EXPECT_EQ(completion(own().cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(own().buffer[512], 0x66);
 }
 
 CONFORMANCE_TEST(mr, RkeyIsTakenByTheOtherEnd, "ibv_reg_mr.rkey") {
-  near().buffer[0] = 0x77;
-  EXPECT_EQ(write(near().sge(0, 8), far().buffer.address(100), far().mr->rkey), IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[100], 0x77);
-  EXPECT_EQ(far().buffer[99], Buffer::untouched);
-  EXPECT_EQ(write(near().sge(200, 8), far().buffer.address(100), far().mr->rkey, IBV_WR_RDMA_READ),
-            IBV_WC_SUCCESS);
-  EXPECT_EQ(near().buffer[200], 0x77);
+  EXPECT_EQ(far_writes(own().buffer.address(100), own().mr->rkey, 8), IBV_WC_SUCCESS);
+  EXPECT_EQ(own().buffer[100], 0x77);
+  EXPECT_EQ(own().buffer[99], Buffer::untouched);
+  ASSERT_EQ(far().post(remote_request(IBV_WR_RDMA_READ, {{200, 8}}, near().facts(), 100)), 0);
+  EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().has(200, 1, 0x77));
 }
 
 CONFORMANCE_TEST(mr, LocalReadNeedsNoFlag, "ibv_reg_mr.local-read") {
   const Buffer source(64);
-  const Mr mr = reg(near(), source, 0);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  const Mr mr = reg(source, 0);
+  ASSERT_EQ(far().receive(0, 64), 0);
   EXPECT_EQ(send({source.address(), 64, mr->lkey}), IBV_WC_SUCCESS);
 }
 
 CONFORMANCE_TEST(mr, WithoutLocalWriteNothingIsReceived, "ibv_reg_mr.local-write-missing") {
   const Buffer target(64);
-  const Mr mr = reg(far(), target, 0);
+  const Mr mr = reg(target, 0);
   ibv_sge element{target.address(), 64, mr->lkey};
   ibv_recv_wr wr = {};
   wr.sg_list = &element;
   wr.num_sge = 1;
   ibv_recv_wr* bad;
-  if (CALL(ibv_post_recv(far().qp, &wr, &bad)) != 0) return;  // found out at once
-  near().buffer[0] = 0x77;
-  EXPECT_NE(send(near().sge(0, 64)), IBV_WC_SUCCESS);
-  EXPECT_NE(completion(far().cq).status, IBV_WC_SUCCESS);
+  if (CALL(ibv_post_recv(own().qp, &wr, &bad)) != 0) return;  // found out at once
+  far().fill(0, 64, 0x77);
+  ASSERT_EQ(far().post(send_request({{0, 64}})), 0);
+  EXPECT_NE(far().completion().status, IBV_WC_SUCCESS);
+  EXPECT_NE(completion(own().cq).status, IBV_WC_SUCCESS);
   EXPECT_TRUE(target.is(Buffer::untouched, 0, 64));
 }
 
@@ -80,38 +79,37 @@ CONFORMANCE_TEST(mr, RegionOfAnotherPdIsNotTaken, "ibv_reg_mr.other-pd") {
   const Pd other = make_pd(device());
   const Buffer source(64);
   const Mr mr = make_mr(other, source, IBV_ACCESS_LOCAL_WRITE);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  ASSERT_EQ(far().receive(0, 64), 0);
   EXPECT_EQ(send({source.address(), 64, mr->lkey}), IBV_WC_LOC_PROT_ERR);
 }
 
 CONFORMANCE_TEST(mr, LkeyDiesWithTheRegion, "ibv_dereg_mr.lkey-dies") {
   const Buffer source(64);
-  Mr mr = reg(near(), source, IBV_ACCESS_LOCAL_WRITE);
+  Mr mr = reg(source, IBV_ACCESS_LOCAL_WRITE);
   const uint32_t lkey = mr->lkey;
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  ASSERT_EQ(far().receive(0, 64), 0);
   ASSERT_EQ(send({source.address(), 64, lkey}), IBV_WC_SUCCESS);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  ASSERT_EQ(far().receive(0, 64), 0);
   ASSERT_TRUE(succeeded(CALL(mr.destroy())));
   EXPECT_NE(send({source.address(), 64, lkey}), IBV_WC_SUCCESS);
 }
 
 CONFORMANCE_TEST(mr, RkeyDiesWithTheRegion, "ibv_dereg_mr.rkey-dies") {
   const Buffer target(64);
-  Mr mr = reg(far(), target, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  Mr mr = reg(target, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   const uint32_t rkey = mr->rkey;
-  ASSERT_EQ(write(near().sge(0, 8), target.address(), rkey), IBV_WC_SUCCESS);
+  ASSERT_EQ(far_writes(target.address(), rkey, 8), IBV_WC_SUCCESS);
   ASSERT_TRUE(succeeded(CALL(mr.destroy())));
-  EXPECT_EQ(write(near().sge(0, 8), target.address(8), rkey), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(far_writes(target.address(8), rkey, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 CONFORMANCE_TEST(mr, ZeroBasedIsAddressedByOffset, "ibv_reg_mr.zero-based") {
   const Buffer target(256);
-  const Mr mr((ibv_reg_mr)(far().pd, target.data(), 256,
+  const Mr mr((ibv_reg_mr)(own().pd, target.data(), 256,
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED));
   if (!mr && is_refusal(errno)) throw NotClaimed{"IBV_ACCESS_ZERO_BASED refused with " + errno_text(errno)};
   ASSERT_NE(mr, nullptr);
-  near().buffer[0] = 0x77;
-  EXPECT_EQ(write(near().sge(0, 1), 16, mr->rkey), IBV_WC_SUCCESS);
+  EXPECT_EQ(far_writes(16, mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(target[16], 0x77);
 }
 
@@ -120,28 +118,26 @@ CONFORMANCE_TEST(mr, VirtualBaseAddress, "ibv_reg_mr_iova.base", "ibv_reg_mr_iov
   // The offset within a page is kept: a page is the unit of what is mapped.
   const uint64_t base = 0x100000000 + target.address() % 4096;
   const Mr mr(CALL(
-      ibv_reg_mr_iova(far().pd, target.data(), 256, base, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
+      ibv_reg_mr_iova(own().pd, target.data(), 256, base, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
   if (!mr && is_refusal(errno)) throw NotClaimed{"ibv_reg_mr_iova refused with " + errno_text(errno)};
   ASSERT_NE(mr, nullptr);
-  near().buffer[0] = 0x77;
   {
     const About about("ibv_reg_mr_iova.base");
-    EXPECT_EQ(write(near().sge(0, 1), base + 16, mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(far_writes(base + 16, mr->rkey), IBV_WC_SUCCESS);
     EXPECT_EQ(target[16], 0x77);
   }
   const About about("ibv_reg_mr_iova.not-its-address");
-  EXPECT_EQ(write(near().sge(0, 1), target.address(32), mr->rkey), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(far_writes(target.address(32), mr->rkey), IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(target[32], Buffer::untouched);
 }
 
 CONFORMANCE_TEST(mr, VirtualBaseAddressZeroIsZeroBased, "ibv_reg_mr_iova.zero") {
   const Buffer target(256);
   const Mr mr(CALL(
-      ibv_reg_mr_iova(far().pd, target.data(), 256, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
+      ibv_reg_mr_iova(own().pd, target.data(), 256, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
   if (!mr && is_refusal(errno)) throw NotClaimed{"ibv_reg_mr_iova refused with " + errno_text(errno)};
   ASSERT_NE(mr, nullptr);
-  near().buffer[0] = 0x77;
-  EXPECT_EQ(write(near().sge(0, 1), 255, mr->rkey), IBV_WC_SUCCESS);
+  EXPECT_EQ(far_writes(255, mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(target[255], 0x77);
 }
 
@@ -155,39 +151,38 @@ int rereg(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length, int a
 
 CONFORMANCE_TEST(mr, ReregChangesAccess, "ibv_rereg_mr.access") {
   const Buffer target(64);
-  const Mr mr = reg(far(), target, IBV_ACCESS_LOCAL_WRITE);
+  const Mr mr = reg(target, IBV_ACCESS_LOCAL_WRITE);
   ASSERT_EQ(rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
             0);
-  near().buffer[0] = 0x77;
-  EXPECT_EQ(write(near().sge(0, 1), target.address(), mr->rkey), IBV_WC_SUCCESS);
+  EXPECT_EQ(far_writes(target.address(), mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(target[0], 0x77);
   ASSERT_EQ(rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0);
-  EXPECT_EQ(write(near().sge(0, 1), target.address(1), mr->rkey), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(far_writes(target.address(1), mr->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
 CONFORMANCE_TEST(mr, ReregMovesToAnotherPd, "ibv_rereg_mr.pd") {
   Pd old = make_pd(device());
   const Buffer source(64);
   const Mr mr = make_mr(old, source, IBV_ACCESS_LOCAL_WRITE);
-  ASSERT_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, near().pd, nullptr, 0, 0), 0);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  ASSERT_EQ(rereg(mr, IBV_REREG_MR_CHANGE_PD, own().pd, nullptr, 0, 0), 0);
+  ASSERT_EQ(far().receive(0, 64), 0);
   EXPECT_EQ(send({source.address(), 64, mr->lkey}), IBV_WC_SUCCESS);
   EXPECT_SUCCEEDS(old.destroy());
 }
 
 CONFORMANCE_TEST(mr, ReregMovesToOtherMemory, "ibv_rereg_mr.translation") {
   const Buffer before(64), after(128);
-  const Mr mr = reg(near(), before, IBV_ACCESS_LOCAL_WRITE);
+  const Mr mr = reg(before, IBV_ACCESS_LOCAL_WRITE);
   ASSERT_EQ(rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, after.data(), 128, 0), 0);
   EXPECT_EQ(mr->addr, after.data());
   EXPECT_EQ(mr->length, 128u);
   after[127] = 0x77;
-  ASSERT_TRUE(succeeded(far().post_receive(0, 128)));
+  ASSERT_EQ(far().receive(0, 128), 0);
   EXPECT_EQ(send({after.address(), 128, mr->lkey}), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[127], 0x77);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 128)));
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().has(127, 1, 0x77));
+  ASSERT_EQ(far().receive(0, 128), 0);
   EXPECT_NE(send({before.address(), 64, mr->lkey}), IBV_WC_SUCCESS) << "the old memory";
 }
 
@@ -195,7 +190,7 @@ CONFORMANCE_TEST(mr, ReregInputErrorsKeepTheRegion, "ibv_rereg_mr.unknown-flag",
                  "ibv_rereg_mr.access-without-flag", "ibv_rereg_mr.null-addr", "ibv_rereg_mr.input-keeps-old",
                  "ibv_rereg_mr.dereg-after-failure") {
   const Buffer source(64);
-  Mr mr = reg(near(), source, IBV_ACCESS_LOCAL_WRITE);
+  Mr mr = reg(source, IBV_ACCESS_LOCAL_WRITE);
   {
     const About about("ibv_rereg_mr.unknown-flag");
     EXPECT_EQ(rereg(mr, 1 << 20, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
@@ -212,7 +207,7 @@ CONFORMANCE_TEST(mr, ReregInputErrorsKeepTheRegion, "ibv_rereg_mr.unknown-flag",
   }
   {
     const About about("ibv_rereg_mr.input-keeps-old");
-    ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+    ASSERT_EQ(far().receive(0, 64), 0);
     EXPECT_EQ(send({source.address(), 64, mr->lkey}), IBV_WC_SUCCESS);
   }
   const About about("ibv_rereg_mr.dereg-after-failure");
@@ -221,8 +216,8 @@ CONFORMANCE_TEST(mr, ReregInputErrorsKeepTheRegion, "ibv_rereg_mr.unknown-flag",
 
 class NullMrTest : public Fixture {
  protected:
-  Mr null_mr(End& end) {
-    Mr mr(CALL(ibv_alloc_null_mr(end.pd)));
+  Mr null_mr() {
+    Mr mr(CALL(ibv_alloc_null_mr(own().pd)));
     if (!mr && is_refusal(errno)) throw NotClaimed{"ibv_alloc_null_mr refused with " + errno_text(errno)};
     if (!mr)
       throw Deviation{"expected: a null region; seen: null, errno " + errno_text(errno), Where::current()};
@@ -234,27 +229,35 @@ namespace null_region {
 using Fixture = NullMrTest;
 
 CONFORMANCE_TEST(mr, NullRegionComesAndGoes, "ibv_alloc_null_mr.pointer", "ibv_alloc_null_mr.dereg") {
-  Mr mr = null_mr(near());
+  Mr mr = null_mr();
   EXPECT_SUCCEEDS(mr.destroy());
 }
 
 CONFORMANCE_TEST(mr, NullRegionReadsAsZeros, "ibv_alloc_null_mr.read-zero") {
-  const Mr mr = null_mr(near());
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  const Mr mr = null_mr();
+  ASSERT_EQ(far().receive(0, 64), 0);
   EXPECT_EQ(send({0, 64, mr->lkey}), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far().cq).byte_len, 64u);
-  EXPECT_TRUE(far().buffer.is(0, 0, 64));
-  EXPECT_TRUE(far().buffer.is(Buffer::untouched, 64, 128));
+  EXPECT_EQ(far().received().bytes, 64u);
+  EXPECT_TRUE(far().has(0, 64, 0));
+  EXPECT_TRUE(far().untouched(64, 128));
 }
 
 CONFORMANCE_TEST(mr, NullRegionDiscards, "ibv_alloc_null_mr.discards") {
-  const Mr mr = null_mr(near());
-  EXPECT_EQ(write({0, 64, mr->lkey}, far().buffer.address(), far().mr->rkey, IBV_WR_RDMA_READ),
-            IBV_WC_SUCCESS);
-  ASSERT_TRUE(succeeded(far().post_receive(0, 64)));
+  const Mr mr = null_mr();
+  ibv_sge element{0, 64, mr->lkey};
+  ibv_send_wr wr = own().request(IBV_WR_RDMA_READ, &element);
+  wr.wr.rdma = {far().address(), far().facts().rkey};
+  ASSERT_TRUE(succeeded(own().post(wr)));
+  EXPECT_EQ(completion(own().cq).status, IBV_WC_SUCCESS);
+  ASSERT_EQ(far().receive(0, 64), 0);
   EXPECT_EQ(send({0, 64, mr->lkey}), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far().cq).byte_len, 64u);
-  EXPECT_TRUE(far().buffer.is(0, 0, 64)) << "what was written is still there";
+  EXPECT_EQ(far().received().bytes, 64u);
+  EXPECT_TRUE(far().has(0, 64, 0)) << "what was written is still there";
+}
+
+CONFORMANCE_TEST(mr, NullRegionHasNoRkey, "ibv_alloc_null_mr.no-remote") {
+  const Mr mr = null_mr();
+  EXPECT_EQ(far_writes(0, mr->rkey, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 }  // namespace null_region

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Memory regions: what can be registered, and how. What the keys are good for is in mr_keys.cc.
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -190,6 +193,65 @@ CONFORMANCE_TEST(mr, DmaBufNeedsADmaBuf, "ibv_reg_dmabuf_mr.bad-fd") {
   EXPECT_EQ(mr, nullptr);
 }
 
+class DmaBufTest : public Fixture {
+ protected:
+  ~DmaBufTest() override {
+    for (const int descriptor : {memory_, buffer_})
+      if (descriptor >= 0) close(descriptor);
+  }
+  // A dma-buf of two pages, of the one driver that gives them to programs (linux/udmabuf.h).
+  int dma_buf() {
+    const Mr claimed(CALL(ibv_reg_dmabuf_mr(pd(), 0, page(), 0, -1, IBV_ACCESS_LOCAL_WRITE)));
+    if (claimed == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS))
+      throw NotClaimed{"ibv_reg_dmabuf_mr refused with " + errno_text(errno)};
+    const int driver = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+    if (driver < 0) throw NotTested{"no dma-buf is to be had: /dev/udmabuf gives " + errno_text(errno)};
+    memory_ = memfd_create("verbs-conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    udmabuf_create create = {};
+    create.memfd = static_cast<uint32_t>(memory_);
+    create.flags = UDMABUF_FLAGS_CLOEXEC;
+    create.size = 2 * page();
+    if (ftruncate(memory_, static_cast<off_t>(create.size)) == 0 &&
+        fcntl(memory_, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+      buffer_ = ioctl(driver, UDMABUF_CREATE, &create);
+    const int error = errno;
+    close(driver);
+    if (buffer_ < 0) throw NotTested{"no dma-buf is to be had: UDMABUF_CREATE gives " + errno_text(error)};
+    return buffer_;
+  }
+  static uint64_t page() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
+
+ private:
+  int memory_ = -1, buffer_ = -1;
+};
+
+namespace dma_buf {
+using Fixture = DmaBufTest;
+
+CONFORMANCE_TEST(mr, DmaBufIsRegistered, "ibv_reg_dmabuf_mr.page-offset", "ibv_reg_dmabuf_mr.flags") {
+  const int descriptor = dma_buf();
+  {
+    const About about("ibv_reg_dmabuf_mr.page-offset");
+    const Mr same(CALL(ibv_reg_dmabuf_mr(pd(), 8, 64, 16 * page() + 8, descriptor, IBV_ACCESS_LOCAL_WRITE)));
+    EXPECT_NE(same, nullptr) << "errno " << errno_text(errno);
+    EXPECT_TRUE(
+        refused(CALL(ibv_reg_dmabuf_mr(pd(), 8, 64, 16 * page(), descriptor, IBV_ACCESS_LOCAL_WRITE))));
+  }
+  const About about("ibv_reg_dmabuf_mr.flags");
+  int remote =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
+  if (device().attributes().atomic_cap != IBV_ATOMIC_NONE) remote |= IBV_ACCESS_REMOTE_ATOMIC;
+  const Mr allowed(CALL(ibv_reg_dmabuf_mr(pd(), 0, page(), 0, descriptor, remote)));
+  EXPECT_NE(allowed, nullptr) << "errno " << errno_text(errno);
+  for (const int other :
+       {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_ON_DEMAND, IBV_ACCESS_HUGETLB})
+    EXPECT_TRUE(
+        refused(CALL(ibv_reg_dmabuf_mr(pd(), 0, page(), 0, descriptor, IBV_ACCESS_LOCAL_WRITE | other))))
+        << "access " << other;
+}
+
+}  // namespace dma_buf
+
 class AdviceTest : public Fixture {
  protected:
   // An on-demand region of the buffer, or NotClaimed.
@@ -221,6 +283,16 @@ CONFORMANCE_TEST(mr, PrefetchSucceeds, "ibv_advise_mr.prefetch", "ibv_advise_mr.
   const About about("ibv_advise_mr.prefetch-write");
   EXPECT_TRUE(succeeded(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH,
                                buffer_.address(), 8192, mr->lkey)));
+}
+
+CONFORMANCE_TEST(mr, PrefetchWithoutFaults, "ibv_advise_mr.no-fault") {
+  const Mr mr = region(IBV_ACCESS_LOCAL_WRITE);
+  const int error = advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH,
+                           buffer_.address(), 8192, mr->lkey);
+  // A kernel that is older than this advice takes it for an unknown one (page: "isn't supported").
+  if (error == ENOTSUP || error == EINVAL)
+    throw NotClaimed{"this advice refused with " + errno_text(error) + ", others are taken"};
+  EXPECT_TRUE(succeeded(error));
 }
 
 CONFORMANCE_TEST(mr, PrefetchIsChecked, "ibv_advise_mr.range", "ibv_advise_mr.lkey", "ibv_advise_mr.flags",

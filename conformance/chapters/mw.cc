@@ -1,74 +1,67 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Memory windows, of both types.
-#include <optional>
-
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
 constexpr int read_write = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 
-EndsSpec bindable() {
-  EndsSpec spec;
-  spec.access = all_remote_access | IBV_ACCESS_MW_BIND;
+PairSpec bindable() {
+  PairSpec spec;
+  spec.both.access = all_remote_access | IBV_ACCESS_MW_BIND;
   return spec;
 }
 
-// The far end binds windows on its buffer; the near end uses their keys.
-class Fixture : public DeviceTest {
+// The near end binds windows on its buffer, by its objects; the far end uses their keys.
+class Fixture : public PairTest {
  protected:
-  Ends& ends() {
-    if (!ends_) ends_.emplace(device(), bindable());
-    return *ends_;
+  End& binder() {
+    pair(bindable());
+    return pair().native().end;
   }
-  End& near() { return ends().near; }
-  End& far() { return ends().far; }
-  Mw window(ibv_mw_type type = IBV_MW_TYPE_1) { return make_mw(far().pd, type); }
+  Endpoint& user() { return pair(bindable()).far; }
+  Mw window(ibv_mw_type type = IBV_MW_TYPE_1) { return make_mw(binder().pd, type); }
 
   ibv_mw_bind binding(size_t offset, size_t length, int access = read_write, ibv_mr* mr = nullptr) {
     ibv_mw_bind bind = {};
     bind.wr_id = 9;
     bind.send_flags = IBV_SEND_SIGNALED;
-    bind.bind_info = {mr != nullptr ? mr : far().mr.get(), far().buffer.address(offset), length,
+    bind.bind_info = {mr != nullptr ? mr : binder().mr.get(), binder().buffer.address(offset), length,
                       static_cast<unsigned>(access)};
     return bind;
   }
   // Posts the bind and waits for it; the status, or IBV_WC_MW_BIND_ERR where it is refused at once.
   ibv_wc_status bind(ibv_mw* mw, ibv_mw_bind how) {
-    if (CALL(ibv_bind_mw(far().qp, mw, &how)) != 0) return IBV_WC_MW_BIND_ERR;
-    return completion(far().cq).status;
+    if (CALL(ibv_bind_mw(binder().qp, mw, &how)) != 0) return IBV_WC_MW_BIND_ERR;
+    return completion(binder().cq).status;
   }
   ibv_wc_status bind(ibv_mw* mw, size_t offset, size_t length, int access = read_write) {
     return bind(mw, binding(offset, length, access));
   }
   // Type 2: with IBV_WR_BIND_MW.
   ibv_wc_status bind_by_request(ibv_mw* mw, uint32_t rkey, size_t offset, size_t length) {
-    ibv_send_wr wr = far().request(IBV_WR_BIND_MW, nullptr);
+    ibv_send_wr wr = binder().request(IBV_WR_BIND_MW, nullptr);
     wr.bind_mw = {mw, rkey, binding(offset, length).bind_info};
-    if (far().post(wr) != 0) return IBV_WC_MW_BIND_ERR;
-    return completion(far().cq).status;
+    if (binder().post(wr) != 0) return IBV_WC_MW_BIND_ERR;
+    return completion(binder().cq).status;
   }
-  ibv_wc_status access(ibv_wr_opcode opcode, uint64_t address, uint32_t rkey, size_t length = 1) {
-    ibv_sge element = near().sge(0, length);
-    ibv_send_wr wr = near().request(opcode, &element);
-    wr.wr.rdma = {address, rkey};
-    EXPECT_TRUE(succeeded(near().post(wr)));
-    return completion(near().cq).status;
+  ibv_wc_status access(ibv_wr_opcode opcode, uint64_t address, uint32_t rkey, uint32_t length = 1) {
+    SendRequest request = send_request({{0, length}}, 1, opcode);
+    request.remote = address;
+    request.rkey = rkey;
+    EXPECT_EQ(user().post(request), 0);
+    return user().completion().status;
   }
-  ibv_wc_status write(size_t offset, uint32_t rkey, size_t length = 1) {
-    return access(IBV_WR_RDMA_WRITE, far().buffer.address(offset), rkey, length);
+  ibv_wc_status write(size_t offset, uint32_t rkey, uint32_t length = 1) {
+    return access(IBV_WR_RDMA_WRITE, binder().buffer.address(offset), rkey, length);
   }
-
- private:
-  std::optional<Ends> ends_;
 };
 
 CONFORMANCE_TEST(mw, ComesAndGoes, "ibv_alloc_mw.pointer", "ibv_dealloc_mw.zero") {
   Mw mw = window();
-  EXPECT_EQ(mw->pd, far().pd.get());
+  EXPECT_EQ(mw->pd, binder().pd.get());
   EXPECT_EQ(mw->context, context());
   EXPECT_EQ(mw->type, IBV_MW_TYPE_1);
   EXPECT_SUCCEEDS(mw.destroy());
@@ -93,40 +86,32 @@ CONFORMANCE_TEST(mw, BoundGivesAccess, "ibv_bind_mw.rkey", "ibv_bind_mw.access",
   const Mw mw = window();
   const uint32_t before = mw->rkey;
   ibv_mw_bind how = binding(100, 50);
-  ASSERT_SUCCEEDS(ibv_bind_mw(far().qp, mw, &how));
-  const ibv_wc wc = completion(far().cq);
+  ASSERT_SUCCEEDS(ibv_bind_mw(binder().qp, mw, &how));
+  const ibv_wc wc = completion(binder().cq);
   EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
   EXPECT_EQ(wc.opcode, IBV_WC_BIND_MW);
   EXPECT_EQ(wc.wr_id, 9u);
   EXPECT_NE(mw->rkey, before);
-  near().buffer[0] = 0x77;
+  user().fill(0, 1, 0x77);
   EXPECT_EQ(write(100, mw->rkey), IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[100], 0x77);
-  EXPECT_EQ(access(IBV_WR_RDMA_READ, far().buffer.address(149), mw->rkey), IBV_WC_SUCCESS);
+  EXPECT_EQ(binder().buffer[100], 0x77);
+  EXPECT_EQ(access(IBV_WR_RDMA_READ, binder().buffer.address(149), mw->rkey), IBV_WC_SUCCESS);
 }
 
 CONFORMANCE_TEST(mw, EndsWhereItWasBound, "ibv_bind_mw.bounds") {
-  for (const auto& [offset, length] : {std::pair<size_t, size_t>{99, 1}, {150, 1}, {149, 2}, {100, 51}}) {
-    Ends fresh(device(), bindable());
-    const Mw mw = make_mw(fresh.far.pd, IBV_MW_TYPE_1);
-    ibv_mw_bind how = {};
-    how.send_flags = IBV_SEND_SIGNALED;
-    how.bind_info = {fresh.far.mr, fresh.far.buffer.address(100), 50, read_write};
-    ASSERT_SUCCEEDS(ibv_bind_mw(fresh.far.qp, mw, &how));
-    ASSERT_EQ(completion(fresh.far.cq).status, IBV_WC_SUCCESS);
-    ibv_sge element = fresh.near.sge(0, length);
-    ibv_send_wr wr = fresh.near.remote(IBV_WR_RDMA_WRITE, &element, fresh.far, offset);
-    wr.wr.rdma.rkey = mw->rkey;
-    ASSERT_TRUE(succeeded(fresh.near.post(wr)));
-    EXPECT_EQ(completion(fresh.near.cq).status, IBV_WC_REM_ACCESS_ERR) << length << " bytes at " << offset;
-    EXPECT_TRUE(fresh.far.buffer.is(Buffer::untouched, 0, 256));
+  for (const auto& [offset, length] : {std::pair<size_t, uint32_t>{99, 1}, {150, 1}, {149, 2}, {100, 51}}) {
+    new_pair(bindable());
+    const Mw mw = window();
+    ASSERT_EQ(bind(mw, 100, 50), IBV_WC_SUCCESS);
+    EXPECT_EQ(write(offset, mw->rkey, length), IBV_WC_REM_ACCESS_ERR) << length << " bytes at " << offset;
+    EXPECT_TRUE(binder().buffer.is(Buffer::untouched, 0, 256));
   }
 }
 
 CONFORMANCE_TEST(mw, RightsAreTheBindings, "ibv_bind_mw.rights") {
   const Mw mw = window();
   ASSERT_EQ(bind(mw, 0, 64, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
-  EXPECT_EQ(access(IBV_WR_RDMA_READ, far().buffer.address(), mw->rkey), IBV_WC_SUCCESS);
+  EXPECT_EQ(access(IBV_WR_RDMA_READ, binder().buffer.address(), mw->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(write(0, mw->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -150,7 +135,7 @@ CONFORMANCE_TEST(mw, RebindChangesTheKey, "ibv_bind_mw.rebind") {
 
 CONFORMANCE_TEST(mw, DeallocUnbinds, "ibv_dealloc_mw.unbinds", "ibv_dereg_mr.window-bound") {
   const Buffer buffer(64);
-  Mr mr = make_mr(far().pd, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+  Mr mr = make_mr(binder().pd, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   Mw mw = window();
   ibv_mw_bind how = binding(0, 0, read_write, mr);
   how.bind_info.addr = buffer.address();
@@ -168,33 +153,30 @@ CONFORMANCE_TEST(mw, DeallocUnbinds, "ibv_dealloc_mw.unbinds", "ibv_dereg_mr.win
 }
 
 CONFORMANCE_TEST(mw, RegionMustAllowIt, "ibv_bind_mw.needs-mw-bind", "ibv_bind_mw.write-needs-local") {
-  const Mw mw = window();
   const Buffer buffer(64);
   for (const int access : {+IBV_ACCESS_LOCAL_WRITE, +IBV_ACCESS_MW_BIND}) {
     // Without the right to bind; without local write for a window with remote write.
-    Ends fresh(device(), bindable());
-    const Mr mr = make_mr(fresh.far.pd, buffer, access);
-    const Mw its = make_mw(fresh.far.pd, IBV_MW_TYPE_1);
-    ibv_mw_bind how = {};
-    how.send_flags = IBV_SEND_SIGNALED;
-    how.bind_info = {mr, buffer.address(), 64, IBV_ACCESS_REMOTE_WRITE};
-    if (CALL(ibv_bind_mw(fresh.far.qp, its, &how)) != 0) continue;
-    EXPECT_NE(completion(fresh.far.cq).status, IBV_WC_SUCCESS) << "region of access " << access;
+    new_pair(bindable());
+    const Mr mr = make_mr(binder().pd, buffer, access);
+    const Mw mw = window();
+    ibv_mw_bind how = binding(0, 64, IBV_ACCESS_REMOTE_WRITE, mr);
+    how.bind_info.addr = buffer.address();
+    EXPECT_NE(bind(mw, how), IBV_WC_SUCCESS) << "region of access " << access;
   }
 }
 
 CONFORMANCE_TEST(mw, WindowMustLieInItsRegion, "ibv_bind_mw.outside-mr") {
   const Mw mw = window();
-  EXPECT_NE(bind(mw, far().buffer.size() - 10, 11), IBV_WC_SUCCESS);
+  EXPECT_NE(bind(mw, binder().buffer.size() - 10, 11), IBV_WC_SUCCESS);
 }
 
 CONFORMANCE_TEST(mw, ZeroBasedIsAddressedByOffset, "ibv_bind_mw.zero-based") {
   const Mw mw = window();
   const ibv_wc_status status = bind(mw, 100, 50, read_write | IBV_ACCESS_ZERO_BASED);
   if (status != IBV_WC_SUCCESS) throw NotClaimed{"a zero-based bind is refused"};
-  near().buffer[0] = 0x77;
+  user().fill(0, 1, 0x77);
   EXPECT_EQ(access(IBV_WR_RDMA_WRITE, 3, mw->rkey), IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[103], 0x77);
+  EXPECT_EQ(binder().buffer[103], 0x77);
 }
 
 CONFORMANCE_TEST(mw, FenceIsTaken, "ibv_bind_mw.fence") {
@@ -205,27 +187,22 @@ CONFORMANCE_TEST(mw, FenceIsTaken, "ibv_bind_mw.fence") {
 }
 
 CONFORMANCE_TEST(mw, DatagramsBindNothing, "ibv_bind_mw.qp-type") {
-  EndsSpec spec;
-  spec.qp.type = IBV_QPT_UD;
-  spec.access = all_remote_access | IBV_ACCESS_MW_BIND;
-  Ends datagrams(device(), spec);
-  const Mw mw = make_mw(datagrams.far.pd, IBV_MW_TYPE_1);
-  ibv_mw_bind how = {};
-  how.send_flags = IBV_SEND_SIGNALED;
-  how.bind_info = {datagrams.far.mr, datagrams.far.buffer.address(), 64, read_write};
-  if (CALL(ibv_bind_mw(datagrams.far.qp, mw, &how)) != 0) return;
-  EXPECT_NE(completion(datagrams.far.cq).status, IBV_WC_SUCCESS);
+  PairSpec spec = bindable();
+  spec.both.type = IBV_QPT_UD;
+  pair(spec);
+  const Mw mw = window();
+  EXPECT_NE(bind(mw, 0, 64), IBV_WC_SUCCESS);
 }
 
 CONFORMANCE_TEST(mw, KeyMayFollowOnTheSameQp, "ibv_bind_mw.ordered") {
   const Mw mw = window();
-  ASSERT_TRUE(succeeded(near().post_receive(512, 64)));
+  ASSERT_EQ(user().receive(512, 64), 0);
   ibv_mw_bind how = binding(0, 64);
-  ASSERT_SUCCEEDS(ibv_bind_mw(far().qp, mw, &how));
-  ibv_sge element = far().sge(1024, 8);
-  ibv_send_wr wr = far().request(IBV_WR_SEND, &element);
-  ASSERT_TRUE(succeeded(far().post(wr)));
-  ASSERT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  ASSERT_SUCCEEDS(ibv_bind_mw(binder().qp, mw, &how));
+  ibv_sge element = binder().sge(1024, 8);
+  ibv_send_wr wr = binder().request(IBV_WR_SEND, &element);
+  ASSERT_TRUE(succeeded(binder().post(wr)));
+  ASSERT_EQ(user().received().status, IBV_WC_SUCCESS);
   EXPECT_EQ(write(0, mw->rkey), IBV_WC_SUCCESS);
 }
 
@@ -239,13 +216,13 @@ CONFORMANCE_TEST(mw, TypeTwoIsBoundByARequest, "ibv_alloc_mw.type2-bind", "ibv_p
   const Mw mw = window(IBV_MW_TYPE_2);
   const uint32_t rkey = ibv_inc_rkey(mw->rkey);
   ASSERT_EQ(bind_by_request(mw, rkey, 0, 64), IBV_WC_SUCCESS);
-  near().buffer[0] = 0x77;
+  user().fill(0, 1, 0x77);
   EXPECT_EQ(write(0, rkey), IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[0], 0x77);
-  ibv_send_wr wr = far().request(IBV_WR_LOCAL_INV, nullptr);
+  EXPECT_EQ(binder().buffer[0], 0x77);
+  ibv_send_wr wr = binder().request(IBV_WR_LOCAL_INV, nullptr);
   wr.invalidate_rkey = rkey;
-  ASSERT_TRUE(succeeded(far().post(wr)));
-  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
+  ASSERT_TRUE(succeeded(binder().post(wr)));
+  EXPECT_EQ(completion(binder().cq).status, IBV_WC_SUCCESS);
   EXPECT_EQ(write(1, rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -253,13 +230,12 @@ CONFORMANCE_TEST(mw, SendWithInvalidateEndsIt, "ibv_alloc_mw.type2-send-inv", "i
   const Mw mw = window(IBV_MW_TYPE_2);
   const uint32_t rkey = ibv_inc_rkey(mw->rkey);
   ASSERT_EQ(bind_by_request(mw, rkey, 0, 64), IBV_WC_SUCCESS);
-  ASSERT_TRUE(succeeded(far().post_receive(1024, 64)));
-  ibv_sge element = near().sge(0, 8);
-  ibv_send_wr wr = near().request(IBV_WR_SEND_WITH_INV, &element);
-  wr.invalidate_rkey = rkey;
-  ASSERT_TRUE(succeeded(near().post(wr)));
-  ASSERT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
-  const ibv_wc received = completion(far().cq);
+  ASSERT_TRUE(succeeded(binder().post_receive(1024, 64)));
+  SendRequest request = send_request({{0, 8}}, 1, IBV_WR_SEND_WITH_INV);
+  request.rkey = rkey;
+  ASSERT_EQ(user().post(request), 0);
+  ASSERT_EQ(user().completion().status, IBV_WC_SUCCESS);
+  const ibv_wc received = completion(binder().cq);
   EXPECT_NE(received.wc_flags & IBV_WC_WITH_INV, 0u);
   EXPECT_EQ(received.invalidated_rkey, rkey);
   EXPECT_EQ(write(0, rkey), IBV_WC_REM_ACCESS_ERR);

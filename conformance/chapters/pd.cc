@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "support/ends.h"
 #include "support/fixture.h"
 #include "support/objects.h"
 
@@ -119,6 +120,29 @@ CONFORMANCE_TEST(pd, ParentDomainTakesAnMr, "ibv_alloc_parent_domain.pd", "ibv_a
   Mr after = make_mr(pd, buffer);
   EXPECT_SUCCEEDS(after.destroy());
   EXPECT_SUCCEEDS(pd.destroy());
+}
+
+CONFORMANCE_TEST(pd, ParentDomainAndPdAreOne, "ibv_alloc_parent_domain.interchangeable") {
+  const Pd pd = make_pd(device());
+  const Pd parent = make_parent(context(), {pd, nullptr, 0, nullptr, nullptr, nullptr});
+  for (const auto& [of_qp, of_region] : {std::pair(pd.get(), parent.get()), {parent.get(), pd.get()}}) {
+    const Cq cq = make_cq(device());
+    const Buffer buffer(256);
+    const Mr mr = make_mr(of_region, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    const Qp qp = make_qp(of_qp, cq);
+    bring_to(qp, IBV_QPS_RTS, attributes_for(device(), {.destination = qp->qp_num}));
+    buffer[0] = 0x77;
+    ibv_sge element{buffer.address(), 8, mr->lkey};
+    ibv_send_wr wr = {}, *bad = nullptr;
+    wr.sg_list = &element;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma = {buffer.address(128), mr->rkey};
+    ASSERT_SUCCEEDS(ibv_post_send(qp, &wr, &bad));
+    EXPECT_EQ(completion(cq).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(buffer[128], 0x77);
+  }
 }
 
 CONFORMANCE_TEST(pd, ParentDomainWithAThreadDomainTakesAQp, "ibv_alloc_parent_domain.td",

@@ -87,24 +87,11 @@ class OpcodeTest final : public PairTest {
   const Row& row_;
 };
 
-std::string name_of(const Row& row) {
-  std::string out = "Opcode";
-  bool upper = true;
-  for (const char* c = row.clause; *c != 0; ++c) {
-    if (*c == '.' || *c == '-') {
-      upper = true;
-      continue;
-    }
-    out += upper ? static_cast<char>(*c - 'a' + 'A') : *c;
-    upper = false;
-  }
-  return out;
-}
-
 [[maybe_unused]] const bool generated = [] {
   for (const Row& row : rows())
-    register_generated("post", name_of(row), {"ibv_post_send." + std::string(row.clause)}, Traits(), __FILE__,
-                       __LINE__, [&row]() -> testing::Test* { return new OpcodeTest(row); });
+    register_generated("post", "Opcode" + test_name(row.clause), {"ibv_post_send." + std::string(row.clause)},
+                       Traits(), __FILE__, __LINE__,
+                       [&row]() -> testing::Test* { return new OpcodeTest(row); });
   return true;
 }();
 

@@ -245,22 +245,26 @@ CONFORMANCE_TEST(qp, RequestsHaveAsManyElementsAsCapSays, "ibv_create_qp.cap-sge
   ASSERT_SUCCEEDS(ibv_query_qp(ends.far.qp, &far, IBV_QP_CAP, &init));
   ASSERT_GE(near.cap.max_send_sge, asked);
   ASSERT_GE(far.cap.max_recv_sge, asked);
-  const uint32_t sges = std::min({near.cap.max_send_sge, far.cap.max_recv_sge, 100u});
-  std::vector<ibv_sge> from, to;
-  for (uint32_t i = 0; i < sges; ++i) {
-    ends.near.buffer[i * 16] = static_cast<uint8_t>(i + 1);
-    from.push_back(ends.near.sge(i * 16, 1));
-    to.push_back(ends.far.sge(i * 32, 1));
+  const uint32_t sends = std::min(near.cap.max_send_sge, 100u),
+                 receives = std::min(far.cap.max_recv_sge, 100u);
+  for (const auto& [gathers, scatters] : {std::pair(sends, 1u), {1u, receives}}) {
+    SCOPED_TRACE(std::to_string(gathers) + " elements to " + std::to_string(scatters));
+    const uint32_t bytes = gathers * scatters;
+    std::vector<ibv_sge> from, to;
+    for (uint32_t i = 0; i < bytes; ++i)
+      ends.near.buffer[gathers == 1 ? i : i * 16] = static_cast<uint8_t>(i + 1);
+    for (uint32_t i = 0; i < gathers; ++i) from.push_back(ends.near.sge(i * 16, scatters));
+    for (uint32_t i = 0; i < scatters; ++i) to.push_back(ends.far.sge(i * 32, gathers));
+    ibv_recv_wr receive = {1, nullptr, to.data(), static_cast<int>(scatters)}, *bad = nullptr;
+    ASSERT_EQ(CALL(ibv_post_recv(ends.far.qp, &receive, &bad)), 0);
+    ibv_send_wr wr = ends.near.request(IBV_WR_SEND, from.data());
+    wr.num_sge = static_cast<int>(gathers);
+    ASSERT_TRUE(succeeded(ends.near.post(wr)));
+    EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion(ends.far.cq).byte_len, bytes);
+    for (uint32_t i = 0; i < bytes; ++i)
+      EXPECT_EQ(ends.far.buffer[scatters == 1 ? i : i * 32], i + 1) << "byte " << i;
   }
-  ibv_recv_wr receive = {1, nullptr, to.data(), static_cast<int>(sges)};
-  ibv_recv_wr* bad;
-  ASSERT_EQ(CALL(ibv_post_recv(ends.far.qp, &receive, &bad)), 0);
-  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, from.data());
-  wr.num_sge = static_cast<int>(sges);
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
-  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(ends.far.cq).byte_len, sges);
-  for (uint32_t i = 0; i < sges; ++i) EXPECT_EQ(ends.far.buffer[i * 32], i + 1) << "element " << i;
 }
 
 CONFORMANCE_TEST(qp, InlineHoldsWhatCapSays, "ibv_create_qp.inline-holds") {

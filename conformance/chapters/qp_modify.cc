@@ -298,5 +298,27 @@ CONFORMANCE_TEST(qp, DrainedQueueIsNotDraining, "ibv_query_qp.draining") {
   EXPECT_EQ(attr.sq_draining, 0);
 }
 
+CONFORMANCE_TEST(qp, CapacityStaysAsItIs, "ibv_modify_qp.resize") {
+  if ((device().attributes().device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) != 0)
+    throw NotClaimed{"QPs can be resized: the refusal does not apply"};
+  for (const ibv_qp_state from : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+    for (const ibv_qp_state to : {from, static_cast<ibv_qp_state>(from + 1)}) {
+      const auto transition = transition_of(IBV_QPT_RC, from, to);
+      if (!transition || to == IBV_QPS_SQD) continue;
+      Qp qp = qp_in(from);
+      ibv_qp_attr attr = values_;
+      attr.qp_state = to;
+      attr.cur_qp_state = from;
+      attr.cap = query(qp, IBV_QP_CAP).cap;
+      const uint32_t before = attr.cap.max_send_wr;
+      attr.cap.max_send_wr = before * 4;
+      EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_STATE | IBV_QP_CAP | transition->required)))
+          << state_name(from) << " to " << state_name(to);
+      EXPECT_EQ(query(qp, IBV_QP_CAP).cap.max_send_wr, before);
+      EXPECT_EQ(state_of(qp), from);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace conformance

@@ -249,15 +249,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string camel(std::string text) {
-  std::string out;
-  for (const char c : lower(std::move(text))) {
-    const bool begins = out.empty() || out.back() == '_';
-    if (begins && !out.empty()) out.pop_back();
-    out += begins ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
-  }
-  return out;
-}
+std::string camel(std::string text) { return test_name(lower(std::move(text))); }
 
 // A clause's chapter is that of the file it is in.
 void add(const std::string& name, const std::string& clause, std::function<testing::Test*()> make) {

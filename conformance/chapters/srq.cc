@@ -4,14 +4,19 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include <optional>
+#include <algorithm>
 #include <vector>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
+
+ibv_srq_attr query(ibv_srq* srq) {
+  ibv_srq_attr attr = {};
+  EXPECT_SUCCEEDS(ibv_query_srq(srq, &attr));
+  return attr;
+}
 
 class Fixture : public DeviceTest {
  protected:
@@ -23,11 +28,6 @@ class Fixture : public DeviceTest {
   Srq create(uint32_t wr, uint32_t sge) {
     ibv_srq_init_attr attr = {nullptr, {wr, sge, 0}};
     return create(attr);
-  }
-  ibv_srq_attr query(ibv_srq* srq) {
-    ibv_srq_attr attr = {};
-    EXPECT_SUCCEEDS(ibv_query_srq(srq, &attr));
-    return attr;
   }
   void claimed() {
     if (device().attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
@@ -71,6 +71,28 @@ CONFORMANCE_TEST(srq, BusyWithAQp, "ibv_destroy_srq.busy") {
   EXPECT_REFUSED(ibv_destroy_srq(srq));
   EXPECT_SUCCEEDS(qp.destroy());
   EXPECT_SUCCEEDS(srq.destroy());
+}
+
+CONFORMANCE_TEST(srq, MatchesTags, "ibv_create_srq_ex.tag-matching") {
+  const ibv_tm_caps& caps = device().extended().tm_caps;
+  if (caps.max_num_tags == 0 || (caps.flags & IBV_TM_CAP_RC) == 0)
+    throw NotClaimed{"tm_caps has no tags for RC"};
+  ibv_cq_init_attr_ex completions = {};
+  completions.cqe = 16;
+  completions.wc_flags = IBV_WC_EX_WITH_TM_INFO;
+  ibv_cq_ex* extended = CALL(ibv_create_cq_ex(context(), &completions));
+  ASSERT_NE(extended, nullptr) << "errno " << errno_text(errno);
+  const Cq cq(ibv_cq_ex_to_cq(extended));
+  ibv_srq_init_attr_ex attr = {};
+  attr.attr = {10, 1, 0};
+  attr.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+  attr.srq_type = IBV_SRQT_TM;
+  attr.pd = pd();
+  attr.cq = cq;
+  attr.tm_cap = {caps.max_num_tags, std::min(10u, caps.max_ops)};
+  const Srq srq(CALL(ibv_create_srq_ex(context(), &attr)));
+  EXPECT_NE(srq, nullptr) << "errno " << errno_text(errno);
 }
 
 CONFORMANCE_TEST(srq, ExtendedCreation, "ibv_create_srq_ex.basic", "ibv_create_srq_ex.at-least",
@@ -136,21 +158,35 @@ CONFORMANCE_TEST(srq, LimitIsChecked, "ibv_modify_srq.limit-range", "ibv_modify_
   }
 }
 
-// Two receiving QPs that share an SRQ, and a sender for each.
-class SharingTest : public Fixture {
+// Two receiving QPs that share an SRQ, in the test's hands, and at the far end a sender for each.
+class SharingTest : public PairTest {
  protected:
   void prepare(ibv_qp_type type = IBV_QPT_RC, uint32_t depth = 8) {
-    srq_ = make_srq(device(), pd(), depth);
+    pd_ = make_pd(device());
+    srq_ = make_srq(device(), pd_, depth);
     cq_ = make_cq(device(), 64);
-    mr_ = make_mr(pd(), buffer_);
-    for (int i = 0; i < 2; ++i) {
+    mr_ = make_mr(pd_, buffer_);
+    for (Qp& receiver : receivers_) {
+      wire::MakeEnd sender;
+      sender.type = type;
+      senders_.emplace_back(topology().far(), sender);
+      const EndFacts& there = senders_.back().facts();
       QpSpec spec;
       spec.type = type;
-      senders_[i] = make_qp(pd(), cq_, spec);
       spec.srq = srq_;
-      receivers_[i] = make_qp(pd(), cq_, spec);
-      bring_to(senders_[i], IBV_QPS_RTS, attributes_for(device(), {.destination = receivers_[i]->qp_num}));
-      bring_to(receivers_[i], IBV_QPS_RTS, attributes_for(device(), {.destination = senders_[i]->qp_num}));
+      receiver = make_qp(pd_, cq_, spec);
+      ibv_qp_attr attr = attributes_for(device(), {.destination = there.qpn});
+      ibv_gid gid;
+      std::copy(there.gid.begin(), there.gid.end(), gid.raw);
+      attr.ah_attr = device().address_of(gid, static_cast<uint16_t>(there.lid));
+      attr.path_mtu = std::min(attr.path_mtu, there.mtu);
+      bring_to(receiver, IBV_QPS_RTS, attr);
+      EndFacts here;
+      here.qpn = here.receiving_qpn = receiver->qp_num;
+      here.lid = device().port().lid;
+      std::copy(std::begin(device().gid().raw), std::end(device().gid().raw), here.gid.begin());
+      here.mtu = device().port().active_mtu;
+      ASSERT_EQ(senders_.back().connect(here), 0);
     }
   }
   ibv_sge element(size_t offset, size_t length) {
@@ -162,22 +198,15 @@ class SharingTest : public Fixture {
     ibv_recv_wr* bad;
     return CALL(ibv_post_srq_recv(srq_, &wr, &bad));
   }
-  void send(int from, ibv_ah* ah = nullptr) {
-    ibv_sge sge = element(2048, 8);
-    ibv_send_wr wr = {};
-    wr.sg_list = &sge;
-    wr.num_sge = 1;
-    wr.opcode = IBV_WR_SEND;
-    if (ah != nullptr) wr.wr.ud = {ah, receivers_[from]->qp_num, 0x11111111};
-    ibv_send_wr* bad;
-    EXPECT_EQ(CALL(ibv_post_send(senders_[from], &wr, &bad)), 0);
-  }
+  void send(size_t from) { EXPECT_EQ(senders_[from].post(send_request({{2048, 8}})), 0); }
 
   const Buffer buffer_{4096};
+  Pd pd_;
   Srq srq_;
   Cq cq_;
   Mr mr_;
-  Qp senders_[2], receivers_[2];
+  Qp receivers_[2];
+  std::vector<Endpoint> senders_;
 };
 
 namespace sharing {
@@ -188,7 +217,7 @@ CONFORMANCE_TEST(srq, ServesWhoeverReceives, "ibv_post_srq_recv.zero", "ibv_post
   prepare();
   for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(succeeded(post(id)));
   uint64_t id = 0;
-  for (const int from : {1, 0, 0, 1}) {
+  for (const size_t from : {1, 0, 0, 1}) {
     send(from);
     const ibv_wc wc = completion(cq_);
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << wc_text(wc);
@@ -223,12 +252,9 @@ CONFORMANCE_TEST(srq, FullQueueRefuses, "ibv_post_srq_recv.full") {
 
 CONFORMANCE_TEST(srq, DatagramBeginsAfterFortyBytes, "ibv_post_srq_recv.ud-offset") {
   prepare(IBV_QPT_UD);
-  ibv_ah_attr address = device().own_address();
-  const Ah ah(CALL(ibv_create_ah(pd(), &address)));
-  ASSERT_NE(ah, nullptr);
-  buffer_[2048] = 0x77;
+  senders_[0].fill(2048, 8, 0x77);
   ASSERT_TRUE(succeeded(post(1, 0, 128)));
-  send(0, ah);
+  send(0);
   EXPECT_EQ(completion(cq_).byte_len, 48u);
   EXPECT_EQ(buffer_[40], 0x77);
 }

@@ -197,26 +197,16 @@ class ScatterTest final : public TypeTest {
   }
 };
 
-// "send-imm" of "rc" gives "RcSendImmSizes".
-std::string name_of(const std::string& key, const std::string& what) {
-  std::string out;
-  bool upper = true;
-  for (const char c : key + '-' + what) {
-    if (c != '-') out += upper ? static_cast<char>(toupper(static_cast<unsigned char>(c))) : c;
-    upper = c == '-';
-  }
-  return out;
-}
-
 template <typename Test>
 void add(const Type& type, const std::string& what) {
-  register_generated("transfer", name_of(type.key, what), {std::string("transfer.") + type.key + '.' + what},
-                     Traits(), __FILE__, __LINE__, [&]() -> testing::Test* { return new Test(type); });
+  register_generated("transfer", test_name(type.key + ('-' + what)),
+                     {std::string("transfer.") + type.key + '.' + what}, Traits(), __FILE__, __LINE__,
+                     [&]() -> testing::Test* { return new Test(type); });
 }
 
 [[maybe_unused]] const bool generated = [] {
   for (const Row& row : rows)
-    register_generated("transfer", name_of(row.key, std::string(row.operation) + "-sizes"),
+    register_generated("transfer", test_name(row.key + ('-' + std::string(row.operation)) + "-sizes"),
                        {std::string("transfer.") + row.key + '.' + row.operation + ".sizes"}, Traits(),
                        __FILE__, __LINE__, [&row]() -> testing::Test* { return new SizesTest(row); });
   for (const Type& type : types) {

@@ -265,7 +265,7 @@ CONFORMANCE_TEST(transfer, IntoASharedQueue, "transfer.srq") {
 
 CONFORMANCE_TEST(transfer, CompletionsTellTheOperation, "ibv_poll_cq.opcode.send", "ibv_poll_cq.opcode.write",
                  "ibv_poll_cq.opcode.read", "ibv_poll_cq.opcode.cmp-swp", "ibv_poll_cq.opcode.fetch-add",
-                 "ibv_poll_cq.opcode.recv", "ibv_poll_cq.opcode.recv-imm") {
+                 "ibv_poll_cq.opcode.recv", "ibv_poll_cq.opcode.recv-imm", "ibv_poll_cq.byte-len.read") {
   const struct {
     ClauseId clause;
     ibv_wr_opcode request;
@@ -287,7 +287,12 @@ CONFORMANCE_TEST(transfer, CompletionsTellTheOperation, "ibv_poll_cq.opcode.send
       ASSERT_EQ(far().receive(0, 64), 0);
     }
     ASSERT_EQ(near().post(remote_request(row.request, {{0, 8}}, far().facts(), 1024)), 0);
-    EXPECT_EQ(near().completion().opcode, row.expected);
+    const Completion done = near().completion();
+    EXPECT_EQ(done.opcode, row.expected);
+    if (row.request == IBV_WR_RDMA_READ) {
+      const About length("ibv_poll_cq.byte-len.read");
+      EXPECT_EQ(done.bytes, 8u);
+    }
     if (!takes_a_receive(row.request)) continue;
     const bool is_write = row.request == IBV_WR_RDMA_WRITE_WITH_IMM;
     const About there(is_write ? ClauseId("ibv_poll_cq.opcode.recv-imm")

@@ -42,7 +42,7 @@ class Fixture : public DeviceTest {
   }
 
   // A sender's QP, its receiving counterpart in the domain, and an SRQ of the domain.
-  void connect() {
+  void connect(uint64_t operations = 0) {  // IBV_QP_EX_WITH_*: of an extended sender
     xrcd_ = domain();
     pd_ = make_pd(device());
     send_cq_ = make_cq(device(), 64);
@@ -62,7 +62,11 @@ class Fixture : public DeviceTest {
     sender.cap = {16, 0, 1, 0, 0};
     sender.comp_mask = IBV_QP_INIT_ATTR_PD;
     sender.pd = pd_;
+    if (operations != 0) sender.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    sender.send_ops_flags = operations;
     sender_ = Qp(CALL(ibv_create_qp_ex(context(), &sender)));
+    if (!sender_ && operations != 0 && is_refusal(errno))
+      throw NotClaimed{"an extended sender is refused with " + errno_text(errno)};
     if (!receiver_ || !sender_)
       throw Deviation{"XRC QPs are claimed; errno " + errno_text(errno), Where::current()};
     bring_up(receiver_, sender_->qp_num);
@@ -243,6 +247,24 @@ CONFORMANCE_TEST(xrc, QpIsOpenedByItsNumber, "ibv_open_qp.pointer", "ibv_open_qp
   receive(srq_);
   EXPECT_EQ(post(IBV_WR_SEND, srq_), IBV_WC_SUCCESS) << "the underlying QP has a reference left";
   EXPECT_SUCCEEDS(opened.destroy());
+}
+
+CONFORMANCE_TEST(xrc, ExtendedSenderNamesTheSrq, "ibv_wr_post.xrc-srqn") {
+  connect(IBV_QP_EX_WITH_SEND);
+  make_srq(other_, other_cq_);
+  receive(srq_, 5);
+  receive(other_, 6);
+  ibv_qp_ex* sender = CALL(ibv_qp_to_qp_ex(sender_));
+  ASSERT_NE(sender, nullptr);
+  sender->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_start(sender);
+  CALL(ibv_wr_send(sender));
+  CALL(ibv_wr_set_xrc_srqn(sender, number_of(other_)));
+  ibv_wr_set_sge(sender, mr_->lkey, buffer_.address(), 8);
+  ASSERT_EQ(CALL(ibv_wr_complete(sender)), 0);
+  EXPECT_EQ(completion(send_cq_).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion(other_cq_).wr_id, 6u);
+  EXPECT_TRUE(stays_empty(receive_cq_));
 }
 
 }  // namespace

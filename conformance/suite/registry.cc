@@ -2,6 +2,7 @@
 #include "suite/registry.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace conformance {
 namespace {
@@ -32,6 +33,17 @@ const std::vector<TestInfo>& tests() {
 Registration::Registration(const char* chapter, const char* name, std::initializer_list<ClauseId> clauses,
                            Traits traits, const char* file, int line, std::function<testing::Test*()> make) {
   registered().push_back({chapter, name, clauses, {}, traits, file, line, std::move(make)});
+}
+
+std::string test_name(const std::string& row) {
+  std::string name;
+  bool begins = true;
+  for (const char c : row) {
+    const bool separates = c == '-' || c == '.' || c == '_';
+    if (!separates) name += begins ? static_cast<char>(toupper(static_cast<unsigned char>(c))) : c;
+    begins = separates;
+  }
+  return name;
 }
 
 void register_generated(const char* chapter, const std::string& name,

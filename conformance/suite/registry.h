@@ -65,6 +65,9 @@ struct Registration {
                const char* file, int line, std::function<testing::Test*()> make);
 };
 
+// "rc.write-imm" as the CamelCase of a test's name, RcWriteImm: for tests that are rows of a table.
+std::string test_name(const std::string& row);
+
 // For tests that are rows of a table.
 void register_generated(const char* chapter, const std::string& name,
                         const std::vector<std::string>& clause_ids, Traits traits, const char* file, int line,

@@ -2,13 +2,15 @@
 #include "support/cm.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "support/cm_host.h"
 
 namespace conformance {
 namespace {
 
+using wire::CmKind;
+
 constexpr int backlog = 8;
-constexpr size_t far_memory = 16384;
 
 void must(int result, const char* what, Where where) {
   if (result != 0)
@@ -19,163 +21,122 @@ void must(int result, const char* what, Where where) {
 
 // --- the far end
 
-rdma_event_channel* CmFar::channel(Where where) {
-  if (!channel_) channel_ = make_event_channel(where);
-  return channel_;
+CmFar::CmFar(Topology& topology, const SocketAddress& near) : link_(topology.far()) {
+  ask<wire::Address>(CmKind::open,
+                     wire::CmOpen{topology.is_loopback() ? to_wire(near) : wire::Address{}, near.family()});
 }
 
-CmId CmFar::bound(rdma_port_space space, const SocketAddress& address, Where where) {
-  CmId id = make_id(channel(where), space, where);
-  must(CALL(rdma_bind_addr(id, address.get())), "rdma_bind_addr of the far end", where);
-  return id;
+SocketAddress CmFar::listen_at(const SocketAddress& address, rdma_port_space space) {
+  return from_wire(ask<wire::Address>(CmKind::listen, wire::CmAt{to_wire(address), space}));
 }
 
-SocketAddress CmFar::listen(rdma_port_space space, Where where) { return listen_at(own_, space, where); }
-
-SocketAddress CmFar::listen_at(const SocketAddress& address, rdma_port_space space, Where where) {
-  listener_ = bound(space, address, where);
-  must(CALL(rdma_listen(listener_, backlog)), "rdma_listen of the far end", where);
-  return local_address(listener_);
+SocketAddress CmFar::reserve(rdma_port_space space) {
+  return from_wire(ask<wire::Address>(CmKind::reserve, wire::CmAt{{}, space}));
 }
 
-SocketAddress CmFar::reserve(rdma_port_space space, Where where) {
-  reserved_ = bound(space, own_, where);
-  return local_address(reserved_);
-}
-
-EventFacts CmFar::take_request(Where where) {
-  const CmEvent event = next_event(channel(where), RDMA_CM_EVENT_CONNECT_REQUEST, where);
-  destroy();
-  id_ = CmId(event->id);
-  return facts_of(*event);
-}
+EventFacts CmFar::take_request() { return from_wire(ask<wire::CmEventFacts>(CmKind::take_request)); }
 
 int CmFar::accept(const ConnectionSpec& spec) {
-  rdma_conn_param parameters = spec.parameters();
-  if (id_->qp != nullptr) parameters.qp_num = id_->qp->qp_num;  // for datagrams the library asks for it
-  return error_of(CALL(rdma_accept(id_, &parameters)));
+  return ask<wire::Result>(CmKind::accept, to_wire(spec)).error;
 }
 
 int CmFar::reject(const std::vector<uint8_t>& data) {
-  return error_of(CALL(rdma_reject(id_, data.data(), static_cast<uint8_t>(data.size()))));
+  return ask<wire::Result>(CmKind::reject, wire::CmBytes{0, 0, data}).error;
 }
 
-void CmFar::serve(const ConnectionSpec& spec, Where where) {
-  served_ = std::async(std::launch::async, [this, spec, where] {
-    EventFacts request = take_request(where);
-    make_qp({}, where);
-    EXPECT_EQ(post_receive(0, 1024), 0) << "a receive of the far end";
-    EXPECT_EQ(accept(spec), 0) << "rdma_accept of the far end";
-    event(RDMA_CM_EVENT_ESTABLISHED, where);
-    return request;
-  });
+void CmFar::serve(const ConnectionSpec& spec) { ask<wire::Nothing>(CmKind::serve, to_wire(spec)); }
+
+EventFacts CmFar::served() { return from_wire(ask<wire::CmEventFacts>(CmKind::served)); }
+
+void CmFar::resolve(const SocketAddress& to, rdma_port_space space) {
+  ask<wire::Nothing>(CmKind::resolve, wire::CmAt{to_wire(to), space});
 }
 
-EventFacts CmFar::served() { return served_.get(); }
-
-void CmFar::resolve(const SocketAddress& to, rdma_port_space space, Where where) {
-  destroy();
-  id_ = make_id(channel(where), space, where);
-  conformance::resolve(id_, to, where);
-}
-
-void CmFar::bind(rdma_port_space space, Where where) {
-  destroy();
-  id_ = bound(space, own_, where);
-}
+void CmFar::bind(rdma_port_space space) { ask<wire::Nothing>(CmKind::bind, wire::CmAt{{}, space}); }
 
 int CmFar::connect(const ConnectionSpec& spec) {
-  rdma_conn_param parameters = spec.parameters();
-  return error_of(CALL(rdma_connect(id_, &parameters)));
+  return ask<wire::Result>(CmKind::connect, to_wire(spec)).error;
 }
 
-EventFacts CmFar::join(const SocketAddress& group, Where where) {
-  must(CALL(rdma_join_multicast(id_, group.get(), nullptr)), "rdma_join_multicast of the far end", where);
-  EventFacts facts = event(RDMA_CM_EVENT_MULTICAST_JOIN, where);
-  joined_ = facts.datagram;
-  return facts;
+EventFacts CmFar::join(const SocketAddress& group) {
+  return from_wire(ask<wire::CmEventFacts>(CmKind::join, wire::CmAt{to_wire(group)}));
 }
 
-void CmFar::leave(const SocketAddress& group) { EXPECT_SUCCEEDS(rdma_leave_multicast(id_, group.get())); }
-
-int CmFar::send_to_group() {
-  group_ = Ah();
-  group_ = Ah(CALL(ibv_create_ah(id_->pd, &joined_.ah_attr)));
-  if (!group_) return errno;
-  ibv_sge element = {buffer_->address(), 8, mr_->lkey};
-  ibv_send_wr wr = {}, *bad = nullptr;
-  wr.sg_list = &element;
-  wr.num_sge = 1;
-  wr.opcode = IBV_WR_SEND;
-  wr.wr.ud = {group_, joined_.qp_num, joined_.qkey};
-  return CALL(ibv_post_send(id_->qp, &wr, &bad));
+void CmFar::leave(const SocketAddress& group) {
+  ask<wire::Nothing>(CmKind::leave, wire::CmAt{to_wire(group)});
 }
 
-void CmFar::make_qp(const QpSpec& spec, Where where) {
-  conformance::make_qp(id_, spec, where);
-  buffer_.emplace(far_memory);
-  mr_ = make_mr(id_->pd, *buffer_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
-                where);
-}
+int CmFar::send_to_group() { return ask<wire::Result>(CmKind::send_to_group).error; }
 
-int CmFar::disconnect() { return error_of(CALL(rdma_disconnect(id_))); }
+void CmFar::make_qp() { ask<wire::Nothing>(CmKind::make_qp); }
+
+int CmFar::disconnect() { return ask<wire::Result>(CmKind::disconnect).error; }
 
 int CmFar::set_ece(const ibv_ece& ece) {
-  ibv_ece options = ece;
-  return error_of(CALL(rdma_set_local_ece(id_, &options)));
+  return ask<wire::Result>(CmKind::set_ece, wire::CmEce{ece.vendor_id, ece.options, ece.comp_mask}).error;
 }
 
 ibv_ece CmFar::remote_ece() {
-  ibv_ece ece = {};
-  EXPECT_SUCCEEDS(rdma_get_remote_ece(id_, &ece));
-  return ece;
+  const auto ece = ask<wire::CmEce>(CmKind::remote_ece);
+  return {ece.vendor_id, ece.options, ece.comp_mask};
 }
 
-EventFacts CmFar::event(Where where) { return facts_of(*next_event(channel(where), where)); }
+EventFacts CmFar::event() { return from_wire(ask<wire::CmEventFacts>(CmKind::event, wire::CmExpected{})); }
 
-EventFacts CmFar::event(rdma_cm_event_type expected, Where where) {
-  return facts_of(*next_event(channel(where), expected, where));
+EventFacts CmFar::event(rdma_cm_event_type expected) {
+  return from_wire(ask<wire::CmEventFacts>(CmKind::event, wire::CmExpected{false, expected}));
 }
 
-testing::AssertionResult CmFar::stays_quiet() { return conformance::stays_quiet(channel_); }
-
-void CmFar::destroy() {
-  group_ = Ah();
-  mr_ = Mr();
-  id_ = CmId();
+testing::AssertionResult CmFar::stays_quiet() {
+  const auto answer = ask<wire::CmQuiet>(CmKind::stays_quiet);
+  if (answer.is_quiet) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << answer.seen;
 }
 
-RemoteMemory CmFar::memory() const { return {buffer_->address(), mr_->rkey, buffer_->size()}; }
+uint32_t CmFar::qp_number() { return ask<wire::CmQueue>(CmKind::queue).qpn; }
+
+ibv_qp_attr CmFar::queue() {
+  const auto queue = ask<wire::CmQueue>(CmKind::queue);
+  ibv_qp_attr attr = {};
+  attr.qp_state = queue.state;
+  attr.timeout = queue.timeout, attr.retry_cnt = queue.retry_count, attr.rnr_retry = queue.rnr_retry;
+  attr.min_rnr_timer = queue.min_rnr_timer;
+  attr.max_rd_atomic = queue.reads, attr.max_dest_rd_atomic = queue.reads_of_the_peer;
+  return attr;
+}
+
+SocketAddress CmFar::local() { return from_wire(ask<wire::Address>(CmKind::local)); }
+
+void CmFar::destroy() { ask<wire::Nothing>(CmKind::destroy); }
+
+RemoteMemory CmFar::memory() {
+  const auto queue = ask<wire::CmQueue>(CmKind::queue);
+  return {queue.address, queue.rkey, queue.size};
+}
 
 void CmFar::fill(size_t offset, const std::vector<uint8_t>& bytes) {
-  memcpy(buffer_->data() + offset, bytes.data(), bytes.size());
+  ask<wire::Nothing>(CmKind::fill, wire::CmBytes{offset, 0, bytes});
 }
 
-std::vector<uint8_t> CmFar::bytes(size_t offset, size_t length) const {
-  return {buffer_->data() + offset, buffer_->data() + offset + length};
+std::vector<uint8_t> CmFar::bytes(size_t offset, size_t length) {
+  return ask<wire::CmBytes>(CmKind::bytes, wire::CmBytes{offset, length, {}}).bytes;
 }
 
 int CmFar::post_receive(size_t offset, size_t length, uint64_t id) {
-  ibv_sge element = {buffer_->address(offset), static_cast<uint32_t>(length), mr_->lkey};
-  ibv_recv_wr wr = {id, nullptr, &element, 1};
-  ibv_recv_wr* bad = nullptr;
-  return CALL(ibv_post_recv(id_->qp, &wr, &bad));
+  return ask<wire::Result>(CmKind::post_receive, wire::CmPostReceive{offset, length, id}).error;
 }
 
 int CmFar::post(ibv_wr_opcode opcode, size_t offset, size_t length, const RemoteMemory& near) {
-  ibv_sge element = {buffer_->address(offset), static_cast<uint32_t>(length), mr_->lkey};
-  ibv_send_wr wr = {};
-  wr.sg_list = &element;
-  wr.num_sge = 1;
-  wr.opcode = opcode;
-  wr.send_flags = IBV_SEND_SIGNALED;
-  wr.wr.rdma = {near.address, near.rkey};
-  ibv_send_wr* bad = nullptr;
-  return CALL(ibv_post_send(id_->qp, &wr, &bad));
+  return ask<wire::Result>(CmKind::post, wire::CmPost{opcode, offset, length, near.address, near.rkey}).error;
 }
 
-ibv_wc CmFar::sent(Where where) { return completion(id_->send_cq, where); }
-ibv_wc CmFar::received(Where where) { return completion(id_->recv_cq, where); }
+ibv_wc CmFar::completion(bool receives) {
+  const auto found = ask<wire::Completion>(CmKind::completion, wire::CmPoll{receives});
+  ibv_wc wc = {};
+  wc.wr_id = found.id, wc.status = found.status, wc.opcode = found.opcode, wc.byte_len = found.bytes;
+  wc.imm_data = found.imm, wc.qp_num = found.qpn, wc.src_qp = found.source, wc.wc_flags = found.flags;
+  return wc;
+}
 
 // --- the near end
 
@@ -192,8 +153,10 @@ rdma_event_channel* CmTest::channel() {
 }
 
 CmFar& CmTest::far() {
-  if (!far_) far_.emplace(address());
-  return *far_;
+  if (far_) return *far_;
+  const SocketAddress& own = address();  // first of all: where there is no rdma_cm, nothing is tested
+  if (!topology_) topology_.emplace(device());
+  return far_.emplace(*topology_, own);
 }
 
 CmId CmTest::make_bound(rdma_port_space space) {
@@ -216,7 +179,7 @@ void CmTest::start_over() {
 
 void CmTest::prepare(rdma_port_space space, Where where) {
   start_over();
-  const SocketAddress there = far().listen(space, where);
+  const SocketAddress there = far().listen(space);
   near_ = make_id(space);
   resolve(near_, there, where);
   make_qp(near_, near_qp_, where);
@@ -230,14 +193,14 @@ int CmTest::connect(const ConnectionSpec& spec) {
 EventFacts CmTest::ask(const ConnectionSpec& spec, rdma_port_space space, Where where) {
   prepare(space, where);
   must(connect(spec) == 0 ? 0 : -1, "rdma_connect", where);
-  return far().take_request(where);
+  return far().take_request();
 }
 
 CmEvent CmTest::be_asked(const ConnectionSpec& spec, rdma_port_space space, Where where) {
   start_over();
   listener_ = make_listener(space);
-  far().resolve(local_address(listener_), space, where);
-  far().make_qp({}, where);
+  far().resolve(local_address(listener_), space);
+  far().make_qp();
   must(far().connect(spec) == 0 ? 0 : -1, "rdma_connect of the far end", where);
   CmEvent event = next_event(channel(), RDMA_CM_EVENT_CONNECT_REQUEST, where);
   near_ = CmId(event->id);
@@ -252,16 +215,16 @@ int CmTest::accept(const ConnectionSpec& spec) {
 
 EventFacts CmTest::establish(const ConnectionSpec& near, const ConnectionSpec& spec, Where where) {
   ask(near, RDMA_PS_TCP, where);
-  far().make_qp({}, where);
+  far().make_qp();
   must(far().accept(spec) == 0 ? 0 : -1, "rdma_accept of the far end", where);
   EventFacts facts = facts_of(*next_event(channel(), RDMA_CM_EVENT_ESTABLISHED, where));
-  far().event(RDMA_CM_EVENT_ESTABLISHED, where);
+  far().event(RDMA_CM_EVENT_ESTABLISHED);
   return facts;
 }
 
 EventFacts CmTest::look_up(const ConnectionSpec& answer, Where where) {
   ask({}, RDMA_PS_UDP, where);
-  far().make_qp({}, where);
+  far().make_qp();
   must(far().accept(answer) == 0 ? 0 : -1, "rdma_accept of the far end", where);
   return facts_of(*next_event(channel(), RDMA_CM_EVENT_ESTABLISHED, where));
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Two ends of the rdma_cm. The near one is the test's own: identifiers, events and QPs in its hands. The far
-// one is asked only what can be asked over a wire: everything that goes to it and comes from it is plain
-// data. So it can live in another process.
+// one lives wherever far ends live (support/pair.h): everything that goes to it and comes from it is plain
+// data, a request of cm_messages.h each.
 #pragma once
 
-#include <future>
 #include <optional>
 
+#include "support/cm_messages.h"
 #include "support/cm_objects.h"
 #include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 
@@ -21,69 +21,65 @@ struct RemoteMemory {
 };
 
 // One identifier that listens, and one that is the far end of the test: from a request, a resolution or a
-// binding. All work on one channel, asynchronously. Calls that give an int give 0 or the errno value.
+// binding. Calls that give an int give 0 or the errno value; what goes wrong over there is thrown here.
 class CmFar {
  public:
-  explicit CmFar(const SocketAddress& own) : own_(own) {}
+  // In this process it has the near end's address; elsewhere one of its own, of the same family.
+  CmFar(Topology& topology, const SocketAddress& near);
 
   // The passive side. listen: where it listens then. reserve: where nobody listens as long as this lives.
-  SocketAddress listen(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());
-  SocketAddress listen_at(const SocketAddress& address, rdma_port_space space = RDMA_PS_TCP,
-                          Where where = Where::current());
-  SocketAddress reserve(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());
-  EventFacts take_request(Where where = Where::current());  // its identifier becomes the far end
+  SocketAddress listen(rdma_port_space space = RDMA_PS_TCP) { return listen_at({}, space); }
+  SocketAddress listen_at(const SocketAddress& address, rdma_port_space space = RDMA_PS_TCP);
+  SocketAddress reserve(rdma_port_space space = RDMA_PS_TCP);
+  EventFacts take_request();  // its identifier becomes the far end
   int accept(const ConnectionSpec& spec = {});
   int reject(const std::vector<uint8_t>& data = {});
   // All of it by itself, while the test waits in a call: takes a request, makes a QP, posts a receive of
   // 1,024 bytes, accepts, waits for the established event. served: the request; throws what went wrong.
-  void serve(const ConnectionSpec& spec = {}, Where where = Where::current());
+  void serve(const ConnectionSpec& spec = {});
   EventFacts served();
 
   // The active side. Address and route; the QP is make_qp's.
-  void resolve(const SocketAddress& to, rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());
+  void resolve(const SocketAddress& to, rdma_port_space space = RDMA_PS_TCP);
   // Only bound, for multicast.
-  void bind(rdma_port_space space = RDMA_PS_UDP, Where where = Where::current());
+  void bind(rdma_port_space space = RDMA_PS_UDP);
   int connect(const ConnectionSpec& spec = {});
   // Multicast. send_to_group: 8 bytes of its memory, to the group joined last.
-  EventFacts join(const SocketAddress& group, Where where = Where::current());
+  EventFacts join(const SocketAddress& group);
   void leave(const SocketAddress& group);
   int send_to_group();
 
   // Either.
-  void make_qp(const QpSpec& spec = {}, Where where = Where::current());
+  void make_qp();
   int disconnect();
   int set_ece(const ibv_ece& ece);
   ibv_ece remote_ece();
-  EventFacts event(Where where = Where::current());
-  EventFacts event(rdma_cm_event_type expected, Where where = Where::current());
+  EventFacts event();
+  EventFacts event(rdma_cm_event_type expected);
   testing::AssertionResult stays_quiet();
-  uint32_t qp_number() const { return id_->qp->qp_num; }
-  ibv_qp_attr queue() const { return attributes_of(id_->qp); }
-  SocketAddress local() const { return local_address(id_); }
+  uint32_t qp_number();
+  ibv_qp_attr queue();  // state and timers
+  SocketAddress local();
   void destroy();  // the far end; a listener stays
 
   // Data. The memory is there from make_qp on, and may be read and written by the peer.
-  RemoteMemory memory() const;
+  RemoteMemory memory();
   void fill(size_t offset, const std::vector<uint8_t>& bytes);
-  std::vector<uint8_t> bytes(size_t offset, size_t length) const;
+  std::vector<uint8_t> bytes(size_t offset, size_t length);
   int post_receive(size_t offset, size_t length, uint64_t id = 1);
   // SEND, or a READ or WRITE of the near end's memory.
   int post(ibv_wr_opcode opcode, size_t offset, size_t length, const RemoteMemory& near = {});
-  ibv_wc sent(Where where = Where::current());
-  ibv_wc received(Where where = Where::current());
+  ibv_wc sent() { return completion(false); }
+  ibv_wc received() { return completion(true); }
 
  private:
-  rdma_event_channel* channel(Where where);
-  CmId bound(rdma_port_space space, const SocketAddress& address, Where where);
+  template <typename Answer, typename Request = wire::Nothing>
+  Answer ask(wire::CmKind kind, const Request& request = {}) {
+    return link_.call<Answer>(static_cast<wire::Kind>(kind), request);
+  }
+  ibv_wc completion(bool receives);
 
-  SocketAddress own_;
-  EventChannel channel_;
-  CmId listener_, reserved_, id_;
-  std::optional<Buffer> buffer_;
-  Mr mr_;
-  Ah group_;
-  rdma_ud_param joined_ = {};
-  std::future<EventFacts> served_;
+  Link& link_;
 };
 
 // Ids of the near end, on a channel of its own.
@@ -128,6 +124,7 @@ class CmTest : public DeviceTest {
 
   std::vector<SocketAddress> addresses_;
   EventChannel channel_;  // outlives the ids
+  std::optional<Topology> topology_;
   std::optional<CmFar> far_;
 
  protected:

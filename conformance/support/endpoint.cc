@@ -142,9 +142,9 @@ testing::AssertionResult Endpoint::untouched(uint64_t offset, uint64_t length) {
   return has(offset, length, Buffer::untouched);
 }
 
-wire::Region Endpoint::register_region(uint64_t offset, uint64_t length, int access) {
+wire::Region Endpoint::register_region(uint64_t offset, uint64_t length, int access, bool in_other_pd) {
   return link_->call<wire::Region>(Kind::register_region,
-                                   wire::RegisterRegion{facts_.end, offset, length, access});
+                                   wire::RegisterRegion{facts_.end, offset, length, access, in_other_pd});
 }
 
 int Endpoint::deregister_region(const wire::Region& region) {

@@ -66,7 +66,7 @@ class Endpoint {
   testing::AssertionResult has_pattern(uint64_t offset, uint64_t length, uint64_t seed, uint64_t first = 0);
   testing::AssertionResult untouched(uint64_t offset, uint64_t length);
 
-  wire::Region register_region(uint64_t offset, uint64_t length, int access);
+  wire::Region register_region(uint64_t offset, uint64_t length, int access, bool in_other_pd = false);
   int deregister_region(const wire::Region& region);
   wire::Window bind_window(bool second_type, uint64_t offset, uint64_t length, unsigned access);
 

@@ -3,6 +3,7 @@
 // Hosts: what comes and goes. What ends do with data is in host_data.cc.
 #include "support/host.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 
@@ -18,6 +19,7 @@ using std::chrono::milliseconds;
 using wire::Kind;
 
 constexpr size_t most_ends = 1024;
+constexpr int most_pkeys = 4;
 constexpr uint64_t largest_buffer = uint64_t{8} << 30;
 
 struct ServiceEntry {
@@ -226,6 +228,11 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   facts.largest = device_.port().max_msg_sz;
   facts.reads_as_responder = static_cast<uint32_t>(device_.attributes().max_qp_rd_atom);
   facts.reads_as_requester = static_cast<uint32_t>(device_.attributes().max_qp_init_rd_atom);
+  for (int i = 0; i < std::min<int>(device_.port().pkey_tbl_len, most_pkeys); ++i) {
+    uint16_t pkey = 0;
+    ibv_query_pkey(device_.context(), device_.port_number(), i, &pkey);
+    facts.pkeys.push_back(ntohs(pkey));
+  }
   const std::lock_guard lock(mutex_);
   if (ends_.size() >= most_ends) throw NotTested{"too many ends"};
   facts.end = next_++;
@@ -244,6 +251,7 @@ wire::Result Host::connect(const wire::Connect& how) {
   path.destination = how.other.receiving_qpn;
   ibv_qp_attr attr = attributes_for(device_, path);
   attr.path_mtu = std::min(attr.path_mtu, how.other.mtu);
+  attr.pkey_index = how.pkey_index;
   attr.ah_attr = device_.address_of(gid_of(how.other.gid), static_cast<uint16_t>(how.other.lid));
   bring_to(hosted.end.qp, how.state, attr);
   hosted.end.other_qpn = how.other.qpn;

@@ -27,6 +27,7 @@ struct HostedEnd {
   Xrcd xrcd;
   Srq srq;
   Qp receiver;  // XRC: the receiving half
+  Pd other_pd;  // only for regions that its QP must not reach
   std::map<uint32_t, Mr> regions;
   std::vector<Mw> windows;
   uint32_t next_region = 1;

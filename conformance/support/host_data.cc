@@ -206,7 +206,9 @@ wire::Mismatch Host::check(const wire::Pattern& what) {
 wire::Region Host::register_region(const wire::RegisterRegion& what) {
   HostedEnd& hosted = at(what.end);
   uint8_t* bytes = within(hosted, what.offset, what.length);
-  Mr mr(CALL((ibv_reg_mr)(hosted.memory().pd, bytes, what.length, what.access)));
+  if (what.in_other_pd && !hosted.other_pd) hosted.other_pd = make_pd(device_);
+  ibv_pd* pd = what.in_other_pd ? hosted.other_pd.get() : hosted.memory().pd.get();
+  Mr mr(CALL((ibv_reg_mr)(pd, bytes, what.length, what.access)));
   if (!mr) return {0, 0, 0, errno};
   const wire::Region region{hosted.next_region++, mr->lkey, mr->rkey, 0};
   hosted.regions.emplace(region.region, std::move(mr));

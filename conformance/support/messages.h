@@ -16,7 +16,7 @@
 namespace conformance::wire {
 
 // Raised whenever a message changes: ends of different versions refuse each other.
-constexpr uint32_t magic = 0x76636631, version = 1;
+constexpr uint32_t magic = 0x76636631, version = 2;
 constexpr uint32_t largest_message = 64u << 20;
 
 #define CONFORMANCE_FIELDS(...)                    \
@@ -100,9 +100,10 @@ struct EndFacts {
   ibv_atomic_cap atomics = IBV_ATOMIC_NONE;
   uint32_t largest = 0;                                     // max_msg_sz
   uint32_t reads_as_responder = 0, reads_as_requester = 0;  // max_qp_rd_atom, max_qp_init_rd_atom
+  std::vector<uint16_t> pkeys;  // the first ones of the port's table, in the machine's order
   CONFORMANCE_FIELDS(end, qpn, receiving_qpn, srqn, lid, gid, mtu, address, length, lkey, rkey, send_depth,
                      receive_depth, send_sges, receive_sges, inline_data, atomics, largest,
-                     reads_as_responder, reads_as_requester)
+                     reads_as_responder, reads_as_requester, pkeys)
 };
 
 struct Connect {
@@ -112,8 +113,9 @@ struct Connect {
   uint32_t psn = 0x123456, qkey = 0x11111111;
   int32_t access = 0;
   uint8_t timeout = 14, retry_count = 7, rnr_retry = 7, min_rnr_timer = 12, reads = 1;
+  uint16_t pkey_index = 0;
   CONFORMANCE_FIELDS(end, other, state, psn, qkey, access, timeout, retry_count, rnr_retry, min_rnr_timer,
-                     reads)
+                     reads, pkey_index)
 };
 
 // The attributes that tests change afterwards.
@@ -227,7 +229,8 @@ struct RegisterRegion {
   uint32_t end = 0;
   uint64_t offset = 0, length = 0;
   int32_t access = 0;
-  CONFORMANCE_FIELDS(end, offset, length, access)
+  bool in_other_pd = false;  // of a PD that the end has besides its own
+  CONFORMANCE_FIELDS(end, offset, length, access, in_other_pd)
 };
 
 struct Region {

@@ -263,8 +263,15 @@ std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
 }
 
 VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequest& request) {
-  if (request.length > std::min(qp.mtu, kMaxMtu) && mutated("ud-too-long")) return VendorError::none;
-  if (request.length > std::min(qp.mtu, kMaxMtu)) return VendorError::message_too_long;
+  const uint32_t longest = std::min(qp.mtu, kMaxMtu);
+  if (request.length > longest && mutated("ud-too-long")) {
+    ibv_sge rest = *request.sges;
+    rest.length = std::min(rest.length, longest);
+    SendRequest cut = request;
+    cut.sges = &rest, cut.sge_count = 1, cut.length = rest.length;
+    return send_datagram(qp, operation, cut);
+  }
+  if (request.length > longest) return VendorError::message_too_long;
   const Ah* ah = request.ah;
   if (ah == nullptr) return VendorError::malformed_request;
   if (ah->pd != qp.pd) return VendorError::address_handle_other_pd;

@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "fabric/pass_descriptors.h"
 #include "fabric/unix_address.h"
 
 namespace verbena {
@@ -55,24 +56,6 @@ bool read_attached(msghdr* message, Descriptor* reply) {
     }
   }
   return same_user;
-}
-
-int send_question(int fd, const void* question, size_t size, int reply) {
-  iovec data{const_cast<void*>(question), size};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &reply, sizeof reply);
-  while (sendmsg(fd, &message, MSG_NOSIGNAL) < 0)
-    if (errno != EINTR) return errno == EAGAIN || errno == EWOULDBLOCK ? ETIMEDOUT : errno;
-  return 0;
 }
 
 }  // namespace
@@ -128,7 +111,8 @@ int ask(const std::string& folder, const void* question, size_t size, std::byte*
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return errno;
   Descriptor here(pair[0]), there(pair[1]);
-  if (int error = send_question(asking.fd, question, size, there.fd); error != 0) return error;
+  if (int error = pass_descriptors(asking.fd, question, size, &there.fd, 1, 0); error != 0)
+    return error == EAGAIN || error == EWOULDBLOCK ? ETIMEDOUT : error;
   there.reset();  // so that nobody has it when the process over there ends
   pollfd readable{here.fd, POLLIN, 0};
   int ready;

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "fabric/pass_descriptors.h"
 #include "fabric/unix_address.h"
 
 namespace verbena {
@@ -24,21 +25,9 @@ bool same_user(int socket_fd, int32_t* pid = nullptr) {
 }
 
 void hand_over(int client, int segment_fd, int memory_fd) {
-  char count = memory_fd >= 0 ? 2 : 1;
-  iovec data{&count, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = CMSG_SPACE(static_cast<size_t>(count) * sizeof(int));
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(static_cast<size_t>(count) * sizeof(int));
-  const int fds[2] = {segment_fd, memory_fd};
-  std::memcpy(CMSG_DATA(header), fds, static_cast<size_t>(count) * sizeof(int));
-  sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const char count = memory_fd >= 0 ? 2 : 1;
+  const int fds[] = {segment_fd, memory_fd};
+  pass_descriptors(client, &count, 1, fds, static_cast<size_t>(count), MSG_DONTWAIT);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ inline bool mutated(const char* name) noexcept {
   return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
 
-// Does `work` when everybody has had the time to look, in a thread of its own.
+// Does `work` when everybody has had the time to look, in a thread of its own. The sleep is the deviation: a driver that
+// is late.
 template <typename Work>
 void later(Work work) {
   std::thread([work = std::move(work)] {

@@ -54,7 +54,8 @@ std::string with_option(const std::string& options, const std::string& option) {
 }
 
 // Everything that would keep the node's processes from listening is found here, where it can be said.
-int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key, std::string* problem) {
+int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key,
+                    std::string* problem) {
   const DeviceTable table = describe_devices(options.devices);
   if (table.network.count == 0) {
     *problem = "the machine has no address that others could reach it by";

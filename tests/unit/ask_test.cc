@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@
 #include <vector>
 
 #include "fabric/unix_address.h"
-#include "support/temporary_node.h"
+#include "support/temporary_folder.h"
 
 namespace verbena {
 namespace {
@@ -32,22 +33,23 @@ size_t backwards(void*, const std::byte* question, size_t size, std::byte* answe
 
 class Ask : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/verbena-ask-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-  }
+  void SetUp() override {}
   void TearDown() override {
     if (listener_ >= 0) close(listener_);
-    std::filesystem::remove_all(folder_);
   }
   void listen() {
     listener_ = listen_for_questions(folder_);
     ASSERT_GE(listener_, 0);
   }
+  // Whether one is there, within the time.
+  bool question_comes(int timeout_ms = kPatienceMs) const {
+    pollfd listener{listener_, POLLIN, 0};
+    return poll(&listener, 1, timeout_ms) == 1;
+  }
   std::jthread owner(AnswerQuestion answer = backwards) {
     return std::jthread([this, answer](const std::stop_token& stop) {
-      while (!stop.stop_requested()) answer_questions(listener_, answer, nullptr), usleep(1000);
+      while (!stop.stop_requested())
+        if (question_comes(10)) answer_questions(listener_, answer, nullptr);
     });
   }
   int put(const std::string& question, int timeout_ms = kPatienceMs) {
@@ -87,7 +89,8 @@ class Ask : public ::testing::Test {
     return static_cast<size_t>(std::distance(begin(all), end(all)));
   }
 
-  std::string folder_, answer_;
+  const TemporaryFolder temporary_;
+  std::string folder_ = temporary_.path(), answer_;
   int listener_ = -1;
 };
 
@@ -96,7 +99,9 @@ TEST_F(Ask, IsAnswered) {
   const auto answering = owner();
   ASSERT_EQ(put("abc"), 0);
   EXPECT_EQ(answer_, "cba");
-  ASSERT_EQ(put(std::string(kMaxMessage - 1, 'x') + "y"), 0);
+  std::string longest(kMaxMessage, 'x');
+  longest.back() = 'y';
+  ASSERT_EQ(put(longest), 0);
   EXPECT_EQ(answer_.front(), 'y');
 }
 
@@ -119,7 +124,7 @@ TEST_F(Ask, OneWhoHasDiedIsEconnrefused) {
 TEST_F(Ask, OneWhoDiesWithTheQuestionIsEconnrefused) {
   listen();
   std::jthread dies([this] {
-    usleep(20'000);
+    EXPECT_TRUE(question_comes());
     close(std::exchange(listener_, -1));
   });
   EXPECT_EQ(put("abc"), ECONNREFUSED);

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "engine/device_attributes.h"
+#include "support/temporary_folder.h"
 
 namespace verbena {
 namespace {
@@ -26,13 +27,9 @@ namespace fs = std::filesystem;
 class DeviceTree : public ::testing::Test {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/verbena-tree-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    root_ = name;
     table_ = describe_devices({.count = 2});
     ASSERT_EQ(write_device_tree(root_, table_), 0);
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   std::string whole(const std::string& path) const {
     std::ifstream file(root_ + "/sys/class/" + path);
@@ -48,7 +45,8 @@ class DeviceTree : public ::testing::Test {
   }
   std::string port(const std::string& path) const { return line("infiniband/verbena0/ports/1/" + path); }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  std::string root_ = temporary_.path();
   DeviceTable table_;
 };
 

@@ -6,15 +6,11 @@
 // drivers/infiniband/sw/rxe rxe_comp.c and rxe_resp.c, check_*() and do_class_*(), where the specification
 // leaves a choice.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
-#include <set>
 
-#include "fabric/device_events.h"
-#include "support/error_scene.h"
-#include "support/resident.h"
+#include "support/error_faults.h"
 
 namespace verbena {
 namespace {
@@ -48,107 +44,7 @@ constexpr uint32_t kConnected = kAcknowledged | kUc;
 constexpr uint32_t kUnacknowledged = kUc | kUd;
 constexpr uint32_t kAll = kConnected | kUd;
 
-// ---- what goes wrong
-// --------------------------------------------------------------------------------------------
-
-void go(ErrorScene& s, ibv_send_wr wr) { ASSERT_EQ(s.post(wr), 0); }
-void go(ErrorScene& s, ibv_wr_opcode opcode, size_t length) {
-  go(s, s.request(opcode, {s.local.sge(0, length)}));
-}
-
-// A request of 8 bytes with another remote address or key.
-void go_to(ErrorScene& s, ibv_wr_opcode opcode, uint64_t remote, uint32_t rkey) {
-  ibv_send_wr wr = s.request(opcode, {s.local.sge(0, 8)});
-  if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-    wr.wr.atomic = {remote, 1, 1, rkey};
-  else
-    wr.wr.rdma = {remote, rkey};
-  go(s, wr);
-}
-void send_with_key(ErrorScene& s, uint32_t lkey) {
-  ibv_sge sge = s.local.sge(0, 8);
-  sge.lkey = lkey;
-  go(s, s.request(IBV_WR_SEND, {sge}));
-}
-
-// Registered memory that is mapped no more, in whole pages.
-class Unmapped {
- public:
-  explicit Unmapped(Pd* pd)
-      : memory_(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    Mr* mr = nullptr;
-    EXPECT_EQ(reg_mr(pd, memory_, kSize, address(), kAllAccess, &mr), 0);
-    mr_.reset(mr);
-    munmap(memory_, kSize);
-  }
-  uint64_t address() const { return reinterpret_cast<uint64_t>(memory_); }
-  ibv_sge sge() const { return {address(), kSize, mr_lkey(mr_.get())}; }
-  uint32_t rkey() const { return mr_rkey(mr_.get()); }
-
- private:
-  static constexpr uint32_t kSize = 4096;
-  void* memory_;
-  Owned<Mr> mr_;
-};
-
-// Posts a BIND_MW of the window to the region; the window's rkey from then on.
-uint32_t bind_window(ErrorScene& s, ibv_mr* region, Mw* window) {
-  ibv_mw handle{};
-  handle.rkey = mw_rkey(window);
-  handle.type = IBV_MW_TYPE_2;
-  ibv_send_wr wr = s.request(IBV_WR_BIND_MW, {});
-  wr.bind_mw.mw = &handle;
-  wr.bind_mw.rkey = ibv_inc_rkey(handle.rkey);
-  wr.bind_mw.bind_info = {region, s.remote.address(), 64, IBV_ACCESS_REMOTE_WRITE};
-  go(s, wr);
-  return wr.bind_mw.rkey;
-}
-struct Window {
-  explicit Window(ErrorScene& s) { EXPECT_EQ(alloc_mw(s.pd.get(), IBV_MW_TYPE_2, &mw), 0); }
-  ~Window() { EXPECT_EQ(dealloc_mw(mw), 0); }
-  Mw* mw = nullptr;
-};
-
-void port_down(ErrorScene& s) {
-  uint32_t told = 0;
-  ASSERT_EQ(raise_device_event(s.node.directory(), s.node.path(), 0, IBV_EVENT_PORT_ERR, &told), 0);
-}
-
-constexpr ErrorScene::Wanted kImpatient{.timeout = 1, .retry_cnt = 1, .rnr_retry = 0};
-
-// Connects the requester to a process that leaves the node thereupon.
-void connect_to_one_that_leaves(ErrorScene& s) {
-  Resident passer_by(s.node.path());
-  ASSERT_EQ(passer_by.error, 0);
-  const uint32_t index = 0;
-  ASSERT_EQ(passer_by.home.segment().commit(kQpTableOffset, sizeof(SharedQp)), 0);
-  SharedQp& there = *passer_by.home.segment().view().qp(index);
-  there.qpn = s.node.directory().claim_qpn(passer_by.home.slot(), index);
-  there.birth = 1;
-  there.in_use.store(1, std::memory_order_release);
-  s.begin_anew({.timeout = 1, .retry_cnt = 1, .peer = there.qpn});
-}
-
-// What has landed for the responder lies where this request is to write, and nobody scatters it: whoever
-// would is kept from the CQ.
-void write_over_what_nobody_scatters(ErrorScene& s) {
-  s.begin_anew(kImpatient);
-  s.post_receive({s.remote.sge(0, 8)});
-  go(s, IBV_WR_SEND, 8);
-  ASSERT_EQ(completion(s.send_cq.get()).status, IBV_WC_SUCCESS);
-  {
-    std::lock_guard busy(s.recv_cq->lock);
-    go(s, IBV_WR_RDMA_WRITE, 8);
-    ASSERT_TRUE(eventually([&] {
-      poll_cq(s.send_cq.get(), 0, nullptr);
-      return qp_state(s.requester()) == IBV_QPS_ERR;
-    }));
-  }
-  ASSERT_EQ(completion(s.recv_cq.get()).status, IBV_WC_SUCCESS);
-}
-
-// ---- the table
-// ---------------------------------------------------------------------------------------------------
+// ---- the table ----
 
 using V = VendorError;
 constexpr Expected local(V error) { return {error, Fate::kFails}; }
@@ -460,8 +356,7 @@ const Row kRows[] = {
      {V::flushed, Fate::kError}},
 };
 
-// ---- the test
-// ----------------------------------------------------------------------------------------------------
+// ---- the test ----
 
 struct Case {
   const Row* row;
@@ -571,75 +466,6 @@ TEST(ErrorTable, KnowsEveryVendorError) {
     EXPECT_NE(has_row, excused) << find_vendor_error(number)->name;
   }
 }
-
-// ---- a CQ that overruns
-// ------------------------------------------------------------------------------------------
-// The completion for which there is no room is lost, the CQ tells CQ_ERR, and its queue pair is in error with
-// QP_FATAL (vol. 1, 11.6.3.1 and 11.6.3.2). Its peer learns nothing but that its request has failed.
-
-struct OverrunCase {
-  Transport transport;
-  bool at_responder;
-};
-void PrintTo(const OverrunCase& chosen, std::ostream* out) {
-  *out << kTransportNames[static_cast<size_t>(chosen.transport)];
-}
-
-struct CqOverrunTable : ::testing::TestWithParam<OverrunCase> {
-  static constexpr uint32_t kRoom =
-      4;  // of the CQ that overruns, and of each side's requests fewer than queue up
-  CqOverrunTable() {
-    EXPECT_EQ(resize_cq(victim(), kRoom), 0);
-    for (uint32_t i = 0; i <= kRoom; ++i) {
-      scene.post_receive({scene.remote.sge(i * 64, 64)});
-      ibv_send_wr wr = scene.request(IBV_WR_SEND, {scene.local.sge(0, 8)});
-      if (at_responder() && i < kRoom) wr.send_flags = 0;
-      EXPECT_EQ(scene.post(wr), 0);
-    }
-  }
-  bool at_responder() const { return GetParam().at_responder; }
-  Cq* victim() const { return at_responder() ? scene.recv_cq.get() : scene.send_cq.get(); }
-  Qp* failing() const { return at_responder() ? scene.responder() : scene.requester(); }
-  ErrorScene scene{GetParam().transport};
-};
-
-TEST_P(CqOverrunTable, ItsQueuePairIsInError) {
-  EXPECT_TRUE(eventually([&] { return scene.state_of(failing()) == IBV_QPS_ERR; }));
-}
-
-TEST_P(CqOverrunTable, TheOtherSidesRequestFailsIfItIsAcknowledged) {
-  if (!at_responder()) {
-    EXPECT_EQ(scene.state_of(scene.responder()), IBV_QPS_RTS);
-    return;
-  }
-  const ibv_wc wc = completion(scene.send_cq.get());
-  EXPECT_EQ(wc.vendor_err,
-            static_cast<uint32_t>(scene.acknowledged() ? V::remote_operation_failed : V::none));
-  EXPECT_EQ(scene.state_of(scene.requester()), scene.acknowledged() ? IBV_QPS_ERR : IBV_QPS_RTS);
-}
-
-TEST_P(CqOverrunTable, TheEventsAreTheCqsAndItsQueuePairs) {
-  constexpr uint64_t kCqHandle = 0;
-  const std::set<std::pair<uint32_t, uint64_t>> expected = {{IBV_EVENT_CQ_ERR, kCqHandle},
-                                                            {IBV_EVENT_QP_FATAL, at_responder() ? 0xb : 0xa}};
-  std::set<std::pair<uint32_t, uint64_t>> told;
-  while (told.size() < expected.size()) {
-    const AsyncEvent event = async_event(scene.context.get());
-    ASSERT_TRUE(told.insert({event.type, event.element}).second) << event.type;
-  }
-  EXPECT_EQ(told, expected);
-}
-
-std::vector<OverrunCase> overrun_cases() {
-  std::vector<OverrunCase> all;
-  for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc})
-    for (const bool at_responder : {false, true}) all.push_back({transport, at_responder});
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Of, CqOverrunTable, ::testing::ValuesIn(overrun_cases()), [](const auto& chosen) {
-  return std::string(kTransportNames[static_cast<size_t>(chosen.param.transport)]) +
-         (chosen.param.at_responder ? "Responder" : "Requester");
-});
 
 }  // namespace
 }  // namespace verbena

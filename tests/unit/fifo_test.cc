@@ -10,19 +10,17 @@
 
 #include <filesystem>
 
+#include "support/temporary_folder.h"
+
 namespace verbena {
 namespace {
 
 class Fifo : public ::testing::Test {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/verbena-fifo-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
     path_ = folder_ + "/f";
     ASSERT_EQ(end_.make(path_), 0);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   // A file that stands where the descriptor was: the program closed what it does not own and opened its own.
   std::string replace_descriptor() const {
     const std::string file = folder_ + "/file";
@@ -32,7 +30,8 @@ class Fifo : public ::testing::Test {
     return file;
   }
 
-  std::string folder_, path_;
+  const TemporaryFolder temporary_;
+  std::string folder_ = temporary_.path(), path_;
   FifoEnd end_;
 };
 

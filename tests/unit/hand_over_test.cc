@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "support/temporary_folder.h"
 #include "support/temporary_node.h"
 
 namespace verbena {
@@ -24,16 +25,10 @@ namespace {
 
 class HandOver : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/verbena-hand-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-    segment_ = memfd_create("segment", MFD_CLOEXEC);
-  }
+  void SetUp() override { segment_ = memfd_create("segment", MFD_CLOEXEC); }
   void TearDown() override {
     for (int fd : {listener_, segment_, out_.segment_fd, out_.memory_fd})
       if (fd >= 0) close(fd);
-    std::filesystem::remove_all(folder_);
   }
   void listen() {
     listener_ = listen_for_peers(folder_);
@@ -55,7 +50,8 @@ class HandOver : public ::testing::Test {
     });
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  std::string folder_ = temporary_.path();
   int listener_ = -1;
   int segment_ = -1;
   HandedOver out_;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fabric/node_directory.h"
+#include "support/temporary_folder.h"
 
 namespace verbena {
 namespace {
@@ -27,13 +28,7 @@ namespace fs = std::filesystem;
 
 class Node : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/verbena-node-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    parent_ = name;
-    path_ = parent_ + "/n";
-  }
-  void TearDown() override { fs::remove_all(parent_); }
+  void SetUp() override { path_ = parent_ + "/n"; }
 
   int ensure(const DeviceTableOptions& options = {}) { return ensure_node(path_, options, &problem_); }
 
@@ -67,7 +62,8 @@ class Node : public ::testing::Test {
     return fd;
   }
 
-  std::string parent_;
+  const TemporaryFolder temporary_;
+  std::string parent_ = temporary_.path();
   std::string path_;
   std::string problem_;
 };

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -140,7 +142,7 @@ bool passes(int from, int to) {
 }
 
 TEST_F(TheGate, StaysShutWithoutANetwork) {
-  const TemporaryNode plain({});
+  const TemporaryNode plain(DeviceTableOptions{});
   Inhabitant here(plain);
   EXPECT_EQ(here.error, ENONET);
   EXPECT_FALSE(here.gate.is_open());

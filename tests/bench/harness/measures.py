@@ -57,6 +57,25 @@ def perftest_bandwidth(program, size, count):
     return _perftest(program, parse.perftest_bandwidth, "--report_gbits", "-N", size=size, count=count)
 
 
+# Two nodes on this machine, each with an address of its own; what a fabric's user has by default is their key.
+SERVER_ADDRESS, CLIENT_ADDRESS = "127.0.0.2", "127.0.0.3"
+
+
+def between_nodes(program, read, *options, **shape):
+    """As _perftest, between two nodes over TCP."""
+    size, full = shape["size"], shape["count"]
+
+    def take(bench):
+        port = programs.free_port()
+        words = [programs.find(program), "-F", "-p", str(port), "-s", str(size), "-n", str(bench.count(full)), *options]
+
+        def node(address):
+            return [bench.built("verbena"), "run", "--ip", address, "--"]
+        return read(programs.pair(node(SERVER_ADDRESS) + words, node(CLIENT_ADDRESS) + words + [SERVER_ADDRESS], port,
+                                  bench.two_cpus()))
+    return take
+
+
 def fi_pingpong(provider, size, count=200000):
     def take(bench):
         port = programs.free_port()
@@ -113,13 +132,6 @@ def cmtime(connections=CONNECTIONS):
     return take
 
 
-def not_built(reason):
-    """A measure whose subject does not exist yet: says so, in the row."""
-    def take(_):
-        raise programs.Unavailable(reason)
-    return take
-
-
 # name: (how to take it, what it is in words)
 MEASURES = {
     "ib_send_lat 8": (perftest_latency("ib_send_lat", 8), "ib_send_lat -s 8"),
@@ -155,8 +167,22 @@ MEASURES = {
     "memcpy 1048576": (micro("memcpy", 1048576, 4000), "memcpy, 1 MiB"),
     "idle_qps": (idle_qps(), "1,000 connected RC QPs of depth 16, process asleep for 2 s"),
     "cmtime": (cmtime(), "cmtime -c 1000"),
-    "tcp latency": (not_built("the path between machines is not built yet"), "latency between machines"),
-    "tcp bandwidth": (not_built("the path between machines is not built yet"), "bandwidth between machines"),
-    "qp_independence": (not_built("cost per message against the number of QPs is not measured yet"),
-                        "cost per message, 1 against 1,000 QPs"),
+    "network send_lat 8": (between_nodes("ib_send_lat", parse.perftest_latency, "-H", size=8, count=50000),
+                           "ib_send_lat -s 8 between nodes"),
+    "network write_bw 65536": (between_nodes("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N", size=65536,
+                                             count=40000), "ib_write_bw -s 65536 between nodes"),
+    "network write_bw 1048576": (between_nodes("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                               size=1048576, count=4000), "ib_write_bw -s 1048576 between nodes"),
+    "network send_bw 64": (between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", size=64,
+                                         count=1000000), "ib_send_bw -s 64 between nodes"),
+    "network send_bw 64, 1 QP": (between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "16",
+                                               "-r", "16", size=64, count=400000), "ib_send_bw -s 64 -t 16, 1 QP"),
+    "network send_bw 64, 1000 QPs": (
+        between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "16", "-r", "16", "-q", "1000",
+                      size=64, count=1000), "ib_send_bw -s 64 -t 16 -q 1000"),
+    "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
+    "ucx tcp tag_bw 64": (ucx_perftest("tag_bw", 64, 1000000, "tcp,self"), "ucx_perftest tag_bw (tcp), 64 B"),
+    "tcp_hand_over 8": (micro("tcp_hand_over", 8, 50000), "one TCP connection, 8 B, both polling"),
+    "tcp_stream 65536": (micro("tcp_stream", 65536, 40000), "one TCP stream, 64 KiB"),
+    "tcp_stream 1048576": (micro("tcp_stream", 1048576, 4000), "one TCP stream, 1 MiB"),
 }

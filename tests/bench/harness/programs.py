@@ -116,18 +116,23 @@ def alone(command, must_succeed=True):
         process.end()
 
 
+def _await(processes, ready):
+    """Returns when `ready()` says that the server, the first of them, may be asked."""
+    limit = time.monotonic() + LISTEN_LIMIT
+    while not ready():
+        if processes[0].child.poll() is not None:
+            raise _failed(processes, "server %s" % _ending(processes[0].child.returncode))
+        if time.monotonic() > limit:
+            raise _failed(processes, "server does not listen within %d s" % LISTEN_LIMIT)
+        time.sleep(0.01)
+
+
 def served(server, client, ready, cpus):
     """Output of the client of a server that goes on for ever; `ready()` says when the client may start."""
     variables = _environment({})
     processes = [_Process(server, cpus[0], variables)]
     try:
-        limit = time.monotonic() + LISTEN_LIMIT
-        while not ready():
-            if processes[0].child.poll() is not None:
-                raise _failed(processes, "server %s" % _ending(processes[0].child.returncode))
-            if time.monotonic() > limit:
-                raise _failed(processes, "server does not listen within %d s" % LISTEN_LIMIT)
-            time.sleep(0.01)
+        _await(processes, ready)
         processes.append(_Process(client, cpus[1], variables))
         try:
             processes[1].child.wait(TIME_LIMIT)
@@ -146,13 +151,7 @@ def pair(server, client, port, cpus, environment=None):
     variables = _environment(environment or {})
     processes = [_Process(server, cpus[0], variables)]
     try:
-        limit = time.monotonic() + LISTEN_LIMIT
-        while not _listens(port):
-            if processes[0].child.poll() is not None:
-                raise _failed(processes, "server %s" % _ending(processes[0].child.returncode))
-            if time.monotonic() > limit:
-                raise _failed(processes, "server does not listen within %d s" % LISTEN_LIMIT)
-            time.sleep(0.01)
+        _await(processes, lambda: _listens(port))
         processes.append(_Process(client, cpus[1], variables))
         try:
             processes[1].child.wait(TIME_LIMIT)

@@ -81,9 +81,18 @@ ROWS = [
     Row("1,000 idle QPs: memory", "B/QP", "idle_qps", "bytes_per_qp", None, None, _first("<", 8192)),
     Row("1,000 connections", "1/s", "cmtime", "connections per second", None, None, None, "all steps to connect"),
     *(Row("1,000 connections", "us", "cmtime", step, None, None, None, "each") for step in CMTIME_STEPS),
-    Row("network latency", "us", "tcp latency", "t_avg", None, None, None),
-    Row("network bandwidth", "GB/s", "tcp bandwidth", "BW average", None, None, None),
-    Row("message cost by QPs", "ratio", "qp_independence", "ratio", None, None, None),
+    Row("network latency 8 B", "us", "network send_lat 8", "t_avg", "libfabric tcp 8", "mean", _first("<=", 1.0)),
+    Row("network latency 8 B", "us", "network send_lat 8", "t_typical", "tcp_hand_over 8", "median_us", None, "floor"),
+    Row("network bandwidth 64 KiB", "GB/s", "network write_bw 65536", "BW average", "tcp_stream 65536",
+        "gbytes_per_second", None),
+    Row("network bandwidth 1 MiB", "GB/s", "network write_bw 1048576", "BW average", "tcp_stream 1048576",
+        "gbytes_per_second", _first(">=", 0.9)),
+    Row("network bandwidth 1 MiB", "GB/s", "network write_bw 1048576", "BW average", "tcp_stream 1048576",
+        "gbytes_per_second", _then(">=", 0.95)),
+    Row("network message rate 64 B", "M/s", "network send_bw 64", "MsgRate", "ucx tcp tag_bw 64", "rate",
+        _first(">=", 1.0), "libfabric has no program for it"),
+    Row("message rate, 1,000 QPs", "M/s", "network send_bw 64, 1000 QPs", "MsgRate", "network send_bw 64, 1 QP",
+        "MsgRate", _first(">=", 1.0), "between nodes"),
 ]
 
 

@@ -22,7 +22,8 @@ _locks = []  # kept open until the process ends: closing gives the port back
 
 def reserve():
     """A port that nobody listens on and that no other test is using."""
-    folder = os.path.join(tempfile.gettempdir(), f"verbena-test-ports-{os.getuid()}")
+    user = os.environ.get("VERBENA_TEST_USER", os.getuid())  # in a user namespace: who that is outside
+    folder = os.path.join(tempfile.gettempdir(), f"verbena-test-ports-{user}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for port in random.sample(range(FIRST, LAST), 200):
         lock = open(os.path.join(folder, str(port)), "w")
@@ -41,12 +42,13 @@ def reserve():
 UNCONNECTED = "07"  # of a UDP socket: TCP_CLOSE
 
 
-def is_listening(port, udp=False):
+def is_listening(port, udp=False, of="self"):
+    """`of`: a process of the network namespace that is meant."""
     tables, wanted = (("udp", "udp6"), UNCONNECTED) if udp else (("tcp", "tcp6"), LISTEN)
-    for table in (f"/proc/net/{name}" for name in tables):
+    for table in (f"/proc/{of}/net/{name}" for name in tables):
         try:
             lines = open(table).read().splitlines()[1:]
-        except FileNotFoundError:  # no IPv6 here
+        except OSError:  # no IPv6 here; the process has ended
             continue
         for line in lines:
             local, state = line.split()[1], line.split()[3]

@@ -11,16 +11,15 @@
 
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
+#include "support/temporary_folder.h"
 
 namespace verbena {
 
 class TemporaryNode {
  public:
   explicit TemporaryNode(const DeviceTableOptions& options = {.count = 2}) {
-    char name[] = "/tmp/verbena-unit-XXXXXX";
-    if (mkdtemp(name) == nullptr) return;
-    folder_ = name;
-    path_ = folder_ + "/n";
+    if (folder_.path().empty()) return;
+    path_ = folder_.path() + "/n";
     std::string problem;
     EXPECT_EQ(ensure_node(path_, options, &problem), 0) << problem;
     EXPECT_EQ(directory_.open(directory_path(path_).c_str()), 0);
@@ -28,13 +27,9 @@ class TemporaryNode {
   }
   TemporaryNode(const TemporaryNode&) = delete;
   TemporaryNode& operator=(const TemporaryNode&) = delete;
-  ~TemporaryNode() {
-    unsetenv(kNodeVariable);
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  ~TemporaryNode() { unsetenv(kNodeVariable); }
 
-  const std::string& folder() const { return folder_; }  // private; for a test's other files
+  const std::string& folder() const { return folder_.path(); }  // private; for a test's other files
   const std::string& path() const { return path_; }
   const NodeDirectory& directory() const { return directory_; }
   size_t slot_folders() const {
@@ -43,7 +38,7 @@ class TemporaryNode {
   }
 
  private:
-  std::string folder_;
+  TemporaryFolder folder_;
   std::string path_;
   NodeDirectory directory_;
 };

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Hosts as network namespaces: each has one interface, whose other end is a port of a bridge.
+
+The whole lives in a user namespace (or, where only root may have network namespaces, without one): no rights are needed,
+nothing of the machine's network is touched, and it is gone when the test ends, however that ends.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+from harness.failure import Failure, Skip
+from places.host import Host
+
+INSIDE = "VERBENA_TEST_INSIDE"  # set: this process is in the namespaces already
+# In a user namespace of one's own; as root, where those are forbidden.
+WAYS = (("unshare", "--user", "--map-root-user", "--net"), ("unshare", "--net"))
+NETWORK = "10.77.0."
+
+
+def enter():
+    """Goes on inside namespaces of its own, in the same program with the same arguments. Raises Skip."""
+    if INSIDE in os.environ:
+        return
+    reasons = []
+    for way in WAYS:
+        # What is to be made later, tried here: some machines allow the namespaces, and no bridge in them.
+        trial = ("ip link add name bridge type bridge && ip link add name port0 type veth peer name eth0 "
+                 "&& ip link set port0 master bridge")
+        try:
+            tried = subprocess.run([*way, "sh", "-c", trial], capture_output=True, text=True, timeout=60)
+        except FileNotFoundError:
+            raise Skip("unshare (util-linux) is not installed") from None
+        if tried.returncode == 0:
+            os.environ[INSIDE] = "1"
+            os.environ.setdefault("VERBENA_TEST_USER", str(os.getuid()))
+            os.execvp(way[0], [*way, sys.executable, *sys.argv])
+        reasons.append(f"{' '.join(way)}: {(tried.stderr.strip() or 'failed').splitlines()[0]}")
+    raise Skip("no network namespaces here: " + "; ".join(reasons))
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise Failure(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class Namespace:
+    """Lives as long as this process: its keeper ends when the pipe that it reads is closed."""
+
+    def __init__(self):
+        self._keeper = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self._keeper.stdout.readline()  # it is in its namespace now
+        self.pid = str(self._keeper.pid)
+        self.enter = ("nsenter", "--target", self.pid, "--net", "--")
+
+    def ip(self, *words):
+        ip_words = [*self.enter, "ip", *words]
+        done = subprocess.run(ip_words, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failure(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+    def end(self):
+        self._keeper.communicate()
+
+
+class NamespaceHost(Host):
+    """A host whose cable can be pulled."""
+
+    def __init__(self, settings, number, key, namespace):
+        super().__init__(settings, f"host {number}", f"{NETWORK}{2 + number}", key, namespace.enter)
+        self._namespace = namespace
+        self._port = f"port{number}"  # of the bridge
+
+    def connect(self):
+        space = self._namespace
+        ip("link", "add", "name", self._port, "type", "veth", "peer", "name", "eth0", "netns", space.pid)
+        ip("link", "set", self._port, "master", "bridge", "up")
+        space.ip("link", "set", "lo", "up")
+        space.ip("link", "set", "eth0", "up")
+        self.give_address()
+
+    def give_address(self):
+        self._namespace.ip("address", "add", f"{self.address}/24", "dev", "eth0")
+
+    def take_address(self):
+        self._namespace.ip("address", "del", f"{self.address}/24", "dev", "eth0")
+
+    def pull_cable(self):
+        """This host and the others no longer hear each other, and this one's interface has no carrier."""
+        ip("link", "set", self._port, "down")
+
+    def plug_cable(self):
+        ip("link", "set", self._port, "up")
+
+    def isolate(self, yes=True):
+        """Isolated hosts do not hear each other; everybody else hears them. Nobody's interface notices."""
+        ip("link", "set", self._port, "type", "bridge_slave", "isolated", "on" if yes else "off")
+
+    def break_connections(self):
+        """TCP connections of this host end at once, as if reset (ss(8), --kill)."""
+        return self.call("ss", "--tcp", "--kill", "--no-header", "state", "established")
+
+
+
+class Namespaces:
+    kind = "namespaces"
+
+    def __init__(self, settings, key):
+        self._settings = settings
+        self._key = key
+
+    @contextlib.contextmanager
+    def hosts(self, count):
+        ip("link", "set", "lo", "up")
+        ip("link", "add", "name", "bridge", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+        ip("link", "set", "bridge", "up")
+        with contextlib.ExitStack() as stack:
+            stack.callback(ip, "link", "del", "bridge")
+            hosts = []
+            for number in range(count):
+                namespace = Namespace()
+                stack.callback(namespace.end)
+                host = stack.enter_context(NamespaceHost(self._settings, number, self._key, namespace))
+                host.connect()
+                hosts.append(host)
+            yield hosts

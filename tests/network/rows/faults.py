@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What becomes of RC connections when the network fails, told by ledgers."""
+
+import time
+
+from harness.failure import expect
+from rows.ledger import ENDLESS, FAILED, HASTY, HASTY_SECONDS, PATIENT, Pair
+from rows.table import group
+
+rows = group("faults", places=("namespaces",))
+three = group("faults_of_three", hosts=3, places=("namespaces",))
+BOTH = ("--both", "--lines", 2)
+
+
+@rows.row("cable_pulled_within_retries")
+def cable_pulled_within_retries(hosts):
+    pair = Pair(*hosts, *ENDLESS, *PATIENT, *BOTH)
+    for _ in range(2):
+        pair.wait_progress()
+        hosts[0].pull_cable()
+        pair.wait_standstill()
+        hosts[0].plug_cable()
+    pair.wait_progress()
+    pair.end_well()
+
+
+@rows.row("cable_pulled_for_good")
+def cable_pulled_for_good(hosts):
+    pair = Pair(*hosts, *ENDLESS, *HASTY)
+    pair.wait_progress()
+    began = time.monotonic()
+    hosts[0].pull_cable()
+    driven = pair.report(pair.drive)
+    took = time.monotonic() - began
+    expect(list(driven["statuses"]) == [FAILED], f"the lines ended with {driven['statuses']}")
+    expect(took >= HASTY_SECONDS * 0.9, f"it failed after {took:.2f} s, before its {HASTY_SECONDS:.2f} s")
+    pair.report(pair.serve)
+    hosts[0].plug_cable()
+    Pair(*hosts, "--count", 500).end_well()  # whoever connects now is served
+
+
+@rows.row("connections_reset")
+def connections_reset(hosts):
+    """TCP's connections end again and again; nobody notices but by the time it takes."""
+    pair = Pair(*hosts, *ENDLESS, *PATIENT, *BOTH)
+    for round_number in range(10):
+        pair.wait_progress(100)
+        broken = hosts[round_number % 2].break_connections()
+        expect(broken.strip(), "there was no connection to break")
+    pair.wait_progress()
+    pair.end_well()
+
+
+@rows.row("half_open")
+def half_open(hosts):
+    """The target ends while the cable is out: no word of it reaches the initiator."""
+    pair = Pair(*hosts, *ENDLESS, *PATIENT)
+    pair.wait_progress()
+    hosts[0].pull_cable()
+    pair.serve.kill()
+    hosts[0].plug_cable()
+    pair.end_failed()
+
+
+@rows.row("address_taken_away_and_given_back")
+def address_taken_away_and_given_back(hosts):
+    pair = Pair(*hosts, *ENDLESS, *PATIENT)
+    pair.wait_progress()
+    hosts[0].take_address()
+    pair.wait_standstill()
+    hosts[0].give_address()
+    pair.wait_progress()
+    pair.end_well()
+
+
+@three.row("two_do_not_hear_each_other")
+def two_do_not_hear_each_other(hosts):
+    """The first reaches the third all the while, and the second as soon as it can again."""
+    first, second, third = hosts
+    apart, together = Pair(second, first, *ENDLESS, *PATIENT), Pair(third, first, *ENDLESS, *PATIENT)
+    for pair in (apart, together):
+        pair.wait_progress()
+    for host in (first, second):
+        host.isolate()
+    apart.wait_standstill()
+    together.wait_progress()
+    for host in (first, second):
+        host.isolate(False)
+    for pair in (apart, together):
+        pair.wait_progress()
+        pair.end_well()
+
+
+@three.row("one_lost_for_good")
+def one_lost_for_good(hosts):
+    first, second, third = hosts
+    lost, kept = Pair(second, first, *ENDLESS, *HASTY), Pair(third, first, *ENDLESS, *PATIENT)
+    for pair in (lost, kept):
+        pair.wait_progress()
+    second.pull_cable()
+    lost.end_failed()
+    kept.wait_progress()
+    kept.end_well()
+    second.plug_cable()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A server on one host and its client on another."""
+
+from harness import ports
+from harness.failure import expect
+from harness.pair import TROUBLE, no_trouble
+
+SERVER, CLIENT = 0, 1  # which of the hosts
+
+
+def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", harmless=()):
+    """Programs that find each other over a TCP port of their own. Both must end well and report no trouble.
+
+    Returns (server, client), when both have ended.
+    """
+    port = ports.reserve()
+    first = hosts[SERVER].start(program, port_option, port, *both, *server, name=f"{program} (server)")
+    hosts[SERVER].wait_listening(port, first)
+    second = hosts[CLIENT].start(program, port_option, port, *both, *client, hosts[SERVER].address,
+                                 name=f"{program} (client)")
+    finish(hosts, second, first)
+    for side in (second, first):
+        no_trouble(side, harmless)
+    return first, second
+
+
+def by_manager(hosts, server, client, server_ends=True):
+    """Programs that find each other through rdma_cm. Returns (server, client); what they must have said is the
+    caller's to know."""
+    first = hosts[SERVER].start(*server, name=f"{server[0]} (server)")
+    hosts[SERVER].wait_for("listeners")
+    second = hosts[CLIENT].start(*client, name=f"{client[0]} (client)")
+    finish(hosts, second, *([first] if server_ends else []))
+    return first, second
+
+
+def finish(hosts, *programs):
+    for program in programs:
+        seen = program.wait(hosts[0].settings.patience)
+        expect(seen == 0, f"{program.name} ended with status {seen}")
+        said = TROUBLE.search(program.out)
+        expect(said is None, f"{program.name} speaks of trouble: '{said and said.group(0)}'")

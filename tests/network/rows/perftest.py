@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""perftest between two nodes: every program, every transport it offers, with and without rdma_cm."""
+
+from cases.perftest import UD_SIZES, default_sizes, kind
+from harness.perftest import ALL_SIZES, HARMLESS, check_table
+from rows.pair import SERVER, by_manager, by_port
+from rows.table import group
+
+ITERATIONS = 500
+LATENCY = ("ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat")
+BANDWIDTH = ("ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw")
+SEND_WRITE = ("ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw")
+
+
+def measure(hosts, program, options, sizes=(), iterations=ITERATIONS):
+    _, client = by_port(hosts, program, ("-F", "-n", iterations, *options), harmless=HARMLESS)
+    check_table(client, kind(program), sizes or default_sizes(program, options), iterations)
+
+
+def measure_by_manager(hosts, program, options):
+    line = (program, "-R", "-F", "-n", ITERATIONS, *options)
+    _, client = by_manager(hosts, line, (*line, hosts[SERVER].address))
+    check_table(client, kind(program), default_sizes(program, options), ITERATIONS)
+
+
+# variant: (programs, options, sizes of the table, iterations)
+VARIANTS = {
+    "plain": ((*LATENCY, *BANDWIDTH), (), (), ITERATIONS),
+    "all_sizes": (("ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat"), ("-a",),
+                  ALL_SIZES, 20),
+    "events": (("ib_send_lat", "ib_send_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_lat"), ("-e",), (), ITERATIONS),
+    "bidirectional": (BANDWIDTH, ("-b",), (), ITERATIONS),
+    "qps_8": (BANDWIDTH, ("-q", 8), (), ITERATIONS),
+    "post_list": (("ib_send_bw", "ib_write_bw", "ib_read_bw"), ("-l", 8), (), 800),
+    "one_outstanding": (("ib_read_bw", "ib_atomic_bw"), ("-o", 1), (), ITERATIONS),
+    "compare_and_swap": (("ib_atomic_lat",), ("-A", "CMP_AND_SWAP"), (), ITERATIONS),
+    "mtu_256": (("ib_send_lat",), ("-m", 256), (), ITERATIONS),
+    "srq": (("ib_send_bw", "ib_send_lat"), ("--use-srq",), (), ITERATIONS),
+    "srq_qps_8": (("ib_send_bw",), ("--use-srq", "-q", 8), (), ITERATIONS),
+    "few_receives": (("ib_send_bw",), ("-r", 2), (), ITERATIONS),
+    "ud": (("ib_send_lat", "ib_send_bw"), ("-c", "UD"), (), ITERATIONS),
+    "ud_all_sizes": (("ib_send_lat",), ("-c", "UD", "-a"), UD_SIZES, 100),
+    "uc": (SEND_WRITE, ("-c", "UC"), (), ITERATIONS),
+    "xrc": ((*LATENCY, *BANDWIDTH), ("-c", "XRC"), (), ITERATIONS),
+}
+direct = group("perftest")
+for variant, (programs, options, sizes, iterations) in VARIANTS.items():
+    for program in programs:
+        direct.add(f"{program}.{variant}", lambda hosts, p=program, o=options, s=sizes, n=iterations:
+                   measure(hosts, p, o, s, n))
+
+managed = group("perftest_cm")
+for program in (*LATENCY, *BANDWIDTH):
+    managed.add(program, lambda hosts, p=program: measure_by_manager(hosts, p, ()))
+for program in BANDWIDTH:
+    managed.add(f"{program}.qps_4", lambda hosts, p=program: measure_by_manager(hosts, p, ("-q", 4, "-b")))
+for program in ("ib_send_lat", "ib_send_bw"):
+    managed.add(f"{program}.ud", lambda hosts, p=program: measure_by_manager(hosts, p, ("-c", "UD")))
+managed.add("ib_send_lat.events", lambda hosts: measure_by_manager(hosts, "ib_send_lat", ("-e",)))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The programs of rdmacm-utils, and qperf, between two nodes."""
+
+import os
+
+from cases import rdma_cm
+from cases.rdma_cm import QPERF_RACE, installed
+from harness import ports
+from harness.failure import expect
+from rows.pair import CLIENT, SERVER, by_manager, finish
+from rows.table import group
+
+rows = group("rdma_cm")
+# Their addresses are of one machine, or they take minutes.
+LEFT_OUT = ("rping.ipv6", "rstream.its_own_sizes")
+
+
+def between(hosts, row):
+    installed(row.server[0])
+
+    def placed(line):
+        return tuple(hosts[SERVER].address if word == rdma_cm.ADDRESS else word for word in line)
+    _, client = by_manager(hosts, placed(row.server), placed(row.client), row.server_ends)
+    expect(row.says in client.out, f"{client.name} did not say '{row.says}'")
+
+
+def from_own_address(hosts):
+    """cmtime -b names the client's address."""
+    line = ("cmtime", "-s", hosts[SERVER].address, "-b", hosts[CLIENT].address, "-c", 50)
+    _, client = by_manager(hosts, ("cmtime",), line, server_ends=False)
+    expect("bind addr" in client.out, f"{client.name} did not say 'bind addr'")
+
+
+for each in rdma_cm.ROWS:
+    if each.name not in LEFT_OUT and not each.run_options and each.name != "cmtime.bound":
+        rows.add(each.name, lambda hosts, r=each: between(hosts, r))
+rows.add("cmtime.bound", from_own_address)
+
+
+@rows.row("rping.nobody_listens")
+def nobody_listens(hosts):
+    hosts[SERVER].run("true")  # the node is there, and nobody listens
+    client = hosts[CLIENT].start("rping", "-c", "-a", hosts[SERVER].address, "-C", 1)
+    expect(client.wait(hosts[CLIENT].settings.patience) != 0, "rping connected to nobody")
+
+
+@rows.row("mckey.on_both_nodes")
+def multicast(hosts):
+    """One receiver beside the sender, two on the other node."""
+    def line(host):
+        return ("mckey", "-m", "224.10.10.10", "-b", host.address)
+    receivers = [host.start(*line(host), name=f"mckey (receiver {i} on {host.name})")
+                 for i, host in enumerate((hosts[0], hosts[1], hosts[1]))]
+    hosts[0].wait_for("groups", 1)
+    hosts[1].wait_for("groups", 2)
+    sender = hosts[0].start(*line(hosts[0]), "-s", name="mckey (sender)")
+    finish(hosts, sender, *receivers)
+    for receiver in receivers:
+        expect("return status 0" in receiver.out, f"{receiver.name} did not receive")
+
+
+@rows.row("rcopy.file")
+def copy(hosts):
+    source, target = os.path.join(hosts[CLIENT].folder, "source"), os.path.join(hosts[SERVER].folder, "target")
+    with open(source, "wb") as file:
+        file.write(os.urandom(3_000_001))
+    by_manager(hosts, ("rcopy",), ("rcopy", source, f"{hosts[SERVER].address}:{target}"), server_ends=False)
+    expect(open(source, "rb").read() == open(target, "rb").read(), "the copy differs")
+
+
+def qperf(hosts, test):
+    installed("qperf")
+    port = ports.reserve()
+    server = hosts[SERVER].start("qperf", "-lp", port, name="qperf (server)")
+    hosts[SERVER].wait_listening(port, server)
+    for _ in range(20):
+        client = hosts[CLIENT].start("qperf", "-lp", port, "-t", 1, "-cm", 1, hosts[SERVER].address, test,
+                                     name="qperf (client)")
+        if client.wait(hosts[CLIENT].settings.patience) == 0 or QPERF_RACE not in client.out + client.err:
+            break
+    finish(hosts, client)
+    expect(f"{test}:" in client.out and " = " in client.out, "qperf printed no result")
+
+
+for test in ("rc_lat", "rc_bw", "rc_rdma_write_bw", "rc_rdma_read_bw"):
+    rows.add(f"qperf.{test}", lambda hosts, t=test: qperf(hosts, t))

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The table of groups and their rows. One group is one test: its rows run one after another on the same hosts."""
+
+import dataclasses
+
+BOTH = ("namespaces", "loopback")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    run: object  # a function of the hosts
+
+
+@dataclasses.dataclass
+class Group:
+    name: str
+    hosts: int = 2
+    places: tuple = BOTH
+    processors: int = 2
+    needs_network: bool = True  # of `verbena run`
+    rows: list = dataclasses.field(default_factory=list)
+
+    def add(self, name, run):
+        assert all(row.name != name for row in self.rows), name
+        self.rows.append(Row(name, run))
+
+    def row(self, name):
+        def register(function):
+            self.add(name, function)
+            return function
+        return register
+
+
+GROUPS = {}
+
+
+def group(name, **more):
+    assert name not in GROUPS, name
+    GROUPS[name] = Group(name, **more)
+    return GROUPS[name]

@@ -364,6 +364,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
 
 bool Remote::drive(bool from_service) {
   if (seeking_.load(std::memory_order_relaxed)) attend_seeks(now_ns());
+  send_waiting_datagrams(datagrams_wait_.load(std::memory_order_relaxed) ? now_ns() : 0);
   if (peers_.size() > kFew) {
     epoll_event events[kMostEvents];
     const long count = syscall(SYS_epoll_pwait, epoll_, events, kMostEvents, 0, nullptr, 8);
@@ -398,7 +399,6 @@ int64_t Remote::serve() {
   const std::unique_lock turn(turn_, std::try_to_lock);
   if (turn.owns_lock()) {
     moved = drive(true);
-    if (send_waiting_datagrams(now)) next = std::min(next, now + kPollingTick);
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }
@@ -410,7 +410,8 @@ int64_t Remote::serve() {
   asleep_.store(!keeps_away, std::memory_order_release);
   if (keeps_away) next = std::min(next, now + kPollingTick);
   if (stalled) next = std::min(next, now + kStalledTick);
-  if (seeking_.load(std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
+  if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
+    next = std::min(next, now + kPollingTick);
   return next;
 }
 

@@ -24,6 +24,9 @@ using wire::Target;
 constexpr int64_t kCallPatience = 2'000'000'000;
 // A queue pair that found nobody does not ask again sooner.
 constexpr int64_t kAskAgain = 20'000'000;
+// Of two that are connected the one with the lesser address calls. The other one does so when it was not
+// called for so long.
+constexpr int64_t kCallers = 50'000'000;
 // Two processes that call each other at the same moment come to have two connections within such a time. A
 // call that comes later is by somebody who has lost the one there was.
 constexpr int64_t kSameMoment = 2'000'000'000;
@@ -88,6 +91,7 @@ void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
     route = {};
     route.qp = &qp;
     route.path = path;
+    route.since = now_ns();
   }
   // One of the two begins, so that there are not two connections; the other one calls when it has to.
   if (qp.type != IBV_QPT_XRC_RECV && path->from <= path->to) {
@@ -192,8 +196,12 @@ void Remote::find_peer(Route& route, int64_t now) {
     seek(route.qp->shared->qpn);
     return;
   }
-  route.asked_at = now;
   const std::shared_ptr<RemotePeer> near = connected_to(route.path->to);
+  if (!near && route.path->to < route.path->from && now < route.since + kCallers) {
+    seek(route.qp->shared->qpn);
+    return;
+  }
+  route.asked_at = now;
   if (!near) {
     call(route.path->to, route.path->from, Target::queue_pair(route.path->qpn), route.path->qpn, nullptr);
     return;
@@ -245,7 +253,9 @@ void Remote::arrived(const wire::Arrived& arrived) {
       close_connection(arrived.fd);
       return;
     }
-    lose(*peer);
+    // What has come over the one that goes is not lost; unacknowledged messages would be.
+    drive_one(*peer, true);
+    if (peer->connected.load(std::memory_order_relaxed)) lose(*peer);
   }
   {
     std::lock_guard out(peer->out_mutex);

@@ -88,7 +88,8 @@ class Remote final : public wire::Arrivals {
     Qp* qp = nullptr;
     std::shared_ptr<RemotePath> path;
     std::shared_ptr<RemotePeer> peer;  // who has the queue pair there
-    int64_t asked_at = 0;
+    int64_t asked_at = 0;              // ns; 0: not yet
+    int64_t since = 0;                 // ns
   };
   struct Call {
     uint64_t ticket;
@@ -148,6 +149,7 @@ class Remote final : public wire::Arrivals {
   std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
   std::atomic<bool> active_{false};
   std::atomic<bool> seeking_{false};
+  std::atomic<bool> datagrams_wait_{false};
   std::atomic<uint64_t> next_life_{1};
 
   std::mutex turn_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/clock.h"
 #include "engine/objects.h"
@@ -396,13 +397,15 @@ int64_t Remote::serve() {
   if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
   const bool polled = polled_.exchange(false, std::memory_order_relaxed);
   bool moved = false, stalled = false;
-  const std::unique_lock turn(turn_, std::try_to_lock);
-  if (turn.owns_lock()) {
+  // Who polls is quicker, and need not wait for this thread to have done with its turn: perhaps it is off the CPU.
+  // But one that looks only now and then leaves things lying.
+  const bool keeps_out = polled && !armed_ && !is_left_lying();
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (!keeps_out && turn.try_lock()) {
     moved = drive(true);
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }
-  // Who polls is quicker. But one that looks only now and then leaves things lying.
   constexpr int kPatience = 2;
   useless_ = moved || !polled ? 0 : useless_ + 1;
   const bool keeps_away = useless_ >= kPatience || (useless_ != 0 && !armed_);
@@ -413,6 +416,13 @@ int64_t Remote::serve() {
   if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
     next = std::min(next, now + kPollingTick);
   return next;
+}
+
+// Was there something in the sockets when the service thread looked last, and is there now?
+bool Remote::is_left_lying() {
+  epoll_event event;
+  const bool lies = syscall(SYS_epoll_pwait, epoll_, &event, 1, 0, nullptr, 8) > 0;
+  return std::exchange(lay_, lies) && lies;
 }
 
 void Remote::before_sleep() {

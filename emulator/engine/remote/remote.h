@@ -137,6 +137,7 @@ class Remote final : public wire::Arrivals {
   int64_t check_deadlines(int64_t now);
   void keep_ticking();
   void arm(bool armed);
+  bool is_left_lying();
 
   Process& process_;
   const wire::ProcessId self_;
@@ -144,7 +145,8 @@ class Remote final : public wire::Arrivals {
   int epoll_ = -1;      // the sockets
   int outer_ = -1;      // holds epoll_ while the service thread sees to them
   bool armed_ = false;  // the service thread's, or under turn_
-  int useless_ = 0;
+  int useless_ = 0;     // the service thread's
+  bool lay_ = false;    // the service thread's
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
   std::atomic<bool> active_{false};

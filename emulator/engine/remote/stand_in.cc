@@ -278,7 +278,7 @@ Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes)
     if (in.size() != 0 || !ours) {
       bool all = false;
       if (in.size() == 0) {
-        const wire::Flow flow = in.receive(peer_.fd, &all);
+        const wire::Flow flow = in.receive(peer_.fd, wire::InStream::kCapacity, &all);
         if (flow == wire::Flow::kEnded) peer_.broken.store(true, std::memory_order_release);
         if (flow != wire::Flow::kMoved) return Placed::kPartly;
       }

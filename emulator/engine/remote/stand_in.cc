@@ -33,8 +33,9 @@ const SendOperation* operation_of(const RequestHead& head) {
   return find_send_operation(static_cast<ibv_wr_opcode>(head.opcode));
 }
 
-// Are there as many bytes as belong to this frame?
+// Are there as many bytes as belong to this frame? The rest of what a requester judges before it sends.
 bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t payload) {
+  if (operation.atomic && head.size != sizeof(uint64_t)) return false;
   if (brings_answer(operation)) return payload == 0;
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }

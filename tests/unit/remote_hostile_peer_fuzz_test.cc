@@ -114,6 +114,7 @@ TEST(HostileNode, IsSurvived) {
       poll_cq(end.recv_cq.get(), 1, &wc);
     }
     close(stream[1]);
+    ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
   }
   for (const uint8_t byte : canary) ASSERT_EQ(byte, 0x5a);
 }

@@ -144,6 +144,7 @@ TEST(RemoteNode, AProcessThatEndsIsRetriedInVain) {
       [](End& end) {
         end.start();
         end.together();
+        EXPECT_TRUE(eventually([&] { return end.is_alone(); }));
         ASSERT_EQ(end.write_there(0, 0, 100), 0);
         EXPECT_EQ(end.sent().status, IBV_WC_RETRY_EXC_ERR);
       },

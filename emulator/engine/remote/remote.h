@@ -74,6 +74,8 @@ class Remote final : public wire::Arrivals {
   void before_sleep();
   // Sends what has gathered.
   void flush_all();
+  // The same, unless somebody is at it: he may be the one who calls exit(3).
+  void flush_at_exit();
 
   // ---- datagrams (datagrams.cc) ----
   // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
@@ -141,16 +143,18 @@ class Remote final : public wire::Arrivals {
   void keep_ticking();
   void arm(bool armed);
   bool is_left_lying();
+  void flush_peers();
 
   Process& process_;
   RemoteGroups groups_{process_};
   const wire::ProcessId self_;
   const Caller caller_;
-  int epoll_ = -1;      // the sockets
-  int outer_ = -1;      // holds epoll_ while the service thread sees to them
-  bool armed_ = false;  // the service thread's, or under turn_
-  int useless_ = 0;     // the service thread's
-  bool lay_ = false;    // the service thread's
+  int epoll_ = -1;           // the sockets
+  int outer_ = -1;           // holds epoll_ while the service thread sees to them
+  bool armed_ = false;       // the service thread's, or under turn_
+  int polled_in_a_row_ = 0;  // the service thread's
+  int useless_ = 0;          // the service thread's
+  bool lay_ = false;         // the service thread's
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
   std::atomic<bool> active_{false};

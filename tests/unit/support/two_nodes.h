@@ -66,10 +66,11 @@ class End {
     ASSERT_EQ(write(control_, &own, sizeof own), static_cast<ssize_t>(sizeof own));
     ASSERT_EQ(read(control_, &peer, sizeof peer), static_cast<ssize_t>(sizeof peer));
   }
-  // The two meet over the next of the streams that the test has made.
-  void meet() {
+  // The two meet over the next of the streams that the test has made, or over `stream`.
+  void meet() { meet(streams_.at(next_stream_++)); }
+  void meet(int stream) {
     wire::Arrived arrived;
-    arrived.fd = streams_.at(next_stream_++);
+    arrived.fd = stream;
     close(handle_);
     handle_ = dup(arrived.fd);
     arrived.peer = peer.process;

@@ -36,6 +36,8 @@ constexpr int kMostEvents = 64;
 // processor.
 constexpr int64_t kPollingTick = 1'000'000;
 constexpr int kWhile = 16, kMostDoublings = 3;
+// It has found something lying there, and looks whether it still does.
+constexpr int64_t kSecondLook = 100'000;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
 
@@ -395,7 +397,8 @@ bool Remote::drive(bool from_service) {
 void Remote::drive_from_poll() {
   polled_.store(true, std::memory_order_relaxed);
   const std::unique_lock turn(turn_, std::try_to_lock);
-  if (turn.owns_lock()) drive(false);
+  if (turn.owns_lock() && drive(false))
+    taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 int64_t Remote::serve() {
@@ -405,19 +408,19 @@ int64_t Remote::serve() {
   polled_in_a_row_ = polled ? polled_in_a_row_ + 1 : 0;
   const int64_t tick = kPollingTick << std::min(polled_in_a_row_ / kWhile, kMostDoublings);
   if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + tick);
-  bool moved = false, stalled = false;
+  bool stalled = false;
   // Who polls is quicker, and need not wait for this thread to have done with its turn: perhaps it is off the
   // CPU. But one that looks only now and then leaves things lying.
+  const bool lay = lay_;
   const bool keeps_out = polled && !armed_ && !is_left_lying();
+  if (lay_ && !lay) next = std::min(next, now + kSecondLook);
   std::unique_lock turn(turn_, std::defer_lock);
   if (!keeps_out && turn.try_lock()) {
-    moved = drive(true);
+    taken_here_ += drive(true) ? 1 : 0;
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }
-  constexpr int kPatience = 2;
-  useless_ = moved || !polled ? 0 : useless_ + 1;
-  const bool keeps_away = useless_ >= kPatience || (useless_ != 0 && !armed_);
+  const bool keeps_away = keeps_out || (polled && armed_ && is_quicker_by_polling());
   arm(!keeps_away);
   asleep_.store(!keeps_away, std::memory_order_release);
   if (keeps_away) next = std::min(next, now + tick);
@@ -425,6 +428,18 @@ int64_t Remote::serve() {
   if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
     next = std::min(next, now + kPollingTick);
   return next;
+}
+
+// Of what has come lately, has the program taken most? One that polls for its own completions and waits for
+// the others by looking at its memory has not.
+bool Remote::is_quicker_by_polling() {
+  constexpr uint32_t kLately = 16, kMost = 4;
+  const uint32_t by_poll = taken_by_poll_.load(std::memory_order_relaxed) - taken_by_poll_before_;
+  if (by_poll + taken_here_ < kLately) return false;
+  const bool quicker = taken_here_ * kMost < by_poll;
+  taken_by_poll_before_ += by_poll;
+  taken_here_ = 0;
+  return quicker;
 }
 
 // Was there something in the sockets when the service thread looked last, and is there now?

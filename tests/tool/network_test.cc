@@ -78,6 +78,25 @@ class Listener {
   std::atomic<bool> open_{false};
 };
 
+// It listens at the port, and accepts nobody.
+class AnotherProgram {
+ public:
+  explicit AnotherProgram(const std::string& address) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(47910);
+    inet_pton(AF_INET, address.c_str(), &where.sin_addr);
+    const int on = 1;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+    EXPECT_EQ(listen(fd_, 1), 0);
+  }
+  ~AnotherProgram() { close(fd_); }
+
+ private:
+  const int fd_ = socket(AF_INET, SOCK_STREAM, 0);
+};
+
 TEST_F(NetworkCommand, MakesAKeyForItsOwnerAlone) {
   struct stat status;
   ASSERT_EQ(stat(key_file("k").c_str(), &status), 0);
@@ -164,15 +183,8 @@ TEST_F(NetworkCommand, RefusesAFileThatIsNoKey) {
 }
 
 TEST_F(NetworkCommand, RefusesAPortThatAnotherProgramHas) {
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(47910);
-  inet_pton(AF_INET, address(2).c_str(), &where.sin_addr);
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
+  const AnotherProgram program(address(2));
   EXPECT_TRUE(refused({"--ip", address(2)}, "taken by another program")) << outcome_.err;
-  close(fd);
 }
 
 TEST_F(NetworkCommand, RefusesAnAddressThatAnotherNodeListensAt) {
@@ -223,17 +235,10 @@ TEST_F(NetworkCommand, TellsThatTheOtherKeyDiffers) {
 }
 
 TEST_F(NetworkCommand, TellsThatAnotherProgramAnswers) {
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(47910);
-  inet_pton(AF_INET, address(2).c_str(), &where.sin_addr);
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
-  ASSERT_EQ(listen(fd, 1), 0);
-  const Outcome seen = verbena({"doctor", "--peer", address(2)});  // it accepts nobody
+  const AnotherProgram program(address(2));
+  const Outcome seen = verbena({"doctor", "--peer", address(2)});
   EXPECT_TRUE(seen.exited_with(1));
   EXPECT_NE(seen.out.find("nobody answers"), std::string::npos) << seen.out;
-  close(fd);
 }
 
 }  // namespace

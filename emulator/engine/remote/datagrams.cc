@@ -123,6 +123,11 @@ Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
     senders->qp.datagrams = make_datagrams(senders->qp);
     peer.datagram_source = {senders, &senders->qp};
   }
+  // Where an answer goes: who sends need not be asked for, and may answer and end before he could be.
+  if (uint32_t& last = peer.datagram_source->shared->qpn; last != head.source_qpn) {
+    last = head.source_qpn;
+    know(peer.address, head.source_qpn, peer_of(peer.id));
+  }
   ForeignDatagram datagram{};
   datagram.bytes = reinterpret_cast<const uint8_t*>(peer.in.data() + frame.head_size);
   datagram.length = frame.payload;

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/remote/groups.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "wire/gate.h"
@@ -81,6 +82,8 @@ class Remote final : public wire::Arrivals {
   void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size);
 
+  RemoteGroups& groups() { return groups_; }
+
   // wire::Arrivals, in the service thread (or a test's)
   void arrived(const wire::Arrived& arrived) override;
   void failed(uint64_t ticket, wire::Refusal refusal) override;
@@ -144,6 +147,7 @@ class Remote final : public wire::Arrivals {
   void flush_peers();
 
   Process& process_;
+  RemoteGroups groups_{process_};
   const wire::ProcessId self_;
   const Caller caller_;
   int epoll_ = -1;                          // the sockets

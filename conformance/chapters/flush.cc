@@ -156,38 +156,34 @@ CONFORMANCE_TEST(flush, OtherEndStays, "flush.far-unaffected", "flush.err-receiv
   EXPECT_TRUE(near().untouched(0, 4096));
 }
 
-CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds", "flush.sqd.receives") {
+CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds") {
   pair(waiting());
   ASSERT_EQ(drain(false), 0);
   near().fill(0, 8, 0x11);
   ASSERT_EQ(near().post({write(1), write(2, 2048)}), 0);
   EXPECT_TRUE(near().stays_empty());
   EXPECT_TRUE(far().untouched(0, 4096));
-  {
-    const About about("flush.sqd.receives");
-    ASSERT_EQ(near().receive(4096, 64), 0);
-    ASSERT_EQ(far().post(send_request({{0, 8}})), 0);
-    EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
-    EXPECT_EQ(near().received().status, IBV_WC_SUCCESS);
-  }
-  const About about("flush.sqd.holds");
   ASSERT_EQ(near().to_state(IBV_QPS_RTS), 0);
   for (const Completion& done : near().completions(2)) EXPECT_EQ(done.status, IBV_WC_SUCCESS);
   EXPECT_TRUE(far().has(1024, 8, 0x11));
   EXPECT_TRUE(far().has(2048, 8, 0x11));
 }
 
-CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "flush.sqd.event",
-                 "flush.sqd.draining") {
+CONFORMANCE_TEST(flush, DrainedQueueReceives, "flush.sqd.receives") {
+  pair(waiting());
+  ASSERT_EQ(drain(false), 0);
+  ASSERT_EQ(near().receive(4096, 64), 0);
+  ASSERT_EQ(far().post(send_request({{0, 8}})), 0);
+  EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(near().received().status, IBV_WC_SUCCESS);
+}
+
+CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "flush.sqd.event") {
   pair(waiting());
   ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
   EXPECT_TRUE(near().stays_empty());  // under way: it meets no receive
   ASSERT_EQ(drain(true), 0);
   EXPECT_EQ(near().state(), IBV_QPS_SQD);
-  {
-    const About about("flush.sqd.draining");
-    EXPECT_TRUE(near().query().draining);
-  }
   {
     const About about("flush.sqd.event");
     EXPECT_FALSE(near().async_event(std::chrono::milliseconds(20)).there) << "before it has drained";
@@ -198,13 +194,21 @@ CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "f
     EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
     EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
   }
-  {
-    const About about("flush.sqd.event");
-    const wire::Event event = near().async_event();
-    ASSERT_TRUE(event.there) << "expected: IBV_EVENT_SQ_DRAINED; seen: none";
-    EXPECT_EQ(event.type, IBV_EVENT_SQ_DRAINED);
-  }
-  const About about("flush.sqd.draining");
+  const About about("flush.sqd.event");
+  const wire::Event event = near().async_event();
+  ASSERT_TRUE(event.there) << "expected: IBV_EVENT_SQ_DRAINED; seen: none";
+  EXPECT_EQ(event.type, IBV_EVENT_SQ_DRAINED);
+}
+
+CONFORMANCE_TEST(flush, DrainingIsTold, "flush.sqd.draining") {
+  pair(waiting());
+  ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
+  EXPECT_TRUE(near().stays_empty());
+  ASSERT_EQ(drain(false), 0);
+  EXPECT_TRUE(near().query().draining);
+  ASSERT_EQ(far().receive(0, 64), 0);
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
   EXPECT_FALSE(near().query().draining);
 }
 

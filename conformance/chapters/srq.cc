@@ -170,23 +170,11 @@ class SharingTest : public PairTest {
       wire::MakeEnd sender;
       sender.type = type;
       senders_.emplace_back(topology().far(), sender);
-      const EndFacts& there = senders_.back().facts();
       QpSpec spec;
       spec.type = type;
       spec.srq = srq_;
       receiver = make_qp(pd_, cq_, spec);
-      ibv_qp_attr attr = attributes_for(device(), {.destination = there.qpn});
-      ibv_gid gid;
-      std::copy(there.gid.begin(), there.gid.end(), gid.raw);
-      attr.ah_attr = device().address_of(gid, static_cast<uint16_t>(there.lid));
-      attr.path_mtu = std::min(attr.path_mtu, there.mtu);
-      bring_to(receiver, IBV_QPS_RTS, attr);
-      EndFacts here;
-      here.qpn = here.receiving_qpn = receiver->qp_num;
-      here.lid = device().port().lid;
-      std::copy(std::begin(device().gid().raw), std::end(device().gid().raw), here.gid.begin());
-      here.mtu = device().port().active_mtu;
-      ASSERT_EQ(senders_.back().connect(here), 0);
+      connect(device(), receiver, senders_.back());
     }
   }
   ibv_sge element(size_t offset, size_t length) {

@@ -70,10 +70,10 @@ CONFORMANCE_TEST(wr, NothingBeforeComplete, "ibv_wr_start.nothing-before-complet
   start();
   write();
   EXPECT_TRUE(stays_empty(cq_));
-  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+  EXPECT_TRUE(far().untouched(0, 4096));
   EXPECT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(buffer_[2048], 0x77);
+  EXPECT_TRUE(far().has(2048, 1, 0x77));
 }
 
 CONFORMANCE_TEST(wr, AbortDiscards, "ibv_wr_abort.discards") {
@@ -83,13 +83,13 @@ CONFORMANCE_TEST(wr, AbortDiscards, "ibv_wr_abort.discards") {
   write();
   CALL(ibv_wr_abort(qpx_));
   EXPECT_TRUE(stays_empty(cq_));
-  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+  EXPECT_TRUE(far().untouched(2048, 1));
   start();
   qpx_->wr_id = 2;
   write(2100);
   EXPECT_EQ(complete(), 0);
   EXPECT_EQ(completion(cq_).wr_id, 2u);
-  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+  EXPECT_TRUE(far().untouched(2048, 1));
 }
 
 CONFORMANCE_TEST(wr, FailureAbortsTheBatch, "ibv_wr_complete.failure") {
@@ -99,12 +99,12 @@ CONFORMANCE_TEST(wr, FailureAbortsTheBatch, "ibv_wr_complete.failure") {
   ASSERT_SUCCEEDS(ibv_query_qp(qp_, &attr, IBV_QP_CAP, &init));
   start();
   for (uint32_t i = 0; i <= attr.cap.max_send_wr; ++i) {  // one more than there is room for
-    ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(2048));
+    ibv_wr_rdma_write(qpx_, far_rkey(), far().address(2048));
     sge(0, 8);
   }
   EXPECT_TRUE(refused(complete()));
   EXPECT_TRUE(stays_empty(cq_));
-  EXPECT_EQ(buffer_[2048], Buffer::untouched);
+  EXPECT_TRUE(far().untouched(2048, 1));
 }
 
 CONFORMANCE_TEST(wr, CompletionsHaveTheirIds, "ibv_wr_post.wr-id", "ibv_wr_post.write",
@@ -115,7 +115,7 @@ CONFORMANCE_TEST(wr, CompletionsHaveTheirIds, "ibv_wr_post.wr-id", "ibv_wr_post.
   for (uint64_t id = 1; id <= 3; ++id) {
     qpx_->wr_id = id;
     qpx_->wr_flags = id == 2 ? 0 : IBV_SEND_SIGNALED;
-    write(2048 + id * 16);
+    write(2048 + static_cast<int64_t>(id) * 16);
   }
   ASSERT_EQ(complete(), 0);
   for (const uint64_t id : {1, 3}) {
@@ -124,7 +124,7 @@ CONFORMANCE_TEST(wr, CompletionsHaveTheirIds, "ibv_wr_post.wr-id", "ibv_wr_post.
     EXPECT_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
   }
   EXPECT_TRUE(stays_empty(cq_));
-  for (size_t id = 1; id <= 3; ++id) EXPECT_EQ(buffer_[2048 + id * 16], 0x77);
+  for (uint64_t id = 1; id <= 3; ++id) EXPECT_TRUE(far().has(2048 + id * 16, 1, 0x77));
 }
 
 CONFORMANCE_TEST(wr, OrdinaryPostsMayComeBetween, "ibv_wr_post.interleave") {
@@ -144,7 +144,7 @@ CONFORMANCE_TEST(wr, OrdinaryPostsMayComeBetween, "ibv_wr_post.interleave") {
     wr.num_sge = 1;
     wr.opcode = IBV_WR_RDMA_WRITE;
     wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.rdma = {buffer_.address(2048), mr_->rkey};
+    wr.wr.rdma = {far().address(2048), far_rkey()};
     ibv_send_wr* bad;
     ASSERT_EQ(CALL(ibv_post_send(qp_, &wr, &bad)), 0);
   }
@@ -161,17 +161,17 @@ CONFORMANCE_TEST(wr, SendsArrive, "ibv_wr_post.send", "ibv_wr_post.send-imm") {
   sge(3, 5);
   ASSERT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far_cq_).byte_len, 5u);
-  EXPECT_EQ(buffer_[1024], 0x77);
+  EXPECT_EQ(far().received().bytes, 5u);
+  EXPECT_TRUE(far().has(1024, 1, 0x77));
   const About about("ibv_wr_post.send-imm");
   receive();
   start();
   CALL(ibv_wr_send_imm(qpx_, htonl(0x01020304)));
   sge(0, 8);
   ASSERT_EQ(complete(), 0);
-  const ibv_wc wc = completion(far_cq_);
-  EXPECT_NE(wc.wc_flags & IBV_WC_WITH_IMM, 0u);
-  EXPECT_EQ(wc.imm_data, htonl(0x01020304));
+  const Completion received = far().received();
+  EXPECT_NE(received.flags & IBV_WC_WITH_IMM, 0u);
+  EXPECT_EQ(received.imm, 0x01020304u);
 }
 
 CONFORMANCE_TEST(wr, ElementsAreJoined, "ibv_wr_post.sge-list") {
@@ -185,8 +185,8 @@ CONFORMANCE_TEST(wr, ElementsAreJoined, "ibv_wr_post.sge-list") {
   ibv_wr_set_sge_list(qpx_, 2, list);
   ASSERT_EQ(complete(), 0);
   ASSERT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far_cq_).byte_len, 4u);
-  EXPECT_EQ(memcmp(buffer_.data() + 1024, "\x0a\x0b\x0c\x00", 4), 0);
+  EXPECT_EQ(far().received().bytes, 4u);
+  EXPECT_EQ(far().read(1024, 4), std::string("\x0a\x0b\x0c\x00", 4));
 }
 
 CONFORMANCE_TEST(wr, WriteWithImmediateAndRead, "ibv_wr_post.write-imm", "ibv_wr_post.read") {
@@ -196,76 +196,79 @@ CONFORMANCE_TEST(wr, WriteWithImmediateAndRead, "ibv_wr_post.write-imm", "ibv_wr
     const About about("ibv_wr_post.write-imm");
     receive();
     start();
-    CALL(ibv_wr_rdma_write_imm(qpx_, mr_->rkey, buffer_.address(2048), htonl(0x01020304)));
+    CALL(ibv_wr_rdma_write_imm(qpx_, far_rkey(), far().address(2048), htonl(0x01020304)));
     sge(0, 8);
     ASSERT_EQ(complete(), 0);
     EXPECT_EQ(status(), IBV_WC_SUCCESS);
-    const ibv_wc wc = completion(far_cq_);
-    EXPECT_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
-    EXPECT_EQ(wc.imm_data, htonl(0x01020304));
-    EXPECT_EQ(buffer_[2048], 0x77);
+    const Completion received = far().received();
+    EXPECT_EQ(received.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+    EXPECT_EQ(received.imm, 0x01020304u);
+    EXPECT_TRUE(far().has(2048, 1, 0x77));
   }
   const About about("ibv_wr_post.read");
+  far().fill(0, 8, 0x66);
   start();
-  CALL(ibv_wr_rdma_read(qpx_, mr_->rkey, buffer_.address(0)));
+  CALL(ibv_wr_rdma_read(qpx_, far_rkey(), far().address()));
   sge(3000, 8);
   ASSERT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(buffer_[3000], 0x77);
+  EXPECT_EQ(buffer_[3000], 0x66);
 }
 
 CONFORMANCE_TEST(wr, Atomics, "ibv_wr_post.cmp-swp", "ibv_wr_post.fetch-add") {
   if (device().attributes().atomic_cap == IBV_ATOMIC_NONE) throw NotClaimed{"atomic_cap is none"};
   connect(rc_operations | atomic_operations);
-  uint64_t& remote = *reinterpret_cast<uint64_t*>(buffer_.data() + 2048);
+  if (far().facts().atomics == IBV_ATOMIC_NONE) throw NotTested{"the far end has no atomics"};
   const uint64_t& result = *reinterpret_cast<uint64_t*>(buffer_.data());
-  remote = 40;
+  far().set_word(2048, 40);
   start();
-  CALL(ibv_wr_atomic_fetch_add(qpx_, mr_->rkey, buffer_.address(2048), 2));
+  CALL(ibv_wr_atomic_fetch_add(qpx_, far_rkey(), far().address(2048), 2));
   sge(0, 8);
   ASSERT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
   EXPECT_EQ(result, 40u);
-  EXPECT_EQ(remote, 42u);
+  EXPECT_EQ(far().word(2048), 42u);
   const About about("ibv_wr_post.cmp-swp");
   for (const auto& [compare, expected] : {std::pair<uint64_t, uint64_t>{41, 42}, {42, 7}}) {
     start();
-    CALL(ibv_wr_atomic_cmp_swp(qpx_, mr_->rkey, buffer_.address(2048), compare, 7));
+    CALL(ibv_wr_atomic_cmp_swp(qpx_, far_rkey(), far().address(2048), compare, 7));
     sge(0, 8);
     ASSERT_EQ(complete(), 0);
     EXPECT_EQ(status(), IBV_WC_SUCCESS);
     EXPECT_EQ(result, 42u);
-    EXPECT_EQ(remote, expected) << "compared with " << compare;
+    EXPECT_EQ(far().word(2048), expected) << "compared with " << compare;
   }
 }
 
 CONFORMANCE_TEST(wr, DatagramsNeedTheirAddress, "ibv_wr_post.ud-addr") {
   connect(IBV_QP_EX_WITH_SEND, IBV_QPT_UD);
-  ibv_ah_attr address = device().own_address();
+  ibv_gid gid;
+  std::copy(far().facts().gid.begin(), far().facts().gid.end(), gid.raw);
+  ibv_ah_attr address = device().address_of(gid, static_cast<uint16_t>(far().facts().lid));
   const Ah ah(CALL(ibv_create_ah(pd_, &address)));
   ASSERT_NE(ah, nullptr);
   buffer_[0] = 0x77;
   receive();
   start();
   CALL(ibv_wr_send(qpx_));
-  CALL(ibv_wr_set_ud_addr(qpx_, ah, far_->qp_num, 0x11111111));
+  CALL(ibv_wr_set_ud_addr(qpx_, ah, far().facts().qpn, 0x11111111));
   sge(0, 8);
   ASSERT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(far_cq_).byte_len, 48u);
-  EXPECT_EQ(buffer_[1024 + 40], 0x77);
+  EXPECT_EQ(far().received().bytes, 48u);
+  EXPECT_TRUE(far().has(1024 + 40, 1, 0x77));
 }
 
 CONFORMANCE_TEST(wr, InlineDataAreCopied, "ibv_wr_post.inline") {
   connect(rc_operations, IBV_QPT_RC, 16);
   uint8_t bytes[8] = {0x77};
   start();
-  CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(2048)));
+  CALL(ibv_wr_rdma_write(qpx_, far_rkey(), far().address(2048)));
   ibv_wr_set_inline_data(qpx_, bytes, sizeof bytes);
   bytes[0] = 0x11;
   ASSERT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(buffer_[2048], 0x77);
+  EXPECT_TRUE(far().has(2048, 1, 0x77));
 }
 
 CONFORMANCE_TEST(wr, InlineListIsJoined, "ibv_wr_post.inline-list") {
@@ -273,26 +276,26 @@ CONFORMANCE_TEST(wr, InlineListIsJoined, "ibv_wr_post.inline-list") {
   uint8_t first[] = {1, 2}, second[] = {3};
   const ibv_data_buf list[] = {{first, sizeof first}, {second, sizeof second}};
   start();
-  CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(2200)));
+  CALL(ibv_wr_rdma_write(qpx_, far_rkey(), far().address(2200)));
   ibv_wr_set_inline_data_list(qpx_, 2, list);
   ASSERT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
-  EXPECT_EQ(memcmp(buffer_.data() + 2200, "\x01\x02\x03", 3), 0);
+  EXPECT_EQ(far().read(2200, 3), "\x01\x02\x03");
 }
 
 CONFORMANCE_TEST(wr, FenceWaitsForTheRead, "ibv_wr_post.fence") {
   connect();
-  buffer_[2048] = 0x77;
+  far().fill(2048, 1, 0x77);
   buffer_[0] = 0x11;
   start();
-  CALL(ibv_wr_rdma_read(qpx_, mr_->rkey, buffer_.address(2048)));
+  CALL(ibv_wr_rdma_read(qpx_, far_rkey(), far().address(2048)));
   sge(0, 1);
   qpx_->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
-  CALL(ibv_wr_rdma_write(qpx_, mr_->rkey, buffer_.address(3000)));
+  CALL(ibv_wr_rdma_write(qpx_, far_rkey(), far().address(3000)));
   sge(0, 1);  // what the read has brought
   ASSERT_EQ(complete(), 0);
   for (const ibv_wc& wc : completions(cq_, 2)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(buffer_[3000], 0x77);
+  EXPECT_TRUE(far().has(3000, 1, 0x77));
 }
 
 CONFORMANCE_TEST(wr, SectionIsExclusive, "ibv_wr_post.exclusive") {

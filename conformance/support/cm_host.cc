@@ -358,7 +358,7 @@ wire::Completion CmHost::completion(const wire::CmPoll& which) {
   const ibv_wc wc = conformance::completion(which.receives ? id_->recv_cq : id_->send_cq);
   return {
       wc.wr_id,  wc.status, wc.opcode,   wc.byte_len, (wc.wc_flags & IBV_WC_WITH_IMM) != 0 ? wc.imm_data : 0,
-      wc.qp_num, wc.src_qp, wc.wc_flags, wc.slid};
+      wc.qp_num, wc.src_qp, wc.wc_flags, wc.slid,     0};
 }
 
 namespace {

@@ -71,6 +71,7 @@ wire::Completion completion_of(const ibv_wc& wc) {
   out.opcode = wc.opcode;
   out.bytes = wc.byte_len;
   out.imm = ntohl(wc.imm_data);
+  out.invalidated = wc.invalidated_rkey;
   out.source = wc.src_qp;
   out.flags = wc.wc_flags;
   out.slid = wc.slid;

@@ -194,7 +194,8 @@ struct Completion {
   ibv_wc_status status = IBV_WC_SUCCESS;
   ibv_wc_opcode opcode = IBV_WC_SEND;
   uint32_t bytes = 0, imm = 0, qpn = 0, source = 0, flags = 0, slid = 0;
-  CONFORMANCE_FIELDS(id, status, opcode, bytes, imm, qpn, source, flags, slid)
+  uint32_t invalidated = 0;  // the rkey, with IBV_WC_WITH_INV
+  CONFORMANCE_FIELDS(id, status, opcode, bytes, imm, qpn, source, flags, slid, invalidated)
 };
 
 struct Completions {

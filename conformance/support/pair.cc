@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "support/pair.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace conformance {
@@ -26,6 +27,23 @@ void Pair::connect(Where where) {
   for (const auto& [end, other] : {std::pair(&near, &far), std::pair(&far, &near)})
     if (const int error = end->connect(other->facts(), spec_.path); error != 0)
       throw Deviation{"to connect an end; expected: 0; seen: " + errno_text(error), where};
+}
+
+void connect(Device& device, ibv_qp* qp, Endpoint& end, Where where) {
+  const EndFacts& there = end.facts();
+  ibv_gid gid;
+  std::copy(there.gid.begin(), there.gid.end(), gid.raw);
+  ibv_qp_attr attr = attributes_for(device, {.destination = there.qpn});
+  attr.ah_attr = device.address_of(gid, static_cast<uint16_t>(there.lid));
+  attr.path_mtu = std::min(attr.path_mtu, there.mtu);
+  bring_to(qp, IBV_QPS_RTS, attr, where);
+  EndFacts here;
+  here.qpn = here.receiving_qpn = qp->qp_num;
+  here.lid = device.port().lid;
+  std::copy(std::begin(device.gid().raw), std::end(device.gid().raw), here.gid.begin());
+  here.mtu = device.port().active_mtu;
+  if (const int error = end.connect(here); error != 0)
+    throw Deviation{"to connect an end; expected: 0; seen: " + errno_text(error), where};
 }
 
 HostedEnd& Pair::native() { return topology_.host().at(near.facts().end); }

@@ -54,6 +54,10 @@ class Pair {
   PairSpec spec_;
 };
 
+// Connects a QP of the test's own with an end, each with the other; both are in RTS then. Throws as bring_to
+// does.
+void connect(Device& device, ibv_qp* qp, Endpoint& end, Where where = Where::current());
+
 // A test with a pair of ends, made when first asked for.
 class PairTest : public DeviceTest {
  protected:

@@ -96,6 +96,26 @@ int route_source(const Address& destination, Address* source) {
   return 0;
 }
 
+// To another node from one of the node's own addresses: the route's, if it is one, else the one that begins
+// most like the destination.
+int remote_source(const DeviceTable& devices, const Address& destination, Address* source) {
+  if (const int error = route_source(destination, source); error != 0) return error;
+  Place place;
+  if (find_gid(devices, gid_of(*source), kAnyDevice, &place)) return 0;
+  const Gid to = gid_of(destination);
+  size_t best = 0;
+  for (uint32_t i = 0; i < std::min(devices.network.count, kMaxGids); ++i) {
+    const Gid& own = devices.network.addresses[i];
+    const Address candidate = address_of(own);
+    const auto alike =
+        static_cast<size_t>(std::mismatch(to.begin(), to.end(), own.begin()).first - to.begin()) + 1;
+    if (candidate.family() != destination.family() || alike <= best) continue;
+    best = alike;
+    *source = candidate;
+  }
+  return best != 0 ? 0 : ENETUNREACH;
+}
+
 int ib_source(const DeviceTable& devices, const Address& destination, Address* source) {
   const SockaddrIb to = destination.ib();
   Place found;
@@ -348,8 +368,16 @@ bool find_gid(const DeviceTable& devices, const Gid& gid, uint32_t device, Place
   return false;
 }
 
+bool is_remote(const DeviceTable& devices, const Address& a) {
+  if (devices.network.enabled == 0 || (a.family() != AF_INET && a.family() != AF_INET6)) return false;
+  if (is_zero(a) || is_multicast(a) || is_link_local(a) || same_host(a, loopback_like(a))) return false;
+  Place own;
+  return !find_gid(devices, gid_of(a), kAnyDevice, &own);
+}
+
 bool find_place(const DeviceTable& devices, const Address& a, Place* out) {
-  if (is_zero(a) || device_count(devices) == 0) return false;
+  if (is_zero(a) || device_count(devices) == 0 || is_remote(devices, a)) return false;
+  if (is_loopback(a) && find_gid(devices, gid_of(a), kAnyDevice, out)) return true;
   if (is_loopback(a)) return find_gid(devices, kIpv4Loopback, kAnyDevice, out) || first_place(devices, out);
   if (find_gid(devices, gid_of(a), kAnyDevice, out)) return true;
   const bool without_gid = is_link_local(a) || devices.devices[0].link_layer == LinkLayer::kInfiniband;
@@ -367,6 +395,7 @@ bool is_of_machine(const Address& a) {
 
 int choose_source(const DeviceTable& devices, const Address& destination, Address* source) {
   if (const int error = check_scope(destination); error != 0) return error;
+  if (is_remote(devices, destination)) return remote_source(devices, destination, source);
   if (is_any(destination)) {
     *source = loopback_like(wildcard_like(destination));
     return destination.none() ? EINVAL : 0;

@@ -110,13 +110,17 @@ struct Place {
 };
 
 // The device that has `a`, the first one if several have it. False (ENODEV): nobody's, or is_zero(a).
-//  * A loopback address is every device's: on device 0, at the GID of 127.0.0.1 if there is one, else at
-//  index 0.
+//  * A loopback address without a GID of its own is every device's: on device 0, at the GID of 127.0.0.1 if
+//  there is one, else at index 0; unless it is another node's.
 //  * Link-local IPv6 addresses of the machine have no GID of their own: device 0, index 0.
 //  * On the InfiniBand link layer the GID table has no IP addresses: each one that is the machine's own
 //    (is_of_machine) belongs to device 0, index 0.
 //  * AF_IB: the device that has the GID; the loopback GID as above.
 bool find_place(const DeviceTable& devices, const Address& a, Place* out);
+
+// Is this IP address another node's? On a node with a network each is that is not one of its own; of 127/8
+// and ::1 those that name this machine whatever the node, 127.0.0.1 and ::1, stay its own.
+bool is_remote(const DeviceTable& devices, const Address& a);
 
 // The place of a GID. `device`: kAnyDevice or the only one in question.
 inline constexpr uint32_t kAnyDevice = 0xffffffff;

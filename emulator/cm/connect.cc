@@ -36,6 +36,8 @@ struct RequestData {
 
 Peer receiver_of(const Id& id) {
   const uint64_t sid = service_id(id.space, id.destination);
+  if (!id.reaches_node && is_remote(id.service.devices(), id.destination))
+    return id.service.remote_receiver_of(sid, id.source, id.destination);
   return id.service.receiver_of(space_of_service(sid), id.destination,
                                 id.reaches_node ? id.far.device : id.place.device);
 }

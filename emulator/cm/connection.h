@@ -23,12 +23,18 @@ namespace verbena::cm {
 
 class ConnectionTable;
 
-// A process of the node. A new process in the same slot is another peer.
+// A process of the node, or of another one. A new process in the same slot is another peer.
 struct Peer {
   uint32_t slot;
   uint32_t generation;
+  uint64_t node = 0;  // 0: this node; else its id, or kNodeToBeFound
+  bool is_remote() const { return node != 0; }
   friend auto operator<=>(const Peer&, const Peer&) = default;
 };
+
+// Whoever answers for a service at an address of another node: until that is known, slot and generation are
+// but a number (Links::call).
+inline constexpr uint64_t kNodeToBeFound = ~uint64_t{0};
 
 // enum ib_cm_state, without listening (a listener is no connection).
 enum class CmState : uint8_t {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/connection_table.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace verbena::cm {
@@ -117,6 +118,32 @@ void ConnectionTable::receive_sidr_req(const Peer& peer, const Message& m) {
   by_sidr_request_[request] = connection.get();
   if (arrivals_.arrived(connection, m) == Arrival::kNobodyListens)
     connection->send_sidr_rep({.status = kSidrUnsupported, .qp_number = 0, .qkey = 0, .private_data = {}});
+}
+
+void ConnectionTable::rename(const Peer& before, const Peer& peer) {
+  for (const auto& [id, connection] : by_local_id_)
+    if (connection->peer() == before) connection->peer_ = peer;
+}
+
+bool ConnectionTable::has_connections_with(const Peer& peer) const {
+  return std::any_of(by_local_id_.begin(), by_local_id_.end(),
+                     [&](const auto& entry) { return entry.second->peer() == peer; });
+}
+
+void ConnectionTable::nobody_answers_for(const Peer& peer, const Message& m) {
+  if (m.kind == MessageKind::kReq) {
+    receive_for_one(peer, rejection_of(m, kRejectInvalidServiceId, kAnsweredReq));
+  } else if (m.kind == MessageKind::kSidrReq) {
+    Message rep;
+    rep.kind = MessageKind::kSidrRep;
+    rep.source = m.destination;
+    rep.destination = m.source;
+    rep[kTransaction] = m[kTransaction];
+    rep[kLocalId] = m[kLocalId];
+    rep[kServiceId] = m[kServiceId];
+    rep[kStatus] = kSidrUnsupported;
+    receive_for_one(peer, rep);
+  }
 }
 
 void ConnectionTable::lose(const Peer& peer) {

@@ -46,6 +46,12 @@ class ConnectionTable {
 
   void receive(const Peer& peer, const Message& message);
 
+  // It turns out who `before` is: from now on connections with it are with `peer`.
+  void rename(const Peer& before, const Peer& peer);
+  // The node that was called has nobody for this request of ours: as if somebody there had said so.
+  void nobody_answers_for(const Peer& peer, const Message& request);
+  bool has_connections_with(const Peer& peer) const;
+
   // The peer is gone: every connection with it ends as if its other end had been destroyed properly.
   void lose(const Peer& peer);
 

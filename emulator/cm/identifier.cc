@@ -64,7 +64,7 @@ IdFacts Id::facts() const {
   facts.device = has_device ? static_cast<uint8_t>(place.device) : kNoDevice;
   facts.peer = kNoPeer;
   if (connection != nullptr) {
-    facts.peer = static_cast<uint16_t>(connection->peer().slot);
+    if (!connection->peer().is_remote()) facts.peer = static_cast<uint16_t>(connection->peer().slot);
     if (connection->state() == CmState::kEstablished) facts.state = IdState::kConnected;
     if (connection->state() == CmState::kTimewait) facts.state = IdState::kTimeWait;
   }

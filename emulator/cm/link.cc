@@ -37,7 +37,7 @@ Links::Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first
 
 Links::~Links() {
   for (const auto& [token, link] : links_)
-    if (link->socket.is_open()) watcher_.forget(link->socket.fd());
+    if (link->fd() >= 0) watcher_.forget(link->fd());
   if (listener_.is_open()) watcher_.forget(listener_.fd());
 }
 
@@ -62,6 +62,11 @@ void Links::send(const Peer& peer, const Frame& frame) {
     return;
   }
   auto way = ways_.find(peer);
+  if (way == ways_.end() && peer.is_remote()) {
+    // Not found, or not any more; who was known is gone, the others are silent.
+    if (peer.node != kNodeToBeFound) lost_.push_back(peer);
+    return;
+  }
   if (way == ways_.end()) {
     auto link = std::make_unique<Link>();
     link->peer = peer;
@@ -103,9 +108,10 @@ bool Links::connect(Link& link) {
 
 void Links::flush(Link& link) {
   if (!link.connected) return;
-  const bool had_to_wait = link.waiting.size() > 1;
+  const bool had_to_wait = link.waiting.size() > 1 || link.stream.has_rest();
+  if (link.stream.has_rest()) static_cast<void>(link.stream.send_rest());  // what is wrong is read, too
   while (!link.waiting.empty()) {
-    const int error = link.socket.send(link.waiting.front());
+    const int error = link.send(link.waiting.front());
     if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) break;
     // Broken: what it still has for us is to be read first, and then its end.
     if (error != 0) {
@@ -114,14 +120,14 @@ void Links::flush(Link& link) {
     }
     link.waiting.pop_front();
   }
-  if (had_to_wait || !link.waiting.empty()) watch(link);
+  if (had_to_wait || link.has_more()) watch(link);
 }
 
 void Links::try_again(void* self) {
   auto& links = *static_cast<Links*>(self);
   std::vector<uint64_t> gone;
   for (const auto& [token, link] : links.links_) {
-    if (link->connected) continue;
+    if (link->connected || link->is_remote()) continue;
     if (links.connect(*link))
       links.flush(*link);
     else
@@ -161,7 +167,7 @@ void Links::read(Link& link) {
   const uint64_t token = link.token;
   for (int i = 0; i < kFramesAtATime; ++i) {
     std::array<uint8_t, kFrameSize + 1> bytes;
-    const ssize_t got = link.socket.receive(bytes);
+    const ssize_t got = link.is_remote() ? link.stream.receive(bytes) : link.socket.receive(bytes);
     if (got == -EAGAIN) return;
     if (got <= 0) return drop(token);
     const std::span<const uint8_t> message(bytes.data(), std::min(static_cast<size_t>(got), bytes.size()));
@@ -195,7 +201,8 @@ bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
 void Links::drop(uint64_t token) {
   const auto found = links_.find(token);
   if (found == links_.end()) return;
-  const Link& link = *found->second;
+  Link& link = *found->second;
+  if (link.is_remote()) return hang_up(link);
   if (link.known) {
     lost_.push_back(link.peer);
     if (const auto way = ways_.find(link.peer); way != ways_.end() && way->second == token) ways_.erase(way);

@@ -5,8 +5,10 @@
 // gone (or its service has ended, which is the same for us). A peer that does not read holds nobody up: what
 // its socket does not take waits here, and beyond kMaxWaiting frames the newest are lost, as in any network.
 //
-// What goes over a link is a hello, then frames of fixed size (message.h): a connection of another kind, to
-// another node, can carry the same.
+// What goes over a link is a hello, then frames of fixed size (message.h). To a process of another node it is
+// a connection that the gate brings (wire/gate.h), frames alone. When that breaks and somebody still needs
+// it, its process is called again: only when it is gone, or cannot be reached for kReconnectPatience, is it
+// lost.
 //
 // Nothing here locks: the service's lock guards it. Sends and receives are non-blocking, so that they may be
 // done under it.
@@ -22,7 +24,9 @@
 #include "cm/alarm.h"
 #include "cm/connection.h"
 #include "cm/socket.h"
+#include "cm/stream.h"
 #include "fabric/node_directory.h"
+#include "wire/gate.h"
 
 namespace verbena::cm {
 
@@ -40,6 +44,10 @@ class LinkUser {
  public:
   virtual void frame_arrived(const Peer& peer, std::span<const uint8_t> frame) = 0;
   virtual void peer_lost(const Peer& peer) = 0;
+  // Of other nodes: it turns out who `before` (call()) is; or that nobody is there to take the frame.
+  virtual void peer_found(const Peer& before, const Peer& peer) = 0;
+  virtual void nobody_there(const Peer& peer, std::span<const uint8_t> frame) = 0;
+  virtual bool is_of_interest(const Peer& peer) const = 0;
 
  protected:
   ~LinkUser() = default;
@@ -56,6 +64,18 @@ class Links {
 
   // Never fails: of what cannot be sent, peer_lost() tells later, from carry().
   void send(const Peer& peer, const Frame& frame);
+
+  // ---- other nodes ----
+  void go_out_by(wire::Gate& gate) { gate_ = &gate; }
+  // Whoever answers for `service` at `to`: what is sent to this peer waits until that is known, and is lost
+  // when it does not turn out within the time that a request is repeated (kCallPatience).
+  Peer call(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service);
+  void arrived(const wire::Arrived& arrived);
+  void failed(uint64_t ticket, wire::Refusal refusal);
+
+  static constexpr int64_t kCallPatience =
+      75'000'000'000;  // 15 repetitions of 4.3 s (connection.h: kCmRetries)
+  static constexpr int64_t kReconnectPatience = 15'000'000'000;
 
   // A descriptor is ready.
   void ready(uint64_t token);
@@ -76,6 +96,15 @@ class Links {
     bool connected = false;  // false: connecting is tried again
     uint64_t token = 0;
     std::deque<Frame> waiting;
+    // Of another node:
+    Stream stream;
+    wire::NetAddress to, from;
+    uint64_t ticket = 0;  // while it is called
+
+    bool is_remote() const { return peer.is_remote(); }
+    int fd() const { return is_remote() ? stream.fd() : socket.fd(); }
+    int send(const Frame& frame) { return is_remote() ? stream.send(frame) : socket.send(frame); }
+    bool has_more() const { return !waiting.empty() || stream.has_rest(); }
   };
 
   void accept_all();
@@ -84,7 +113,12 @@ class Links {
   bool connect(Link& link);
   bool greeted(Link& link, std::span<const uint8_t> bytes);
   void drop(uint64_t token);
-  void watch(Link& link) { watcher_.watch(link.socket.fd(), link.token, !link.waiting.empty()); }
+  void hang_up(Link& link);
+  void connected(Link& link, int fd);
+  Link* other_way(const Peer& peer, uint64_t token);
+  Link* find_ticket(uint64_t ticket);
+  void forget_link(uint64_t token);
+  void watch(Link& link) { watcher_.watch(link.fd(), link.token, link.has_more()); }
   static void try_again(void* self);
 
   Watcher& watcher_;
@@ -95,6 +129,8 @@ class Links {
   const NodeDirectory* directory_ = nullptr;
   Peer self_{};
   Socket listener_;
+  wire::Gate* gate_ = nullptr;
+  uint32_t next_call_ = 1;
   std::map<uint64_t, std::unique_ptr<Link>> links_;
   std::map<Peer, uint64_t> ways_;  // where to send
   std::vector<Peer> lost_;

@@ -20,7 +20,8 @@ struct SourceChoice {
 // The part of rdma_resolve_addr that follows the binding. Refusals leave the id bound, as cma.c does.
 int query_address(Id& id, const Address& destination, const SourceChoice& choice, uint32_t timeout_ms) {
   Address to = destination;
-  if (is_any(to)) to = loopback_like(to);  // cma_resolve_loopback
+  const bool remote = is_remote(id.service.devices(), to);
+  if (is_any(to) && !remote) to = loopback_like(to);  // cma_resolve_loopback
   Address from = id.source;
   if (is_zero(from)) {
     if (choice.error != 0) return choice.error;
@@ -37,10 +38,10 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
   if (error != 0)
     id.raise_and_go(id.new_event(EventType::kAddressError, mutated("cm-address-error-status") ? 0 : -error),
                     Stage::kAddressQuery, Stage::kAddressBound);
-  else if ((id.reaches_node || is_multicast(to)) && !mutated("cm-address-not-resolved"))
+  else if ((id.reaches_node || remote || is_multicast(to)) && !mutated("cm-address-not-resolved"))
     id.raise_and_go(id.new_event(EventType::kAddressResolved), Stage::kAddressQuery, Stage::kAddressResolved);
   else
-    id.unanswered.set_after_ms(timeout_ms);  // as long as there is no network between nodes, nobody answers
+    id.unanswered.set_after_ms(timeout_ms);  // a node without a network: nobody answers
   id.publish();
   return 0;
 }
@@ -86,7 +87,7 @@ bool known_to_subnet(const Id& id) {
 Path path_of(const Id& id) {
   const DeviceDescription& near = id.device();
   Place to = id.far;
-  if (!id.reaches_node) {  // a group, or nobody of this node: only its GID is known
+  if (!id.reaches_node) {  // a group, or of another node: only its GID is known
     to = id.place;
     to.gid = gid_of(id.destination);
   }

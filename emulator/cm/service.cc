@@ -97,6 +97,10 @@ int Service::start() {
     epoll_fd_ = -1;
   } else {
     process_->watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
+    if (process_->gate().is_open()) {
+      links_.go_out_by(process_->gate());
+      process_->gate().receive_for_cm(&from_gate_);
+    }
   }
   return error;
 }
@@ -121,6 +125,7 @@ void Service::release() {
   pthread_join(thread_, nullptr);
   Process* process = process_;
   process->watch_devices(nullptr, nullptr);
+  process->gate().receive_for_cm(nullptr);
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;
   delete this;

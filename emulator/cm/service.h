@@ -26,6 +26,7 @@
 #include "cm/id_table.h"
 #include "cm/link.h"
 #include "engine/process.h"
+#include "wire/gate.h"
 
 namespace verbena::cm {
 
@@ -79,6 +80,8 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   const std::unordered_map<uint32_t, Id*>& ids() const { return ids_; }
   // Somebody on the node who listens for it; nobody: this process, which then says so.
   Peer receiver_of(PortSpace space, const Address& destination, uint32_t device) const;
+  // Whoever listens for the service at an address of another node: it is asked who that is.
+  Peer remote_receiver_of(uint64_t service, const Address& source, const Address& destination);
 
   // ---- pipes (watch.cc) ----
   int watch_pipe(int fd, void (*gone)(void*), void* context);
@@ -111,6 +114,17 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void frame_arrived(const Peer& peer, std::span<const uint8_t> frame) override;
   void peer_lost(const Peer& peer) override { connections_.lose(peer); }
   Arrival arrived(std::unique_ptr<Connection>& connection, const Message& message) override;
+  void peer_found(const Peer& before, const Peer& peer) override { connections_.rename(before, peer); }
+  void nobody_there(const Peer& peer, std::span<const uint8_t> frame) override;
+  bool is_of_interest(const Peer& peer) const override { return connections_.has_connections_with(peer); }
+
+  // From the gate's thread (remote.cc).
+  struct FromGate final : wire::Arrivals {
+    explicit FromGate(Service& of) : service(of) {}
+    void arrived(const wire::Arrived& arrived) override;
+    void failed(uint64_t ticket, wire::Refusal refusal) override;
+    Service& service;
+  };
 
   struct Pipe {
     void (*gone)(void*);
@@ -123,6 +137,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   AlarmClock clock_;
   Links links_;
   ConnectionTable connections_;
+  FromGate from_gate_{*this};
   IdTable table_;
   std::unordered_map<uint32_t, Id*> ids_;
   uint32_t next_number_ = 1;

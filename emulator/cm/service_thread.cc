@@ -48,6 +48,7 @@ void* Service::thread_main(void* self) {
   if (service->ends_itself_) {
     Process* process = service->process_;
     process->watch_devices(nullptr, nullptr);
+    process->gate().receive_for_cm(nullptr);
     const int epoll = service->epoll_fd_, wake_up = service->wake_fd_;
     delete service;
     syscall(SYS_close, epoll);

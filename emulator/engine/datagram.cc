@@ -172,15 +172,7 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
 }
 
-// Nobody of this node is at the address.
-void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
-  Remote* const remote = qp.process->remote();
-  if (remote == nullptr || qp.index == kRemoteIndex || address.is_global == 0 || remote->is_own(address)) return;
-  DatagramTo to{};
-  to.qpn = qpn;
-  std::memcpy(to.address.bytes.data(), address.grh.dgid.raw, to.address.bytes.size());
-  const DeviceDescription& device = *qp.context->device;
-  to.from.bytes = device.gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)].raw;
+wire::DatagramHead head_of(const ibv_ah_attr& address, const Message& message) {
   wire::DatagramHead head{};
   head.flags = message.flags;
   head.sl = message.source.sl;
@@ -189,7 +181,29 @@ void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const 
   head.qkey = message.qkey;
   head.immediate = message.immediate;
   std::memcpy(head.destination, address.grh.dgid.raw, sizeof head.destination);
-  remote->send_datagram(to, head, message.bytes, message.length);
+  return head;
+}
+
+wire::NetAddress source_of(const Qp& qp, const ibv_ah_attr& address) {
+  return {qp.context->device->gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)].raw};
+}
+
+// Nobody of this node is at the address.
+void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
+  Remote* const remote = qp.process->remote();
+  if (remote == nullptr || qp.index == kRemoteIndex || address.is_global == 0 || remote->is_own(address))
+    return;
+  DatagramTo to{};
+  to.qpn = qpn;
+  std::memcpy(to.address.bytes.data(), address.grh.dgid.raw, to.address.bytes.size());
+  to.from = source_of(qp, address);
+  remote->send_datagram(to, head_of(address, message), message.bytes, message.length);
+}
+
+// To the members of a group on other nodes.
+void send_to_other_nodes(Qp& qp, const ibv_ah_attr& address, const Message& message) {
+  if (Remote* const remote = qp.process->remote(); remote != nullptr)
+    remote->groups().send(source_of(qp, address), head_of(address, message), message.bytes, message.length);
 }
 
 void send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
@@ -225,6 +239,8 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
   qp.datagrams->events_due.reserve(members.size());
   for (const DatagramTargets::Member& member : members) {
     if (qp.blocks_own_multicast && is_itself(qp, member.found.member)) continue;
+    // From another node each process has a copy.
+    if (qp.index == kRemoteIndex && member.found.member.slot != qp.process->home().slot()) continue;
     Destination& to = *member.destination;
     const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
     // Looked at on the visit: whoever detaches waits for it.
@@ -304,8 +320,10 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   try {
     if (!ah->multicast)
       send_to_one(qp, address, request.remote_qpn, message);
-    else if (request.remote_qpn == kMulticastQpn)
+    else if (request.remote_qpn == kMulticastQpn) {
       send_to_group(qp, address.grh.dgid, message);
+      send_to_other_nodes(qp, address, message);
+    }
   } catch (const std::bad_alloc&) {
     // Somebody was met for the first time, and there is no memory to know him by: lost on the way.
   }

@@ -11,6 +11,7 @@
 
 #include "engine/datagram_header.h"
 #include "engine/objects.h"
+#include "engine/remote/remote.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
 
@@ -57,6 +58,7 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   const int error =
       MulticastTable(qp->process->directory())
           .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);
+  if (Remote* remote = qp->process->remote(); error == 0 && remote != nullptr) remote->groups().listen();
   if (error != 0)
     VERBENA_WARN(
         "ibv_attach_mcast: QP 0x%06x: the device has room for %u groups, %u members of each, %u in all",

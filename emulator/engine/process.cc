@@ -52,6 +52,14 @@ Process::Process()
 
 Process::~Process() = default;
 
+// A program may end right after its last completion: its peers' requests are done all the same.
+namespace {
+[[gnu::destructor]] void send_what_lingers() {
+  if (current == nullptr || current->dead() || current->remote() == nullptr) return;
+  current->remote()->flush_at_exit();
+}
+}  // namespace
+
 void Process::begin_remote(const Caller& caller) {
   const wire::ProcessId self{directory().header().node_id, home_.slot(), home_.generation()};
   remote_ = std::make_unique<Remote>(*this, self, caller);

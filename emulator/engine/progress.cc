@@ -186,6 +186,7 @@ int64_t Process::serve() {
     }
   }
   next = std::min({next, openings, remote});
+  if (remote_is_there_.load(std::memory_order_acquire) && remote_->groups().serve()) next = now_ns();
   if (gate_is_open_.load(std::memory_order_acquire)) next = std::min(next, gate_.serve());
   if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);

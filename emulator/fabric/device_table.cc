@@ -45,13 +45,15 @@ bool global_scope(const in6_addr& address) {
 
 // Is `gid` in the network that the interface has with this entry? IPv4: 127.0.0.2 is lo's as 127.0.0.1 is.
 bool in_network_of(const ifaddrs& entry, const std::array<uint8_t, 16>& gid) {
-  if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr || entry.ifa_addr->sa_family != AF_INET) return false;
+  if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr || entry.ifa_addr->sa_family != AF_INET)
+    return false;
   sockaddr_in address, mask;
   std::memcpy(&address, entry.ifa_addr, sizeof address);
   std::memcpy(&mask, entry.ifa_netmask, sizeof mask);
   in_addr wanted;
   std::memcpy(&wanted, &gid[12], 4);
-  return gid == mapped(wanted) && (wanted.s_addr & mask.sin_addr.s_addr) == (address.sin_addr.s_addr & mask.sin_addr.s_addr);
+  return gid == mapped(wanted) &&
+         (wanted.s_addr & mask.sin_addr.s_addr) == (address.sin_addr.s_addr & mask.sin_addr.s_addr);
 }
 
 bool read_address(const ifaddrs& entry, Address* out) {
@@ -95,7 +97,8 @@ std::vector<Address> machine_addresses() {
   return addresses;
 }
 
-// The addresses that the user has named, each with the interface that has it; the loopback, where none says so.
+// The addresses that the user has named, each with the interface that has it; the loopback, where none says
+// so.
 std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>& gids) {
   std::vector<Address> addresses;
   ifaddrs* list = nullptr;

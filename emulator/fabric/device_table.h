@@ -78,8 +78,8 @@ struct DeviceTableOptions {
 // Describes `options.count` devices with the addresses the machine has now. Every device has its own GUID and
 // its own link-local GID (fe80::/64 + the GUID's EUI-64) at index 0. On Ethernet ::ffff:a.b.c.d of every IPv4
 // address follows (the loopback's last), then the IPv6 addresses of global scope; all RoCE v2. On InfiniBand
-// index 0 stands alone (type IB) and LIDs count from 1. With options.network.addresses those take the place of the
-// machine's, in their order.
+// index 0 stands alone (type IB) and LIDs count from 1. With options.network.addresses those take the place
+// of the machine's, in their order.
 DeviceTable describe_devices(const DeviceTableOptions& options);
 
 }  // namespace verbena

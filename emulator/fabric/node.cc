@@ -104,7 +104,8 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
 NetworkKey read_node_key(const std::string& node) {
   NetworkKey key{};
   const Descriptor file(open(key_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file.valid() || read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size())) return {};
+  if (!file.valid() || read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()))
+    return {};
   return key;
 }
 
@@ -161,7 +162,8 @@ Inspection inspect(const std::string& node, const DeviceTable& wanted, const Net
 }
 
 // Builds a whole node in `folder`, which must not exist.
-int build(const std::string& folder, const DeviceTable& devices, const NetworkKey& key, std::string* problem) {
+int build(const std::string& folder, const DeviceTable& devices, const NetworkKey& key,
+          std::string* problem) {
   int error = make_private(folder);
   if (error == 0 && devices.network.enabled != 0) error = write_node_key(folder, key);
   if (error == 0) error = make_private(folder + "/slots");
@@ -197,7 +199,8 @@ int replace(const std::string& fresh, const std::string& node, std::string* prob
   return error == 0 ? 0 : fail_errno(error, problem, "cannot put the node at " + node);
 }
 
-int make_under_lock(const std::string& path, const DeviceTable& wanted, const NetworkKey& key, std::string* problem) {
+int make_under_lock(const std::string& path, const DeviceTable& wanted, const NetworkKey& key,
+                    std::string* problem) {
   const Inspection found = inspect(path, wanted, key);
   if (found.finding == Finding::kUsable) return 0;
   if (found.inhabited) {
@@ -260,7 +263,8 @@ std::string limits_part(const DeviceLimits& limits) {
   return std::string("-") + limits.profile.data() + "-" + digits;
 }
 
-// A node with a network has its addresses and port, in its network namespace: the folder may be seen from several.
+// A node with a network has its addresses and port, in its network namespace: the folder may be seen from
+// several.
 std::string network_part(const NetworkOptions& network) {
   if (!network.enabled) return "";
   struct stat space {};
@@ -320,7 +324,8 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
     return fail(ENAMETOOLONG, problem,
                 path + " is too long for a node (" + std::to_string(path.size()) + " characters, at most " +
                     std::to_string(kMaxNodePath) + "): set TMPDIR or XDG_RUNTIME_DIR to a shorter one");
-  if (const int error = ensure_private_folder(path.substr(0, path.rfind('/')), problem); error != 0) return error;
+  if (const int error = ensure_private_folder(path.substr(0, path.rfind('/')), problem); error != 0)
+    return error;
 
   if (const int error = check_private(path, problem); error != 0 && error != ENOENT) return error;
 

@@ -30,7 +30,8 @@ inline constexpr const char* kNodeVariable = "VERBENA_NODE";
 // sudo it often names somebody else's), else ${TMPDIR:-/tmp}/verbena-<uid>.
 std::string nodes_folder();
 
-// Makes `path`, a folder of this user alone, if it is not there. 0, or an errno as ensure_node's, and *problem.
+// Makes `path`, a folder of this user alone, if it is not there. 0, or an errno as ensure_node's, and
+// *problem.
 int ensure_private_folder(const std::string& path, std::string* problem);
 
 // The folder of the node with these options; `name` keeps nodes with equal options apart ("" = the default).
@@ -45,11 +46,11 @@ inline constexpr size_t kMaxNodePath = 1024;
 // Makes the node at `path` if it is not there yet: everything is built beside it and renamed into place, so
 // that nobody ever sees half of it and the device folder's mtime (libibverbs' idea of a device's identity)
 // never changes. A node that nobody lives on and whose description no longer fits the machine (addresses,
-// layout version, key) is made anew; one that somebody lives on is used as it is. Safe to call from many processes
-// at once. Waits for another maker at most 10 seconds. 0, or an errno, and `*problem` then says what was
-// wrong in one line: EPERM, the folder (or the one above) is not a directory of this user with mode 0700;
-// EPROTO, made by another version of Verbena and somebody lives there; EBUSY, the same with another key; ENAMETOOLONG, above kMaxNodePath;
-// ETIMEDOUT; or what the file system says.
+// layout version, key) is made anew; one that somebody lives on is used as it is. Safe to call from many
+// processes at once. Waits for another maker at most 10 seconds. 0, or an errno, and `*problem` then says
+// what was wrong in one line: EPERM, the folder (or the one above) is not a directory of this user with mode
+// 0700; EPROTO, made by another version of Verbena and somebody lives there; EBUSY, the same with another
+// key; ENAMETOOLONG, above kMaxNodePath; ETIMEDOUT; or what the file system says.
 int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem);
 
 // Lives anybody on the node at `path`? In doubt: yes. Not there: no.

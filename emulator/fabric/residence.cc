@@ -189,7 +189,8 @@ int Residence::prepare() {
 
 void Residence::serve() {
   constexpr uint32_t kOwn = 3;
-  pollfd watched[kOwn + kMaxWatched] = {{kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {questions_, POLLIN, 0}};
+  pollfd watched[kOwn + kMaxWatched] = {
+      {kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {questions_, POLLIN, 0}};
   constexpr int64_t kPause = 10'000'000;
   int64_t wait_ns = -1;
   while (!stop_.load(std::memory_order_acquire)) {

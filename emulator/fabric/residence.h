@@ -38,8 +38,9 @@ class Residence {
     answer_context_ = context;
   }
 
-  // The service thread does its work as well whenever `descriptor` (epoll(7), say) is readable; at most kMaxWatched at
-  // once. Any thread. unwatch: afterwards it may still be looked at once more; ENOENT is no error.
+  // The service thread does its work as well whenever `descriptor` (epoll(7), say) is readable; at most
+  // kMaxWatched at once. Any thread. unwatch: afterwards it may still be looked at once more; ENOENT is no
+  // error.
   static constexpr uint32_t kMaxWatched = 4;
   int watch(int descriptor);  // ENOSPC
   void unwatch(int descriptor);

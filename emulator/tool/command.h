@@ -45,6 +45,9 @@ struct NodeOptions {
 // Adds the options that choose a node to `command`; `options` must live until the action has been done.
 void add_node_options(CLI::App& command, NodeOptions& options);
 
+// The part of them that concerns the network.
+void add_network_options(CLI::App& command, NodeOptions& options);
+
 // Throws UsageError where options of the network do not go together. After parsing.
 void check_network_options(const NodeOptions& options);
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "fabric/node.h"
 #include "tool/command.h"
 #include "tool/file_size_signal.h"
 #include "tool/finding.h"
@@ -18,13 +19,7 @@ const char* verdict_word(Verdict verdict) {
   return kWords[static_cast<int>(verdict)];
 }
 
-int doctor(const std::vector<std::string>& program) {
-  const FileSizeSignalIgnored no_signal;
-  Findings findings;
-  if (!program.empty()) examine_program(program[0], &findings);
-  for (const auto examine : {examine_installation, examine_rdma_libraries, examine_device_file,
-                             examine_limits, examine_environment, examine_node})
-    examine(&findings);
+int report(const Findings& findings, const char* consequence) {
   for (const Finding& finding : findings) {
     std::printf("%s  %s: %s\n", verdict_word(finding.verdict), finding.where.c_str(), finding.what.c_str());
     if (!finding.remedy.empty()) std::printf("      remedy: %s\n", finding.remedy.c_str());
@@ -34,10 +29,38 @@ int doctor(const std::vector<std::string>& program) {
   if (bad == 0)
     std::printf("Nothing stands in the way.\n");
   else
-    std::printf("%d of %d would keep a program from its device.\n", static_cast<int>(bad),
-                static_cast<int>(findings.size()));
+    std::printf("%d of %d %s.\n", static_cast<int>(bad), static_cast<int>(findings.size()), consequence);
   if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
   return bad == 0 ? 0 : kFailed;
+}
+
+struct DoctorOptions {
+  NodeOptions node;
+  std::string peer;
+};
+
+void examine_way(const DoctorOptions& options, Findings* findings) {
+  const NetworkOptions& network = options.node.devices.network;
+  std::string problem;
+  if (ensure_private_folder(nodes_folder(), &problem) != 0)
+    return findings->push_back({Verdict::kBad, nodes_folder(), problem, ""});
+  PeerQuestion question{options.peer, network.port, {}, options.node.key_file};
+  if (!network.addresses.empty()) question.from = {network.addresses[0]};
+  examine_peer(question, findings);
+}
+
+int doctor(const DoctorOptions& options, const std::vector<std::string>& program) {
+  const FileSizeSignalIgnored no_signal;
+  Findings findings;
+  if (!options.peer.empty()) {
+    examine_way(options, &findings);
+    return report(findings, "would keep programs here from that node");
+  }
+  if (!program.empty()) examine_program(program[0], &findings);
+  for (const auto examine : {examine_installation, examine_rdma_libraries, examine_device_file,
+                             examine_limits, examine_environment, examine_node})
+    examine(&findings);
+  return report(findings, "would keep a program from its device");
 }
 
 }  // namespace
@@ -49,11 +72,16 @@ void add_doctor(CLI::App& app, CommandLine& line) {
       "The exit status is 0 when all is good, 1 when something would fail.\n\n"
       "Examples:\n"
       "  verbena doctor\n"
-      "  verbena doctor ./my-program");
+      "  verbena doctor ./my-program\n"
+      "  verbena doctor --peer 192.0.2.2 --key fabric.key       the way to another node, instead");
   command->prefix_command();
-  command->callback([command, &line] {
+  auto options = std::make_shared<DoctorOptions>();
+  command->add_option("--peer", options->peer, "go the way to the node at this address or name")->type_name("HOST");
+  add_network_options(*command, options->node);
+  command->callback([command, options, &line] {
     const std::vector<std::string> program = program_of(*command, line);
-    line.action = [program] { return doctor(program); };
+    if (!options->peer.empty() && !program.empty()) throw UsageError{"doctor: --peer, or a program"};
+    line.action = [options, program] { return doctor(*options, program); };
   });
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "tool/environment.h"
 
+#include <errno.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 
 #include "fabric/node.h"
 #include "tool/file_size_signal.h"
@@ -53,8 +57,22 @@ std::string with_option(const std::string& options, const std::string& option) {
   return options.empty() ? option : options + ":" + option;
 }
 
+// Who listens there while nobody lives on the node is a node in another folder (another $TMPDIR), or about to
+// go. Waits for that one 2 seconds at most.
+int check_listening(const std::string& node, const wire::NetAddress& address, uint16_t port,
+                    std::string* problem) {
+  int error = 0;
+  for (int i = 0; i < 100; ++i) {
+    error = wire::could_listen_at(address, port, !node_is_inhabited(node), problem);
+    if (error != EADDRINUSE) return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return error;
+}
+
 // Everything that would keep the node's processes from listening is found here, where it can be said.
-int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key, std::string* problem) {
+int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key,
+                    std::string* problem) {
   const DeviceTable table = describe_devices(options.devices);
   if (table.network.count == 0) {
     *problem = "the machine has no address that others could reach it by";
@@ -63,7 +81,7 @@ int prepare_network(const NodeOptions& options, const std::string& node, Network
   for (uint32_t i = 0; i < table.network.count; ++i) {
     const wire::NetAddress address{table.network.addresses[i]};
     const uint16_t port = options.devices.network.port;
-    if (wire::could_listen_at(address, port, problem) != 0 || wire::claim(node, address, port, problem) != 0)
+    if (wire::claim(node, address, port, problem) != 0 || check_listening(node, address, port, problem) != 0)
       return kFailed;
   }
   const int error = options.key_file.empty() ? wire::user_key(nodes_folder(), key, problem)

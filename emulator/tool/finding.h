@@ -3,8 +3,11 @@
 // What the doctor finds: each check adds one or more of these.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "wire/net_address.h"
 
 namespace verbena::tool {
 
@@ -39,5 +42,14 @@ bool has_connection_manager();
 // doctor_node.cc: makes a node of its own, lets processes live on it and reach into each other, and lets a
 // program look for its device.
 void examine_node(Findings* findings);
+
+// doctor_peer.cc: calls the node at `host`, an address or a name, as one of this user's would.
+struct PeerQuestion {
+  std::string host;
+  uint16_t port = 0;
+  wire::NetAddress from;  // all zero: as the machine's routes say
+  std::string key_file;   // "": the user's own key
+};
+void examine_peer(const PeerQuestion& question, Findings* findings);
 
 }  // namespace verbena::tool

@@ -26,6 +26,8 @@ void add_address(NetworkOptions& network, const std::string& text) {
   network.enabled = true;
 }
 
+}  // namespace
+
 void add_network_options(CLI::App& command, NodeOptions& options) {
   NetworkOptions& network = options.devices.network;
   command
@@ -38,21 +40,21 @@ void add_network_options(CLI::App& command, NodeOptions& options) {
       ->expected(1)
       ->take_all()
       ->type_name("ADDR");
-  command.add_flag_callback("--net", [&network] { network.enabled = true; },
-                            "open the network on all addresses of the machine");
-  command.add_option("--port", network.port, "TCP port of the fabric, the same on all nodes; 47910 by default")
+  command.add_flag_callback(
+      "--net", [&network] { network.enabled = true; }, "open the network on all addresses of the machine");
+  command
+      .add_option("--port", network.port, "TCP port of the fabric, the same on all nodes; 47910 by default")
       ->check(CLI::Range(1, 65535))
       ->type_name("N");
   command.add_option("--key", options.key_file, "the fabric's key, the same on all nodes (verbena key FILE)")
       ->type_name("FILE");
 }
 
-}  // namespace
-
 void check_network_options(const NodeOptions& options) {
   const NetworkOptions& network = options.devices.network;
   if (network.enabled && options.devices.link_layer == LinkLayer::kInfiniband)
-    throw UsageError{"a network has Ethernet's addresses: --ip and --net do not go with --link-layer infiniband"};
+    throw UsageError{
+        "a network has Ethernet's addresses: --ip and --net do not go with --link-layer infiniband"};
   if (!network.enabled && (network.port != kDefaultPort || !options.key_file.empty()))
     throw UsageError{"--port and --key are for a node with a network: --ip ADDR or --net"};
 }

@@ -11,6 +11,7 @@
 #include "tool/status_cm.h"
 #include "tool/text_table.h"
 #include "tool/words.h"
+#include "wire/net_address.h"
 
 namespace verbena::tool {
 namespace {
@@ -238,6 +239,21 @@ Json process_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
   return json;
 }
 
+std::vector<std::string> network_addresses(const NodeSnapshot& node) {
+  const NetworkDescription& network = node.devices.network;
+  std::vector<std::string> addresses;
+  if (network.enabled != 0)
+    for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i)
+      addresses.push_back(wire::NetAddress{network.addresses[i]}.text());
+  return addresses;
+}
+
+std::string network_as_text(const NodeSnapshot& node) {
+  std::string text;
+  for (const std::string& address : network_addresses(node)) text += (text.empty() ? "" : ", ") + address;
+  return text.empty() ? "" : fmt::format("  network: {}, port {}\n", text, node.devices.network.port);
+}
+
 }  // namespace
 
 std::string status_as_text(const std::vector<NodeSnapshot>& nodes) {
@@ -251,6 +267,7 @@ std::string status_as_text(const std::vector<NodeSnapshot>& nodes) {
     text += fmt::format("node {}: {} {}, {} {}{}\n", node.path, node.devices.count,
                         node.devices.count == 1 ? "device" : "devices", node.processes.size(),
                         node.processes.size() == 1 ? "process" : "processes", remarks(node));
+    text += network_as_text(node);
     if (!node.cm_problem.empty()) text += fmt::format("  rdma_cm: {}\n", node.cm_problem);
     for (const ProcessSnapshot& process : node.processes) text += process_as_text(node, process);
   }
@@ -264,6 +281,8 @@ std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
     if (!node.problem.empty()) json["problem"] = node.problem;
     if (!node.cm_problem.empty()) json["cm_problem"] = node.cm_problem;
     json["devices"] = devices_as_json(node);
+    if (node.devices.network.enabled != 0)
+      json["network"] = {{"port", node.devices.network.port}, {"addresses", network_addresses(node)}};
     json["processes"] = Json::array();
     for (const ProcessSnapshot& process : node.processes)
       json["processes"].push_back(process_as_json(node, process));

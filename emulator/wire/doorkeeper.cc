@@ -192,6 +192,7 @@ Refusal Doorkeeper::find_owner(const Hello& hello, uint32_t* slot, uint32_t* gen
       *slot = target.process.slot;
       break;
     case TargetKind::kNode:
+    case TargetKind::kGreeting:
       *slot = self_.slot;
       break;
   }
@@ -205,10 +206,17 @@ void Doorkeeper::admit(const Admitted& admitted, int fd, const NetAddress& peer)
   uint32_t slot = 0, generation = 0;
   if (const Refusal refusal = find_owner(admitted.hello, &slot, &generation); refusal != Refusal::kNone)
     return refuse(admitted, fd, peer, refusal);
+  if (admitted.hello.target.kind == TargetKind::kGreeting) return greet(admitted, fd);
   if (slot == self_.slot && generation == self_.generation) return let_in(admitted, fd);
   const int error = hand_on(slot_folder(home_.node(), slot, generation), admitted, fd);
   if (error != 0)
     return refuse(admitted, fd, peer, Refusal::kBusy);  // stopped; or not open yet, or just ended
+  close_kept(fd);
+}
+
+void Doorkeeper::greet(const Admitted& admitted, int fd) {
+  const auto bytes = welcome(key_, admitted.transcript, self_, Refusal::kNone);
+  send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   close_kept(fd);
 }
 

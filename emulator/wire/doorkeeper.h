@@ -51,6 +51,7 @@ class Doorkeeper {
   void admit(const Admitted& admitted, int fd, const NetAddress& peer);
   Refusal find_owner(const Hello& hello, uint32_t* slot, uint32_t* generation) const;
   void let_in(const Admitted& admitted, int fd);
+  void greet(const Admitted& admitted, int fd);
   void refuse(const Admitted& admitted, int fd, const NetAddress& peer, Refusal refusal);
   void take_handed_on();
   void begin_calls();

@@ -81,6 +81,7 @@ bool is_proper(const Target& target) {
       expected.process = target.process;
       break;
     case TargetKind::kNode:
+    case TargetKind::kGreeting:
       break;
     default:
       return false;

@@ -33,7 +33,7 @@ int fail(int error, std::string* problem, const std::string& what) {
 
 // Bound with SO_REUSEPORT, as listeners of a node are; SO_REUSEADDR, so that connections of a former one that
 // the kernel still remembers do not count.
-int bind_at(const NetAddress& address, uint16_t port, int* out) {
+int bind_at(const NetAddress& address, uint16_t port, bool alone, int* out) {
   sockaddr_storage where;
   const socklen_t size = address.to_socket_address(port, &where);
   const int fd = socket(where.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -41,7 +41,7 @@ int bind_at(const NetAddress& address, uint16_t port, int* out) {
   const int on = 1;
   int error = 0;
   if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0 ||
+      (!alone && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) ||
       (where.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) != 0) ||
       bind(fd, reinterpret_cast<const sockaddr*>(&where), size) != 0) {
     error = errno;
@@ -81,7 +81,7 @@ int lock(int fd) {
 
 int listen_at(const NetAddress& address, uint16_t port, int* fd) {
   int bound = -1;
-  if (const int error = bind_at(address, port, &bound); error != 0) return error;
+  if (const int error = bind_at(address, port, false, &bound); error != 0) return error;
   if (listen(bound, kBacklog) == 0) {
     *fd = bound;
     return 0;
@@ -91,10 +91,10 @@ int listen_at(const NetAddress& address, uint16_t port, int* fd) {
   return error;
 }
 
-int could_listen_at(const NetAddress& address, uint16_t port, std::string* problem) {
+int could_listen_at(const NetAddress& address, uint16_t port, bool alone, std::string* problem) {
   const Descriptor bound{[&] {
     int fd = -1;
-    errno = bind_at(address, port, &fd);
+    errno = bind_at(address, port, alone, &fd);
     return fd;
   }()};
   if (bound.fd >= 0) return 0;

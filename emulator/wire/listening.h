@@ -18,9 +18,9 @@ namespace verbena::wire {
 // the machine has no such address; or what the kernel says.
 int listen_at(const NetAddress& address, uint16_t port, int* fd);
 
-// Could a process of this user listen there? errno as listen_at; nobody listens afterwards. *problem in one
-// line, with what to do.
-int could_listen_at(const NetAddress& address, uint16_t port, std::string* problem);
+// Could a process of this user listen there? `alone`: and nobody does, not even with SO_REUSEPORT. errno as
+// listen_at; nobody listens afterwards. *problem in one line, with what to do.
+int could_listen_at(const NetAddress& address, uint16_t port, bool alone, std::string* problem);
 
 // Claims the address and port for the node with this path, whose folder is there. 0; EADDRINUSE: another node
 // has it, and processes live there; ETIMEDOUT: another process has held the claim's lock for two seconds; or

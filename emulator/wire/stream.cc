@@ -26,13 +26,13 @@ void InStream::consume(size_t count) {
   if (begin_ == end_) begin_ = end_ = 0;
 }
 
-Flow InStream::receive(int fd, bool* all) {
+Flow InStream::receive(int fd, size_t most, bool* all) {
   if (begin_ != 0 && kCapacity - end_ < kCapacity / 2) {
     std::memmove(bytes_.get(), bytes_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
-  const size_t room = kCapacity - end_;
+  const size_t room = std::min(most, kCapacity - end_);
   *all = false;
   if (room == 0) return Flow::kLater;
   const long got = syscall(SYS_recvfrom, fd, bytes_.get() + end_, room, MSG_DONTWAIT, nullptr, nullptr);
@@ -47,7 +47,7 @@ Flow InStream::receive_into(int fd, const iovec* ranges, size_t count, size_t si
   iovec all[kMaxRanges + 1];
   count = std::min(count, kMaxRanges);
   std::copy_n(ranges, count, all);
-  all[count] = {bytes_.get(), kCapacity};
+  all[count] = {bytes_.get(), kTaste};
   msghdr message{};
   message.msg_iov = all;
   message.msg_iovlen = count + 1;

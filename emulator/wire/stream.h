@@ -35,12 +35,15 @@ class InStream {
   void consume(size_t count);  // count <= size()
   void clear() { begin_ = end_ = 0; }
 
-  // Receives what has come, as far as there is room. *all: there was less than there was room for.
-  Flow receive(int fd, bool* all);
+  // Receives what has come, as far as there is room, at most `most` bytes. *all: there were fewer.
+  Flow receive(int fd, size_t most, bool* all);
 
   // Receives into `ranges` (at most kMaxRanges, `size` bytes in sum), what comes behind them into the buffer,
   // which must be empty. *moved: bytes that went into the ranges.
   static constexpr size_t kMaxRanges = 66;
+  // So much of what follows a large frame is taken along: it may be another large one, whose bytes belong
+  // elsewhere.
+  static constexpr size_t kTaste = 4096;
   Flow receive_into(int fd, const iovec* ranges, size_t count, size_t size, size_t* moved);
 
  private:

@@ -16,6 +16,7 @@ enum class TargetKind : uint8_t {
   kProcess = 3,     // `process` itself, to go on with what began elsewhere
   kNode = 4,        // any process of the node: whoever answers
   kCmProcess = 5,   // as kProcess, for its connection manager
+  kGreeting = 6,    // nobody: whether the node is there is all that is asked; the welcome ends it (verbena doctor)
 };
 
 // The connection manager has connections of its own: it has a thread of its own, and waits for nothing of the
@@ -37,6 +38,7 @@ struct Target {
   static Target of_process(const ProcessId& process) { return {TargetKind::kProcess, 0, 0, process}; }
   static Target cm_of_process(const ProcessId& process) { return {TargetKind::kCmProcess, 0, 0, process}; }
   static Target any_process() { return {}; }
+  static Target greeting() { return {TargetKind::kGreeting, 0, 0, {}}; }
 };
 
 }  // namespace verbena::wire

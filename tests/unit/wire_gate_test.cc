@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -140,7 +142,7 @@ bool passes(int from, int to) {
 }
 
 TEST_F(TheGate, StaysShutWithoutANetwork) {
-  const TemporaryNode plain({});
+  const TemporaryNode plain(DeviceTableOptions{});
   Inhabitant here(plain);
   EXPECT_EQ(here.error, ENONET);
   EXPECT_FALSE(here.gate.is_open());
@@ -166,7 +168,7 @@ TEST_F(TheGate, ConnectsTwoNodes) {
 TEST_F(TheGate, TakesIpv6) {
   NetAddress six;
   ASSERT_TRUE(NetAddress::from_text("::1", &six));
-  if (std::string problem; could_listen_at(six, kDefaultPort, &problem) != 0) GTEST_SKIP() << problem;
+  if (std::string problem; could_listen_at(six, kDefaultPort, false, &problem) != 0) GTEST_SKIP() << problem;
   const TemporaryNode node(with_network(six));
   Inhabitant there(node);
   ASSERT_EQ(there.error, 0) << there.problem;
@@ -241,13 +243,12 @@ TEST_F(TheGate, WaitsForWhoBeginsLater) {
 }
 
 TEST_F(TheGate, PassesByAListenerThatIsStopped) {
-  Inhabitant here(node_a_);
-  Inhabitant there(node_b_);
   Child stopped([&](const Child& self) {
     Inhabitant other(node_b_);
     self.tell(other.error == 0 ? 'y' : 'n');
     return self.hear();
   });
+  Inhabitant here(node_a_), there(node_b_);
   ASSERT_EQ(stopped.answer(), 'y');
   stopped.stop();
   const uint32_t qpn = there.home.directory().claim_qpn(there.home.slot(), 1);
@@ -271,6 +272,13 @@ TEST_F(TheGate, LeavesItsAddressToOthersWhenTheyHaveGone) {
   EXPECT_EQ(claim(node_a_.folder() + "/another", a_, kDefaultPort, &problem), 0) << problem;
 }
 
+TEST_F(TheGate, IsNotOpenedBesideANodeInAnotherFolder) {
+  Inhabitant here(node_a_);
+  std::string problem;
+  EXPECT_EQ(could_listen_at(a_, kDefaultPort, true, &problem), EADDRINUSE);
+  EXPECT_EQ(could_listen_at(a_, kDefaultPort, false, &problem), 0);
+}
+
 TEST_F(TheGate, SaysThatAPortIsTaken) {
   sockaddr_storage where;
   const socklen_t size = a_.to_socket_address(kDefaultPort, &where);
@@ -278,7 +286,7 @@ TEST_F(TheGate, SaysThatAPortIsTaken) {
   ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&where), size), 0);
   ASSERT_EQ(listen(fd, 1), 0);
   std::string problem;
-  EXPECT_EQ(could_listen_at(a_, kDefaultPort, &problem), EADDRINUSE);
+  EXPECT_EQ(could_listen_at(a_, kDefaultPort, false, &problem), EADDRINUSE);
   EXPECT_NE(problem.find("--port"), std::string::npos) << problem;
   close(fd);
 }

@@ -432,7 +432,7 @@ TEST_F(Handshake, KnowsItsOwnHelloAgain) {
 TEST_F(Handshake, RefusesTargetsThatMakeNoSense) {
   const ProcessId somebody{kCalledNode, 1, 2};
   for (const Target& target :
-       {Target{static_cast<TargetKind>(0), 0, 0, {}}, Target{static_cast<TargetKind>(6), 0, 0, {}},
+       {Target{static_cast<TargetKind>(0), 0, 0, {}}, Target{static_cast<TargetKind>(7), 0, 0, {}},
         Target{TargetKind::kQueuePair, 1u << 24, 0, {}}, Target{TargetKind::kQueuePair, 1, 1, {}},
         Target{TargetKind::kQueuePair, 1, 0, somebody}, Target{TargetKind::kCmListener, 1, 1, {}},
         Target{TargetKind::kProcess, 0, 0, {}}, Target{TargetKind::kProcess, 1, 0, somebody},
@@ -451,11 +451,11 @@ TEST_F(Handshake, RefusesNobodyAsACaller) {
 
 TEST_F(Handshake, IsOverOnceItIsRefused) {
   CalledHandshake there = called();
-  hello(there, {});
+  hello(there, std::array<uint8_t, kHelloSize>{});
   ASSERT_EQ(there.step(), CalledHandshake::Step::kRefused);
   CallerHandshake here = caller();
   hello(there, here.hello());
-  there.proof_arrived({});
+  there.proof_arrived(std::array<uint8_t, kProofSize>{});
   EXPECT_EQ(there.step(), CalledHandshake::Step::kRefused);
   EXPECT_EQ(there.wanted(), 0u);
 }

@@ -58,7 +58,7 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
       if (waiting_bytes_ + whole.length > kMostWaitingBytes) return;
       waiting_bytes_ += whole.length;
       waiting_datagrams_.push_back({to, now_ns() + kPatience, 0, {frame, frame + whole.length}});
-      seeking_.store(true, std::memory_order_release);
+      datagrams_wait_.store(true, std::memory_order_release);
       peer = nullptr;
     }
   }
@@ -79,6 +79,7 @@ void Remote::know(const wire::NetAddress& address, uint32_t qpn, const std::shar
 
 // In the driver's turn. True: some still wait.
 bool Remote::send_waiting_datagrams(int64_t now) {
+  if (!datagrams_wait_.load(std::memory_order_acquire)) return false;
   std::vector<DatagramTo> wanted;
   {
     std::lock_guard lock(known_mutex_);
@@ -106,6 +107,7 @@ bool Remote::send_waiting_datagrams(int64_t now) {
       call(to.address, to.from, wire::Target::queue_pair(to.qpn), to.qpn, nullptr);
   }
   std::lock_guard lock(known_mutex_);
+  datagrams_wait_.store(!waiting_datagrams_.empty(), std::memory_order_relaxed);
   return !waiting_datagrams_.empty();
 }
 
@@ -120,6 +122,11 @@ Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
     senders->qp.type = IBV_QPT_UD;
     senders->qp.datagrams = make_datagrams(senders->qp);
     peer.datagram_source = {senders, &senders->qp};
+  }
+  // Where an answer goes: who sends need not be asked for, and may answer and end before he could be.
+  if (uint32_t& last = peer.datagram_source->shared->qpn; last != head.source_qpn) {
+    last = head.source_qpn;
+    know(peer.address, head.source_qpn, peer_of(peer.id));
   }
   ForeignDatagram datagram{};
   datagram.bytes = reinterpret_cast<const uint8_t*>(peer.in.data() + frame.head_size);

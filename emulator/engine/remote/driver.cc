@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/clock.h"
 #include "engine/objects.h"
@@ -30,8 +31,11 @@ constexpr int kRounds = 16;
 // With more connections than this, epoll(7) is asked which of them have something.
 constexpr size_t kFew = 4;
 constexpr int kMostEvents = 64;
-// While the program polls, the service thread looks this often whether it still does.
+// While the program polls, the service thread looks this often whether it still does; twice, four and eight
+// times as seldom when it has done so for a while: on a busy machine each look may cost the program its
+// processor.
 constexpr int64_t kPollingTick = 1'000'000;
+constexpr int kWhile = 16, kMostDoublings = 3;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
 
@@ -240,6 +244,7 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
 
 Remote::Next Remote::go_on_with_bulk(RemotePeer& peer) {
   auto& bulk = peer.bulk_in;
+  peer.takes_large = true;
   if (bulk.stand_in != nullptr) return after(peer, *bulk.stand_in, bulk.stand_in->go_on(bulk.request));
   if (bulk.is_answer) {
     Qp* const qp = lock_requester(peer, bulk.answer);
@@ -247,6 +252,7 @@ Remote::Next Remote::go_on_with_bulk(RemotePeer& peer) {
     if (qp != nullptr) qp->send_lock.unlock();
     return bulk.is_answer ? Next::kMore : Next::kOn;
   }
+  peer.takes_large = false;
   const uint64_t skipped = std::min<uint64_t>(bulk.left, peer.in.size());
   peer.in.consume(skipped);
   bulk.left -= skipped;
@@ -333,9 +339,11 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     peer.stalled = next == Next::kStop;
     if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
     const size_t had = peer.in.size();
-    const Flow flow = peer.in.receive(peer.fd, &all);
+    const Flow flow =
+        peer.in.receive(peer.fd, peer.takes_large ? wire::InStream::kTaste : wire::InStream::kCapacity, &all);
     if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_relaxed);
     if (flow != Flow::kMoved) break;
+    peer.takes_large = false;
     peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + peer.in.size() - had,
                         std::memory_order_relaxed);
   }
@@ -364,6 +372,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
 
 bool Remote::drive(bool from_service) {
   if (seeking_.load(std::memory_order_relaxed)) attend_seeks(now_ns());
+  send_waiting_datagrams(datagrams_wait_.load(std::memory_order_relaxed) ? now_ns() : 0);
   if (peers_.size() > kFew) {
     epoll_event events[kMostEvents];
     const long count = syscall(SYS_epoll_pwait, epoll_, events, kMostEvents, 0, nullptr, 8);
@@ -392,26 +401,37 @@ void Remote::drive_from_poll() {
 int64_t Remote::serve() {
   const int64_t now = now_ns();
   int64_t next = check_deadlines(now);
-  if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
   const bool polled = polled_.exchange(false, std::memory_order_relaxed);
+  polled_in_a_row_ = polled ? polled_in_a_row_ + 1 : 0;
+  const int64_t tick = kPollingTick << std::min(polled_in_a_row_ / kWhile, kMostDoublings);
+  if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + tick);
   bool moved = false, stalled = false;
-  const std::unique_lock turn(turn_, std::try_to_lock);
-  if (turn.owns_lock()) {
+  // Who polls is quicker, and need not wait for this thread to have done with its turn: perhaps it is off the
+  // CPU. But one that looks only now and then leaves things lying.
+  const bool keeps_out = polled && !armed_ && !is_left_lying();
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (!keeps_out && turn.try_lock()) {
     moved = drive(true);
-    if (send_waiting_datagrams(now)) next = std::min(next, now + kPollingTick);
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }
-  // Who polls is quicker. But one that looks only now and then leaves things lying.
   constexpr int kPatience = 2;
   useless_ = moved || !polled ? 0 : useless_ + 1;
   const bool keeps_away = useless_ >= kPatience || (useless_ != 0 && !armed_);
   arm(!keeps_away);
   asleep_.store(!keeps_away, std::memory_order_release);
-  if (keeps_away) next = std::min(next, now + kPollingTick);
+  if (keeps_away) next = std::min(next, now + tick);
   if (stalled) next = std::min(next, now + kStalledTick);
-  if (seeking_.load(std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
+  if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
+    next = std::min(next, now + kPollingTick);
   return next;
+}
+
+// Was there something in the sockets when the service thread looked last, and is there now?
+bool Remote::is_left_lying() {
+  epoll_event event;
+  const bool lies = syscall(SYS_epoll_pwait, epoll_, &event, 1, 0, nullptr, 8) > 0;
+  return std::exchange(lay_, lies) && lies;
 }
 
 void Remote::before_sleep() {
@@ -422,7 +442,16 @@ void Remote::before_sleep() {
 }
 
 void Remote::flush_all() {
-  std::unique_lock turn(turn_);
+  const std::lock_guard turn(turn_);
+  flush_peers();
+}
+
+void Remote::flush_at_exit() {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) flush_peers();
+}
+
+void Remote::flush_peers() {
   for (const std::shared_ptr<RemotePeer>& peer : peers_) {
     std::lock_guard out(peer->out_mutex);
     acknowledge(*peer);

@@ -79,6 +79,7 @@ struct RemotePeer {
     wire::AnswerHead answer{};
   } bulk_in;
   std::shared_ptr<Qp> datagram_source;  // stands for the senders of datagrams
+  bool takes_large = false;             // the last frame was: perhaps the next one is
   bool answers_due = false;             // some were appended
   bool ready = false;                   // epoll(7) says that there is something
   bool stalled = false;                 // the first frame there is cannot be carried out now

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/remote/remote.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,16 +27,32 @@ using wire::Target;
 constexpr int64_t kCallPatience = 2'000'000'000;
 // A queue pair that found nobody does not ask again sooner.
 constexpr int64_t kAskAgain = 20'000'000;
+// Of two that are connected the one with the lesser address calls. The other one does so when it was not
+// called for so long.
+constexpr int64_t kCallers = 50'000'000;
 // Two processes that call each other at the same moment come to have two connections within such a time. A
 // call that comes later is by somebody who has lost the one there was.
 constexpr int64_t kSameMoment = 2'000'000'000;
 // What is in flight is looked at this often, deadline or not.
-constexpr int64_t kLongestTick = 5'000'000, kShortestTick = 1'000'000;
+constexpr int64_t kLongestTick = 10'000'000, kShortestTick = 1'000'000;
 
 NetAddress address_in(const uint8_t* gid) {
   NetAddress address;
   std::memcpy(address.bytes.data(), gid, address.bytes.size());
   return address;
+}
+
+// A machine that is gone says nothing: what is unacknowledged by TCP for so long, or silent for so long, is
+// broken (tcp(7)). Not TCP in tests: there is nothing to set then.
+void notice_silence(int fd) {
+  constexpr struct {
+    int level, option, value;
+  } kOptions[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                  {IPPROTO_TCP, TCP_KEEPIDLE, 10},
+                  {IPPROTO_TCP, TCP_KEEPINTVL, 5},
+                  {IPPROTO_TCP, TCP_KEEPCNT, 4},
+                  {IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000}};
+  for (const auto& [level, option, value] : kOptions) setsockopt(fd, level, option, &value, sizeof value);
 }
 
 }  // namespace
@@ -88,6 +107,7 @@ void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
     route = {};
     route.qp = &qp;
     route.path = path;
+    route.since = now_ns();
   }
   // One of the two begins, so that there are not two connections; the other one calls when it has to.
   if (qp.type != IBV_QPT_XRC_RECV && path->from <= path->to) {
@@ -192,8 +212,12 @@ void Remote::find_peer(Route& route, int64_t now) {
     seek(route.qp->shared->qpn);
     return;
   }
-  route.asked_at = now;
   const std::shared_ptr<RemotePeer> near = connected_to(route.path->to);
+  if (!near && route.path->to < route.path->from && now < route.since + kCallers) {
+    seek(route.qp->shared->qpn);
+    return;
+  }
+  route.asked_at = now;
   if (!near) {
     call(route.path->to, route.path->from, Target::queue_pair(route.path->qpn), route.path->qpn, nullptr);
     return;
@@ -245,11 +269,14 @@ void Remote::arrived(const wire::Arrived& arrived) {
       close_connection(arrived.fd);
       return;
     }
-    lose(*peer);
+    // What has come over the one that goes is not lost; unacknowledged messages would be.
+    drive_one(*peer, true);
+    if (peer->connected.load(std::memory_order_relaxed)) lose(*peer);
   }
   {
     std::lock_guard out(peer->out_mutex);
     peer->fd = arrived.fd;
+    notice_silence(peer->fd);
     peer->address = arrived.peer_address;
     peer->own_address = arrived.own_address;
     peer->begun_here = arrived.begun_here;

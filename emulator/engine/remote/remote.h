@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/remote/groups.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "wire/gate.h"
@@ -73,11 +74,15 @@ class Remote final : public wire::Arrivals {
   void before_sleep();
   // Sends what has gathered.
   void flush_all();
+  // The same, unless somebody is at it: he may be the one who calls exit(3).
+  void flush_at_exit();
 
   // ---- datagrams (datagrams.cc) ----
   // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
   void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size);
+
+  RemoteGroups& groups() { return groups_; }
 
   // wire::Arrivals, in the service thread (or a test's)
   void arrived(const wire::Arrived& arrived) override;
@@ -88,7 +93,8 @@ class Remote final : public wire::Arrivals {
     Qp* qp = nullptr;
     std::shared_ptr<RemotePath> path;
     std::shared_ptr<RemotePeer> peer;  // who has the queue pair there
-    int64_t asked_at = 0;
+    int64_t asked_at = 0;              // ns; 0: not yet
+    int64_t since = 0;                 // ns
   };
   struct Call {
     uint64_t ticket;
@@ -136,18 +142,24 @@ class Remote final : public wire::Arrivals {
   int64_t check_deadlines(int64_t now);
   void keep_ticking();
   void arm(bool armed);
+  bool is_left_lying();
+  void flush_peers();
 
   Process& process_;
+  RemoteGroups groups_{process_};
   const wire::ProcessId self_;
   const Caller caller_;
-  int epoll_ = -1;      // the sockets
-  int outer_ = -1;      // holds epoll_ while the service thread sees to them
-  bool armed_ = false;  // the service thread's, or under turn_
-  int useless_ = 0;
+  int epoll_ = -1;           // the sockets
+  int outer_ = -1;           // holds epoll_ while the service thread sees to them
+  bool armed_ = false;       // the service thread's, or under turn_
+  int polled_in_a_row_ = 0;  // the service thread's
+  int useless_ = 0;          // the service thread's
+  bool lay_ = false;         // the service thread's
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
   std::atomic<bool> active_{false};
   std::atomic<bool> seeking_{false};
+  std::atomic<bool> datagrams_wait_{false};
   std::atomic<uint64_t> next_life_{1};
 
   std::mutex turn_;

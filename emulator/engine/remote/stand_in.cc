@@ -33,8 +33,9 @@ const SendOperation* operation_of(const RequestHead& head) {
   return find_send_operation(static_cast<ibv_wr_opcode>(head.opcode));
 }
 
-// Are there as many bytes as belong to this frame?
+// Are there as many bytes as belong to this frame? The rest of what a requester judges before it sends.
 bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t payload) {
+  if (operation.atomic && head.size != sizeof(uint64_t)) return false;
   if (brings_answer(operation)) return payload == 0;
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }
@@ -278,7 +279,7 @@ Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes)
     if (in.size() != 0 || !ours) {
       bool all = false;
       if (in.size() == 0) {
-        const wire::Flow flow = in.receive(peer_.fd, &all);
+        const wire::Flow flow = in.receive(peer_.fd, wire::InStream::kCapacity, &all);
         if (flow == wire::Flow::kEnded) peer_.broken.store(true, std::memory_order_release);
         if (flow != wire::Flow::kMoved) return Placed::kPartly;
       }

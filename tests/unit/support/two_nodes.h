@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include <functional>
-#include <utility>
+#include <vector>
 
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
@@ -28,15 +28,16 @@ struct Introduction {
 // One of the two: a node, a device, memory, an RC queue pair.
 class End {
  public:
-  End(bool left, int control, int stream, const QpSetup& setup)
-      : left_(left), control_(control), stream_(stream), setup_(setup) {
+  End(bool left, int control, const std::vector<int>& streams, const QpSetup& setup)
+      : left_(left), control_(control), streams_(streams), setup_(setup) {
     context->process->begin_remote({&End::nobody_is_called, nullptr});
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
   ~End() {
     close(control_);
-    if (stream_ >= 0) close(stream_);
+    for (size_t i = next_stream_; i < streams_.size(); ++i) close(streams_[i]);
+    close(handle_);
   }
 
   TemporaryNode node;
@@ -65,10 +66,13 @@ class End {
     ASSERT_EQ(write(control_, &own, sizeof own), static_cast<ssize_t>(sizeof own));
     ASSERT_EQ(read(control_, &peer, sizeof peer), static_cast<ssize_t>(sizeof peer));
   }
-  // The two meet over `stream`, or the one there was at the beginning.
-  void meet(int stream = -1) {
+  // The two meet over the next of the streams that the test has made, or over `stream`.
+  void meet() { meet(streams_.at(next_stream_++)); }
+  void meet(int stream) {
     wire::Arrived arrived;
-    arrived.fd = stream >= 0 ? stream : std::exchange(stream_, -1);
+    arrived.fd = stream;
+    close(handle_);
+    handle_ = dup(arrived.fd);
     arrived.peer = peer.process;
     arrived.peer_address.bytes = address_of(!left_).raw;
     arrived.own_address.bytes = address_of(left_).raw;
@@ -77,6 +81,9 @@ class End {
     arrived.ticket = 0;
     remote().arrived(arrived);
   }
+  // The connection breaks, whatever is on it.
+  void break_off() { shutdown(handle_, SHUT_RDWR); }
+  bool is_alone() const { return !remote().is_active(); }
   void connect_qp() { verbena::connect(qp.get(), peer.qpn, address_of(!left_), setup_); }
   void start() {
     introduce();
@@ -106,30 +113,37 @@ class End {
   }
   const bool left_;
   int control_;
-  int stream_;
+  const std::vector<int> streams_;
+  size_t next_stream_ = 0;
+  int handle_ = -1;
   QpSetup setup_;
 };
 
 using Part = std::function<void(End&)>;
 
-// Plays the left part here and the right one in another process.
-inline void play(const Part& left, const Part& right, const QpSetup& setup = {}) {
-  int control[2], stream[2];
+// Plays the left part here and the right one in another process, which have `meetings` streams.
+inline void play(const Part& left, const Part& right, const QpSetup& setup = {}, size_t meetings = 1) {
+  int control[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
+  std::vector<int> streams[2];
+  for (size_t i = 0; i < meetings; ++i) {
+    int stream[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
+    for (size_t side : {0, 1}) streams[side].push_back(stream[side]);
+  }
   Child child([&](const Child&) {
     close(control[0]);
-    close(stream[0]);
+    for (int stream : streams[0]) close(stream);
     {
-      End end(false, control[1], stream[1], setup);
+      End end(false, control[1], streams[1], setup);
       right(end);
     }
     return testing::Test::HasFailure() ? 1 : 0;
   });
   close(control[1]);
-  close(stream[1]);
+  for (int stream : streams[1]) close(stream);
   {
-    End end(true, control[0], stream[0], setup);
+    End end(true, control[0], streams[0], setup);
     left(end);
   }
   EXPECT_EQ(child.finish(), 0) << "what the other node's process found";

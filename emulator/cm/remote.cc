@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The connection manager and other nodes: who listens here for those who come, and whom to ask there.
+#include "cm/id.h"
+#include "cm/service.h"
+#include "wire/gate.h"
+
+namespace verbena::cm {
+namespace {
+
+wire::NetAddress net_address(const Address& a) { return {gid_of(a)}; }
+
+// For all gates of the process (wire::Gate::FindListener): the most specific listener, as for requests of
+// this node.
+bool find_listener(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
+                   uint64_t service, uint32_t* slot) {
+  IdTable table;
+  if (table.open(directory, node, true) != 0) return false;
+  const PortSpace space = space_of_service(service);
+  Address destination = address_of(to.bytes);
+  set_port(&destination, port_of_service(service));
+  const Address ib = ib_address_of(to.bytes, service, 0xffff);
+  IdRecord found;
+  if (!table.find_listener(space, destination, kAnyDevice, &found) &&
+      !table.find_listener(space, ib, kAnyDevice, &found))
+    return false;
+  *slot = found.owner.slot;
+  return true;
+}
+
+[[maybe_unused]] const bool registered = (wire::Gate::find_listeners_by(find_listener), true);
+
+}  // namespace
+
+Peer Service::remote_receiver_of(uint64_t service, const Address& source, const Address& destination) {
+  return links_.call(net_address(destination), net_address(source), service);
+}
+
+void Service::nobody_there(const Peer& peer, std::span<const uint8_t> frame) {
+  Message message;
+  if (decode(frame, &message)) connections_.nobody_answers_for(peer, message);
+}
+
+void Service::FromGate::arrived(const wire::Arrived& arrived) {
+  Guard guard(service);
+  service.links_.arrived(arrived);
+}
+
+void Service::FromGate::failed(uint64_t ticket, wire::Refusal refusal) {
+  Guard guard(service);
+  service.links_.failed(ticket, refusal);
+}
+
+}  // namespace verbena::cm

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Frames over a connection to another node (wire/gate.h), one behind the other. Non-blocking. As with
+// socket.h, the descriptor is verified before each use to be this connection still, and no function is a
+// cancellation point.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cm/message.h"
+
+namespace verbena::cm {
+
+class Stream {
+ public:
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { close(); }
+
+  void take(int fd);  // is this stream's from now on
+
+  // 0; EAGAIN: no room, nothing of it is sent; EPIPE and others: the connection is over. Of a frame that the
+  // socket took in part the rest waits here.
+  int send(const Frame& frame);
+  bool has_rest() const { return rest_from_ < rest_to_; }
+  int send_rest();  // 0: there is none any more
+
+  // kFrameSize: a whole one; 0: the peer has closed; < 0: an errno, -EAGAIN: no whole one is there.
+  ssize_t receive(std::span<uint8_t> room);
+
+  void close();
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+ private:
+  bool verified() const;
+
+  int fd_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  Frame rest_{};
+  size_t rest_from_ = 0, rest_to_ = 0;
+  Frame partial_{};
+  size_t filled_ = 0;
+};
+
+}  // namespace verbena::cm

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Multicast messages to and from other nodes (wire/crowd.h). Each process delivers to its own queue pairs.
+#pragma once
+
+#include <memory>
+
+#include "engine/process.h"
+#include "wire/crowd.h"
+#include "wire/frame.h"
+
+namespace verbena {
+
+class RemoteGroups {
+ public:
+  explicit RemoteGroups(Process& process);
+  ~RemoteGroups();
+
+  // A queue pair of this process has been attached to a group.
+  void listen();
+
+  // `head` but for its length; `bytes` as receive_foreign_datagram() wants them.
+  void send(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
+            uint32_t size);
+
+  // Delivers what has come. In the service thread. True: there may be more.
+  bool serve();
+
+ private:
+  struct Senders;
+  Process& process_;
+  wire::Crowd crowd_;
+  const bool open_;
+  std::unique_ptr<Senders> senders_;
+};
+
+}  // namespace verbena

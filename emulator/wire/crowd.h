@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Multicast between nodes: one IPv4 multicast group per fabric, 239.192.<port> (RFC 2365:
+// organisation-local), UDP, the fabric's port. Each process with members of some group listens there and
+// picks what concerns it; who sends to any group sends there once. Every message is signed with the fabric's
+// key and numbered: nothing is taken twice. As datagrams are, it may be lost. It reaches as far as the
+// network carries IP multicast (TTL 1: one subnet), and nodes with IPv4 addresses alone.
+//
+// Threads: listen() by anybody; send() by anybody; receive() by one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "fabric/device_table.h"
+#include "wire/net_address.h"
+#include "wire/process_id.h"
+
+namespace verbena {
+class Residence;
+}
+
+namespace verbena::wire {
+
+inline constexpr size_t kMaxCrowdMessage = 8192;
+
+class Crowd {
+ public:
+  Crowd() = default;
+  ~Crowd();
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+
+  // Knows where to listen and send; opens nothing yet. ENONET: no network, or no IPv4 address; else as
+  // node_key().
+  int open(Residence& home);
+
+  // From now on messages arrive; the service thread watches the socket. 0, also when it does already; or what
+  // the kernel says.
+  int listen();
+  bool listens() const { return listening_.load(std::memory_order_acquire); }
+
+  // Out of the interface that has `from`; of another address, of the first. At most kMaxCrowdMessage bytes.
+  void send(const NetAddress& from, std::span<const uint8_t> message);
+
+  // The next message of another node's process; its size, 0: there is none now.
+  size_t receive(std::array<uint8_t, kMaxCrowdMessage>* message);
+
+ private:
+  struct Sender {
+    NetAddress address;
+    int fd = -1;
+  };
+  struct Known {
+    uint64_t last = 0;  // the highest number
+    uint64_t seen = 0;  // bit n: last - n
+  };
+  bool is_new(const ProcessId& sender, uint64_t number);
+
+  Residence* home_ = nullptr;
+  ProcessId self_;
+  NetworkKey key_{};
+  uint16_t port_ = 0;
+  std::mutex mutex_;  // of what follows up to `known_`
+  std::vector<Sender> senders_;
+  uint64_t next_number_ = 1;
+  int fd_ = -1;
+  std::atomic<bool> listening_{false};
+  std::map<ProcessId, Known> known_;
+};
+
+}  // namespace verbena::wire

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Any bytes from another machine: to the handshake's two sides by themselves, and to a whole gate over its
+// TCP port. No crash; nobody without the key is let in; and who has it still is.
+#include "wire/handshake.h"
+
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "fabric/node.h"
+#include "fabric/residence.h"
+#include "input.h"
+#include "wire/gate.h"
+
+namespace verbena::fuzz {
+namespace {
+
+using namespace wire;
+
+constexpr uint16_t kPort = 47918;
+
+int64_t seconds_from_now(int64_t seconds) {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (t.tv_sec + seconds) * 1'000'000'000 + t.tv_nsec;
+}
+
+NetAddress loopback(uint8_t last) {
+  NetAddress address;
+  const auto pid = static_cast<uint32_t>(getpid());
+  address.bytes = {0,
+                   0,
+                   0,
+                   0,
+                   0,
+                   0,
+                   0,
+                   0,
+                   0,
+                   0,
+                   0xff,
+                   0xff,
+                   127,
+                   static_cast<uint8_t>(1 + pid / 256 % 254),
+                   static_cast<uint8_t>(pid),
+                   last};
+  return address;
+}
+
+// A process of a node of its own.
+struct Inhabitant final : Arrivals {
+  Inhabitant(const std::string& folder, uint8_t last) {
+    DeviceTableOptions options;
+    options.network.enabled = true;
+    options.network.port = kPort;
+    options.network.addresses = {loopback(last).bytes};
+    options.network.key.fill(7);
+    const std::string node = folder + "/n" + std::to_string(last);
+    std::string problem;
+    require(ensure_node(node, options, &problem) == 0, problem.c_str());
+    require(home.enter(node, &Inhabitant::serve, this) == 0, "a process can live on the node");
+    const bool opened = gate.open(home, *this, &problem) == 0;
+    require(opened, problem.c_str());
+    open.store(true);
+    home.kick();
+  }
+  static int64_t serve(void* self) {
+    auto* here = static_cast<Inhabitant*>(self);
+    if (!here->open.load()) return -1;
+    const int64_t next = here->gate.serve();
+    return next == INT64_MAX ? -1 : std::max<int64_t>(next - seconds_from_now(0), 0);
+  }
+  void arrived(const Arrived& arrived) override {
+    close(arrived.fd);
+    arrivals.fetch_add(1);
+  }
+  void failed(uint64_t, Refusal) override { failures.fetch_add(1); }
+
+  Residence home;
+  wire::Gate gate;
+  std::atomic<bool> open{false};
+  std::atomic<uint64_t> arrivals{0}, failures{0};
+};
+
+// One of each for the life of the process: its end is theirs.
+struct Scene {
+  Scene() {
+    char name[] = "/tmp/verbena-fuzz-XXXXXX";
+    require(mkdtemp(name) != nullptr, "there is room in /tmp");
+    here = new Inhabitant(name, 2);
+    there = new Inhabitant(name, 3);
+  }
+  Inhabitant *here, *there;
+  uint64_t runs = 0;
+};
+
+// Bytes of the input, or, where it says so, what the protocol wants there with some of them changed.
+template <size_t size>
+std::array<uint8_t, size> mixed(Input& input, const std::array<uint8_t, size>& proper) {
+  std::array<uint8_t, size> bytes = proper;
+  const uint8_t how = input.below(4);
+  if (how == 0) input.take(bytes.data(), size);
+  for (uint8_t i = 0; i < how && how < 3; ++i) bytes[input.take<uint16_t>() % size] ^= input.byte();
+  return bytes;
+}
+
+void shake(Input& input) {
+  NetworkKey key;
+  key.fill(7);
+  Hello hello{{1, 2, 3}, loopback(2), loopback(3), Target::queue_pair(input.take<uint32_t>() & 0xffffff), {}};
+  input.take(hello.nonce.data(), 4);
+  CallerHandshake caller(key, hello);
+  CalledHandshake called(key, Nonce{});
+  const NetAddress own[] = {loopback(3)};
+  const auto said = mixed(input, caller.hello());
+  called.hello_arrived(said, 9, own);
+  const auto challenge = mixed(input, called.challenge());
+  caller.challenge_arrived(challenge);
+  const auto proof = mixed(input, caller.proof());
+  called.proof_arrived(proof);
+  const bool whole = said == caller.hello() && challenge == called.challenge() && proof == caller.proof();
+  require(whole == (called.step() == CalledHandshake::Step::kAdmitted), "who changes a byte is not let in");
+  if (!whole) return;
+  const auto answer = welcome(key, called.admitted().transcript, {9, 1, 1}, Refusal::kNone);
+  const auto heard = mixed(input, answer);
+  caller.welcome_arrived(heard);
+  require(!(caller.step() == CallerHandshake::Step::kDone) || heard == answer,
+          "who changes a byte is not believed");
+}
+
+void knock(const Scene& scene, Input& input) {
+  sockaddr_storage where;
+  const socklen_t size = loopback(3).to_socket_address(kPort, &where);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const linger at_once{1, 0};  // no connections left in TIME_WAIT
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0) {
+    const Hello hello{{1, 2, 3}, loopback(2), loopback(3), Target::any_process(), {}};
+    const auto said = mixed(input, encode(hello));
+    const size_t cut = input.byte() % 3 == 0 ? input.byte() % kHelloSize : kHelloSize;
+    [[maybe_unused]] ssize_t done = send(fd, said.data(), cut, MSG_NOSIGNAL);
+    std::array<uint8_t, kProofSize> proof{};
+    if (input.byte() % 2 == 0) input.take(proof.data(), proof.size());
+    done = send(fd, proof.data(), input.byte() % (kProofSize + 1), MSG_NOSIGNAL);
+  }
+  close(fd);
+  require(scene.there->arrivals.load() <= scene.runs, "a stranger is not let in");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static Scene scene;
+  Input input(data, size);
+  for (int i = 0; i < 8 && !input.empty(); ++i) shake(input);
+  knock(scene, input);
+  if (input.byte() % 32 != 0) return 0;
+  // Whoever has the key comes in all the same.
+  const uint64_t before = scene.there->arrivals.load();
+  ++scene.runs;
+  scene.here->gate.approach(loopback(3), {}, Target::any_process(), seconds_from_now(30));
+  for (int i = 0; i < 30000 && scene.there->arrivals.load() == before; ++i) usleep(1000);
+  require(scene.there->arrivals.load() == before + 1, "who has the key is let in");
+  return 0;
+}
+
+}  // namespace verbena::fuzz

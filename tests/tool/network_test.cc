@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What opens a node to others: verbena key, run --ip, doctor --peer. Addresses are this test's by its pid.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "command_under_test.h"
+#include "fabric/node.h"
+#include "fabric/residence.h"
+#include "wire/gate.h"
+
+namespace verbena::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class NetworkCommand : public CommandTest {
+ protected:
+  static std::string address(int last) {
+    return "127." + std::to_string(1 + getpid() / 256 % 254) + "." + std::to_string(getpid() % 256) + "." +
+           std::to_string(last);
+  }
+  // The node's folder that `run` with these options uses.
+  std::string node(std::vector<std::string> options) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"--", "sh", "-c", "echo $VERBENA_NODE"});
+    outcome_ = verbena(options);
+    return outcome_.out.substr(0, outcome_.out.find('\n'));
+  }
+  bool refused(std::vector<std::string> options, const std::string& because) {
+    node(std::move(options));
+    return outcome_.out.empty() && !outcome_.exited_with(0) &&
+           outcome_.err.find(because) != std::string::npos;
+  }
+  std::string key_file(const std::string& name) {
+    const std::string path = folder_ + "/" + name;
+    EXPECT_TRUE(verbena({"key", path}).exited_with(0));
+    return path;
+  }
+  Outcome outcome_;
+};
+
+// A process of a node, as far as others see it.
+class Listener {
+ public:
+  explicit Listener(const std::string& node) {
+    EXPECT_EQ(home_.enter(node, &Listener::serve, this), 0);
+    std::string problem;
+    EXPECT_EQ(gate_.open(home_, nobody_, &problem), 0) << problem;
+    open_.store(true);
+    home_.kick();
+  }
+  ~Listener() {
+    home_.leave();
+    gate_.close();
+  }
+
+ private:
+  struct Nobody final : wire::Arrivals {
+    void arrived(const wire::Arrived& arrived) override { close(arrived.fd); }
+    void failed(uint64_t, wire::Refusal) override {}
+  };
+  static int64_t serve(void* self) {
+    auto* listener = static_cast<Listener*>(self);
+    if (listener->open_.load()) listener->gate_.serve();
+    return -1;
+  }
+  Residence home_;
+  Nobody nobody_;
+  wire::Gate gate_;
+  std::atomic<bool> open_{false};
+};
+
+// It listens at the port, and accepts nobody.
+class AnotherProgram {
+ public:
+  explicit AnotherProgram(const std::string& address) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(47910);
+    inet_pton(AF_INET, address.c_str(), &where.sin_addr);
+    const int on = 1;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+    EXPECT_EQ(listen(fd_, 1), 0);
+  }
+  ~AnotherProgram() { close(fd_); }
+
+ private:
+  const int fd_ = socket(AF_INET, SOCK_STREAM, 0);
+};
+
+TEST_F(NetworkCommand, MakesAKeyForItsOwnerAlone) {
+  struct stat status;
+  ASSERT_EQ(stat(key_file("k").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+  EXPECT_EQ(status.st_size, 65);
+}
+
+TEST_F(NetworkCommand, DoesNotWriteOverAKey) {
+  const std::string path = key_file("k");
+  const Outcome again = verbena({"key", path});
+  EXPECT_TRUE(again.exited_with(1));
+  EXPECT_NE(again.err.find("File exists"), std::string::npos) << again.err;
+}
+
+TEST_F(NetworkCommand, GivesTheDeviceTheAddressesThatWereNamed) {
+  const std::string path = node({"--ip", address(2), "--ip", address(3)});
+  NodeDirectory directory;
+  ASSERT_EQ(directory.open(directory_path(path).c_str()), 0) << outcome_.err;
+  const DeviceDescription& device = directory.devices().devices[0];
+  ASSERT_EQ(device.gid_count, 3u);
+  EXPECT_EQ(wire::NetAddress{device.gids[1].raw}.text(), address(2));
+  EXPECT_EQ(wire::NetAddress{device.gids[2].raw}.text(), address(3));
+  EXPECT_STREQ(device.gids[1].interface_name.data(), "lo");
+}
+
+TEST_F(NetworkCommand, ListensNowhereUnlessAsked) {
+  NodeDirectory directory;
+  ASSERT_EQ(directory.open(directory_path(node({})).c_str()), 0) << outcome_.err;
+  EXPECT_EQ(directory.devices().network.enabled, 0u);
+}
+
+TEST_F(NetworkCommand, OpensAllAddressesWithNet) {
+  NodeDirectory directory;
+  ASSERT_EQ(directory.open(directory_path(node({"--net", "--port", "47919"})).c_str()), 0) << outcome_.err;
+  const DeviceTable& devices = directory.devices();
+  EXPECT_EQ(devices.network.port, 47919u);
+  EXPECT_EQ(devices.network.count + 1, devices.devices[0].gid_count);
+}
+
+TEST_F(NetworkCommand, IsAnotherNodeWithAnotherAddressOrPort) {
+  const std::string first = node({"--ip", address(2)});
+  EXPECT_EQ(node({"--ip", address(2)}), first);
+  EXPECT_NE(node({"--ip", address(3)}), first);
+  EXPECT_NE(node({"--ip", address(2), "--port", "47911"}), first);
+}
+
+TEST_F(NetworkCommand, SharesOneKeyAmongTheNodesOfAUser) {
+  std::string keys[2];
+  for (int i = 0; i < 2; ++i) {
+    std::ifstream file(key_path(node({"--ip", address(2 + i)})));
+    keys[i].assign(std::istreambuf_iterator<char>(file), {});
+  }
+  EXPECT_EQ(keys[0].size(), 32u);
+  EXPECT_EQ(keys[0], keys[1]);
+}
+
+TEST_F(NetworkCommand, RefusesWhatIsNoAddressOfTheMachine) {
+  EXPECT_TRUE(refused({"--ip", "192.0.2.77"}, "not an address of this machine")) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, RefusesWhatIsNoAddress) {
+  for (const char* word : {"here", "0.0.0.0", "224.0.0.1", "fe80::1"})
+    EXPECT_TRUE(refused({"--ip", word}, word) && outcome_.exited_with(2)) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, RefusesOptionsThatDoNotGoTogether) {
+  EXPECT_TRUE(refused({"--port", "47911"}, "--ip"));
+  EXPECT_TRUE(refused({"--key", key_file("k")}, "--ip"));
+  EXPECT_TRUE(refused({"--ip", address(2), "--link-layer", "infiniband"}, "infiniband"));
+  EXPECT_TRUE(refused({"--ip", address(2), "--port", "0"}, "--port"));
+}
+
+TEST_F(NetworkCommand, RefusesAKeyThatOthersCanRead) {
+  const std::string path = key_file("k");
+  chmod(path.c_str(), 0644);
+  EXPECT_TRUE(refused({"--ip", address(2), "--key", path}, "read by others")) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, RefusesAFileThatIsNoKey) {
+  const std::string path = folder_ + "/k";
+  std::ofstream(path) << "secret\n";
+  chmod(path.c_str(), 0600);
+  EXPECT_TRUE(refused({"--ip", address(2), "--key", path}, "does not hold a key")) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, RefusesAPortThatAnotherProgramHas) {
+  const AnotherProgram program(address(2));
+  EXPECT_TRUE(refused({"--ip", address(2)}, "taken by another program")) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, RefusesAnAddressThatAnotherNodeListensAt) {
+  const Listener listener(node({"--ip", address(2)}));
+  EXPECT_TRUE(refused({"--ip", address(2), "--node", "another"}, "processes live")) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, RefusesAnotherKeyWhileProcessesLiveThere) {
+  const Listener listener(node({"--ip", address(2)}));
+  EXPECT_TRUE(refused({"--ip", address(2), "--key", key_file("k")}, "another key")) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, TakesAnotherKeyWhenNobodyIsThere) {
+  const std::string first = node({"--ip", address(2)});
+  EXPECT_EQ(node({"--ip", address(2), "--key", key_file("k")}), first) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, ShowsWhereItListensInTheStatus) {
+  node({"--ip", address(2)});
+  const Outcome seen = verbena({"status", "--ip", address(2), "--json"});
+  const auto network = nlohmann::json::parse(seen.out)["nodes"][0]["network"];
+  EXPECT_EQ(network["port"], 47910);
+  EXPECT_EQ(network["addresses"][0], address(2));
+  EXPECT_NE(verbena({"status"}).out.find(address(2) + ", port 47910"), std::string::npos);
+}
+
+// ---- doctor --peer
+// -------------------------------------------------------------------------------------------
+
+TEST_F(NetworkCommand, FindsTheWayToANodeGood) {
+  const Listener listener(node({"--ip", address(2)}));
+  const Outcome seen = verbena({"doctor", "--peer", address(2), "--ip", address(3)});
+  EXPECT_TRUE(seen.exited_with(0)) << seen.out << seen.err;
+  EXPECT_NE(seen.out.find("answers in"), std::string::npos) << seen.out;
+}
+
+TEST_F(NetworkCommand, TellsThatNobodyListens) {
+  const Outcome seen = verbena({"doctor", "--peer", address(9)});
+  EXPECT_TRUE(seen.exited_with(1));
+  EXPECT_NE(seen.out.find("nobody listens"), std::string::npos) << seen.out;
+}
+
+TEST_F(NetworkCommand, TellsThatTheOtherKeyDiffers) {
+  const Listener listener(node({"--ip", address(2)}));
+  const Outcome seen = verbena({"doctor", "--peer", address(2), "--key", key_file("k")});
+  EXPECT_TRUE(seen.exited_with(1));
+  EXPECT_NE(seen.out.find("another key"), std::string::npos) << seen.out;
+}
+
+TEST_F(NetworkCommand, TellsThatAnotherProgramAnswers) {
+  const AnotherProgram program(address(2));
+  const Outcome seen = verbena({"doctor", "--peer", address(2)});
+  EXPECT_TRUE(seen.exited_with(1));
+  EXPECT_NE(seen.out.find("nobody answers"), std::string::npos) << seen.out;
+}
+
+}  // namespace
+}  // namespace verbena::test

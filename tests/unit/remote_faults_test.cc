@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Queue pairs of two nodes: what is refused, what is not there, and connections that break.
+#include <gtest/gtest.h>
+
+#include "support/two_nodes.h"
+
+namespace verbena {
+namespace {
+
+ibv_qp_state state_of(Qp* qp) {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  EXPECT_EQ(query_qp(qp, &attr, &init), 0);
+  return attr.qp_state;
+}
+
+bool becomes(const End& end, ibv_qp_state wanted) {
+  return eventually([&] { return state_of(end.qp.get()) == wanted; });
+}
+
+void wait_for_the_other(End& end) {
+  end.start();
+  end.together();
+}
+
+TEST(RemoteNode, ASendWaitsForItsReceive) {
+  play(
+      [](End& end) {
+        end.start();
+        ASSERT_EQ(send(end.qp.get(), {end.memory.sge(0, 100)}), 0);
+        // It has been there in vain.
+        EXPECT_TRUE(eventually([&] {
+          ibv_wc wc;
+          EXPECT_EQ(poll_cq(end.send_cq.get(), 1, &wc), 0);
+          return end.qp->shared->rnr_naks.load() >= 2;
+        }));
+        end.together();
+        EXPECT_EQ(end.sent().status, IBV_WC_SUCCESS);
+        end.together();
+      },
+      [](End& end) {
+        end.start();
+        end.together();
+        ASSERT_EQ(receive(end.qp.get(), {end.memory.sge(0, 100)}), 0);
+        EXPECT_EQ(end.received().byte_len, 100u);
+        end.together();
+      });
+}
+
+TEST(RemoteNode, RnrRetriesRunOut) {
+  play(
+      [](End& end) {
+        end.start();
+        ASSERT_EQ(send(end.qp.get(), {end.memory.sge(0, 100)}), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_RNR_RETRY_EXC_ERR);
+        EXPECT_EQ(state_of(end.qp.get()), IBV_QPS_ERR);
+        end.together();
+      },
+      wait_for_the_other, {.rnr_retry = 2});
+}
+
+TEST(RemoteNode, AWrongRkeyFailsAtBothEnds) {
+  play(
+      [](End& end) {
+        end.start();
+        ++end.peer.rkey;
+        ASSERT_EQ(end.write_there(0, 0, 100, 1), 0);
+        ASSERT_EQ(end.write_there(0, 0, 100, 2), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_REM_ACCESS_ERR);
+        EXPECT_EQ(end.sent().status, IBV_WC_WR_FLUSH_ERR);
+        end.together();
+      },
+      [](End& end) {
+        end.start();
+        end.together();
+        EXPECT_TRUE(becomes(end, IBV_QPS_ERR));
+      });
+}
+
+TEST(RemoteNode, AReadOfWhatIsNotRegisteredIsRefused) {
+  play(
+      [](End& end) {
+        end.start();
+        ASSERT_EQ(end.read_there(0, end.memory.size() - 50, 100), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_REM_ACCESS_ERR);
+        end.together();
+      },
+      wait_for_the_other);
+}
+
+TEST(RemoteNode, AMessageTooLongForItsReceiveFailsAtBothEnds) {
+  for (const uint32_t size : {200u, 100000u})
+    play(
+        [&](End& end) {
+          end.start();
+          end.together();
+          ASSERT_EQ(send(end.qp.get(), {end.memory.sge(0, size)}), 0);
+          EXPECT_EQ(end.sent().status, IBV_WC_REM_INV_REQ_ERR);
+          end.together();
+        },
+        [](End& end) {
+          end.start();
+          ASSERT_EQ(receive(end.qp.get(), {end.memory.sge(0, 100)}), 0);
+          end.together();
+          EXPECT_EQ(end.received().status, IBV_WC_LOC_LEN_ERR);
+          end.together();
+        });
+}
+
+TEST(RemoteNode, AWrongLkeyFailsAfterWhatWasBeforeIt) {
+  play(
+      [](End& end) {
+        end.start();
+        Sges wrong{end.memory.sge(0, 100)};
+        ++wrong[0].lkey;
+        ASSERT_EQ(end.write_there(0, 0, 100, 1), 0);
+        ASSERT_EQ(rdma(end.qp.get(), IBV_WR_RDMA_WRITE, wrong, end.peer.address, end.peer.rkey, 2), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_SUCCESS);
+        EXPECT_EQ(end.sent().status, IBV_WC_LOC_PROT_ERR);
+        end.together();
+      },
+      wait_for_the_other);
+}
+
+TEST(RemoteNode, NobodyThereEndsInRetryExceeded) {
+  play(
+      [](End& end) {
+        end.introduce();
+        end.connect_qp();
+        ASSERT_EQ(send(end.qp.get(), {end.memory.sge(0, 100)}), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_RETRY_EXC_ERR);
+        end.together();
+      },
+      [](End& end) {
+        end.introduce();
+        end.together();
+      },
+      {.timeout = 8, .retry_cnt = 1});
+}
+
+TEST(RemoteNode, AProcessThatEndsIsRetriedInVain) {
+  play(
+      [](End& end) {
+        end.start();
+        end.together();
+        EXPECT_TRUE(eventually([&] { return end.is_alone(); }));
+        ASSERT_EQ(end.write_there(0, 0, 100), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_RETRY_EXC_ERR);
+      },
+      [](End& end) {
+        end.start();
+        end.together();
+        _exit(0);
+      },
+      {.timeout = 12, .retry_cnt = 1});
+}
+
+// The connection breaks again and again, at whatever instant: nothing is lost, nothing happens twice.
+TEST(RemoteNode, BrokenConnectionsLoseAndDoubleNothing) {
+  constexpr size_t kMeetings = 20;
+  constexpr uint64_t kPerMeeting = 40;
+  constexpr uint64_t kMany = kMeetings * kPerMeeting;
+  play(
+      [](End& end) {
+        end.start();
+        uint64_t posted = 0, done = 0, meetings = 1, sum = 0;
+        while (done < kMany) {
+          for (; posted < kMany && posted - done < 30; ++posted) {
+            if (posted % 2 == 0) {
+              std::memcpy(end.memory.data() + 1024, &posted, sizeof posted);
+              ASSERT_EQ(send(end.qp.get(), {end.memory.sge(1024, posted % 14 == 0 ? 50000 : 8)}, posted), 0);
+              continue;
+            }
+            Sges sges{end.memory.sge(posted % 32 * 8, 8)};
+            ibv_send_wr wr = request(IBV_WR_ATOMIC_FETCH_AND_ADD, sges, posted);
+            wr.wr.atomic = {end.peer.address, 1, 0, end.peer.rkey};
+            ASSERT_EQ(post(end.qp.get(), wr), 0);
+          }
+          const ibv_wc wc = end.sent();
+          ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << done;
+          ASSERT_EQ(wc.wr_id, done);
+          if (done % 2 == 1) {
+            uint64_t before;
+            std::memcpy(&before, end.memory.data() + done % 32 * 8, 8);
+            ASSERT_EQ(before, sum++);
+          }
+          ++done;
+          if (done % kPerMeeting == 0 && meetings < kMeetings) {
+            end.break_off();
+            end.meet();
+            ++meetings;
+          }
+        }
+        end.together();
+      },
+      [](End& end) {
+        end.introduce();
+        end.connect_qp();
+        uint64_t posted = 0, received = 0, meetings = 1;
+        for (; posted < 60; ++posted) ASSERT_EQ(receive(end.qp.get(), {end.memory.sge(4096, 60000)}), 0);
+        end.meet();
+        end.together();
+        for (const int64_t until = now_ns() + 40'000'000'000; received < kMany / 2 && now_ns() < until;) {
+          ibv_wc wc{};
+          if (poll_cq(end.recv_cq.get(), 1, &wc) == 1) {
+            ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+            ASSERT_EQ(wc.byte_len, received * 2 % 14 == 0 ? 50000u : 8u);
+            ++received;
+            if (posted < kMany / 2) {
+              ASSERT_EQ(receive(end.qp.get(), {end.memory.sge(4096, 60000)}), 0);
+              ++posted;
+            }
+          } else if (end.is_alone() && meetings < kMeetings) {
+            end.meet();
+            ++meetings;
+          }
+        }
+        EXPECT_EQ(received, kMany / 2);
+        end.together();
+        uint64_t sum;
+        std::memcpy(&sum, end.memory.data(), 8);
+        EXPECT_EQ(sum, kMany / 2);
+      },
+      {}, kMeetings);
+}
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// An authenticated peer that sends anything: noise, frames with one field that is wrong, answers to what was
+// never asked, requests of queue pairs that are not there. Whatever it says, the process goes on, and nothing
+// outside of what is registered changes. A second in ctest; VERBENA_FUZZ_SECONDS for longer.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "support/two_nodes.h"
+
+namespace verbena {
+namespace {
+
+class HostilePeer {
+ public:
+  HostilePeer(const End& end, uint32_t seed) : end_(end), random_(seed) {}
+
+  std::vector<std::byte> frame() {
+    wire::FrameHead head;
+    std::memset(&head, 0, sizeof head);
+    head.start.kind = static_cast<wire::FrameKind>(1 + random_() % 10);
+    uint32_t size = 0, payload = 0;
+    const uint32_t qpn = qp_number(end_.qp.get());
+    switch (head.start.kind) {
+      case wire::FrameKind::kRequest:
+        payload = static_cast<uint32_t>(random_() % 4 == 0 ? random_() % 40000 : random_() % 300);
+        head.request.opcode = static_cast<uint8_t>(random_() % 17);
+        head.request.connection = 2 | 3 << 4;
+        head.request.target_qpn = qpn;
+        head.request.source_qpn = kSource;
+        head.request.life = life_;
+        head.request.number = number_ + random_() % 3;
+        head.request.size = payload;
+        head.request.remote_address = end_.memory.address() + random_() % 8192;
+        head.request.rkey = end_.memory.rkey();
+        size = sizeof head.request;
+        if (head.request.opcode == IBV_WR_RDMA_READ || (head.request.opcode >= 5 && head.request.opcode < 7))
+          payload = 0;
+        break;
+      case wire::FrameKind::kDatagram:
+        payload = 40 + static_cast<uint32_t>(random_() % 500);
+        head.datagram.target_qpn = qpn;
+        size = sizeof head.datagram;
+        break;
+      case wire::FrameKind::kQuery:
+        head.query.qpn = qpn;
+        size = sizeof head.query;
+        break;
+      case wire::FrameKind::kWhereabouts:
+        head.whereabouts.qpn = kSource;
+        head.whereabouts.node = random_() % 2;
+        head.whereabouts.generation = static_cast<uint32_t>(random_() % 3);
+        size = sizeof head.whereabouts;
+        break;
+      default:
+        head.answer.target_qpn = qpn;
+        head.answer.source_qpn = kSource;
+        head.answer.life = 1;
+        head.answer.number = random_() % 8;
+        head.answer.value = random_() % 4 == 0 ? random_() : uint64_t{64} << 32;
+        payload = head.start.kind == wire::FrameKind::kReadData ? static_cast<uint32_t>(random_() % 65) : 0;
+        size = sizeof head.answer;
+    }
+    head.start.length = size + payload;
+    std::vector<std::byte> bytes(size + payload);
+    std::memcpy(bytes.data(), &head, size);
+    if (random_() % 8 == 0) bytes[random_() % size] = static_cast<std::byte>(random_());
+    if (random_() % 16 == 0) life_ += random_() % 2, number_ = random_() % 4;
+    return bytes;
+  }
+
+  static constexpr uint32_t kSource = 0x123;
+
+ private:
+  const End& end_;
+  std::mt19937_64 random_;
+  uint64_t life_ = 1, number_ = 0;
+};
+
+// Connects our queue pair to the hostile one, anew.
+void begin_anew(End& end) {
+  ASSERT_EQ(to_state(end.qp.get(), IBV_QPS_RESET), 0);
+  end.peer.qpn = HostilePeer::kSource;
+  end.connect_qp();
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(receive(end.qp.get(), {end.memory.sge(65536, 65536)}), 0);
+  ASSERT_EQ(end.read_there(0, 0, 64), 0);
+  ASSERT_EQ(end.write_there(0, 0, 64), 0);
+}
+
+TEST(HostileNode, IsSurvived) {
+  const char* wanted = getenv("VERBENA_FUZZ_SECONDS");
+  const int64_t until = now_ns() + (wanted != nullptr ? atoi(wanted) : 1) * int64_t{1'000'000'000};
+  int control[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
+  End end(true, control[0], {}, {});
+  close(control[1]);
+  std::vector<uint8_t> canary(4096, 0x5a);
+  end.peer.process = {77, 1, 1};
+  for (uint32_t round = 0; now_ns() < until; ++round) {
+    int stream[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
+    begin_anew(end);
+    end.meet(stream[0]);
+    HostilePeer peer(end, round);
+    for (int i = 0; i < 100; ++i) {
+      const std::vector<std::byte> bytes = peer.frame();
+      if (::send(stream[1], bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) break;
+      char answers[65536];
+      while (recv(stream[1], answers, sizeof answers, MSG_DONTWAIT) > 0) {
+      }
+      ibv_wc wc;
+      poll_cq(end.send_cq.get(), 1, &wc);
+      poll_cq(end.recv_cq.get(), 1, &wc);
+    }
+    close(stream[1]);
+    ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
+  }
+  for (const uint8_t byte : canary) ASSERT_EQ(byte, 0x5a);
+}
+
+}  // namespace
+}  // namespace verbena

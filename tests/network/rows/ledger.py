@@ -113,7 +113,7 @@ def several_pairs(hosts):
 
 @rows.row("target_killed")
 def target_killed(hosts):
-    pair = Pair(*hosts, *ENDLESS, *PATIENT)
+    pair = Pair(*hosts, *ENDLESS, *HASTY)
     pair.wait_progress()
     pair.serve.kill()
     pair.end_failed()

@@ -72,6 +72,8 @@ class Remote final : public wire::Arrivals {
   int64_t serve();
   // The program is about to sleep until something comes.
   void before_sleep();
+  // A receive request was posted at a queue pair whose requester had found none.
+  void receive_posted();
   // Sends what has gathered.
   void flush_all();
   // The same, unless somebody is at it: he may be the one who calls exit(3).
@@ -137,6 +139,7 @@ class Remote final : public wire::Arrivals {
   bool send_waiting_datagrams(int64_t now);
   static void ask(RemotePeer& near, uint32_t qpn);
   void drop_unused_peers();
+  void tell_of_receives();
   void publish();
 
   int64_t check_deadlines(int64_t now);
@@ -163,6 +166,7 @@ class Remote final : public wire::Arrivals {
   std::atomic<bool> active_{false};
   std::atomic<bool> seeking_{false};
   std::atomic<bool> datagrams_wait_{false};
+  std::atomic<bool> receives_posted_{false};
   std::atomic<uint64_t> next_life_{1};
 
   std::mutex turn_;

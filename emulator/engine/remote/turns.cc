@@ -34,6 +34,22 @@ constexpr int64_t kStalledTick = 200'000;
 
 }  // namespace
 
+// Receive requests have been posted since somebody found none.
+void Remote::tell_of_receives() {
+  if (!receives_posted_.load(std::memory_order_relaxed) || !receives_posted_.exchange(false)) return;
+  for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    std::erase_if(peer->waiting_for_receives, [](StandIn* stand_in) {
+      if (!stand_in->tell_of_receives()) return false;
+      stand_in->waits_for_receive = false;
+      return true;
+    });
+}
+
+void Remote::receive_posted() {
+  receives_posted_.store(true, std::memory_order_release);
+  if (asleep_.load(std::memory_order_acquire)) process_.home().kick();
+}
+
 // Answers whether anything has come.
 bool Remote::drive_one(RemotePeer& peer, bool from_service) {
   const uint64_t before = peer.bytes_in.load(std::memory_order_relaxed);
@@ -106,6 +122,7 @@ bool Remote::drive(bool from_service) {
 void Remote::drive_from_poll() {
   polled_.store(true, std::memory_order_relaxed);
   const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) tell_of_receives();
   if (turn.owns_lock() && drive(false))
     taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -125,6 +142,8 @@ int64_t Remote::serve() {
   if (lay_ && !lay) next = std::min(next, now + kSecondLook);
   std::unique_lock turn(turn_, std::defer_lock);
   if (!keeps_out && turn.try_lock()) {
+    // One that polls posts several before it polls again.
+    if (!polled) tell_of_receives();
     taken_here_ += drive(true) ? 1 : 0;
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
@@ -133,6 +152,7 @@ int64_t Remote::serve() {
   arm(!keeps_away);
   asleep_.store(!keeps_away, std::memory_order_release);
   if (keeps_away) next = std::min(next, now + tick);
+  if (receives_posted_.load(std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
   if (stalled) next = std::min(next, now + kStalledTick);
   if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
     next = std::min(next, now + kPollingTick);

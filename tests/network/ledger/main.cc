@@ -150,11 +150,12 @@ class Ledger {
       }
       wait();
     }
+    const int status = report();
     shutdown(meeting_, SHUT_WR);
     char rest;  // the other end may still want our queue pairs
     while (recv(meeting_, &rest, 1, 0) > 0) {
     }
-    return report();
+    return status;
   }
 
  private:

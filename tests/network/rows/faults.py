@@ -7,8 +7,8 @@ from harness.failure import expect
 from rows.ledger import ENDLESS, FAILED, HASTY, HASTY_SECONDS, PATIENT, Pair
 from rows.table import group
 
-rows = group("faults", places=("namespaces",))
-three = group("faults_of_three", hosts=3, places=("namespaces",))
+rows = group("faults", places=("namespaces",), processors=1)
+three = group("faults_of_three", hosts=3, places=("namespaces",), processors=1)
 BOTH = ("--both", "--lines", 2)
 
 
@@ -54,7 +54,7 @@ def connections_reset(hosts):
 @rows.row("half_open")
 def half_open(hosts):
     """The target ends while the cable is out: no word of it reaches the initiator."""
-    pair = Pair(*hosts, *ENDLESS, *PATIENT)
+    pair = Pair(*hosts, *ENDLESS, *HASTY)
     pair.wait_progress()
     hosts[0].pull_cable()
     pair.serve.kill()

@@ -80,6 +80,8 @@ class Remote final : public wire::Arrivals {
   void flush_at_exit();
 
   // ---- datagrams (datagrams.cc) ----
+  // Is the way there full? Then a message waits in the send queue, as it would for a slow link.
+  bool is_full(const wire::NetAddress& to, uint32_t qpn);
   // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
   void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size);

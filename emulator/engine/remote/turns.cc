@@ -19,6 +19,9 @@ using wire::Flow;
 
 // So much one connection may do before the others have their turn.
 constexpr int kRounds = 16;
+// A program that polls takes so many messages, and posts receive requests for the next, before those are
+// looked at.
+constexpr int kMostMessages = 64;
 // With more connections than this, epoll(7) is asked which of them have something.
 constexpr size_t kFew = 4;
 constexpr int kMostEvents = 64;
@@ -57,11 +60,17 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     std::lock_guard out(peer.out_mutex);
     flush(peer);
   }
-  bool all = false;
+  bool all = false, had_enough = false;
+  const bool polled = !from_service || polled_in_a_row_ != 0;
+  int messages = 0;
   for (int round = 0; round < kRounds; ++round) {
     Next next;
     do next = parse_one(peer);
-    while (next == Next::kOn);
+    while (next == Next::kOn && (++messages < kMostMessages || !polled));
+    if (next == Next::kOn) {
+      peer.stalled = had_enough = true;
+      break;
+    }
     const bool takes_by_itself = peer.bulk_in.left != 0 && (peer.bulk_in.stand_in || peer.bulk_in.is_answer);
     peer.stalled = next == Next::kStop;
     if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
@@ -75,7 +84,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
                         std::memory_order_relaxed);
   }
   const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
-  bool lingers = false;
+  bool lingers = had_enough;
   if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
     std::lock_guard out(peer.out_mutex);
     peer.answers_due = false;
@@ -86,7 +95,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     if (from_service || others)
       flush(peer);
     else
-      lingers = peer.gathered.load(std::memory_order_relaxed);
+      lingers |= peer.gathered.load(std::memory_order_relaxed);
   }
   if (peer.broken.load(std::memory_order_acquire)) lose(peer);
   if (lingers) {

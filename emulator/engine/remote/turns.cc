@@ -157,7 +157,10 @@ int64_t Remote::serve() {
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }
-  const bool keeps_away = keeps_out || (polled && armed_ && is_quicker_by_polling());
+  // Somebody has the turn: no use in being woken again and again by what he is about to take.
+  const bool taken = !keeps_out && !turn.owns_lock();
+  if (taken) next = std::min(next, now + kSecondLook);
+  const bool keeps_away = keeps_out || taken || (polled && armed_ && is_quicker_by_polling());
   arm(!keeps_away);
   asleep_.store(!keeps_away, std::memory_order_release);
   if (keeps_away) next = std::min(next, now + tick);

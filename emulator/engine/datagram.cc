@@ -330,6 +330,15 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   return VendorError::none;
 }
 
+bool must_wait(Qp& qp, const SendRequest& request) {
+  Remote* const remote = qp.process->remote();
+  const Ah* ah = request.ah;
+  if (remote == nullptr || ah == nullptr || ah->multicast || ah->attr.is_global == 0) return false;
+  wire::NetAddress to;
+  std::memcpy(to.bytes.data(), ah->attr.grh.dgid.raw, to.bytes.size());
+  return remote->is_full(to, request.remote_qpn);
+}
+
 void raise_datagram_events(Qp& qp) {
   const NodeDirectory& directory = qp.process->directory();
   for (Destination* to : qp.datagrams->events_due) {

@@ -42,6 +42,9 @@ std::shared_ptr<Datagrams> make_datagrams(const Qp& qp);
 // send_lock.
 VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequest& request);
 
+// Must the request wait, since the way to the other node is full? The caller holds send_lock.
+bool must_wait(Qp& qp, const SendRequest& request);
+
 // Raises the events of the receive completions that send_datagram() has appended.
 void raise_datagram_events(Qp& qp);
 

@@ -8,6 +8,7 @@
 #include "engine/datagram_queue.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/remote/remote.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
 
@@ -78,7 +79,8 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   }
   const uint64_t number = qp.rq_posted;
   if (number - qp.rq_freed.load(std::memory_order_acquire) >= qp.cap.max_recv_wr) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn, qp.cap.max_recv_wr);
+    VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn,
+                 qp.cap.max_recv_wr);
     return mutated("recv-full-dropped") ? 0 : ENOMEM;
   }
   ReceiveWqe& wqe = qp.receives.wqe(number);
@@ -106,6 +108,7 @@ void wake_feeder(Qp& qp) {
   const std::shared_ptr<PeerAdapter> feeder = qp.path.adapter;
   qp.send_lock.unlock();
   if (feeder) feeder->kick();
+  if (Remote* const remote = qp.process->remote(); remote != nullptr) remote->receive_posted();
 }
 
 }  // namespace

@@ -165,6 +165,11 @@ Step carry_out(Qp& qp, SendRequest& request) {
       error != VendorError::none)
     return fail(qp, request, error);
 
+  if (qp.datagrams && must_wait(qp, request)) {
+    qp.waiting = Waiting::kSlice;
+    qp.give_up_at = kEndOfTime;
+    return Step::kWaits;
+  }
   if (qp.datagrams) {
     if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
       return fail(qp, request, error);

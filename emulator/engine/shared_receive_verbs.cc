@@ -12,6 +12,7 @@
 #include "engine/device_attributes.h"
 #include "engine/error_flow.h"
 #include "engine/objects.h"
+#include "engine/remote/remote.h"
 #include "engine/xrc.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
@@ -52,6 +53,7 @@ void wake_feeders(Srq& srq) {
     }
   }
   for (const auto& feeder : feeders) feeder->kick();
+  if (Remote* const remote = srq.context->process->remote(); remote != nullptr) remote->receive_posted();
   // XRC: whoever sends here is no peer of any queue pair of this process.
   const Process& process = *srq.process;
   for (std::atomic<uint32_t>& waiter : srq.shared->waiters) {
@@ -149,10 +151,9 @@ int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const char* why = nullptr;
   const int error = post_to_shared_queue(*srq, wr, bad_wr, &why);
   if (error != 0)
-    VERBENA_WARN(
-        "ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
-        srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge, why,
-        srq->room, srq->ring.max_sge);
+    VERBENA_WARN("ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
+                 srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge,
+                 why, srq->room, srq->ring.max_sge);
   if (srq->shared->feeders_wait.load(std::memory_order_relaxed) != 0) wake_feeders(*srq);
   return error;
 }

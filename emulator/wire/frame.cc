@@ -28,6 +28,7 @@ constexpr Shape kShapes[] = {
     {sizeof(DatagramHead), kMaxDatagram},
     {sizeof(QueryHead), 0},
     {sizeof(WhereaboutsHead), 0},
+    {sizeof(AnswerHead), 0},
 };
 
 constexpr uint32_t kMostQpn = 0xffffff;

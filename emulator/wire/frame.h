@@ -25,6 +25,7 @@ enum class FrameKind : uint8_t {
   kDatagram = 8,
   kQuery = 9,         // which process of this node has a queue pair number?
   kWhereabouts = 10,  // that one
+  kReady = 11,        // there are receive requests again: `number` need not wait for its timer
 };
 
 inline constexpr uint32_t kSliceBytes = 256 * 1024;  // at most so many bytes of a message in one frame

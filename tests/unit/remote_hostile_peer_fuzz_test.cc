@@ -19,7 +19,7 @@ class HostilePeer {
   std::vector<std::byte> frame() {
     wire::FrameHead head;
     std::memset(&head, 0, sizeof head);
-    head.start.kind = static_cast<wire::FrameKind>(1 + random_() % 10);
+    head.start.kind = static_cast<wire::FrameKind>(1 + random_() % 11);
     uint32_t size = 0, payload = 0;
     const uint32_t qpn = qp_number(end_.qp.get());
     switch (head.start.kind) {

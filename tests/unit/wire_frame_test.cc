@@ -55,12 +55,12 @@ TEST(Frames, WithBytesOutsideTheirMessageAreNone) {
 
 TEST(Frames, OfUnknownKindsAndImpossibleLengthsAreNone) {
   Frame frame;
-  for (unsigned kind : {0u, 11u, 255u}) {
+  for (unsigned kind : {0u, 12u, 255u}) {
     RequestHead head = request(0, 0, 0);
     head.kind = static_cast<FrameKind>(kind);
     EXPECT_EQ(decode_head(head, &frame), Decoded::kMalformed) << kind;
   }
-  for (unsigned kind = 1; kind <= 10; ++kind)
+  for (unsigned kind = 1; kind <= 11; ++kind)
     for (const uint32_t length : {0u, 15u, UINT32_MAX}) {
       RequestHead head = request(0, 0, 0);
       head.kind = static_cast<FrameKind>(kind);

@@ -71,6 +71,21 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
   flush(*peer);
 }
 
+bool Remote::is_full(const wire::NetAddress& to, uint32_t qpn) {
+  std::shared_ptr<RemotePeer> peer;
+  {
+    std::lock_guard lock(known_mutex_);
+    if (const auto known = known_.find({to, qpn}); known != known_.end()) peer = known->second.lock();
+  }
+  if (!peer || !peer->connected.load(std::memory_order_acquire)) return false;
+  std::lock_guard out(peer->out_mutex);
+  const auto has_room = [&] {
+    return peer->out.room() >= sizeof(DatagramHead) + wire::kMaxDatagram + kAnswersRoom;
+  };
+  if (!has_room()) flush(*peer);
+  return !has_room();
+}
+
 void Remote::know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer) {
   std::lock_guard lock(known_mutex_);
   if (known_.size() >= kMostKnown) known_.clear();

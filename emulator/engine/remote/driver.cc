@@ -53,6 +53,7 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
   }
   if (known != peer.stand_ins.end()) {
     std::erase(peer.acknowledgements_due, known->second.get());
+    std::erase(peer.waiting_for_receives, known->second.get());
     peer.stand_ins.erase(known);
   }
   std::lock_guard out(peer.out_mutex);
@@ -200,6 +201,9 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
       break;
     case FrameKind::kRnr:
       take_rnr(*qp, head.number, head.rnr_timer);
+      break;
+    case FrameKind::kReady:
+      take_ready(*qp, head.number);
       break;
     case FrameKind::kNotReady:
       take_not_ready(*qp, head.number, static_cast<uint32_t>(head.value));

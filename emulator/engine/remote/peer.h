@@ -70,6 +70,7 @@ struct RemotePeer {
   wire::InStream in;
   std::unordered_map<uint64_t, std::unique_ptr<StandIn>> stand_ins;  // by source and target number
   std::vector<StandIn*> acknowledgements_due;
+  std::vector<StandIn*> waiting_for_receives;  // their requesters are to be told of the next
   // The bytes of a large frame that are still to come: for whom. Neither: they are skipped.
   struct {
     uint64_t left = 0;

@@ -333,8 +333,9 @@ void Remote::lose(RemotePeer& peer) {
   peer.in.clear();
   peer.bulk_in = {};
   peer.acknowledgements_due.clear();
+  peer.waiting_for_receives.clear();
   for (auto& [key, stand_in] : peer.stand_ins) {
-    stand_in->acknowledgement_due = false;
+    stand_in->acknowledgement_due = stand_in->waits_for_receive = false;
     stand_in->begin_anew();
   }
   VERBENA_INFO("connection to process %u of %s has ended", peer.id.slot, peer.address.text().c_str());

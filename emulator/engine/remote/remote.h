@@ -72,12 +72,16 @@ class Remote final : public wire::Arrivals {
   int64_t serve();
   // The program is about to sleep until something comes.
   void before_sleep();
+  // A receive request was posted at a queue pair whose requester had found none.
+  void receive_posted();
   // Sends what has gathered.
   void flush_all();
   // The same, unless somebody is at it: he may be the one who calls exit(3).
   void flush_at_exit();
 
   // ---- datagrams (datagrams.cc) ----
+  // Is the way there full? Then a message waits in the send queue, as it would for a slow link.
+  bool is_full(const wire::NetAddress& to, uint32_t qpn);
   // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
   void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size);
@@ -137,6 +141,7 @@ class Remote final : public wire::Arrivals {
   bool send_waiting_datagrams(int64_t now);
   static void ask(RemotePeer& near, uint32_t qpn);
   void drop_unused_peers();
+  void tell_of_receives();
   void publish();
 
   int64_t check_deadlines(int64_t now);
@@ -163,6 +168,7 @@ class Remote final : public wire::Arrivals {
   std::atomic<bool> active_{false};
   std::atomic<bool> seeking_{false};
   std::atomic<bool> datagrams_wait_{false};
+  std::atomic<bool> receives_posted_{false};
   std::atomic<uint64_t> next_life_{1};
 
   std::mutex turn_;

@@ -414,6 +414,15 @@ void take_rnr(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   qp.process->add_pending(&qp);
 }
 
+// Woken before its time: that was no try.
+void take_ready(Qp& qp, uint64_t number) {
+  RemotePath& path = *qp.path.remote;
+  if (qp.waiting != Waiting::kReceive || path.rnr_number != number || path.send_again_at == 0) return;
+  if (path.rnr_tries != 0) --path.rnr_tries;
+  path.send_again_at = 0;
+  if (progress_remote(qp) != kEndOfTime) qp.process->add_pending(&qp);
+}
+
 void take_not_ready(Qp& qp, uint64_t number, uint32_t vendor_error) {
   RemotePath& path = *qp.path.remote;
   if (!is_in_flight(qp, number)) return;

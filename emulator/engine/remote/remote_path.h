@@ -61,6 +61,7 @@ void post_remote(Qp& qp);
 void take_acknowledgement(Qp& qp, uint64_t number);
 void take_refusal(Qp& qp, uint64_t number, uint32_t vendor_error);
 void take_rnr(Qp& qp, uint64_t number, uint8_t rnr_timer);
+void take_ready(Qp& qp, uint64_t number);
 void take_not_ready(Qp& qp, uint64_t number, uint32_t vendor_error);
 // The request that awaits answer `number`; nullptr: none does.
 SendRequest* find_awaiting(Qp& qp, uint64_t number);

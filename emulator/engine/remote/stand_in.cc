@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "engine/peer_path.h"
 #include "engine/program_enum.h"
@@ -252,7 +253,9 @@ Taken StandIn::judge(const RequestHead& head, const SendOperation& operation, co
     case Answer::kBusy:
       return Taken::kStalled;
     case Answer::kRnr:
-      if (acknowledged) answer(FrameKind::kRnr, head.number, 0, qp_.path.qp->min_rnr_timer);
+      if (!acknowledged) break;
+      answer(FrameKind::kRnr, head.number, 0, qp_.path.qp->min_rnr_timer);
+      if (!qp_.xrc_targets) ask_to_be_woken();
       break;
     case Answer::kNak:
       if (acknowledged) answer(FrameKind::kNak, head.number, static_cast<uint64_t>(response.error));
@@ -268,6 +271,22 @@ Taken StandIn::judge(const RequestHead& head, const SendOperation& operation, co
   }
   request_.done = 0;
   return Taken::kSkip;
+}
+
+// Whoever posts a receive looks at the flag without a fence, and may miss it: then the requester's timer is
+// enough.
+void StandIn::ask_to_be_woken() {
+  qp_.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+  if (SharedSrq* srq = qp_.path.shared_receives.shared; srq != nullptr)
+    srq->feeders_wait.store(1, std::memory_order_seq_cst);
+  if (!std::exchange(waits_for_receive, true)) peer_.waiting_for_receives.push_back(this);
+}
+
+bool StandIn::tell_of_receives() {
+  if (qp_.path.qp->birth != qp_.path.birth) return true;
+  if (qp_.path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0) return false;
+  answer(FrameKind::kReady, expected_, 0);
+  return true;
 }
 
 Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes) {

@@ -39,6 +39,11 @@ class StandIn final : public Carrier {
   // More of a large one's bytes have come.
   Taken go_on(const wire::RequestHead& head);
 
+  // Tells a requester that found no receive request, when there is one again. True: there is nothing to tell
+  // any more.
+  bool tell_of_receives();
+  bool waits_for_receive = false;  // it is on the peer's list
+
   // The connection is new: half of a message is none.
   void begin_anew() { request_.done = 0; }
 
@@ -56,6 +61,7 @@ class StandIn final : public Carrier {
               VendorError unreachable);
   Taken repeat(const wire::RequestHead& head, const SendOperation& operation);
   void answer(wire::FrameKind kind, uint64_t number, uint64_t value, uint8_t timer = 0);
+  void ask_to_be_woken();
   void remember_atomic(uint64_t number, uint64_t value);
 
   RemotePeer& peer_;

@@ -19,6 +19,9 @@ using wire::Flow;
 
 // So much one connection may do before the others have their turn.
 constexpr int kRounds = 16;
+// A program that polls takes so many messages, and posts receive requests for the next, before those are
+// looked at.
+constexpr int kMostMessages = 64;
 // With more connections than this, epoll(7) is asked which of them have something.
 constexpr size_t kFew = 4;
 constexpr int kMostEvents = 64;
@@ -34,6 +37,22 @@ constexpr int64_t kStalledTick = 200'000;
 
 }  // namespace
 
+// Receive requests have been posted since somebody found none.
+void Remote::tell_of_receives() {
+  if (!receives_posted_.load(std::memory_order_relaxed) || !receives_posted_.exchange(false)) return;
+  for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    std::erase_if(peer->waiting_for_receives, [](StandIn* stand_in) {
+      if (!stand_in->tell_of_receives()) return false;
+      stand_in->waits_for_receive = false;
+      return true;
+    });
+}
+
+void Remote::receive_posted() {
+  receives_posted_.store(true, std::memory_order_release);
+  if (asleep_.load(std::memory_order_acquire)) process_.home().kick();
+}
+
 // Answers whether anything has come.
 bool Remote::drive_one(RemotePeer& peer, bool from_service) {
   const uint64_t before = peer.bytes_in.load(std::memory_order_relaxed);
@@ -41,11 +60,17 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     std::lock_guard out(peer.out_mutex);
     flush(peer);
   }
-  bool all = false;
+  bool all = false, had_enough = false;
+  const bool polled = !from_service || polled_in_a_row_ != 0;
+  int messages = 0;
   for (int round = 0; round < kRounds; ++round) {
     Next next;
     do next = parse_one(peer);
-    while (next == Next::kOn);
+    while (next == Next::kOn && (++messages < kMostMessages || !polled));
+    if (next == Next::kOn) {
+      peer.stalled = had_enough = true;
+      break;
+    }
     const bool takes_by_itself = peer.bulk_in.left != 0 && (peer.bulk_in.stand_in || peer.bulk_in.is_answer);
     peer.stalled = next == Next::kStop;
     if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
@@ -59,7 +84,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
                         std::memory_order_relaxed);
   }
   const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
-  bool lingers = false;
+  bool lingers = had_enough;
   if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
     std::lock_guard out(peer.out_mutex);
     peer.answers_due = false;
@@ -70,7 +95,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     if (from_service || others)
       flush(peer);
     else
-      lingers = peer.gathered.load(std::memory_order_relaxed);
+      lingers |= peer.gathered.load(std::memory_order_relaxed);
   }
   if (peer.broken.load(std::memory_order_acquire)) lose(peer);
   if (lingers) {
@@ -106,6 +131,7 @@ bool Remote::drive(bool from_service) {
 void Remote::drive_from_poll() {
   polled_.store(true, std::memory_order_relaxed);
   const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) tell_of_receives();
   if (turn.owns_lock() && drive(false))
     taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -125,14 +151,20 @@ int64_t Remote::serve() {
   if (lay_ && !lay) next = std::min(next, now + kSecondLook);
   std::unique_lock turn(turn_, std::defer_lock);
   if (!keeps_out && turn.try_lock()) {
+    // One that polls posts several before it polls again.
+    if (!polled) tell_of_receives();
     taken_here_ += drive(true) ? 1 : 0;
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }
-  const bool keeps_away = keeps_out || (polled && armed_ && is_quicker_by_polling());
+  // Somebody has the turn: no use in being woken again and again by what he is about to take.
+  const bool taken = !keeps_out && !turn.owns_lock();
+  if (taken) next = std::min(next, now + kSecondLook);
+  const bool keeps_away = keeps_out || taken || (polled && armed_ && is_quicker_by_polling());
   arm(!keeps_away);
   asleep_.store(!keeps_away, std::memory_order_release);
   if (keeps_away) next = std::min(next, now + tick);
+  if (receives_posted_.load(std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
   if (stalled) next = std::min(next, now + kStalledTick);
   if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
     next = std::min(next, now + kPollingTick);

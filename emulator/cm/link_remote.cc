@@ -120,7 +120,7 @@ void Links::failed(uint64_t ticket, wire::Refusal refusal) {
   forget_link(link->token);
   if (peer.node != kNodeToBeFound)
     lost_.push_back(peer);
-  else if (refusal == wire::Refusal::kNobody && !unsent.empty())
+  else if ((refusal == wire::Refusal::kNobody || refusal == wire::Refusal::kNotListening) && !unsent.empty())
     user_.nobody_there(peer, unsent.front());
 }
 

@@ -229,6 +229,7 @@ NodeSnapshot look_at_node(const std::string& path) {
     node.processes.push_back(std::move(process));
   }
   look_at_cm(directory, &node);
+  look_at_connections(&node);
   return node;
 }
 

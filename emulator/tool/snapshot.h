@@ -86,6 +86,16 @@ struct CmGroupSnapshot {
   bool send_only = false;
 };
 
+// A connection to a process of another node.
+struct ConnectionSnapshot {
+  std::string local, remote;  // addresses
+  bool begun_here = false;
+  uint64_t bytes_out = 0;  // that the other machine has acknowledged
+  uint64_t bytes_in = 0;
+  uint32_t retransmissions = 0;  // of the kernel's: packets that were lost on the way
+  uint32_t round_trip_us = 0;
+};
+
 struct ProcessSnapshot {
   uint32_t slot = 0;
   uint32_t generation = 0;
@@ -98,6 +108,7 @@ struct ProcessSnapshot {
   std::vector<MrSnapshot> mrs;
   std::vector<CmIdSnapshot> cm_ids;  // also of a process that does not answer
   std::vector<CmGroupSnapshot> cm_groups;
+  std::vector<ConnectionSnapshot> connections;  // likewise
 };
 
 struct NodeSnapshot {
@@ -114,6 +125,9 @@ NodeSnapshot look_at_node(const std::string& path);
 
 // The part of it that the connection manager knows, for the processes that `node` has already.
 void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node);
+
+// The connections to other nodes of those processes that this user may look at, in this network namespace.
+void look_at_connections(NodeSnapshot* node);
 
 // Names come from shared memory: bounded, and nothing in them that could steer a terminal.
 std::string printable(const char* text, size_t size);

@@ -52,6 +52,7 @@ void add_status(CLI::App& app, CommandLine& line) {
       "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes;\n"
       "DROP: messages that a UC or UD QP has dropped. A UD QP's receive queue is listed as an SRQ.\n"
       "Listeners are the CM ids with a BACKLOG; GROUP: what rdma_join_multicast has joined.\n"
+      "NODE: connections to processes of other nodes, their bytes, and what the kernel has sent again.\n"
       "The exit status is 1 when a node cannot be read.\n\n"
       "Examples:\n"
       "  verbena status\n"

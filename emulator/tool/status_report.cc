@@ -103,16 +103,26 @@ std::string mrs_as_text(const ProcessSnapshot& process) {
   return table.empty() ? "" : table.text();
 }
 
+std::string connections_as_text(const ProcessSnapshot& process) {
+  Table table({"NODE", "FROM", "BEGUN", "OUT", "IN", "RETRANS", "RTT"});
+  for (const ConnectionSnapshot& c : process.connections)
+    table.row({c.remote, c.local, c.begun_here ? "here" : "there", std::to_string(c.bytes_out),
+               std::to_string(c.bytes_in), std::to_string(c.retransmissions),
+               fmt::format("{} us", c.round_trip_us)});
+  return table.empty() ? "" : table.text();
+}
+
 std::string process_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
   std::string text = fmt::format("  process {} ({}), slot {}", process.pid, process.program, process.slot);
   // What it has of the connection manager lies in the node's own table, whether it answers or not.
-  if (!process.problem.empty()) return text + ": " + process.problem + "\n" + cm_as_text(node, process);
+  const std::string others = cm_as_text(node, process) + connections_as_text(process);
+  if (!process.problem.empty()) return text + ": " + process.problem + "\n" + others;
   const Totals total = sum(process);
   text += fmt::format(": {} QPs, {} CQs, {} MRs; {} requests ({} bytes) out, {} ({} bytes) in\n",
                       process.qps.size(), process.cqs.size(), process.mrs.size(), total.requests_out,
                       total.bytes_out, total.requests_in, total.bytes_in);
   return text + qps_as_text(node, process) + cqs_as_text(process) + srqs_as_text(process) +
-         mrs_as_text(process) + cm_as_text(node, process);
+         mrs_as_text(process) + others;
 }
 
 std::string gid_text(const GidEntry& gid) {
@@ -218,12 +228,26 @@ Json mrs_as_json(const ProcessSnapshot& process) {
   return list;
 }
 
+Json connections_as_json(const ProcessSnapshot& process) {
+  Json list = Json::array();
+  for (const ConnectionSnapshot& c : process.connections)
+    list.push_back({{"local", c.local},
+                    {"remote", c.remote},
+                    {"begun_here", c.begun_here},
+                    {"bytes_out", c.bytes_out},
+                    {"bytes_in", c.bytes_in},
+                    {"retransmissions", c.retransmissions},
+                    {"round_trip_us", c.round_trip_us}});
+  return list;
+}
+
 Json process_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
   Json json = {{"pid", process.pid},
                {"program", process.program},
                {"slot", process.slot},
                {"generation", process.generation}};
   add_cm(node, process, &json);
+  if (node.devices.network.enabled != 0) json["connections"] = connections_as_json(process);
   if (!process.problem.empty()) {
     json["problem"] = process.problem;
     return json;

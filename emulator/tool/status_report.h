@@ -12,8 +12,9 @@ namespace verbena::tool {
 
 std::string status_as_text(const std::vector<NodeSnapshot>& nodes);
 
-// {"nodes": [{"path", "problem"?, "devices": [...], "network": {"port", "addresses"}?, "processes": [{"pid", "program", "slot", "problem"?,
-// "cm_ids": [...], "cm_groups": [...], "counters": {...}, "qps": [...], "cqs": [...], "srqs": [...], "mrs":
+// {"nodes": [{"path", "problem"?, "devices": [...], "network": {"port", "addresses"}?, "processes": [{"pid",
+// "program", "slot", "problem"?, "cm_ids": [...], "cm_groups": [...], "connections": [...]?, "counters":
+// {...}, "qps": [...], "cqs": [...], "srqs": [...], "mrs":
 // [...]}]}]}
 std::string status_as_json(const std::vector<NodeSnapshot>& nodes);
 

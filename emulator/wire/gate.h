@@ -89,8 +89,8 @@ class Gate {
   // each time, as long as that may help (is_transient) and until `deadline_ns` (CLOCK_MONOTONIC); then
   // failed() tells the last reason. A process that cannot be woken (a stopped listener) is passed by: other
   // attempts meet other listeners.
-  // A process that is called by its name (kProcess, kCmProcess) where nobody listens is gone, and that is
-  // said at once.
+  // A process that is called by its name (kProcess, kCmProcess), or a service (kCmListener), where nobody
+  // listens is gone, and that is said at once.
   uint64_t approach(const NetAddress& to, const NetAddress& from, const Target& target, int64_t deadline_ns);
 
   // The ticket's end is not told any more, unless it is being told at this moment.

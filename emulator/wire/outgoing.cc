@@ -75,8 +75,10 @@ int Outgoing::give_away() { return std::exchange(fd_, -1); }
 Outgoing::State Outgoing::missed(int64_t now, Refusal refusal) {
   hang_up();
   refusal_ = refusal;
-  // Who lives listens: a process that is called by its name where nobody does is gone.
-  const bool gone = refusal == Refusal::kNotListening && call_.target.process.somebody();
+  // Who lives listens: a process that is called by its name where nobody does is gone. For a service there is
+  // an answer at once, too: as of a machine whose connection manager has no such listener.
+  const bool gone = refusal == Refusal::kNotListening &&
+                    (call_.target.process.somebody() || call_.target.kind == TargetKind::kCmListener);
   if (gone || !is_transient(refusal) || now >= call_.deadline_ns) return State::kFailed;
   if (refusal == Refusal::kSilent || refusal == Refusal::kUnreachable)
     patience_ = std::min(2 * patience_, kLastPatience);

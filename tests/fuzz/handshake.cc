@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "fabric/node.h"
@@ -93,9 +94,15 @@ struct Scene {
   Scene() {
     char name[] = "/tmp/verbena-fuzz-XXXXXX";
     require(mkdtemp(name) != nullptr, "there is room in /tmp");
+    folder = name;
     here = new Inhabitant(name, 2);
     there = new Inhabitant(name, 3);
   }
+  ~Scene() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  std::string folder;
   Inhabitant *here, *there;
   uint64_t runs = 0;
 };

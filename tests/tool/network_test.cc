@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "command_under_test.h"
 #include "fabric/node.h"
@@ -61,20 +62,39 @@ class Listener {
     home_.leave();
     gate_.close();
   }
+  // A connection to the node at that address; -1: there is none within 20 seconds.
+  int call(const std::string& address) const {
+    wire::NetAddress to;
+    wire::NetAddress::from_text(address, &to);
+    gate_.approach(to, {}, wire::Target::any_process(), INT64_MAX);
+    for (int i = 0; i < 20000 && nobody_.fd.load() < 0; ++i) usleep(1000);
+    return nobody_.fd.load();
+  }
 
  private:
   struct Nobody final : wire::Arrivals {
-    void arrived(const wire::Arrived& arrived) override { close(arrived.fd); }
+    void arrived(const wire::Arrived& arrived) override {
+      if (arrived.begun_here)
+        fd.store(arrived.fd);
+      else
+        kept.push_back(arrived.fd);  // open for as long as the other end looks
+    }
     void failed(uint64_t, wire::Refusal) override {}
+    ~Nobody() {
+      for (const int descriptor : kept) close(descriptor);
+    }
+    std::atomic<int> fd{-1};
+    std::vector<int> kept;
   };
   static int64_t serve(void* self) {
     auto* listener = static_cast<Listener*>(self);
-    if (listener->open_.load()) listener->gate_.serve();
-    return -1;
+    if (!listener->open_.load()) return -1;
+    listener->gate_.serve();
+    return 10'000'000;
   }
   Residence home_;
-  Nobody nobody_;
-  wire::Gate gate_;
+  mutable Nobody nobody_;
+  mutable wire::Gate gate_;
   std::atomic<bool> open_{false};
 };
 
@@ -209,6 +229,21 @@ TEST_F(NetworkCommand, ShowsWhereItListensInTheStatus) {
   EXPECT_EQ(network["port"], 47910);
   EXPECT_EQ(network["addresses"][0], address(2));
   EXPECT_NE(verbena({"status"}).out.find(address(2) + ", port 47910"), std::string::npos);
+}
+
+TEST_F(NetworkCommand, ShowsTheConnectionsInTheStatus) {
+  const std::string there_path = node({"--ip", address(3)});
+  const Listener here(node({"--ip", address(2)})), there(there_path);
+  const int connection = here.call(address(3));
+  ASSERT_GE(connection, 0);
+  const Outcome seen = verbena({"status", "--ip", address(2), "--json"});
+  const auto connections = nlohmann::json::parse(seen.out)["nodes"][0]["processes"][0]["connections"];
+  ASSERT_EQ(connections.size(), 1u) << seen.out;
+  EXPECT_EQ(connections[0]["remote"], address(3));
+  EXPECT_EQ(connections[0]["begun_here"], true);
+  EXPECT_GT(connections[0]["bytes_in"], 100);  // the handshake's
+  EXPECT_NE(verbena({"status", "--ip", address(2)}).out.find("RETRANS"), std::string::npos);
+  close(connection);
 }
 
 // ---- doctor --peer

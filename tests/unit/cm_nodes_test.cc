@@ -147,6 +147,12 @@ TEST_F(ConnectedNodes, AreRejectedWhereNobodyListens) {
   EXPECT_TRUE(next_is(inbox, EventType::kRejected, 8));
 }
 
+TEST_F(ConnectedNodes, AreRejectedWhereNobodyLives) {
+  server.kill_now();
+  ASSERT_EQ(connect(id.get(), parameters(0x11), {}), 0);
+  EXPECT_TRUE(next_is(inbox, EventType::kRejected, 8));
+}
+
 TEST_F(ConnectedNodes, PartWhenTheServerEnds) {
   establish();
   server.command('q');

@@ -168,8 +168,7 @@ TEST(RemoteNode, BrokenConnectionsLoseAndDoubleNothing) {
         while (done < kMany) {
           for (; posted < kMany && posted - done < 30; ++posted) {
             if (posted % 2 == 0) {
-              std::memcpy(end.memory.data() + 1024, &posted, sizeof posted);
-              ASSERT_EQ(send(end.qp.get(), {end.memory.sge(1024, posted % 14 == 0 ? 50000 : 8)}, posted), 0);
+              ASSERT_EQ(send(end.qp.get(), {end.memory.sge(65536, posted % 14 == 0 ? 50000 : 8)}, posted), 0);
               continue;
             }
             Sges sges{end.memory.sge(posted % 32 * 8, 8)};

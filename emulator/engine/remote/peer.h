@@ -57,9 +57,9 @@ struct RemotePeer {
   wire::NetAddress address;      // where it was met last
   wire::NetAddress own_address;  // and by which of this node's
   bool begun_here = false;
-  int64_t since = 0;    // ns: of this connection
-  bool gone = false;    // the process has ended
-  uint64_t ticket = 0;  // it is being called; 0: it is not
+  int64_t since = 0;              // ns: of this connection
+  std::atomic<bool> gone{false};  // the process has ended
+  uint64_t ticket = 0;            // it is being called; 0: it is not
   std::atomic<bool> connected{false};
   std::atomic<bool> broken{false};  // the socket has ended: the driver sees to it
   std::atomic<uint32_t> epoch{0};   // counts connections

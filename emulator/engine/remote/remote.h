@@ -143,18 +143,21 @@ class Remote final : public wire::Arrivals {
   void keep_ticking();
   void arm(bool armed);
   bool is_left_lying();
+  bool is_quicker_by_polling();
   void flush_peers();
 
   Process& process_;
   RemoteGroups groups_{process_};
   const wire::ProcessId self_;
   const Caller caller_;
-  int epoll_ = -1;           // the sockets
-  int outer_ = -1;           // holds epoll_ while the service thread sees to them
-  bool armed_ = false;       // the service thread's, or under turn_
-  int polled_in_a_row_ = 0;  // the service thread's
-  int useless_ = 0;          // the service thread's
-  bool lay_ = false;         // the service thread's
+  int epoll_ = -1;                          // the sockets
+  int outer_ = -1;                          // holds epoll_ while the service thread sees to them
+  bool armed_ = false;                      // the service thread's, or under turn_
+  int polled_in_a_row_ = 0;                 // the service thread's
+  uint32_t taken_here_ = 0;                 // the service thread's: turns in which something came
+  uint32_t taken_by_poll_before_ = 0;       // the service thread's
+  std::atomic<uint32_t> taken_by_poll_{0};  // under turn_
+  bool lay_ = false;                        // the service thread's
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
   std::atomic<bool> active_{false};

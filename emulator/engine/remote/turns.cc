@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Whose turn it is at the sockets: a program's that polls, or the service thread's.
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/clock.h"
+#include "engine/remote/remote.h"
+#include "engine/remote/stand_in.h"
+
+namespace verbena {
+namespace {
+
+using wire::Flow;
+
+// So much one connection may do before the others have their turn.
+constexpr int kRounds = 16;
+// With more connections than this, epoll(7) is asked which of them have something.
+constexpr size_t kFew = 4;
+constexpr int kMostEvents = 64;
+// While the program polls, the service thread looks this often whether it still does; twice, four and eight
+// times as seldom when it has done so for a while: on a busy machine each look may cost the program its
+// processor.
+constexpr int64_t kPollingTick = 1'000'000;
+constexpr int kWhile = 16, kMostDoublings = 3;
+// It has found something lying there, and looks whether it still does.
+constexpr int64_t kSecondLook = 100'000;
+// Something could not be carried out yet, and nobody will say when it can.
+constexpr int64_t kStalledTick = 200'000;
+
+}  // namespace
+
+// Answers whether anything has come.
+bool Remote::drive_one(RemotePeer& peer, bool from_service) {
+  const uint64_t before = peer.bytes_in.load(std::memory_order_relaxed);
+  if (peer.gathered.load(std::memory_order_relaxed)) {
+    std::lock_guard out(peer.out_mutex);
+    flush(peer);
+  }
+  bool all = false;
+  for (int round = 0; round < kRounds; ++round) {
+    Next next;
+    do next = parse_one(peer);
+    while (next == Next::kOn);
+    const bool takes_by_itself = peer.bulk_in.left != 0 && (peer.bulk_in.stand_in || peer.bulk_in.is_answer);
+    peer.stalled = next == Next::kStop;
+    if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
+    const size_t had = peer.in.size();
+    const Flow flow =
+        peer.in.receive(peer.fd, peer.takes_large ? wire::InStream::kTaste : wire::InStream::kCapacity, &all);
+    if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_relaxed);
+    if (flow != Flow::kMoved) break;
+    peer.takes_large = false;
+    peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + peer.in.size() - had,
+                        std::memory_order_relaxed);
+  }
+  const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
+  bool lingers = false;
+  if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
+    std::lock_guard out(peer.out_mutex);
+    peer.answers_due = false;
+    // Acknowledgements alone wait for the program's answer, or for the next turn.
+    const bool others = !peer.out.empty() || !peer.reads.empty() || !peer.answers.empty();
+    acknowledge(peer);
+    peer.awaits_answer = false;
+    if (from_service || others)
+      flush(peer);
+    else
+      lingers = peer.gathered.load(std::memory_order_relaxed);
+  }
+  if (peer.broken.load(std::memory_order_acquire)) lose(peer);
+  if (lingers) {
+    // The program may not come again.
+    lingered_.store(true, std::memory_order_relaxed);
+    if (!ticking_.load(std::memory_order_relaxed)) keep_ticking();
+  }
+  return moved;
+}
+
+bool Remote::drive(bool from_service) {
+  if (seeking_.load(std::memory_order_relaxed)) attend_seeks(now_ns());
+  send_waiting_datagrams(datagrams_wait_.load(std::memory_order_relaxed) ? now_ns() : 0);
+  if (peers_.size() > kFew) {
+    epoll_event events[kMostEvents];
+    const long count = syscall(SYS_epoll_pwait, epoll_, events, kMostEvents, 0, nullptr, 8);
+    for (long i = 0; i < count; ++i) static_cast<RemotePeer*>(events[i].data.ptr)->ready = true;
+  }
+  bool moved = false;
+  // By index: while one is driven others may be met.
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    RemotePeer& peer = *peers_[i];
+    if (!peer.connected.load(std::memory_order_relaxed)) continue;
+    if (peers_.size() > kFew && !peer.ready && !peer.stalled &&
+        !peer.gathered.load(std::memory_order_relaxed))
+      continue;
+    peer.ready = false;
+    moved |= drive_one(peer, from_service);
+  }
+  return moved;
+}
+
+void Remote::drive_from_poll() {
+  polled_.store(true, std::memory_order_relaxed);
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock() && drive(false))
+    taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+int64_t Remote::serve() {
+  const int64_t now = now_ns();
+  int64_t next = check_deadlines(now);
+  const bool polled = polled_.exchange(false, std::memory_order_relaxed);
+  polled_in_a_row_ = polled ? polled_in_a_row_ + 1 : 0;
+  const int64_t tick = kPollingTick << std::min(polled_in_a_row_ / kWhile, kMostDoublings);
+  if (lingered_.exchange(false, std::memory_order_relaxed)) next = std::min(next, now + tick);
+  bool stalled = false;
+  // Who polls is quicker, and need not wait for this thread to have done with its turn: perhaps it is off the
+  // CPU. But one that looks only now and then leaves things lying.
+  const bool lay = lay_;
+  const bool keeps_out = polled && !armed_ && !is_left_lying();
+  if (lay_ && !lay) next = std::min(next, now + kSecondLook);
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (!keeps_out && turn.try_lock()) {
+    taken_here_ += drive(true) ? 1 : 0;
+    for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
+    drop_unused_peers();
+  }
+  const bool keeps_away = keeps_out || (polled && armed_ && is_quicker_by_polling());
+  arm(!keeps_away);
+  asleep_.store(!keeps_away, std::memory_order_release);
+  if (keeps_away) next = std::min(next, now + tick);
+  if (stalled) next = std::min(next, now + kStalledTick);
+  if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
+    next = std::min(next, now + kPollingTick);
+  return next;
+}
+
+// Of what has come lately, has the program taken most? One that polls for its own completions and waits for
+// the others by looking at its memory has not.
+bool Remote::is_quicker_by_polling() {
+  constexpr uint32_t kLately = 16, kMost = 4;
+  const uint32_t by_poll = taken_by_poll_.load(std::memory_order_relaxed) - taken_by_poll_before_;
+  if (by_poll + taken_here_ < kLately) return false;
+  const bool quicker = taken_here_ * kMost < by_poll;
+  taken_by_poll_before_ += by_poll;
+  taken_here_ = 0;
+  return quicker;
+}
+
+// Was there something in the sockets when the service thread looked last, and is there now?
+bool Remote::is_left_lying() {
+  epoll_event event;
+  const bool lies = syscall(SYS_epoll_pwait, epoll_, &event, 1, 0, nullptr, 8) > 0;
+  return std::exchange(lay_, lies) && lies;
+}
+
+void Remote::before_sleep() {
+  if (!is_active()) return;
+  flush_all();
+  polled_.store(false, std::memory_order_relaxed);
+  if (!asleep_.load(std::memory_order_acquire)) process_.home().kick();
+}
+
+void Remote::flush_all() {
+  const std::lock_guard turn(turn_);
+  flush_peers();
+}
+
+void Remote::flush_at_exit() {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) flush_peers();
+}
+
+void Remote::flush_peers() {
+  for (const std::shared_ptr<RemotePeer>& peer : peers_) {
+    std::lock_guard out(peer->out_mutex);
+    acknowledge(*peer);
+    flush(*peer);
+  }
+}
+
+}  // namespace verbena

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/remote/peer.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -158,6 +162,17 @@ void append_answer(RemotePeer& peer, const AnswerHead& head) {
 void begin_bulk(RemotePeer& peer, uint64_t size) {
   peer.bulk_is_lost = false;
   peer.out.begin_bulk(size);
+}
+
+bool is_way_sound(RemotePeer& peer) {
+  if (!peer.connected.load(std::memory_order_relaxed)) return false;
+  int unread = 0;
+  if (ioctl(peer.fd, FIONREAD, &unread) == 0 && unread > 0) return true;
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  // Not TCP in tests: there is no network to fail.
+  if (getsockopt(peer.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return info.tcpi_retransmits == 0;
 }
 
 void flush(RemotePeer& peer) {

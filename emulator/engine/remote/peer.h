@@ -117,5 +117,8 @@ void append_answer(RemotePeer& peer, const wire::AnswerHead& head);
 void begin_bulk(RemotePeer& peer, uint64_t size);
 // Sends as much as the socket takes. The caller is on no visit.
 void flush(RemotePeer& peer);
+// Nothing is wrong with the way: the other machine has acknowledged all that has gone, or has said something that nobody
+// here has read yet. Who is waited for has no processor, then, or is stopped. Not for the data path.
+bool is_way_sound(RemotePeer& peer);
 
 }  // namespace verbena

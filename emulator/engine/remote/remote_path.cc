@@ -25,6 +25,9 @@ constexpr int64_t kTick = 200'000;
 // A responder that is not ready is asked again after this long, then twice as long, and so on.
 constexpr int64_t kFirstPause = 200'000;
 constexpr int64_t kLongestPause = 10'000'000;
+// An adapter answers whatever its host's processors are about; here a process has to. One that gets none is given so much
+// time beyond what timeout and retry_cnt say, as long as nothing is wrong with the way to it.
+constexpr int64_t kUnscheduled = 5'000'000'000;
 // A message that nobody acknowledges waits so long for a connection; then it is lost.
 constexpr uint64_t kUnacknowledgedPatience = 2'000'000'000;
 
@@ -467,6 +470,10 @@ int64_t check_deadline(Qp& qp, int64_t now) {
   if (now < qp.give_up_at) return qp.give_up_at == kEndOfTime ? kEndOfTime - 1 : qp.give_up_at;
   if (qp.sq_next == qp.sq_posted || !is_acknowledged(qp.type)) return kEndOfTime;
   const bool silent = path.peer && path.peer->connected.load() && path.send_again_at == 0;
+  if (silent && now < qp.give_up_at + kUnscheduled) {
+    std::lock_guard out(path.peer->out_mutex);
+    if (is_way_sound(*path.peer)) return qp.give_up_at + kUnscheduled;
+  }
   fail(qp, at(qp, qp.sq_next), silent ? VendorError::peer_silent : qp.wait_reason);
   return kEndOfTime;
 }

@@ -215,7 +215,7 @@ uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);  // init's objects and context are the caller's
 ibv_qp_state qp_state(const Qp* qp);
-// ibv_set_ece(3), ibv_query_ece(3); engine/ece.cc tells the options. *ece becomes what is accepted. EINVAL: another
+// ibv_set_ece(3), ibv_query_ece(3); engine/queue_pair/ece.cc tells the options. *ece becomes what is accepted. EINVAL: another
 // vendor, bits in comp_mask, the QP is in RTR already or beyond: too late to take effect.
 int set_ece(Qp* qp, ibv_ece* ece);
 int query_ece(Qp* qp, ibv_ece* ece);

@@ -15,7 +15,7 @@
 namespace verbena::cm {
 namespace {
 
-constexpr uint8_t kAckDelay = 0;  // ibv_device_attr::local_ca_ack_delay (engine/device_attributes.cc)
+constexpr uint8_t kAckDelay = 0;  // ibv_device_attr::local_ca_ack_delay (engine/device/device_attributes.cc)
 
 std::span<const uint8_t> data_of(const PrivateData& data) { return {data.bytes, data.length}; }
 uint8_t at_most_7(uint8_t count) { return std::min<uint8_t>(count, 7); }

@@ -21,10 +21,10 @@
 #include "adapter/receive_ring.h"
 #include "adapter/spin_lock.h"
 #include "emulator.h"
-#include "engine/memory_objects.h"
+#include "engine/memory/memory_objects.h"
 #include "engine/process.h"
-#include "engine/send_rules.h"
-#include "engine/shared_receive_queue.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/requester/send_rules.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
 
@@ -86,7 +86,7 @@ struct Cq {
   CompletionConsumer consumer;
   std::atomic<uint32_t> empty_polls{0};
   std::atomic<int64_t> look_again_at{
-      0};  // ns; a stream's next entry is not looked at before (engine/streaming.h)
+      0};  // ns; a stream's next entry is not looked at before (engine/completion/streaming.h)
 
   std::atomic<bool> failed{false};        // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far

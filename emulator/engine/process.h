@@ -11,8 +11,8 @@
 
 #include "adapter/memory_table.h"
 #include "adapter/spin_lock.h"
-#include "engine/memory_objects.h"
-#include "engine/quota.h"
+#include "engine/device/quota.h"
+#include "engine/memory/memory_objects.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "fabric/residence.h"

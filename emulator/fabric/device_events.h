@@ -3,7 +3,7 @@
 // What happens to a device as a whole, and is told to every process that has it open: its port goes down or
 // comes up, its GIDs or its interface's address change, it fails. Each device has a log of these in the node directory. Whoever makes
 // something happen (`verbena event`) appends under a file lock and kicks the processes of the node; each
-// process reads on from where it was (engine/device_events.cc). A process that is stopped meanwhile reads
+// process reads on from where it was (engine/device/device_events.cc). A process that is stopped meanwhile reads
 // later.
 #pragma once
 

@@ -19,7 +19,7 @@ namespace verbena {
 struct DeviceLimits {
   std::array<char, 32> profile{'d', 'e', 'f', 'a', 'u', 'l', 't'};  // its name, zero-terminated
 
-  // How many there may be of an object on the device, over all processes of the node (engine/quota.h).
+  // How many there may be of an object on the device, over all processes of the node (engine/device/quota.h).
   uint64_t max_qp = 16384;
   uint64_t max_cq = 16384;
   uint64_t max_mr = (1u << 20) - 1;

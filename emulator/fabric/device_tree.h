@@ -5,7 +5,7 @@
 // Documentation/ABI/stable/sysfs-class-infiniband.
 //
 // What a program may also ask through verbs (rate, capabilities, versions) is the same in both
-// (engine/device_attributes.h); a unit test compares them.
+// (engine/device/device_attributes.h); a unit test compares them.
 //
 // Left out, as nothing true could stand there: the ports' counters and hw_counters (files do not count; the
 // kernel leaves them out as well for adapters without a performance agent, and `verbena status` has the

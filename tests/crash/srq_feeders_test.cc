@@ -13,7 +13,7 @@
 #include <random>
 #include <tuple>
 
-#include "engine/shared_receive_queue.h"
+#include "engine/receive/shared_receive_queue.h"
 #include "support/child.h"
 #include "support/scene.h"
 

@@ -6,8 +6,8 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-header = (root / "emulator/engine/send_rules.h").read_text()
-source = (root / "emulator/engine/send_rules.cc").read_text()
+header = (root / "emulator/engine/requester/send_rules.h").read_text()
+source = (root / "emulator/engine/requester/send_rules.cc").read_text()
 page = (root / "docs/ERRORS.md").read_text()
 
 numbers = dict(re.findall(r"^\s+(\w+) = (0x[0-9a-f]{2}),", header, re.M))

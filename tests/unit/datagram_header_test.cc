@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/datagram_header.h"
+#include "engine/datagram/datagram_header.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

@@ -16,7 +16,7 @@
 #include <iterator>
 #include <string>
 
-#include "engine/device_attributes.h"
+#include "engine/device/device_attributes.h"
 #include "support/temporary_folder.h"
 
 namespace verbena {

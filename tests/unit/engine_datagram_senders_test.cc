@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/objects.h"
-#include "engine/send_rules.h"
+#include "engine/requester/send_rules.h"
 #include "support/datagram_scene.h"
 
 namespace verbena {

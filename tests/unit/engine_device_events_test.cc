@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "engine/send_rules.h"
+#include "engine/requester/send_rules.h"
 #include "fabric/device_events.h"
 #include "support/child.h"
 #include "support/scene.h"

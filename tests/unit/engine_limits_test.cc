@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "engine/device_attributes.h"
+#include "engine/device/device_attributes.h"
 #include "support/child.h"
 #include "support/scene.h"
 

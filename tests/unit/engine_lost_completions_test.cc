@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/objects.h"
-#include "engine/shared_receive_queue.h"
+#include "engine/receive/shared_receive_queue.h"
 #include "support/datagram_scene.h"
 
 namespace verbena {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
-#include "engine/multicast.h"
+#include "engine/datagram/multicast.h"
 #include "engine/objects.h"
 #include "support/datagram_scene.h"
 

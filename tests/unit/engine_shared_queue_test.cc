@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The owner's half of a receive queue with many feeders.
-#include "engine/shared_receive_queue.h"
+#include "engine/receive/shared_receive_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "engine/shared_receive_queue.h"
+#include "engine/receive/shared_receive_queue.h"
 #include "support/child.h"
 #include "support/scene.h"
 

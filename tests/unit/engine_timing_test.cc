@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "engine/timers.h"
+#include "engine/requester/timers.h"
 #include "support/scene.h"
 
 namespace verbena {

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/memory_requests.h"
-#include "engine/region_pages.h"
+#include "engine/memory/region_pages.h"
+#include "engine/responder/memory_requests.h"
 #include "support/scene.h"
 
 namespace verbena {

@@ -2,13 +2,13 @@
 //
 // An XRC_RECV queue pair that several processes hold open (ibv_open_qp(3)): the one that has made it, and
 // others. What the kernel does in verbs.c, ib_open_qp() and __ib_destroy_shared_qp(); where it differs,
-// engine/xrc_openings.h says so.
+// engine/xrc/xrc_openings.h says so.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "engine/xrc_openings.h"
+#include "engine/xrc/xrc_openings.h"
 #include "support/child.h"
 #include "support/scene.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/send_rules.h"
+#include "engine/requester/send_rules.h"
 
 #include <gtest/gtest.h>
 

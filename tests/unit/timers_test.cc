@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/timers.h"
+#include "engine/requester/timers.h"
 
 #include <gtest/gtest.h>
 

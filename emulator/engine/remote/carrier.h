@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-#include "engine/placement.h"
+#include "engine/responder/placement.h"
 
 namespace verbena {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "engine/clock.h"
-#include "engine/datagram.h"
+#include "engine/datagram/datagram.h"
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
 

@@ -13,7 +13,7 @@
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/stand_in.h"
-#include "engine/requester.h"
+#include "engine/requester/requester.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

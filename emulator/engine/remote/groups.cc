@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "engine/datagram.h"
+#include "engine/datagram/datagram.h"
 #include "engine/objects.h"
 #include "engine/remote/remote_path.h"
 #include "observe/log.h"

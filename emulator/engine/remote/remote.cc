@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/address_handle.h"
 #include "engine/clock.h"
+#include "engine/datagram/address_handle.h"
 #include "engine/objects.h"
 #include "engine/remote/stand_in.h"
 #include "observe/log.h"

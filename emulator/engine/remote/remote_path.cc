@@ -6,12 +6,12 @@
 #include <mutex>
 
 #include "engine/clock.h"
-#include "engine/error_flow.h"
-#include "engine/memory_requests.h"
+#include "engine/queue_pair/error_flow.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote.h"
-#include "engine/requester.h"
-#include "engine/timers.h"
+#include "engine/requester/requester.h"
+#include "engine/requester/timers.h"
+#include "engine/responder/memory_requests.h"
 #include "fabric/hazards.h"
 
 namespace verbena {

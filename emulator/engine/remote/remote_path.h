@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/send_rules.h"
+#include "engine/requester/send_rules.h"
 #include "wire/net_address.h"
 
 namespace verbena {

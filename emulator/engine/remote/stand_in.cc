@@ -6,13 +6,13 @@
 #include <optional>
 #include <utility>
 
-#include "engine/peer_path.h"
 #include "engine/program_enum.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
-#include "engine/requester.h"
-#include "engine/responder.h"
-#include "engine/xrc.h"
+#include "engine/requester/peer_path.h"
+#include "engine/requester/requester.h"
+#include "engine/responder/responder.h"
+#include "engine/xrc/xrc.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

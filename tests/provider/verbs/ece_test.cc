@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_query_ece(3), ibv_set_ece(3), and what the device's one option does (emulator/engine/ece.cc).
+// ibv_query_ece(3), ibv_set_ece(3), and what the device's one option does (emulator/engine/queue_pair/ece.cc).
 #include "pair.h"
 
 namespace verbena::test {

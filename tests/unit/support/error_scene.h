@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "engine/objects.h"
-#include "engine/send_rules.h"
-#include "engine/xrc.h"
+#include "engine/requester/send_rules.h"
+#include "engine/xrc/xrc.h"
 #include "support/datagram_scene.h"
 
 namespace verbena {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/completion/completion.h"
+
+#include "fabric/peer_adapter.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+// Writing an event takes a microsecond or two. So many looks later its writer is dead or stopped.
+constexpr int kLooks = 2000;
+
+// Is it still the same raising after a while?
+bool raising_hangs(const SharedCq& cq) {
+  for (int looks = 0; looks < kLooks; ++looks)
+    if (cq.armed.load(std::memory_order_acquire) != Armed::kRaising) return false;
+  return true;
+}
+
+// The owner's service thread shall raise the event when the period is over.
+void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
+  if (cq.timer_asked.load(std::memory_order_relaxed) != 0 ||
+      cq.timer_asked.exchange(1, std::memory_order_acq_rel) != 0)
+    return;
+  adapter.view().header().attention.store(1, std::memory_order_release);
+  adapter.kick();
+}
+
+// `reached`: moderation, if any, does not keep the event back.
+void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error, bool reached) {
+  Armed armed = cq.armed.load(std::memory_order_relaxed);
+  for (;;) {
+    if (armed == Armed::kSolicited && mutated("cq-solicited-ignored")) return;
+    if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
+    if (!reached) {
+      if (Moderation::unpack(cq.moderation.load(std::memory_order_relaxed)).period != 0) ask_for_timer(cq, adapter);
+      return;
+    }
+    if (armed == Armed::kRaising) {
+      if (raising_hangs(cq)) break;
+      armed = cq.armed.load(std::memory_order_relaxed);
+    } else if (cq.armed.compare_exchange_weak(armed, Armed::kRaising, std::memory_order_acq_rel)) {
+      break;
+    }
+  }
+  cq.unreported.store(0, std::memory_order_relaxed);
+  if (!mutated("cq-event-missing") && adapter.notify(cq.channel, cq.user_handle) != 0) {
+    // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
+    cq.lost.fetch_add(1, std::memory_order_acq_rel);
+    SegmentHeader& header = adapter.view().header();
+    header.lost_events.store(1, std::memory_order_release);
+    header.attention.store(1, std::memory_order_release);
+    adapter.kick();
+  }
+  cq.raised.fetch_add(1, std::memory_order_relaxed);
+  // Unless the owner has armed it anew.
+  Armed raising = Armed::kRaising;
+  cq.armed.compare_exchange_strong(raising, mutated("cq-event-again") ? Armed::kNext : Armed::kNo,
+                                   std::memory_order_acq_rel);
+}
+
+}  // namespace
+
+void raise_completion_event_slowly(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error) {
+  // The entry must be visible before we look at `armed`: whoever arms and then polls must either see the entry
+  // or be seen by us (Dekker; the other half is in req_notify_cq).
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const uint32_t moderation = cq.moderation.load(std::memory_order_relaxed);
+  const bool reached = moderation == 0 || Moderation::unpack(moderation)
+                                              .reached(cq.unreported.fetch_add(1, std::memory_order_relaxed) + 1);
+  raise_if_armed(cq, adapter, solicited_or_error, reached);
+}
+
+void raise_kept_back_event(SharedCq& cq, PeerAdapter& adapter) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  raise_if_armed(cq, adapter, true, true);
+}
+
+}  // namespace verbena

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Completion queues and their channels (ibv_create_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3)). Polling
+// is in poll.cc.
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "engine/completion/cq_rings.h"
+#include "engine/device/device_attributes.h"
+#include "engine/objects.h"
+#include "engine/queue_pair/error_flow.h"
+#include "engine/remote/remote.h"
+#include "observe/log.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+bool worker_alive(void* process, uint32_t packed) {
+  return static_cast<Process*>(process)->directory().worker_alive(packed);
+}
+
+std::string channel_path(Context& context, uint32_t number) {
+  return context.process->home().folder() + "/c" + std::to_string(number);
+}
+
+// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has
+// closed are dropped on the way: libibverbs closes them without telling the provider.
+CompChannel* find_channel(Context& context, int fd) {
+  CompChannel* found = nullptr;
+  std::lock_guard lock(context.channels_mutex);
+  std::erase_if(context.channels, [&](const std::unique_ptr<CompChannel>& channel) {
+    const bool held = channel->fifo.is_same_pipe(channel->program_fd);
+    if (held && channel->program_fd == fd) {
+      found = channel.get();
+      return false;
+    }
+    return !held && channel->users.load(std::memory_order_acquire) == 0;
+  });
+  return found;
+}
+
+}  // namespace
+
+void Process::owe_event(uint64_t user_handle) {
+  std::lock_guard lock(attend_mutex_);
+  const uint32_t limit = view().header().cq_high_water.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < limit; ++i) {
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->user_handle != user_handle) continue;
+    cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
+    view().header().lost_events.store(1, std::memory_order_release);
+    call_attention();
+  }
+}
+
+bool Process::reinject_lost_events() {
+  SegmentHeader& header = view().header();
+  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
+  std::lock_guard lock(attend_mutex_);
+  bool all = true;
+  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < limit; ++i) {
+    Cq* cq = this->cq(i);
+    if (cq == nullptr || cq->channel == nullptr) continue;
+    while (cq->shared->lost.load(std::memory_order_acquire) != 0) {
+      if (cq->channel->fifo.write(&cq->user_handle, sizeof cq->user_handle) != 0) {
+        all = false;
+        break;
+      }
+      cq->shared->lost.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+  if (!all) header.lost_events.store(1, std::memory_order_release);
+  return all;
+}
+
+CompChannel::~CompChannel() { unlink(path.c_str()); }
+
+int create_comp_channel(Context* context, int* fd) {
+  if (int error = usable(*context); error != 0) return error;
+  static std::atomic<uint32_t> next_number{1};
+  find_channel(*context, -1);
+  auto channel = std::make_unique<CompChannel>();
+  channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
+  channel->path = channel_path(*context, channel->number);
+  if (int error = channel->fifo.make(channel->path); error != 0) return error;
+  channel->program_fd = FifoEnd::open_reader(channel->path);
+  if (channel->program_fd < 0) return errno;
+  *fd = channel->program_fd;
+  std::lock_guard lock(context->channels_mutex);
+  context->channels.push_back(std::move(channel));
+  return 0;
+}
+
+int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
+              const CqOptions& options) {
+  Process& process = *context->process;
+  if (int error = usable(*context); error != 0) return error;
+  if (mutated("cq-any-size")) cqe = std::max(cqe, 1);
+  if (mutated("cq-beyond-max")) cqe = std::min(cqe, 1024);
+  if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
+    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
+    return EINVAL;
+  }
+  if ((comp_vector < 0 || comp_vector >= kCompletionVectors) && !mutated("cq-any-vector")) {
+    VERBENA_WARN("ibv_create_cq: completion vector %d: must be below %d", comp_vector, kCompletionVectors);
+    return EINVAL;
+  }
+  CompChannel* channel = nullptr;
+  if (channel_fd >= 0 && (channel = find_channel(*context, channel_fd)) == nullptr) return EINVAL;
+
+  auto* cq = new (std::nothrow) Cq;
+  if (cq == nullptr) return ENOMEM;
+  const bool counted = take_quota(*context, Counted::kCqs, "ibv_create_cq") == 0;
+  if (!counted || !process.cq_indices().take(&cq->index)) {
+    if (counted) give_quota(*context, Counted::kCqs);
+    delete cq;
+    return ENOMEM;
+  }
+  const bool committed =
+      process.segment().commit(kCqTableOffset + sizeof(SharedCq) * cq->index, sizeof(SharedCq)) == 0;
+  cq->shared = committed ? process.view().cq(cq->index) : nullptr;
+  if (cq->shared == nullptr ||
+      make_cq_ring(process, cq->shared->rings[0], cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
+    process.cq_indices().give(cq->index);
+    give_quota(*context, Counted::kCqs);
+    delete cq;
+    return ENOMEM;
+  }
+  cq->context = context;
+  cq->process = &process;
+  cq->user_handle = user_handle;
+  cq->ignore_overrun = options.ignore_overrun;
+  cq->channel = channel;
+  SharedCq& shared = *cq->shared;
+  shared.ring_generation.store(0, std::memory_order_relaxed);
+  shared.scattered_generation.store(0, std::memory_order_relaxed);
+  shared.user_handle = user_handle;
+  shared.channel = channel != nullptr ? channel->number : 0;
+  shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
+  shared.armed.store(mutated("cq-event-unasked") ? Armed::kNext : Armed::kNo, std::memory_order_relaxed);
+  shared.overrun.store(0, std::memory_order_relaxed);
+  shared.raised.store(0, std::memory_order_relaxed);
+  shared.lost.store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
+    word->store(0, std::memory_order_relaxed);
+  shared.alive.store(1, std::memory_order_release);
+  cq->ring.follow(process.view(), shared);
+  cq->consumer.begin(cq->ring.current(), worker_alive, &process);
+  if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
+  std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
+  for (uint32_t seen = high_water.load();
+       seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
+  }
+  process.set_cq(cq->index, cq);
+  *out = cq;
+  return 0;
+}
+
+int cq_capacity(const Cq* cq) {
+  if (mutated("cq-says-more")) return 2 << cq->ring.current().order;
+  const uint64_t most = cq->context->device->limits.max_cqe;
+  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most) >>
+                          mutated("cq-fewer-entries"));
+}
+uint32_t cq_handle(const Cq* cq) { return cq->index; }
+
+int req_notify_cq(Cq* cq, bool solicited_only) {
+  if (int error = usable(*cq->context); error != 0) return error;
+  cq->look_again_at.store(0, std::memory_order_relaxed);
+  // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
+  Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
+  const Armed wanted = solicited_only && !mutated("cq-solicited-for-all") ? Armed::kSolicited : Armed::kNext;
+  while ((armed == Armed::kRaising || static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted)) &&
+         !cq->shared->armed.compare_exchange_weak(armed, wanted, std::memory_order_acq_rel)) {
+  }
+  // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
+  // published before anybody could have seen the arming.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (Remote* const remote = cq->process->remote(); remote != nullptr) remote->before_sleep();
+  return 0;
+}
+
+void cq_event(Cq* cq) {
+  cq->comp_events.fetch_add(1, std::memory_order_relaxed);
+  if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
+    cq->process->reinject_lost_events();
+}
+
+int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
+  Process& process = *cq->process;
+  *comp_events = *async_events = 0;
+  if (process.dead()) return 0;
+  if (cq->users.load(std::memory_order_acquire) != 0 && mutated("cq-not-busy")) return 0;
+  if (cq->users.load(std::memory_order_acquire) != 0) {
+    VERBENA_WARN("ibv_destroy_cq: %u queue pairs still use it", cq->users.load());
+    return EBUSY;
+  }
+  SharedCq& shared = *cq->shared;
+  shared.armed.store(Armed::kNo, std::memory_order_seq_cst);
+  shared.alive.store(0, std::memory_order_release);
+  process.forget_cq(cq->index);
+  process.wait_for_visitors();
+  if (cq->channel != nullptr) {
+    // What is still in the pipe is taken out; other CQs' records go back in, in their order.
+    std::lock_guard lock(cq->channel->drain_mutex);
+    std::vector<uint64_t> others;
+    uint64_t record;
+    while (cq->channel->fifo.read(&record, sizeof record))
+      if (record != cq->user_handle) others.push_back(record);
+    for (uint64_t other : others)
+      if (cq->channel->fifo.write(&other, sizeof other) != 0) process.owe_event(other);
+    cq->channel->users.fetch_sub(1, std::memory_order_release);
+  }
+  *comp_events = cq->comp_events.load(std::memory_order_relaxed);
+  *async_events = take_back_events(*cq->context, cq->user_handle, cq->async_events.load());
+  release_cq_rings(*cq);
+  process.cq_indices().give(cq->index);
+  give_quota(*cq->context, Counted::kCqs);
+  delete cq;
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/completion/moderation.h"
+
+#include <errno.h>
+
+#include <algorithm>
+
+#include "engine/clock.h"
+#include "engine/completion/completion.h"
+
+namespace verbena {
+namespace {
+
+// Completions that have been polled meanwhile are no reason for an event. Called after a word has been
+// changed that producers look at after publishing: they see the change, or we see their entry.
+void raise_what_is_due(Cq& cq) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!cq.consumer.seems_empty()) raise_kept_back_event(*cq.shared, cq.process->self());
+}
+
+}  // namespace
+
+bool begin_moderation(Cq& cq) {
+  SharedCq& shared = *cq.shared;
+  if (cq.moderated_until == 0 && shared.timer_asked.load(std::memory_order_acquire) != 0) {
+    const Moderation moderation = Moderation::unpack(shared.moderation.load(std::memory_order_relaxed));
+    cq.moderated_until = now_ns() + int64_t{moderation.period} * 1000;
+  }
+  return cq.moderated_until != 0;
+}
+
+int64_t Process::raise_moderated_events() {
+  int64_t next = kEndOfTime;
+  for_each_cq([&](Cq& cq) {
+    if (cq.moderated_until == 0) return;
+    if (now_ns() < cq.moderated_until) {
+      next = std::min(next, cq.moderated_until);
+      return;
+    }
+    cq.moderated_until = 0;
+    cq.shared->timer_asked.store(0, std::memory_order_relaxed);
+    raise_what_is_due(cq);
+  });
+  moderating_ = next != kEndOfTime;
+  return next;
+}
+
+int modify_cq(Cq* cq, uint16_t count, uint16_t period) {
+  if (int error = usable(*cq->context); error != 0) return error;
+  SharedCq& shared = *cq->shared;
+  shared.moderation.store(Moderation{count, period}.pack(), std::memory_order_relaxed);
+  shared.unreported.store(0, std::memory_order_relaxed);
+  // What the rule so far has kept back is told now.
+  raise_what_is_due(*cq);
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Taking completions from a CQ (ibv_poll_cq(3)), and putting what has landed where it belongs.
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/clock.h"
+#include "engine/completion/streaming.h"
+#include "engine/objects.h"
+#include "engine/requester/small_copy.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+// Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.
+struct Party {
+  Qp* qp;
+  Srq* srq;  // where the receive WQE came from; nullptr: the QP's own ring
+};
+
+// What has landed: the WQE whose buffers it belongs to, and where it lies now.
+struct Landed {
+  const ReceiveWqe& wqe;
+  uint32_t max_sge;
+  std::byte* from;
+  uint32_t length;
+};
+
+Landed landed_of(const Party& party, const Cqe& entry) {
+  const ReceiveWqe& wqe =
+      party.srq != nullptr ? party.srq->ring.wqe(entry.index) : party.qp->receives.wqe(entry.index);
+  const uint32_t max_sge = party.srq != nullptr ? party.srq->ring.max_sge : party.qp->receives.max_sge;
+  if ((entry.flags & kCqeInline) != 0) {
+    const uint32_t header = (entry.flags & (kCqeDatagram | kCqeXrc)) != 0 ? sizeof(DatagramSource) : 0;
+    return {wqe, max_sge, reinterpret_cast<std::byte*>(const_cast<uint8_t*>(entry.payload)) + header,
+            std::min<uint32_t>(entry.byte_len, kCqeInlineSize - header)};
+  }
+  return {
+      wqe, max_sge,
+      party.srq != nullptr ? party.srq->ring.landing(entry.index) : party.qp->receives.landing(entry.index),
+      std::min(entry.byte_len, kLandingSize)};
+}
+
+// A message that arrived in the receive slot goes to the buffers of its WQE. `read_ahead`: so many slots
+// further on another message lies already, by all likelihood.
+void scatter(const Party& party, const Cqe& entry, uint32_t read_ahead) {
+  const auto [wqe, max_sge, source, length] = landed_of(party, entry);
+  uint32_t left = length;
+  if ((entry.flags & kCqeInline) == 0 && read_ahead != 0 && party.srq == nullptr) {
+    const std::byte* next = party.qp->receives.landing(entry.index + read_ahead);
+    for (uint32_t at = 0; at < left; at += kCacheLine) prefetch(next + at);
+  }
+  const std::byte* from = source;
+  for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
+    const uint32_t n = mutated("recv-first-element-only") ? left : std::min(wqe.sge[i].length, left);
+    if (n == 0) continue;
+    copy_small(reinterpret_cast<void*>(wqe.sge[i].address), from,
+               n - (mutated("recv-element-skipped") && i + 1 < wqe.sge_count));
+    from += n;
+    left -= n;
+  }
+}
+
+// The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it
+// deregisters it.
+void scatter_safely(Process& process, const Party& party, const Cqe& entry) {
+  const auto [wqe, max_sge, source, length] = landed_of(party, entry);
+  uint32_t left = length;
+  std::byte* from = source;
+  for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
+    const uint32_t n = std::min(wqe.sge[i].length, left);
+    const iovec local{from, n}, remote{reinterpret_cast<void*>(wqe.sge[i].address), n};
+    process.self().write(process.directory(), &local, 1, &remote, 1);
+    from += n;
+    left -= n;
+  }
+}
+
+Party party_of(const Cq& cq, const Cqe& entry) {
+  if ((entry.flags & kCqeFromShared) != 0) {
+    Qp* qp = nullptr;
+    Srq* srq = shared_queue_of(cq, entry, &qp);
+    if (srq == nullptr || entry.index >= srq->slots.size()) return {nullptr, nullptr};
+    return {qp, srq};
+  }
+  const uint32_t index =
+      std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
+  Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
+  if (qp == nullptr || qp->shared->birth != entry.qp_birth) return {nullptr, nullptr};
+  if ((entry.flags & kCqeReceive) != 0 && qp->receives.ready == nullptr) return {nullptr, nullptr};
+  return {qp, nullptr};
+}
+
+// Slots below `index` (32 low bits of a running number) are free from now on.
+void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
+  const uint64_t before = freed.load(std::memory_order_relaxed);
+  const uint32_t ahead = index - static_cast<uint32_t>(before);
+  if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
+}
+
+// Where a datagram came from.
+void fill_origin(const Cqe& entry, ibv_wc* wc) {
+  DatagramSource source;
+  std::memcpy(&source, entry.payload, sizeof source);
+  wc->src_qp = mutated("ud-no-source") ? 0 : source.qpn;
+  wc->slid = source.lid;
+  wc->sl = source.sl;
+  wc->dlid_path_bits = source.path_bits & ~DatagramSource::kWithGrh;
+  if ((source.path_bits & DatagramSource::kWithGrh) != 0 && !mutated("ud-grh-flag"))
+    wc->wc_flags |= IBV_WC_GRH;
+}
+
+void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc* wc) {
+  const bool receive = (entry.flags & kCqeReceive) != 0;
+  wc->status = static_cast<ibv_wc_status>(entry.status);
+  wc->vendor_err = entry.vendor_err;
+  wc->byte_len = entry.byte_len;
+  wc->imm_data = entry.immediate;
+  if ((entry.flags & kCqeXrc) != 0) {
+    XrcSource source;
+    std::memcpy(&source, entry.payload, sizeof source);
+    wc->qp_num = source.qpn;
+    wc->src_qp = source.source_qpn;
+  } else {
+    wc->qp_num = entry.status != IBV_WC_SUCCESS && mutated("wc-error-without-qp") ? 0 : party.qp->shared->qpn;
+    wc->src_qp = party.qp->shared->dest_qpn;
+  }
+  wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
+  if ((entry.flags & kCqeWithInvalidate) != 0 && !mutated("mw-send-inv-flag")) wc->wc_flags = IBV_WC_WITH_INV;
+  wc->pkey_index = 0;
+  wc->slid = 0;
+  wc->sl = 0;
+  wc->dlid_path_bits = 0;
+  if ((entry.flags & kCqeDatagram) != 0) fill_origin(entry, wc);
+  if (receive) {
+    if (landed) scatter(party, entry, read_ahead);
+    wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
+    if (party.srq != nullptr) {
+      wc->wr_id = wr_id_of(*party.srq, entry.index);
+      if (mutated("srq-qp-number") && party.qp != nullptr) wc->qp_num = party.qp->shared->dest_qpn;
+      free_slot(*party.srq, entry.index);
+    } else {
+      Qp& qp = *party.qp;
+      wc->wr_id = qp.rq_wr_ids[entry.index & qp.receives.mask()];
+      free_slots(qp.rq_freed, entry.index);
+    }
+  } else {
+    Qp& qp = *party.qp;
+    wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
+    wc->wr_id = entry.wr_id;
+    if (mutated("post-queue-not-freed"))
+      qp.sq_freed.fetch_add(1, std::memory_order_release);
+    else
+      free_slots(qp.sq_freed, entry.index);
+    qp.shared->sq_completed.store(qp.sq_freed.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+}
+
+// The entries of one queue pair that a poll takes one after the other, receives of its own queue above all:
+// who it is and where its queue lies is looked up once for all of them. Under the CQ's lock, by which the QP
+// stays.
+class Series {
+ public:
+  Series() = default;
+  Series(const Series&) = delete;
+  Series& operator=(const Series&) = delete;
+  ~Series() { end(); }
+
+  // Fills *wc from an ordinary receive completion. False: it is none, or nobody's; nothing has happened.
+  bool fill_received(const Cq& cq, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc* wc) {
+    constexpr uint8_t kOrdinary = kCqeReceive | kCqeInline | kCqeWithImmediate | kCqeSolicited;
+    const uint8_t flags = entry.flags;
+    if ((flags & kCqeReceive) == 0 || (flags & ~kOrdinary) != 0) return false;
+    if (qp_ == nullptr || entry.qp_index != index_ || entry.qp_birth != birth_)
+      if (!begin(cq, entry)) return false;
+    const uint32_t number = entry.index;
+    const ReceiveRing& receives = qp_->receives;
+    if (landed) {
+      const ReceiveWqe& wqe = receives.wqe(number);
+      if (wqe.sge_count == 1 && (flags & kCqeInline) != 0)
+        copy_small(reinterpret_cast<void*>(wqe.sge[0].address), entry.payload,
+                   std::min({wqe.sge[0].length, entry.byte_len, kCqeInlineSize}));
+      else
+        scatter({qp_, nullptr}, entry, read_ahead);
+    }
+    wc->wr_id = qp_->rq_wr_ids[(number - (mutated("recv-other-id") ? 1 : 0)) & receives.mask()];
+    wc->status = static_cast<ibv_wc_status>(entry.status);
+    wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
+    wc->vendor_err = entry.vendor_err;
+    wc->byte_len = mutated("wc-receive-length") ? (entry.byte_len + 7) & ~7u : entry.byte_len;
+    wc->imm_data = mutated("wc-immediate-order") ? __builtin_bswap32(entry.immediate) : entry.immediate;
+    static uint32_t first = qpn_;
+    wc->qp_num = mutated("wc-other-qp") ? first : qpn_;
+    wc->src_qp = peer_qpn_;
+    wc->wc_flags = (flags & kCqeWithImmediate) != 0 && !mutated("wc-immediate-flag") ? IBV_WC_WITH_IMM : 0;
+    if (mutated("wc-extra-flags")) wc->wc_flags |= IBV_WC_WITH_INV;
+    wc->pkey_index = 0;
+    wc->slid = 0;
+    wc->sl = 0;
+    wc->dlid_path_bits = 0;
+    if (static_cast<int32_t>(number - last_) > 0) last_ = number;
+    return true;
+  }
+
+  // Slots up to the last one received are free, and will be posted anew by and by.
+  void end() {
+    if (qp_ == nullptr) return;
+    free_slots(qp_->rq_freed, last_);
+    qp_->receives.prepare_posts(qp_->shared->rq_posted.load(std::memory_order_relaxed));
+    qp_ = nullptr;
+  }
+
+ private:
+  bool begin(const Cq& cq, const Cqe& entry) {
+    end();
+    const Party party = party_of(cq, entry);
+    if (party.qp == nullptr) return false;
+    qp_ = party.qp;
+    index_ = qp_->index;
+    birth_ = qp_->shared->birth;
+    qpn_ = qp_->shared->qpn;
+    peer_qpn_ = qp_->shared->dest_qpn;
+    last_ = entry.index;
+    return true;
+  }
+
+  Qp* qp_ = nullptr;
+  uint32_t index_ = 0;
+  uint32_t birth_ = 0;
+  uint32_t qpn_ = 0;
+  uint32_t peer_qpn_ = 0;
+  uint32_t last_ = 0;  // receive WQE, 32 low bits of its number
+};
+
+}  // namespace
+
+void scatter_landed(Cq& cq) {
+  std::lock_guard lock(cq.lock);
+  cq.consumer.for_each([&](Cqe& entry, bool landed) {
+    if (!landed) return false;
+    const Party party = party_of(cq, entry);
+    if (party.qp == nullptr && party.srq == nullptr) return false;
+    scatter_safely(*cq.process, party, entry);
+    CompletionConsumer::mark_scattered(entry);
+    return false;
+  });
+}
+
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
+  if (cq->process->dead()) return -EIO;
+  if (num_entries < 0) return -EINVAL;
+  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken
+  // by events may poll only once, whoever polls without end may look now and then.
+  bool thoroughly = false;
+  if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
+    if (received_in_a_row >= kStream && now_ns() < pause) {
+      if (cq->process->has_pending()) cq->process->progress_from_poll();
+      return 0;
+    }
+    cq->look_again_at.store(0, std::memory_order_relaxed);
+  }
+  if (cq->consumer.seems_empty()) {
+    if (cq->context->failed.load(std::memory_order_relaxed)) return -EIO;
+    const bool several_producers = cq->users.load(std::memory_order_relaxed) > 1;
+    thoroughly = several_producers && (cq->channel != nullptr ||
+                                       (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
+    if (!thoroughly) {
+      if (!cq->process->has_pending()) return 0;
+      cq->process->progress_from_poll();
+      if (cq->consumer.seems_empty()) return 0;
+    }
+  }
+  int count = 0;
+  cq->lock.lock();
+  Series series;
+  while (count < (mutated("poll-one-at-a-time") ? 1 : num_entries)) {
+    bool landed = false;
+    Cqe* entry = cq->consumer.take(&landed, thoroughly);
+    if (entry == nullptr) break;
+    if (stamps != nullptr) stamps[count] = entry->stamp();
+    if (series.fill_received(*cq, *entry, landed, cq->consumer.read_ahead(), &wc[count]))
+      ++count;
+    else if (const Party party = party_of(*cq, *entry); party.qp != nullptr || party.srq != nullptr)
+      fill_wc(party, *entry, landed, cq->consumer.read_ahead(), &wc[count++]);
+    cq->consumer.consume();
+  }
+  series.end();
+  cq->consumer.finish();
+  if (mutated("poll-out-of-order")) std::reverse(wc, wc + count);
+  if (mutated("poll-again") && count > 0 && count < num_entries) wc[count] = wc[count - 1], ++count;
+  cq->lock.unlock();
+  received_in_a_row += static_cast<uint32_t>(count);
+  if (received_in_a_row >= kStream && count < num_entries)
+    cq->look_again_at.store(now_ns() + stream_pause(cq->consumer.ring().capacity()),
+                            std::memory_order_relaxed);
+  return count;
+}
+
+}  // namespace verbena

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/datagram/address_handle.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "engine/device/device_attributes.h"
+#include "engine/objects.h"
+#include "observe/log.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+
+bool leads_to(const ibv_ah_attr& address, const DeviceDescription& device) {
+  if (address.is_global == 0)
+    return device.link_layer == LinkLayer::kInfiniband && address.dlid == device.lid;
+  return std::any_of(
+      device.gids.begin(), device.gids.begin() + std::min(device.gid_count, kMaxGids),
+      [&](const GidEntry& gid) { return std::memcmp(gid.raw.data(), address.grh.dgid.raw, 16) == 0; });
+}
+
+int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
+  if (int error = usable(*pd->context); error != 0) return error;
+  const DeviceDescription& device = *pd->context->device;
+  const char* why = nullptr;
+  if (int error = check_address(attribute_limits(device), *attr, false, &why); error != 0) {
+    VERBENA_WARN("ibv_create_ah: %s", why);
+    return error;
+  }
+  if (int error = take_quota(*pd->context, Counted::kAhs, "ibv_create_ah"); error != 0) return error;
+  auto* ah = new (std::nothrow) Ah;
+  if (ah == nullptr) {
+    give_quota(*pd->context, Counted::kAhs);
+    return ENOMEM;
+  }
+  ah->pd = pd;
+  ah->attr = *attr;
+  if (attr->is_global != 0) {
+    ah->header = DatagramHeader::of(device.gids[attr->grh.sgid_index], attr->grh);
+    ah->multicast = is_multicast(attr->grh.dgid);
+  }
+  if (!mutated("pd-goes-with-ah")) pd->users.fetch_add(1, std::memory_order_relaxed);
+  *out = ah;
+  return 0;
+}
+
+int destroy_ah(Ah* ah) {
+  if (!ah->pd->context->process->dead()) give_quota(*ah->pd->context, Counted::kAhs);
+  if (!mutated("ah-in-use-for-ever")) ah->pd->users.fetch_sub(1, std::memory_order_release);
+  delete ah;
+  return 0;
+}
+
+}  // namespace verbena

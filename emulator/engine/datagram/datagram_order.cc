@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/datagram/datagram_order.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "engine/clock.h"
+#include "engine/datagram/datagram_targets.h"
+
+namespace verbena {
+namespace {
+
+// How long a message waits for the receiver to take what lies before it to the same buffers: a process that
+// runs does so in that time, however busy its machine is.
+constexpr int64_t kSettling = 1'000'000'000;  // ns
+
+// Does the datagram that `entry` tells of go where one of the ranges is?
+bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size_t count) {
+  const SharedReceiveRing& ring = to.receives;
+  const ReceiveWqe& wqe = ring.wqe(entry.index & static_cast<uint32_t>(ring.mask()));
+  for (uint32_t i = 0; i < std::min(wqe.sge_count, ring.max_sge); ++i) {
+    const uint64_t begin = wqe.sge[i].address, end = begin + wqe.sge[i].length;
+    for (size_t r = 0; r < count; ++r) {
+      const auto at = reinterpret_cast<uint64_t>(ranges[r].iov_base);
+      if (at < end && begin < at + ranges[r].iov_len) return true;
+    }
+  }
+  return false;
+}
+
+// Does `entry` tell of a receive request of the same queue? A queue pair's, or of the SRQ that several share.
+bool of_same_queue(const Destination& to, const Cqe& entry) {
+  if (entry.qp_index == to.index) return entry.qp_birth == to.birth;
+  if ((entry.flags & (kCqeFromShared | kCqeXrc)) != kCqeFromShared) return false;
+  const SharedQp* other = to.adapter->view().qp(entry.qp_index);
+  return other != nullptr && other->srq == to.qp->srq;
+}
+
+// What lies in the CQ between the head and `end`: messages of whatever sender that came before the one whose
+// completion that is.
+struct LiesBefore {
+  bool landed = false;      // one of them is still on its way from its receive slot to these ranges
+  bool unfinished = false;  // and of one it is not known yet whether it is
+  bool any() const { return landed || unfinished; }
+};
+
+// Will the entry at `position`, which is not complete, never be? Its producer is dead, or the consumer has
+// left it behind and claimed its place in nobody's name.
+bool never_comes(const CompletionRing& ring, uint64_t position, const NodeDirectory& directory) {
+  const uint64_t claim = ring.claims[ring.place(position)].load(std::memory_order_acquire);
+  if (directory.worker_alive(ClaimWord::unpack(claim).worker)) return false;
+  const uint64_t state = ring.entry(position).state.load(std::memory_order_acquire);
+  return CqeState::unpack(state).lap != ring.lap(position);
+}
+
+LiesBefore look_before(Destination& to, const NodeDirectory& directory, uint64_t position, uint64_t end,
+                       const iovec* ranges, size_t count) {
+  const CompletionRing& ring = to.completions;
+  LiesBefore found;
+  bool settled = true;
+  for (; position < end; ++position) {
+    const Cqe& entry = ring.entry(position);
+    const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
+    if (state.lap != ring.lap(position)) {
+      if (!never_comes(ring, position, directory)) {
+        found.unfinished = true;
+        settled = false;
+      }
+    } else if (state.kind == CqeKind::kLanded && of_same_queue(to, entry)) {
+      settled = false;
+      if (overlaps(to, entry, ranges, count)) found.landed = true;
+    }
+    if (settled) to.settled_until = position + 1;
+  }
+  return found;
+}
+
+LiesBefore lies_before(Destination& to, const NodeDirectory& directory, uint64_t end, const iovec* ranges,
+                       size_t count) {
+  const CompletionRing& ring = to.completions;
+  // Resizing scatters, and the new ring's positions begin anew.
+  if (ring.generation != to.settled_generation) {
+    to.settled_generation = ring.generation;
+    to.settled_until = 0;
+  }
+  // Where the consumer is in truth is asked only when it makes a difference: the line is his.
+  LiesBefore found{true, true};
+  uint64_t head = ring.known_head->load(std::memory_order_relaxed);
+  for (bool fresh : {false, true}) {
+    if (fresh) head = ring.places->head.load(std::memory_order_acquire);
+    const uint64_t position = std::max(to.settled_until, head);
+    // No more than the ring holds, whatever the receiver's memory says.
+    if (end - position > ring.capacity()) return {};
+    found = look_before(to, directory, position, end, ranges, count);
+    if (!found.any()) break;
+  }
+  return found;
+}
+
+}  // namespace
+
+bool settle(Destination& to, const NodeDirectory& directory, uint64_t end, const iovec* ranges, size_t count,
+            Until until) {
+  constexpr int64_t kCallAgain = 1'000'000;
+  const auto unsettled = [&](LiesBefore* found) {
+    *found = lies_before(to, directory, end, ranges, count);
+    return found->landed || (until == Until::kUnfinishedAreScattered && found->unfinished);
+  };
+  LiesBefore found;
+  if (!unsettled(&found)) return false;
+  const uint64_t head = to.completions.places->head.load(std::memory_order_relaxed);
+  if (to.waited_in_vain && to.waited_in_vain_at == head) return false;
+  const int64_t give_up_at = now_ns() + kSettling;
+  for (int64_t call_at = 0; unsettled(&found); sched_yield()) {
+    const int64_t now = now_ns();
+    if (found.landed && now >= call_at) {
+      to.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel);
+      to.adapter->view().header().attention.store(1, std::memory_order_release);
+      to.adapter->kick();
+      call_at = now + kCallAgain;
+    }
+    if (!to.adapter->alive(directory)) return false;
+    if (now < give_up_at) continue;
+    to.waited_in_vain = true;
+    to.waited_in_vain_at = head;
+    to.settled_until = end;
+    return false;
+  }
+  return true;
+}
+
+}  // namespace verbena

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/datagram/datagram_targets.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/clock.h"
+#include "engine/datagram/address_handle.h"
+
+namespace verbena {
+namespace {
+
+constexpr int kPatienceMs = 500;           // for a process that is met for the first time
+constexpr int64_t kPause = 1'000'000'000;  // ns
+
+bool receives_in(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+// Finds the queue pair with this number, whoever has it. False: nobody, or it cannot be reached.
+bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
+  Process& process = *qp.process;
+  std::shared_ptr<PeerAdapter> adapter;
+  if (process.peers().get(process.home(), slot, slot_generation, &adapter, kPatienceMs) != 0) {
+    // Asking a stopped process takes its time; datagrams do not wait for it again and again.
+    out->ask_again_at = now_ns() + kPause;
+    return false;
+  }
+  out->qp = adapter->view().qp(index);
+  if (out->qp == nullptr || out->qp->in_use.load(std::memory_order_acquire) == 0) return false;
+  out->index = index;
+  out->birth = out->qp->birth;
+  out->generation = 0;
+  out->adapter = std::move(adapter);
+  return true;
+}
+
+}  // namespace
+
+bool port_down(const NodeDirectory& directory, uint32_t device) {
+  return (directory.header().ports_down.load(std::memory_order_relaxed) >> (device & 31) & 1) != 0;
+}
+
+bool open(Destination& to, const NodeDirectory& directory) {
+  if (!to.adapter->alive(directory)) return false;
+  const SharedQp& there = *to.qp;
+  const Gate gate = Gate::unpack(there.gate.load(std::memory_order_acquire));
+  if (!receives_in(gate.state) || port_down(directory, there.device)) return false;
+  if (gate.generation == to.generation) return true;
+  if (there.type != IBV_QPT_UD || there.birth != to.birth) return false;
+  const SegmentView& view = to.adapter->view();
+  SharedCq* cq = view.cq(there.recv_cq);
+  if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return false;
+  to.completion_queue = cq;
+  to.completions = CompletionRing::of(view, *cq, &to.known_head);
+  if (to.completions.entries == nullptr) return false;
+  SharedSrq* receives = there.srq != 0 ? view.srq(there.srq - 1) : nullptr;
+  to.receives = receives != nullptr ? SharedReceiveRing::of(view, *receives) : SharedReceiveRing{};
+  to.settled_until = 0;
+  to.waited_in_vain = false;
+  if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return false;
+  to.generation = gate.generation;
+  return true;
+}
+
+DatagramTargets::DatagramTargets() : places_(static_cast<Place*>(std::calloc(kSets * kWays, sizeof(Place)))) {
+  static_assert(alignof(Place) <= alignof(std::max_align_t));
+  if (places_ == nullptr) throw std::bad_alloc();
+}
+
+DatagramTargets::~DatagramTargets() {
+  for (size_t i = 0; i < kSets * kWays; ++i)
+    if (places_[i].used) places_[i].destination().~Destination();
+  std::free(places_);
+}
+
+size_t DatagramTargets::Key::set() const {
+  const uint64_t mixed = (gid[0] ^ gid[1] * 0x9e3779b97f4a7c15u ^ qpn) * 0x9e3779b97f4a7c15u;
+  return static_cast<size_t>(mixed >> 56);
+}
+
+DatagramTargets::Key DatagramTargets::key_of(const ibv_ah_attr& address, uint32_t qpn) {
+  Key key{{}, qpn, address.is_global != 0};
+  if (key.global != 0)
+    std::memcpy(key.gid, address.grh.dgid.raw, sizeof key.gid);
+  else
+    key.gid[0] = address.dlid;
+  return key;
+}
+
+Destination& DatagramTargets::destination(const ibv_ah_attr& address, uint32_t qpn) {
+  static_assert(kSets == 256);  // what Key::set() tells apart
+  const Key key = key_of(address, qpn);
+  if (last_ != nullptr && last_->key == key) return last_->destination();
+  Place* set = places_ + key.set() * kWays;
+  Place* place = nullptr;
+  for (size_t way = 0; way < kWays && place == nullptr; ++way)
+    if (set[way].used && set[way].key == key) place = &set[way];
+  if (place == nullptr) {
+    for (size_t way = 0; way < kWays && place == nullptr; ++way)
+      if (!set[way].used) place = &set[way];
+    if (place == nullptr) {
+      place = &set[next_way_++ % kWays];
+      place->destination().~Destination();
+    }
+    new (place->bytes) Destination;
+    place->key = key;
+    place->used = true;
+  }
+  last_ = place;
+  return place->destination();
+}
+
+bool DatagramTargets::resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, Destination* to) {
+  const NodeDirectory& directory = qp.process->directory();
+  to->adapter.reset();
+  if (to->ask_again_at != 0 && now_ns() < to->ask_again_at) return false;
+  to->ask_again_at = 0;
+  QpnEntry found;
+  if (!directory.find_qpn(qpn, &found)) return false;
+  const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
+  if (!find(qp, found.slot, generation, found.qp_index, to)) return false;
+  if (to->qp->qpn == qpn && to->qp->device < directory.devices().count &&
+      leads_to(address, directory.devices().devices[to->qp->device]))
+    return true;
+  to->adapter.reset();
+  return false;
+}
+
+std::vector<DatagramTargets::Member>& DatagramTargets::members(Qp& qp, const MulticastGid& gid) {
+  auto found = std::find_if(groups_.begin(), groups_.end(),
+                            [&](const Group& group) { return group.known && group.gid == gid; });
+  Group& group = found != groups_.end() ? *found : groups_[next_group_++ % kGroups];
+  const MulticastTable table(qp.process->directory());
+  const uint64_t version = table.version();
+  if (found != groups_.end() && group.version == version &&
+      (group.look_again_at == kEndOfTime || now_ns() < group.look_again_at))
+    return group.members;
+  group.known = false;  // until all of it is
+  group.members.clear();
+  group.gid = gid;
+  group.version = version;
+  group.look_again_at = kEndOfTime;
+  for (const MulticastTable::Found& member : table.members(gid)) {
+    auto to = std::make_unique<Destination>();
+    const bool there =
+        find(qp, member.member.slot, member.member.slot_generation, member.member.qp_index, to.get()) &&
+        to->birth == member.member.birth;
+    if (to->ask_again_at != 0) group.look_again_at = to->ask_again_at;
+    if (there) group.members.push_back({member, std::move(to)});
+  }
+  group.known = true;
+  return group.members;
+}
+
+}  // namespace verbena

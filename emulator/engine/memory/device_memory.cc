@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Device memory (ibv_alloc_dm(3), ibv_import_dm(3)): memory of this process that the program does not see.
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "engine/device/device_attributes.h"
+#include "engine/objects.h"
+#include "observe/log.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+// A page, which is what memory begins with.
+constexpr uint32_t kMaxLogAlignment = 12;
+
+constexpr unsigned kAccessFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED |
+                                  IBV_ACCESS_OPTIONAL_RANGE;
+
+bool is_inside(const Dm& dm, uint64_t offset, size_t length) {
+  return offset <= dm.length && length <= dm.length - offset;
+}
+
+int check_copy(const Dm& dm, const char* verb, uint64_t offset, size_t length) {
+  int error = 0;
+  if (!is_inside(dm, offset, length))
+    error = EFAULT;
+  else if (offset % 4 != 0 || length % 4 != 0)
+    error = EINVAL;
+  if (error != 0)
+    VERBENA_WARN("%s: offset %llu, length %zu: %s; there are %zu bytes", verb,
+                 static_cast<unsigned long long>(offset), length,
+                 error == EFAULT ? "outside of the device memory" : "no multiples of 4", dm.length);
+  return error;
+}
+
+}  // namespace
+
+int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
+  Process& process = *context->process;
+  if (int error = usable(*context); error != 0) return error;
+  const uint64_t most = context->device->limits.max_dm_size;
+  if (most == 0) {
+    VERBENA_WARN("ibv_alloc_dm: the device has no memory of its own");
+    return EOPNOTSUPP;
+  }
+  if (attr->comp_mask != 0 || attr->length == 0 || attr->length > most ||
+      attr->log_align_req > kMaxLogAlignment) {
+    VERBENA_WARN("ibv_alloc_dm: length %zu (1 to %llu), log_align_req %u (up to %u), comp_mask 0x%x (0)",
+                 attr->length, static_cast<unsigned long long>(most), attr->log_align_req,
+                 kMaxLogAlignment, attr->comp_mask);
+    return EINVAL;
+  }
+  if (take_quota(*context, Counted::kDeviceMemory, "ibv_alloc_dm", attr->length) != 0) return ENOMEM;
+  auto* dm = new (std::nothrow) Dm;
+  void* memory = mmap(nullptr, attr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || dm == nullptr) {
+    if (memory != MAP_FAILED) munmap(memory, attr->length);
+    give_quota(*context, Counted::kDeviceMemory, attr->length);
+    delete dm;
+    return ENOMEM;
+  }
+  MemoryObjects& objects = process.memory_objects();
+  std::lock_guard lock(objects.mutex);
+  static std::atomic<uint32_t> next_handle{1};
+  dm->process = &process;
+  dm->file = context->file;
+  dm->device = context->device_index;
+  dm->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
+  dm->memory = static_cast<std::byte*>(memory);
+  dm->length = attr->length;
+  objects.dms.emplace(dm->handle, dm);
+  *out = dm;
+  return 0;
+}
+
+int free_dm(Dm* dm) {
+  Process& process = *dm->process;
+  if (process.dead()) return 0;
+  MemoryObjects& objects = process.memory_objects();
+  {
+    std::lock_guard lock(objects.mutex);
+    if (dm->users.load(std::memory_order_acquire) != 0 && mutated("dm-not-busy")) return 0;
+    if (dm->users.load(std::memory_order_acquire) != 0) {
+      VERBENA_WARN("ibv_free_dm: %u memory regions still belong to it", dm->users.load());
+      return EBUSY;
+    }
+    objects.dms.erase(dm->handle);
+  }
+  give_quota(process, dm->device, Counted::kDeviceMemory, dm->length);
+  munmap(dm->memory, dm->length);
+  delete dm;
+  return 0;
+}
+
+uint32_t dm_handle(const Dm* dm) { return dm->handle; }
+
+int import_dm(Context* context, uint32_t handle, Dm** out) {
+  Process& process = *context->process;
+  if (int error = usable(*context); error != 0) return error;
+  MemoryObjects& objects = process.memory_objects();
+  std::lock_guard lock(objects.mutex);
+  *out = find_object(objects.dms, handle, context->file);
+  if (*out != nullptr) return 0;
+  VERBENA_WARN("ibv_import_dm: handle %u: the context's command descriptor knows no such device memory",
+               handle);
+  return ENOENT;
+}
+
+int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length) {
+  if (int error = usable(*dm->process, dm->file); error != 0) return error;
+  if (int error = check_copy(*dm, "ibv_memcpy_to_dm", offset, length); error != 0)
+    return mutated("dm-copy-outside") ? 0 : error;
+  std::memcpy(dm->memory + (mutated("dm-copy-offset") ? 0 : offset), from, length);
+  return 0;
+}
+
+int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length) {
+  if (int error = usable(*dm->process, dm->file); error != 0) return error;
+  if (int error = check_copy(*dm, "ibv_memcpy_from_dm", offset, length); error != 0) return error;
+  std::memcpy(to, dm->memory + offset, length);
+  return 0;
+}
+
+int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out) {
+  if (int error = usable(*pd->context); error != 0) return error;
+  // kernel, uverbs_std_types_mr.c (UVERBS_METHOD_DM_MR_REG), and mlx5 for the flags.
+  const char* why = nullptr;
+  if (check_mr_access(static_cast<int>(access), &why) == 0) {
+    if (dm->file != pd->context->file) why = "the device memory is another context's";
+    if ((access & IBV_ACCESS_ZERO_BASED) == 0 && !mutated("dm-mr-not-zero-based"))
+      why = "a region of device memory is IBV_ACCESS_ZERO_BASED";
+    if ((access & ~kAccessFlags) != 0) why = "flags that do not go with device memory";
+    if (!is_inside(*dm, offset, length) && !mutated("dm-mr-outside"))
+      why = "the range is outside of the device memory";
+  }
+  if (why != nullptr) {
+    VERBENA_WARN("ibv_reg_dm_mr: offset %llu, length %zu, access 0x%x: %s",
+                 static_cast<unsigned long long>(offset), length, access, why);
+    return EINVAL;
+  }
+  dm->users.fetch_add(1, std::memory_order_relaxed);
+  const int error = enter_region(pd,
+                                 {.pd = pd->handle,
+                                  .access = access,
+                                  .iova = 0,
+                                  .length = length,
+                                  .address = reinterpret_cast<uint64_t>(dm->memory + offset)},
+                                 MrOrigin::kDevice, out);
+  if (error == 0)
+    (*out)->dm = dm;
+  else
+    dm->users.fetch_sub(1, std::memory_order_release);
+  return error;
+}
+
+}  // namespace verbena

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// On-demand paging. The pages of such a region are found when they are accessed, as every page is found here;
+// what is left to do is advice (ibv_advise_mr(3)).
+#include <errno.h>
+
+#include "engine/memory/region_pages.h"
+#include "engine/objects.h"
+#include "engine/program_enum.h"
+#include "observe/log.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+struct Advice {
+  unsigned number;
+  bool writes;  // asks for pages to be written to
+  bool faults;  // brings absent pages in
+};
+constexpr Advice kAdvices[] = {{IBV_ADVISE_MR_ADVICE_PREFETCH, false, true},
+                               {IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, true, true},
+                               {IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, false, false}};
+
+const Advice* find_advice(unsigned number) {
+  for (const Advice& advice : kAdvices)
+    if (advice.number == number) return &advice;
+  return nullptr;
+}
+
+struct Range {
+  uint64_t address;
+  uint64_t length;
+};
+
+// 0, or what ibv_advise_mr(3) answers for the element; the order is the kernel's (mlx5/odp.c,
+// get_prefetchable_mr).
+int find_range(const Pd& pd, const Advice& advice, const ibv_sge& sge, Range* out, const char** why) {
+  MemoryObjects& objects = pd.context->process->memory_objects();
+  std::lock_guard lock(objects.mutex);
+  const auto refuse = [&](int error, const char* reason) {
+    *why = reason;
+    return error;
+  };
+  const auto found = objects.mrs.find(MemoryKey::unpack(sge.lkey).index);
+  if (found == objects.mrs.end() || found->second->lkey != sge.lkey)
+    return refuse(ENOENT, "no region has the lkey");
+  const MemoryTable::Region& region = found->second->region;
+  if ((region.access & IBV_ACCESS_ON_DEMAND) == 0)
+    return refuse(ENOENT, "the region is not IBV_ACCESS_ON_DEMAND");
+  if (region.pd != pd.handle) return refuse(EPERM, "the region is of another protection domain");
+  if (advice.writes && !mutated("advise-write-right") &&
+      !needs_writable_memory(static_cast<int>(region.access)))
+    return refuse(EPERM, "the region is not registered for writing");
+  if (mutated("advise-range") && !covers(region.iova, region.length, sge.addr, sge.length)) return 0;
+  if (!covers(region.iova, region.length, sge.addr, sge.length))
+    return refuse(EFAULT, "the range leaves the region");
+  *out = {region.address + (sge.addr - region.iova), sge.length};
+  return 0;
+}
+
+}  // namespace
+
+int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge* sges, uint32_t count) {
+  if (int error = usable(*pd->context); error != 0) return error;
+  const Advice* row = find_advice(number_in(advice));
+  if (row == nullptr) return EOPNOTSUPP;
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 && !mutated("advise-flags")) return EINVAL;
+  if (count == 0 || sges == nullptr) return EINVAL;  // kernel, uverbs_std_types_mr.c
+  const bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
+  // All or nothing is asked for: every element is judged before any page is touched.
+  Range range{};
+  const char* why = nullptr;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (int error = find_range(*pd, *row, sges[i], &range, &why); error != 0) {
+      if (mutated("advise-lkey") && error == ENOENT) return 0;
+      VERBENA_WARN("ibv_advise_mr: element %u, lkey 0x%x, address 0x%llx, length %u: %s", i, sges[i].lkey,
+                   static_cast<unsigned long long>(sges[i].addr), sges[i].length, why);
+      return error;
+    }
+  }
+  if (!row->faults) return 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (sges[i].length == 0 || find_range(*pd, *row, sges[i], &range, &why) != 0) continue;
+    const int error = bring_in_pages(range.address, range.length, row->writes);
+    // Without FLUSH nobody waits for the pages, and nobody hears of those that are not there.
+    if (error != 0 && waits) return error;
+  }
+  return 0;
+}
+
+}  // namespace verbena

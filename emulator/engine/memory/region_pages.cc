@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/memory/region_pages.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace verbena {
+namespace {
+
+// linux/magic.h, since 5.8.
+constexpr long kDmaBufMagic = 0x444d4142;
+
+uintptr_t page_size() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
+
+// Touches one byte as the kernel would on another process's behalf.
+bool reachable(uintptr_t at, bool writable) {
+  char byte = 0;
+  iovec here{&byte, 1}, there{reinterpret_cast<void*>(at), 1};
+  if (syscall(SYS_process_vm_readv, getpid(), &here, 1UL, &there, 1UL, 0UL) != 1) return errno != EFAULT;
+  return !writable || syscall(SYS_process_vm_writev, getpid(), &here, 1UL, &there, 1UL, 0UL) == 1 ||
+         errno != EFAULT;
+}
+
+}  // namespace
+
+int bring_in_pages(uint64_t begin, uint64_t length, bool writable) {
+  const uintptr_t page = page_size();
+  const uintptr_t first = begin & ~(page - 1);
+  const uintptr_t end = (begin + length + page - 1) & ~(page - 1);
+  for (;;) {
+    if (syscall(SYS_madvise, first, end - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+      return 0;
+    if (errno == EINTR || errno == EAGAIN) continue;
+    // madvise(2): ENOMEM for addresses that are not mapped; pinning calls that EFAULT (kernel, mm/gup.c).
+    if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON) return EFAULT;
+    break;
+  }
+  // A kernel before 5.14, or memory that is not of the ordinary kind.
+  for (uintptr_t at = first; at < end; at += page)
+    if (!reachable(at, writable)) return EFAULT;
+  return 0;
+}
+
+int map_descriptor(int fd, uint64_t offset, size_t length, bool writable, MappedBuffer* out) {
+  const off_t size = lseek(fd, 0, SEEK_END);
+  if (size < 0) return errno;
+  if (length == 0 || offset > static_cast<uint64_t>(size) || length > static_cast<uint64_t>(size) - offset)
+    return EINVAL;
+  const uint64_t begin = offset & ~(uint64_t{page_size()} - 1);
+  const size_t mapped = static_cast<size_t>(offset - begin) + length;
+  void* memory = mmap(nullptr, mapped, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd,
+                      static_cast<off_t>(begin));
+  if (memory == MAP_FAILED) return errno == ENOMEM ? ENOMEM : EOPNOTSUPP;
+  const uint64_t address = reinterpret_cast<uint64_t>(memory) + (offset - begin);
+  if (!reachable(address, false) || !reachable(address + length - 1, false)) {
+    munmap(memory, mapped);
+    return EOPNOTSUPP;
+  }
+  *out = {memory, mapped, address};
+  return 0;
+}
+
+int map_dma_buffer(int fd, uint64_t offset, size_t length, bool writable, MappedBuffer* out) {
+  struct statfs status;
+  if (fstatfs(fd, &status) != 0) return errno;
+  if (status.f_type != kDmaBufMagic) return EINVAL;
+  return map_descriptor(fd, offset, length, writable, out);
+}
+
+}  // namespace verbena

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Enhanced connection establishment: what the two ends of a connection may agree on beyond the specification
+// (ibv_set_ece(3), ibv_query_ece(3)). What the device does without being asked is what it offers, as on mlx5
+// (providers/mlx5/verbs.c, mlx5_set_ece() and mlx5_query_ece()): a program takes options away, or librdmacm
+// does for it when the other end is another vendor's (librdmacm/cma.c, init_ece()).
+//
+// Option 1, "may wait in the receive slot": a message of up to 256 bytes that the queue pair sends is left
+// beside the receive request, and reaches the program's buffer when its completion is polled. Without the
+// option it is put into the buffer at once, at the cost of a system call of the sender: for receivers that
+// look at the buffer before they poll.
+#include <errno.h>
+
+#include "engine/objects.h"
+#include "engine/xrc/xrc_openings.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kMayWaitInTheSlot = 1;
+
+// 24 bits, as connection managers carry it (vol. 1 rel. 1.4, 12.6.5).
+uint32_t vendor_of(const Qp& qp) {
+  return static_cast<uint32_t>(qp.context->device->limits.vendor_id) & 0xffffff;
+}
+
+}  // namespace
+
+int set_ece(Qp* qp, ibv_ece* ece) {
+  if (int error = usable(*qp->context); error != 0) return error;
+  if (ece->comp_mask != 0 || ece->vendor_id != vendor_of(*qp)) {
+    VERBENA_WARN("ibv_set_ece: QP 0x%06x: vendor 0x%06x, comp_mask 0x%x: the device's vendor is 0x%06x",
+                 qp->shared->qpn, ece->vendor_id, ece->comp_mask, vendor_of(*qp));
+    return EINVAL;
+  }
+  std::lock_guard modify(qp->modify_mutex);
+  const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
+  if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
+    VERBENA_WARN("ibv_set_ece: QP 0x%06x is in state %d: options are agreed on before RTR", qp->shared->qpn,
+                 state);
+    return EINVAL;
+  }
+  ece->options &= kMayWaitInTheSlot;
+  qp->may_land = (ece->options & kMayWaitInTheSlot) != 0;
+  return 0;
+}
+
+int query_ece(Qp* qp, ibv_ece* ece) {
+  if (int error = usable(*qp->context); error != 0) return error;
+  std::lock_guard modify(qp->modify_mutex);
+  *ece = {.vendor_id = vendor_of(*qp), .options = qp->may_land ? kMayWaitInTheSlot : 0, .comp_mask = 0};
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Changes of a queue pair's state and attributes (ibv_modify_qp(3)). What is allowed stands in
+// qp_state_table.h and qp_attributes.h; here is what each change does.
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/clock.h"
+#include "engine/datagram/address_handle.h"
+#include "engine/datagram/privilege.h"
+#include "engine/device/device_attributes.h"
+#include "engine/objects.h"
+#include "engine/queue_pair/error_flow.h"
+#include "engine/queue_pair/modify_qp.h"
+#include "engine/queue_pair/qp_attributes.h"
+#include "engine/queue_pair/qp_state_table.h"
+#include "engine/remote/remote.h"
+#include "engine/requester/psn.h"
+#include "engine/requester/requester.h"
+#include "engine/xrc/xrc_openings.h"
+#include "fabric/hazards.h"
+#include "observe/log.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+int refuse_transition(const Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask, int error, int offending) {
+  if (!logs(LogLevel::kWarn)) return error;
+  if (offending == 0) {
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s to %s", qp.shared->qpn,
+                 name_of_state(from), name_of_state(to));
+  }
+  for (int bit = 1; bit != 0 && bit <= offending; bit <<= 1)
+    if ((offending & bit) != 0)
+      VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s to %s: %s %s", qp.shared->qpn, name_of_state(from),
+                   name_of_state(to), name_of_attribute_bit(bit),
+                   (mask & bit) != 0 ? "must not be set" : "is missing");
+  return error;
+}
+
+// Copies the attributes that `mask` names.
+void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
+  const auto copy = [&](int bit, auto member) {
+    if ((mask & bit) != 0) kept.*member = attr.*member;
+  };
+  copy(IBV_QP_EN_SQD_ASYNC_NOTIFY, &ibv_qp_attr::en_sqd_async_notify);
+  copy(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  copy(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
+  copy(IBV_QP_PORT, &ibv_qp_attr::port_num);
+  copy(IBV_QP_QKEY, &ibv_qp_attr::qkey);
+  copy(IBV_QP_AV, &ibv_qp_attr::ah_attr);
+  copy(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
+  copy(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
+  copy(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
+  copy(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  copy(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  if (!mutated("modify-not-applied")) copy(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  copy(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
+  copy(IBV_QP_PATH_MIG_STATE, &ibv_qp_attr::path_mig_state);
+  copy(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
+  if ((mask & IBV_QP_RQ_PSN) != 0) kept.rq_psn = psn_of(attr.rq_psn);
+  if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = psn_of(attr.sq_psn);
+}
+
+// Responder attributes that may change while requests come in: the feeder reads them with each request.
+void publish(Qp& qp, int mask) {
+  SharedQp& shared = *qp.shared;
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) shared.access = qp.attr.qp_access_flags;
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) shared.min_rnr_timer = qp.attr.min_rnr_timer;
+  if ((mask & IBV_QP_QKEY) != 0) shared.qkey.store(qp.attr.qkey, std::memory_order_relaxed);
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
+}
+
+// Finds the queue pair that `attr` connects `qp` to, and pins it: from here on it is that one of that process
+// or none.
+void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
+  Process& process = *qp.process;
+  QpnEntry found;
+  if (!process.directory().find_qpn(attr.dest_qp_num, &found)) {
+    VERBENA_INFO("QP 0x%06x: nobody on this node has QP number 0x%06x", qp.shared->qpn, attr.dest_qp_num);
+    return;
+  }
+  const uint32_t generation = process.directory().slot(found.slot).generation.load(std::memory_order_acquire);
+  std::shared_ptr<PeerAdapter> adapter;
+  if (int error = process.peers().get(process.home(), found.slot, generation, &adapter); error != 0) {
+    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of QP 0x%06x (slot %u): errno %d", qp.shared->qpn,
+                 attr.dest_qp_num, found.slot, error);
+    return;
+  }
+  SharedQp* there = adapter->view().qp(found.qp_index);
+  if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
+      there->qpn != attr.dest_qp_num || there->device >= process.directory().devices().count)
+    return;
+  if (!leads_to(attr.ah_attr, process.directory().devices().devices[there->device])) {
+    VERBENA_WARN("QP 0x%06x: the address given does not belong to the device of QP 0x%06x", qp.shared->qpn,
+                 attr.dest_qp_num);
+    return;
+  }
+  path->ports = 1u << qp.context->device_index | 1u << there->device;
+  path->index = found.qp_index;
+  path->birth = there->birth;
+  path->qp = there;
+  path->adapter = std::move(adapter);
+}
+
+PeerQp peer_of(const PeerPath& path) {
+  if (!path.adapter) return {};
+  return {path.adapter->slot(), path.adapter->generation(), path.index, path.birth};
+}
+
+// False: a peer is still at work, and the caller may not wait for it. Done once more, it goes on from there.
+bool to_reset(Qp& qp, bool may_wait) {
+  qp.send_lock.lock();
+  shut_gate(qp, IBV_QPS_RESET);
+  qp.waiting = Waiting::kNothing;
+  qp.drain_event_due = false;
+  qp.sq_next = qp.sq_posted;
+  qp.send_psn = 0;
+  PeerPath old = std::exchange(qp.path, PeerPath{});
+  qp.send_lock.unlock();
+  if (may_wait)
+    qp.process->wait_for_visitors(qp.shared->dest_slot);
+  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot,
+                          kVisitPatience))
+    return false;
+  std::lock_guard receive(qp.recv_lock);
+  qp.flush_receives.store(false, std::memory_order_release);
+  if (!mutated("reset-keeps-completions")) purge_completions(qp);
+  forget_receives(qp);
+  // Running numbers go on, so that slots and laps stay what they are; everything posted is forgotten.
+  const uint64_t posted = qp.rq_posted;
+  qp.rq_freed.store(posted, std::memory_order_release);
+  qp.shared->rq_taken.store(posted, std::memory_order_release);
+  qp.sq_freed.store(qp.sq_posted, std::memory_order_release);
+  qp.shared->sticky.store(0, std::memory_order_release);
+  qp.shared->feeder_waits.store(0, std::memory_order_release);
+  qp.attr = {};
+  return true;
+}
+
+// A peer on another node: to whoever waits for visitors it is this process that acts for it.
+PeerQp peer_elsewhere(Process& process) {
+  return {process.home().slot(), process.home().generation(), kRemoteIndex, 0};
+}
+
+int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
+  SharedQp& shared = *qp.shared;
+  std::lock_guard send(qp.send_lock);
+  if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
+  shared.dest_qpn = qp.attr.dest_qp_num;
+  shared.dest_slot = peer.slot;
+  shared.dest_slot_generation = peer.slot_generation;
+  shared.dest_index = peer.index;
+  shared.dest_birth = peer.birth;
+  shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
+  shared.rq_psn = qp.attr.rq_psn;
+  if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
+  qp.path = std::move(path);
+  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
+  shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
+  qp.state.store(IBV_QPS_RTR, std::memory_order_release);
+  return 0;
+}
+
+// `known`: the peer that somebody else has found; nullptr: it is to be found here.
+int to_rtr(Qp& qp, const PeerQp* known) {
+  PeerPath path;
+  Remote* const others = qp.process->remote();
+  const bool connects = qp.type != IBV_QPT_UD;
+  const std::shared_ptr<RemotePath> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
+  if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
+  const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
+  if (remote) {
+    path.remote = remote;
+    path.ports = 1u << qp.context->device_index;
+    remote->sent = remote->begun = remote->acknowledged = qp.sq_posted;
+  }
+  const int error = enter_rtr(qp, peer, std::move(path));
+  if (error == 0 && remote) others->connect(qp, remote);
+  return error;
+}
+
+// INIT, RTS and SQD: the generation stays.
+int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
+  std::lock_guard send(qp.send_lock);
+  // A peer may have put the QP into ERR meanwhile.
+  if (qp.state.load(std::memory_order_acquire) != from) return EINVAL;
+  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.send_psn = qp.attr.sq_psn;
+  SharedQp& shared = *qp.shared;
+  if (to == IBV_QPS_INIT) {
+    shared.rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+  }
+  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
+  shared.gate.store(Gate{gate.generation, static_cast<uint8_t>(to)}.pack(), std::memory_order_seq_cst);
+  qp.state.store(to, std::memory_order_release);
+  if (to == IBV_QPS_SQD) {
+    if (mutated("event-sq-drained-missing")) return 0;
+    qp.drain_event_due = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && qp.attr.en_sqd_async_notify != 0;
+    progress_send_queue(qp, false);
+  } else if (to == IBV_QPS_RTS && qp.sq_next != qp.sq_posted) {
+    if (progress_send_queue(qp, false) != kEndOfTime || qp.sq_next != qp.sq_posted)
+      qp.process->add_pending(&qp);
+  }
+  return 0;
+}
+
+void to_error(Qp& qp) {
+  qp.send_lock.lock();
+  enter_error(qp);
+  qp.send_lock.unlock();
+  // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread
+  // sees to it.
+  if (!flush_receive_queue(qp, 10 * kVisitPatience)) qp.process->call_attention();
+}
+
+// Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).
+int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer) {
+  const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
+  const char* why = nullptr;
+  int offending = 0;
+  int error = (mask & IBV_QP_STATE) != 0 ? check_transition(qp->type, from, attr->qp_state, mask, &offending)
+                                         : check_transition(qp->type, from, from, mask, &offending);
+  if (error != 0)
+    return refuse_transition(*qp, from, (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from, mask, error,
+                             offending);
+  AttributeLimits limits = attribute_limits(*qp->context->device);
+  limits.current_state = from;
+  limits.port = qp->attr.port_num;
+  limits.privileged_qkey = (mask & IBV_QP_QKEY) != 0 && may_set_controlled_qkeys();
+  if (from == IBV_QPS_SQD) {
+    std::lock_guard send(qp->send_lock);
+    limits.sq_draining = qp->waiting != Waiting::kNothing;
+  }
+  error = check_attributes(limits, qp->type, *attr, mask, &why);
+  if (mutated("modify-half")) remember(qp->attr, *attr, mask);
+  if (error != 0) {
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s", qp->shared->qpn, why);
+    return error;
+  }
+  const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
+  uint32_t resources = qp->responder_resources;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) resources = attr->max_dest_rd_atomic;
+  if (to == IBV_QPS_RESET) resources = 0;
+  error = change_quota(*qp->context, Counted::kResponderResources, "ibv_modify_qp", qp->responder_resources,
+                       resources);
+  if (error != 0) return error;
+  qp->responder_resources = resources;
+  {
+    std::lock_guard send(qp->send_lock);
+    remember(qp->attr, *attr, mask);
+    publish(*qp, mask);
+  }
+  switch (to) {
+    case IBV_QPS_RESET:
+      if (!to_reset(*qp, peer == nullptr)) return EAGAIN;
+      break;
+    case IBV_QPS_ERR:
+      to_error(*qp);
+      break;
+    case IBV_QPS_RTR:
+      return to_rtr(*qp, peer);
+    default:
+      return to_state(*qp, from, to, mask);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
+  if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->foreign) return modify_foreign_qp(*qp, *attr, mask);
+  act_on_sticky_if_any(*qp);
+  std::lock_guard modify(qp->modify_mutex);
+  return change(qp, attr, mask, nullptr);
+}
+
+int modify_for_another(Qp& qp, const ibv_qp_attr& attr, int mask, const PeerQp& peer) {
+  if (int error = usable(*qp.context); error != 0) return error;
+  act_on_sticky_if_any(qp);
+  const std::unique_lock modify(qp.modify_mutex, std::try_to_lock);
+  return modify.owns_lock() ? change(&qp, &attr, mask, &peer) : EAGAIN;
+}
+
+PeerQp find_peer(const Qp& qp, const ibv_qp_attr& attr) {
+  PeerPath path;
+  resolve_path(qp, attr, &path);
+  return peer_of(path);
+}
+
+}  // namespace verbena

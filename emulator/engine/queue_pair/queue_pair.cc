@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The life of queue pairs (ibv_create_qp(3), ibv_query_qp(3)); changes of state stand in modify_qp.cc.
+#include <errno.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "engine/datagram/datagram_queue.h"
+#include "engine/datagram/multicast.h"
+#include "engine/device/device_attributes.h"
+#include "engine/objects.h"
+#include "engine/program_enum.h"
+#include "engine/queue_pair/error_flow.h"
+#include "engine/queue_pair/queue_pair.h"
+#include "engine/xrc/xrc.h"
+#include "engine/xrc/xrc_openings.h"
+#include "observe/log.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+int check_type(const ibv_qp_init_attr& attr) {
+  // The program may have put any number there.
+  switch (number_in(attr.qp_type)) {
+    case IBV_QPT_RC:
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+    case IBV_QPT_XRC_SEND:
+      return 0;
+    case IBV_QPT_XRC_RECV:  // has a domain instead of a PD: create_xrc_recv_qp()
+      return EINVAL;
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_DRIVER:
+      return EOPNOTSUPP;
+    default:
+      return mutated("qp-any-type") ? 0 : EINVAL;
+  }
+}
+
+int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool receives) {
+  const struct {
+    const char* name;
+    uint32_t value;
+    uint64_t limit;
+  } rules[] = {{"max_send_wr", cap.max_send_wr, limits.max_qp_wr},
+               {"max_recv_wr", receives ? cap.max_recv_wr : 0, limits.max_qp_wr},
+               {"max_send_sge", cap.max_send_sge, limits.max_sge},
+               {"max_recv_sge", receives ? cap.max_recv_sge : 0, limits.max_sge},
+               {"max_inline_data", cap.max_inline_data, limits.max_inline_data}};
+  for (const auto& rule : rules) {
+    if (rule.value <= rule.limit || mutated("qp-beyond-limits")) continue;
+    VERBENA_WARN("ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
+                 static_cast<unsigned long long>(rule.limit));
+    return EINVAL;
+  }
+  return 0;
+}
+
+// What an adapter's work queue entry takes inline for nothing: the room of the SGEs that it has anyway
+// (rxe_qp.c, rxe_qp_init_req; mlx5 fills up its 64 bytes likewise, verbs.c, mlx5_calc_send_wqe). Programs
+// rely on it (librdmacm/examples/rdma_xclient.c).
+constexpr uint32_t kMostFreeInline = 64;
+
+// Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
+// device claims.
+void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
+  if (mutated("qp-beyond-limits")) cap.max_send_sge = cap.max_recv_sge = 1;
+  const auto most = static_cast<uint32_t>(limits.max_qp_wr);
+  cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
+  cap.max_send_sge = std::max(cap.max_send_sge, 1u);
+  const uint64_t free_inline = std::min(
+      {uint64_t{cap.max_send_sge} * sizeof(ibv_sge), uint64_t{kMostFreeInline}, limits.max_inline_data});
+  cap.max_inline_data = std::max(cap.max_inline_data, static_cast<uint32_t>(free_inline));
+  if (cap.max_recv_wr != 0) {
+    cap.max_recv_wr = std::min(std::bit_ceil(cap.max_recv_wr), most);
+    cap.max_recv_sge = std::max(cap.max_recv_sge, 1u);
+  }
+}
+
+// Lays out the receive queue in the segment. The WQEs lie behind the ready words, the landing buffers last.
+int make_receive_queue(Qp& qp) {
+  SharedQp& shared = *qp.shared;
+  shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
+  shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
+  shared.srq = qp.srq != nullptr ? qp.srq->index + 1 : 0;
+  if (qp.cap.max_recv_wr == 0 || qp.srq != nullptr) return 0;
+  const uint64_t slots = std::bit_ceil(qp.cap.max_recv_wr);
+  const uint64_t line = kCacheLine;
+  const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
+  const uint64_t stride = sizeof(ReceiveWqe) + qp.cap.max_recv_sge * sizeof(WqeSge);
+  const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
+  qp.rq_bytes = ready_bytes + wqe_bytes + slots * kLandingSize;
+  qp.rq_offset = qp.process->segment().allocate(qp.rq_bytes);
+  if (qp.rq_offset == 0) return ENOMEM;
+  shared.rq_ready_offset = qp.rq_offset;
+  shared.rq_wqe_offset = qp.rq_offset + ready_bytes;
+  shared.rq_landing_offset = shared.rq_wqe_offset + wqe_bytes;
+  shared.rq_order = static_cast<uint32_t>(std::countr_zero(slots));
+  shared.rq_max_sge = qp.cap.max_recv_sge;
+  shared.rq_stride = static_cast<uint32_t>(stride);
+  qp.receives = ReceiveRing::of(qp.process->view(), shared);
+  qp.rq_wr_ids.resize(slots);
+  return 0;
+}
+
+void make_send_queue(Qp& qp) {
+  qp.sq_size = qp.cap.max_send_wr;
+  qp.sq.resize(std::bit_ceil(qp.sq_size));
+  qp.sq_sges.resize(qp.sq.size() * qp.cap.max_send_sge);
+  qp.sq_inline_stride = std::max(qp.cap.max_inline_data, kAtomicWriteSize);
+  qp.sq_inline.resize(qp.sq.size() * qp.sq_inline_stride);
+}
+
+int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
+  Process& process = *qp.process;
+  const uint64_t entry = kQpTableOffset + sizeof(SharedQp) * qp.index;
+  if (process.segment().commit(entry, sizeof(SharedQp)) != 0) return ENOMEM;
+  qp.shared = process.view().qp(qp.index);
+  SharedQp& shared = *qp.shared;
+  qp.cap = attr.cap;
+  if (qp.srq != nullptr || qp.type == IBV_QPT_XRC_SEND) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
+  if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.context->device->limits, qp.cap);
+  if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
+  make_send_queue(qp);
+  if (attr.qp_type == IBV_QPT_UD)
+    if (int error = make_datagram_parts(qp); error != 0) return error;
+  if (int error = make_receive_queue(qp); error != 0) return error;
+  shared.birth += 1;
+  shared.type = static_cast<uint8_t>(attr.qp_type);
+  shared.pd = qp.pd != nullptr ? qp.pd->handle : 0;
+  shared.recv_cq = qp.recv_cq != nullptr ? qp.recv_cq->index : UINT32_MAX;
+  shared.send_cq = qp.send_cq != nullptr ? qp.send_cq->index : UINT32_MAX;
+  shared.xrcd = qp.xrcd != nullptr ? qp.xrcd->number : 0;
+  shared.device = qp.context->device_index;
+  shared.dest_slot = UINT32_MAX;
+  for (auto* word :
+       {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
+        &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted, &shared.sq_completed})
+    word->store(0, std::memory_order_relaxed);
+  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits,
+                     &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
+                     &shared.qkey_violations, &shared.qkey})
+    word->store(0, std::memory_order_relaxed);
+  shared.events_told.store(0, std::memory_order_relaxed);
+  shut_gate(qp, IBV_QPS_RESET);
+  shared.left_in = 0;
+  shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.home().slot(), qp.index);
+  return shared.qpn == 0 ? ENOMEM : 0;
+}
+
+}  // namespace
+
+int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
+  Process& process = *qp->context->process;
+  qp->process = &process;
+  const bool counted = take_quota(*qp->context, Counted::kQps, "ibv_create_qp") == 0;
+  if (!counted || !process.qp_indices().take(&qp->index)) {
+    if (counted) give_quota(*qp->context, Counted::kQps);
+    delete qp;
+    return ENOMEM;
+  }
+  int error = ENOMEM;
+  try {
+    error = fill(*qp, attr, number);
+  } catch (const std::bad_alloc&) {
+  }
+  if (error != 0) {
+    unmake_datagram_parts(*qp);
+    process.segment().release(qp->rq_offset, qp->rq_bytes);
+    process.qp_indices().give(qp->index);
+    give_quota(*qp->context, Counted::kQps);
+    delete qp;
+    return error;
+  }
+  if (qp->pd != nullptr && !mutated("pd-goes-with-qp")) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->send_cq != nullptr) qp->send_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
+  if (qp->xrcd != nullptr) qp->xrcd->users.fetch_add(1, std::memory_order_relaxed);
+  std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
+  for (uint32_t seen = high_water.load();
+       seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
+  }
+  process.set_qp(qp->index, qp);
+  qp->shared->in_use.store(1, std::memory_order_release);
+  return 0;
+}
+
+int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
+              Srq* srq) {
+  if (int error = usable(*pd->context); error != 0) return error;
+  if (int error = check_type(*attr); error != 0) return error;
+  // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c,
+  // ib_create_qp).
+  const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
+  if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
+  if (srq != nullptr && attr->qp_type == IBV_QPT_UC && !mutated("qp-uc-with-srq")) {
+    VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
+    return EINVAL;
+  }
+  if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
+      error != 0)
+    return error;
+
+  Qp* qp = new (std::nothrow) Qp;
+  if (qp == nullptr) return ENOMEM;
+  qp->context = pd->context;
+  qp->pd = pd;
+  qp->send_cq = send_cq;
+  qp->recv_cq = receives ? (mutated("qp-one-cq") ? send_cq : recv_cq) : nullptr;
+  qp->srq = receives ? srq : nullptr;
+  qp->user_handle = user_handle;
+  qp->type = attr->qp_type;
+  qp->signal_all = attr->sq_sig_all != 0 && !mutated("qp-signals-not-all");
+  if (int error = bring_to_life(qp, *attr); error != 0) return error;
+  attr->cap = qp->cap;
+  if (mutated("qp-cap-less")) attr->cap.max_send_wr = attr->cap.max_send_wr / 2;
+  *out = qp;
+  return 0;
+}
+
+void block_own_multicast(Qp* qp) { qp->blocks_own_multicast = true; }
+
+uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
+uint32_t qp_handle(const Qp* qp) { return qp->index; }
+ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
+
+int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
+  if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->foreign) return query_foreign_qp(*qp, attr, init);
+  act_on_sticky_if_any(*qp);
+  std::lock_guard modify(qp->modify_mutex);
+  std::lock_guard send(qp->send_lock);
+  *attr = qp->attr;
+  attr->qp_state = attr->cur_qp_state = qp->state.load(std::memory_order_acquire);
+  attr->sq_psn = qp->send_psn;
+  const SharedQp& shared = *qp->shared;
+  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_acquire));
+  if (shared.feeding_generation.load(std::memory_order_acquire) == gate.generation)
+    attr->rq_psn = shared.expected_psn.load(std::memory_order_relaxed);
+  attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->waiting != Waiting::kNothing;
+  attr->cap = qp->cap;
+  init->cap = qp->cap;
+  if (mutated("qp-cap-more-inline")) attr->cap.max_inline_data += 1;
+  if (mutated("qp-cap-more-elements")) attr->cap.max_send_sge += 1;
+  if (mutated("qp-cap-more-places")) attr->cap.max_send_wr += 1;
+  init->qp_type = qp->type;
+  init->sq_sig_all = qp->signal_all;
+  if (mutated("query-draining")) attr->sq_draining = 1;
+  if (mutated("query-timers")) std::swap(attr->timeout, attr->retry_cnt);
+  if (mutated("query-psn")) attr->sq_psn = 0;
+  if (mutated("query-destination")) attr->dest_qp_num = 0;
+  if (mutated("query-mtu")) attr->path_mtu = IBV_MTU_4096;
+  if (mutated("query-qkey")) attr->qkey = 0;
+  if (mutated("query-port")) attr->port_num = 0;
+  if (mutated("query-access")) attr->qp_access_flags = 0;
+  if (mutated("query-signal-all")) init->sq_sig_all = !qp->signal_all;
+  if (mutated("query-cap")) init->cap = attr->cap = {};
+  if (mutated("query-state")) attr->qp_state = IBV_QPS_RESET;
+  return 0;
+}
+
+void take_down_qp(Qp& qp) {
+  Process& process = *qp.process;
+  process.directory().release_qpn(qp.shared->qpn, process.home().slot());
+  qp.send_lock.lock();
+  shut_gate(qp, IBV_QPS_RESET);
+  qp.send_lock.unlock();
+  process.forget_qp(qp.index);
+  process.wait_for_visitors(qp.shared->dest_slot);
+  purge_completions(qp);
+  forget_receives(qp);
+  process.qp_is_gone(qp.index);
+  qp.shared->in_use.store(0, std::memory_order_release);
+}
+
+void free_qp(Qp* qp) {
+  Process& process = *qp->process;
+  unmake_datagram_parts(*qp);
+  process.segment().release(qp->rq_offset, qp->rq_bytes);
+  if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);
+  if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
+  if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
+  process.qp_indices().give(qp->index);
+  give_quota(process, qp->shared->device, Counted::kQps);
+  give_quota(process, qp->shared->device, Counted::kResponderResources, qp->responder_resources);
+  delete qp;
+}
+
+int destroy_qp(Qp* qp, uint32_t* async_events) {
+  *async_events = 0;
+  if (qp->process->dead()) return 0;
+  if (attached_to_group(*qp) && !mutated("qp-member-goes")) {
+    VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
+    return EBUSY;
+  }
+  take_down_qp(*qp);
+  *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
+  free_qp(qp);
+  return 0;
+}
+
+}  // namespace verbena

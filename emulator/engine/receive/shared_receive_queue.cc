@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/receive/shared_receive_queue.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "engine/objects.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+// Do all keys of the list hold now? Then feeders need not look at them while no key ends.
+bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& sge = wr.sg_list[i];
+    if (sge.length == 0) continue;
+    const Translation place = translate(srq.process->view(), sge.lkey, false, srq.pd_handle,
+                                        MemoryUse::local_scatter, sge.addr, sge.length);
+    // A message lands as the program sees the memory: at the address it gave.
+    if (place.check != KeyCheck::kOk || place.address != sge.addr) return false;
+  }
+  return true;
+}
+
+// The order word of the position that is about to be used again names the last taker there: if its slot has
+// not come back yet, this is the last chance to learn who has it.
+void remember_taker(Srq& srq, uint64_t position) {
+  if (position < srq.ring.slots()) return;
+  const OrderWord last = OrderWord::unpack(srq.ring.word(position).load(std::memory_order_acquire));
+  if (last.slot >= srq.slots.size() || !last.taken) return;
+  Srq::Slot& slot = srq.slots[last.slot];
+  if (slot.position == position - srq.ring.slots() + 1) slot.taker = last.worker;
+}
+
+// The caller holds the lock. EAGAIN: no slot is free.
+int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
+  if (int error = check_recv_wr(srq.ring.max_sge, wr, why); error != 0) return error;
+  if (srq.free.empty()) return EAGAIN;
+  const uint32_t number = srq.free.back();
+  srq.free.pop_back();
+  ReceiveWqe& wqe = srq.ring.wqe(number);
+  wqe.sge_count = static_cast<uint32_t>(wr.num_sge);
+  wqe.abandoned = 0;
+  uint64_t length = 0;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    wqe.sge[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
+    length += wr.sg_list[i].length;
+  }
+  wqe.length = static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX));
+  // The epoch is read before the keys: if one ends in between, the WQE counts as unchecked.
+  const uint32_t epoch = srq.process->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  wqe.epoch = keys_hold(srq, wr) ? epoch : ReadyWord::kNeverValid;
+  const uint64_t position = srq.shared->posted.load(std::memory_order_relaxed);
+  remember_taker(srq, position);
+  srq.slots[number] = {wr.wr_id, position + 1, 0};
+  srq.ring.post(number);
+  return 0;
+}
+
+// The caller holds the lock.
+void give_back(Srq& srq, uint32_t slot) {
+  if (slot >= srq.slots.size() || srq.slots[slot].position == 0) return;
+  srq.slots[slot].position = 0;
+  srq.free.push_back(slot);
+}
+
+int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
+  Process& process = *srq.process;
+  if (process.segment().commit(kSrqTableOffset + sizeof(SharedSrq) * uint64_t{srq.index},
+                               sizeof(SharedSrq)) != 0)
+    return ENOMEM;
+  srq.room = std::max(max_wr, 1u);
+  const uint64_t slots = std::bit_ceil(srq.room);
+  const uint64_t line = kCacheLine;
+  const uint64_t order_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
+  const uint64_t stride = sizeof(ReceiveWqe) + std::max(max_sge, 1u) * sizeof(WqeSge);
+  const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
+  const uint64_t bytes = order_bytes + wqe_bytes + slots * kLandingSize;
+  srq.slots.resize(slots);
+  srq.free.resize(srq.room);
+  // The lowest slot comes first.
+  for (uint32_t i = 0; i < srq.room; ++i) srq.free[i] = srq.room - 1 - i;
+  const uint64_t offset = process.segment().allocate(bytes);
+  if (offset == 0) return ENOMEM;
+  srq.offset = offset;
+  srq.bytes = bytes;
+  srq.shared = process.view().srq(srq.index);
+  SharedSrq& shared = *srq.shared;
+  shared.birth.fetch_add(1, std::memory_order_relaxed);
+  shared.order_offset = offset;
+  shared.wqe_offset = offset + order_bytes;
+  shared.landing_offset = shared.wqe_offset + wqe_bytes;
+  shared.order = static_cast<uint32_t>(std::countr_zero(slots));
+  shared.stride = static_cast<uint32_t>(stride);
+  shared.max_sge = std::max(max_sge, 1u);
+  shared.pd = srq.pd_handle;
+  shared.cq = shared.srqn = shared.xrcd = 0;
+  shared.head.store(0, std::memory_order_relaxed);
+  shared.posted.store(0, std::memory_order_relaxed);
+  shared.limit.store(0, std::memory_order_relaxed);
+  shared.limit_reached.store(0, std::memory_order_relaxed);
+  shared.feeders_wait.store(0, std::memory_order_relaxed);
+  shared.scatter_wanted.store(0, std::memory_order_relaxed);
+  for (std::atomic<uint32_t>& waiter : shared.waiters) waiter.store(0, std::memory_order_relaxed);
+  srq.ring = SharedReceiveRing::of(process.view(), shared);
+  return srq.ring.order_words != nullptr ? 0 : ENOMEM;
+}
+
+// No QP has `slot` in hand any more. False: one has and is about to flush it.
+bool take_out_of_hand(Srq& srq, uint32_t slot) {
+  std::lock_guard lock(srq.qps_mutex);
+  for (uint32_t index : srq.qps) {
+    Qp* qp = srq.process->qp(index);
+    if (qp == nullptr) continue;
+    uint32_t in_hand = slot + 1;
+    if (!qp->shared->srq_slot.compare_exchange_strong(in_hand, 0, std::memory_order_acq_rel) &&
+        in_hand == (kFlushing | (slot + 1)))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out) {
+  auto* srq = new (std::nothrow) Srq;
+  if (srq == nullptr) return ENOMEM;
+  if (!process.srq_indices().take(&srq->index)) {
+    delete srq;
+    return ENOMEM;
+  }
+  srq->process = &process;
+  srq->pd_handle = pd;
+  int error = ENOMEM;
+  try {
+    error = lay_out(*srq, max_wr, max_sge);
+  } catch (const std::bad_alloc&) {
+  }
+  if (error != 0) {
+    process.segment().release(srq->offset, srq->bytes);
+    process.srq_indices().give(srq->index);
+    delete srq;
+    return error;
+  }
+  std::atomic<uint32_t>& high_water = process.view().header().srq_high_water;
+  for (uint32_t seen = high_water.load();
+       seen <= srq->index && !high_water.compare_exchange_weak(seen, srq->index + 1);) {
+  }
+  srq->shared->in_use.store(1, std::memory_order_release);
+  process.set_srq(srq->index, srq);
+  *out = srq;
+  return 0;
+}
+
+void unmake_shared_queue(Srq* srq) {
+  Process& process = *srq->process;
+  srq->shared->in_use.store(0, std::memory_order_release);
+  process.forget_srq(srq->index);
+  process.segment().release(srq->offset, srq->bytes);
+  process.srq_indices().give(srq->index);
+  delete srq;
+}
+
+int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const char** why) {
+  int error = 0;
+  bool reclaimed = false;
+  srq.lock.lock();
+  while (wr != nullptr) {
+    error = post_one(srq, *wr, why);
+    if (error == EAGAIN && !reclaimed) {
+      reclaimed = true;
+      srq.lock.unlock();
+      reclaim_slots(srq);
+      srq.lock.lock();
+      continue;
+    }
+    if (error != 0) break;
+    wr = wr->next;
+  }
+  srq.lock.unlock();
+  if (error == 0) return 0;
+  if (error == EAGAIN && mutated("srq-full-dropped")) return 0;
+  if (error == EAGAIN) {
+    error = ENOMEM;
+    *why = "receive queue full";
+  }
+  *bad_wr = wr;
+  return error;
+}
+
+bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->home().worker(), slot); }
+
+uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
+  return slot < srq.slots.size() && !mutated("srq-wr-id") ? srq.slots[slot].wr_id : 0;
+}
+
+void free_slot(Srq& srq, uint32_t slot) {
+  srq.lock.lock();
+  give_back(srq, slot);
+  srq.lock.unlock();
+}
+
+void forget_posted(Srq& srq) {
+  for (uint32_t slot; take_own(srq, &slot);) free_slot(srq, slot);
+}
+
+Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** out) {
+  const uint32_t index =
+      std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
+  if ((entry.flags & kCqeXrc) != 0) {
+    Srq* srq = index < kMaxSrqsPerProcess ? cq.process->srq(index) : nullptr;
+    return srq != nullptr && srq->shared->birth.load(std::memory_order_relaxed) == entry.qp_birth &&
+                   srq->cq == &cq
+               ? srq
+               : nullptr;
+  }
+  Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
+  if (qp == nullptr || qp->shared->birth != entry.qp_birth) return nullptr;
+  if (out != nullptr) *out = qp;
+  return qp->srq;
+}
+
+void reclaim_slots(Srq& srq) {
+  struct Candidate {
+    uint32_t slot;
+    uint64_t position;
+  };
+  std::vector<Candidate> candidates;
+  try {
+    candidates.reserve(srq.slots.size());
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  srq.lock.lock();
+  const uint64_t end = srq.shared->posted.load(std::memory_order_relaxed);
+  uint32_t last_seen_alive = 0;  // takers come in runs
+  const NodeDirectory& directory = srq.process->directory();
+  for (uint32_t i = 0; i < srq.slots.size(); ++i) {
+    const Srq::Slot& slot = srq.slots[i];
+    if (slot.position == 0) continue;
+    uint32_t taker = slot.taker;
+    const uint64_t position = slot.position - 1;
+    if (position + srq.ring.slots() >= end) {
+      const OrderWord word = OrderWord::unpack(srq.ring.word(position).load(std::memory_order_acquire));
+      if (!word.taken || word.slot != i) continue;
+      taker = word.worker;
+    }
+    // The taker is done with it, and its completion is lost (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
+    const bool abandoned =
+        std::atomic_ref(srq.ring.wqe(i).abandoned).load(std::memory_order_acquire) != 0;
+    if (!abandoned && taker != 0 && taker == last_seen_alive) continue;
+    if (!abandoned && directory.worker_alive(taker))
+      last_seen_alive = taker;
+    else
+      candidates.push_back({i, slot.position});
+  }
+  srq.lock.unlock();
+  if (candidates.empty()) return;
+  // A QP whose feeder died in the middle of a message has the slot in hand: whoever takes it out of there has
+  // it.
+  std::erase_if(candidates,
+                [&](const Candidate& candidate) { return !take_out_of_hand(srq, candidate.slot); });
+  // Whoever is dead completes nothing any more: what is not in a CQ by now, or polled already, never comes.
+  srq.process->for_each_cq([&](Cq& cq) {
+    std::lock_guard lock(cq.lock);
+    cq.consumer.for_each([&](Cqe& entry, bool) {
+      if ((entry.flags & kCqeFromShared) != 0 && shared_queue_of(cq, entry) == &srq)
+        std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.slot == entry.index; });
+      return false;
+    });
+  });
+  srq.lock.lock();
+  for (const Candidate& candidate : candidates)
+    if (srq.slots[candidate.slot].position == candidate.position) give_back(srq, candidate.slot);
+  srq.lock.unlock();
+}
+
+}  // namespace verbena

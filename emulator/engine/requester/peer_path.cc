@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/requester/peer_path.h"
+
+#include "engine/requester/requester.h"
+#include "engine/xrc/xrc.h"
+
+namespace verbena {
+namespace {
+
+bool takes_requests(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
+
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with
+// the same generation goes on with the WQE it has.
+bool find_shared_receives(PeerPath& path, uint32_t index) {
+  SharedSrq* srq = path.adapter->view().srq(index);
+  if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
+  path.shared_receives = SharedReceiveRing::of(path.adapter->view(), *srq);
+  path.receive_pd = srq->pd;
+  path.in_hand = path.qp->srq_slot.load(std::memory_order_relaxed);
+  return path.shared_receives.order_words != nullptr && path.in_hand <= path.shared_receives.slots();
+}
+
+// The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
+VendorError find_receives(Qp& qp) {
+  PeerPath& path = qp.path;
+  const SharedQp& there = *path.qp;
+  const SegmentView& view = path.adapter->view();
+  SharedCq* cq = view.cq(there.recv_cq);
+  if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
+  path.completion_queue = cq;
+  path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
+  if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
+  path.receives = ReceiveRing::of(view, there);
+  path.memory = path.adapter.get();
+  path.receive_pd = path.remote_pd = there.pd;
+  path.shared_receives = {};
+  path.in_hand = 0;
+  if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
+  path.taken = there.rq_taken.load(std::memory_order_relaxed);
+  path.has_landed = false;
+  return VendorError::none;
+}
+
+// Finds the peer right or says why not. The caller is on a visit.
+VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
+  PeerPath& path = qp.path;
+  const Residence& home = qp.process->home();
+  const Gate gate = Gate::unpack(gate_word);
+  SharedQp& there = *path.qp;
+  // Generation 0 is nobody's, but the peer's memory may say so: it is not the one that a path begins with.
+  if (gate.generation == 0) return VendorError::peer_not_ready;
+  if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
+  if (gate.generation != path.generation) {
+    // Half of what follows may be found and the other half not: until all of it is, the path is of no
+    // generation.
+    path.generation = 0;
+    if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn ||
+        there.dest_slot != home.slot() || there.dest_slot_generation != home.generation() ||
+        there.dest_index != qp.index || there.dest_birth != qp.shared->birth)
+      return VendorError::peer_mismatch;
+    const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
+    const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
+    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
+    // check_psn()).
+    if (is_acknowledged(qp.type) && expected != qp.send_psn) return VendorError::peer_mismatch;
+    if (!qp.xrc_targets)
+      if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
+    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
+      return VendorError::peer_not_ready;
+    there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
+    path.generation = gate.generation;
+    path.established = false;
+  }
+  if (gate.state == IBV_QPS_RTR && !path.established) {
+    path.established = true;
+    there.sticky.fetch_or(kStickyCommEst, std::memory_order_acq_rel);
+    path.adapter->view().header().attention.store(1, std::memory_order_release);
+    path.adapter->kick();
+  }
+  return VendorError::none;
+}
+
+}  // namespace
+
+VendorError check_path(Qp& qp) {
+  PeerPath& path = qp.path;
+  if (!ports_up(qp)) return VendorError::port_down;
+  if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
+  const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
+  if (gate == path.gate && gate != 0) return VendorError::none;
+  const VendorError error = check_path_slowly(qp, gate);
+  path.gate = error == VendorError::none ? gate : 0;
+  const bool ordinary =
+      path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr && qp.may_land;
+  path.small_size = ordinary ? path.completions.inline_size() : 0;
+  return error;
+}
+
+}  // namespace verbena

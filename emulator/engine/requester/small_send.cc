@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/requester/small_send.h"
+
+#include "engine/program_enum.h"
+#include "engine/requester/requester.h"
+#include "engine/requester/small_copy.h"
+#include "engine/responder/responder.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+constexpr unsigned kFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
+
+// A request for this course, as far as it alone can tell.
+bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
+  static_assert((IBV_WR_SEND | 1) == IBV_WR_SEND_WITH_IMM);
+  if ((number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 || wr.sg_list == nullptr ||
+      (wr.send_flags & ~kFlags) != 0)
+    return false;
+  const uint32_t length = wr.sg_list[0].length;
+  if (length - 1 >= qp.path.small_size) return false;  // 0 is none
+  return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
+}
+
+// May the QP read the bytes? On a visit: the region stays registered.
+[[gnu::noinline]] bool readable_after_all(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
+                                      MemoryUse::local_gather, sge.addr, sge.length);
+  *address = place.address;
+  if (place.check != KeyCheck::kOk || place.on_demand) return false;
+  qp.gathered.remember(qp.process->view(), sge.lkey, qp.pd->handle, MemoryUse::local_gather);
+  return true;
+}
+
+bool readable(Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
+  const ibv_sge& sge = wr.sg_list[0];
+  *address = sge.addr;
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return !mutated("post-inline-lkey");
+  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  return qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
+         readable_after_all(qp, sge, address);
+}
+
+// Has the pages brought in before anything is claimed over there: they may take their time.
+void touch(const uint8_t* bytes, uint32_t length) {
+  static_cast<void>(*static_cast<const volatile uint8_t*>(bytes));
+  static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + length - 1));
+}
+
+}  // namespace
+
+bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+  if (mutated("fence-ignored") && (wr.send_flags & IBV_SEND_FENCE) != 0) return false;
+  if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
+    return false;
+  PeerPath& path = qp.path;
+  Process& process = *qp.process;
+  if (const uint32_t there = path.adapter->slot(); !visit.is_to(there)) [[unlikely]] {
+    visit.begin(process.directory(), process.home().slot(), there);
+    qp.expected_target.store(there, std::memory_order_relaxed);
+  }
+  uint64_t address;
+  if (!ports_up(qp) || !readable(qp, wr, &address) || !path.adapter->alive(process.directory()) ||
+      path.qp->gate.load(std::memory_order_acquire) != path.gate)
+    return false;
+  const uint32_t length = wr.sg_list[0].length;
+  ReadyWord ready;
+  if (!path.receives.peek(path.taken, &ready) || length > ready.length || !prevalidated(path, ready))
+    return false;
+  path.receives.expect(path.taken);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(address);
+  touch(bytes, length);
+  const Claim claim = claim_completion(path.completions, process.home().worker());
+  if (claim.entry == nullptr) return false;  // its CQ is full: the general course meets that again, and tells
+
+  const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
+  const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
+  Cqe& entry = *claim.entry;
+  entry.qp_index = path.index;
+  entry.qp_birth = path.birth;
+  entry.index = static_cast<uint32_t>(path.taken);
+  entry.byte_len = length;
+  entry.immediate = wr.imm_data;
+  entry.status = IBV_WC_SUCCESS;
+  entry.opcode = IBV_WC_RECV & ~IBV_WC_RECV;
+  entry.flags = static_cast<uint8_t>(kCqeReceive | kCqeInline | (with_immediate ? kCqeWithImmediate : 0) |
+                                     (solicited ? kCqeSolicited : 0));
+  entry.vendor_err = 0;
+  copy_small(entry.payload, bytes, length);
+  publish_completion(path.completions, claim, CqeKind::kLanded);
+  prepare_next(path, claim, length, true);
+  note_landed(path, claim.position);
+  count_taken(path);
+  static_assert(kCqeInlineSize <= 256);  // one packet, whatever the path MTU
+  count_request(qp, length, 1);
+  advance(qp, length, 1);
+  const uint64_t number = qp.sq_posted++;
+  qp.sq_next = qp.sq_posted;
+  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0 || mutated("post-unsignaled-completes"))
+    append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
+  raise_completion_event(*path.completion_queue, *path.memory, solicited);
+  return true;
+}
+
+}  // namespace verbena

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/responder/placement.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/remote/carrier.h"
+#include "engine/xrc/xrc.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+constexpr size_t kMaxRanges = PeerAdapter::kMaxRanges;
+
+size_t cut(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iovec* out) {
+  return cut_ranges(ranges, count, from, size, out, kMaxRanges - 1);
+}
+
+// Splits the last range so that the bytes of the last aligned 8-byte word at the destination are a range of
+// their own. The kernel copies range after range (mm/process_vm_access.c, lib/iov_iter.c), and string
+// instructions promise order between each other, not within.
+size_t split_last_word(iovec* local, size_t locals, uint64_t destination_end) {
+  iovec& last = local[locals - 1];
+  const uint64_t word = ((destination_end - 1) & 7) + 1;
+  if (last.iov_len <= word) return locals;
+  local[locals] = {static_cast<char*>(last.iov_base) + (last.iov_len - word), word};
+  last.iov_len -= word;
+  return locals + 1;
+}
+
+// Whose memory was it? Reads every page of the local ranges the way the kernel would.
+bool local_memory_readable(const iovec* ranges, size_t count) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (size_t i = 0; i < count; ++i) {
+    const auto begin = reinterpret_cast<uintptr_t>(ranges[i].iov_base);
+    const uintptr_t end = begin + ranges[i].iov_len;
+    for (uintptr_t at = begin; at < end; at = (at / page + 1) * page) {
+      char byte;
+      iovec here{&byte, 1}, there{reinterpret_cast<void*>(at), 1};
+      if (syscall(SYS_process_vm_readv, getpid(), &here, 1UL, &there, 1UL, 0UL) != 1) return errno == EPERM;
+    }
+  }
+  return true;
+}
+
+Placed verdict(int error, const iovec* local, size_t locals) {
+  if (error == ESRCH) return Placed::kGone;
+  return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;
+}
+
+// Of deviations planted on purpose (observe/mutant.h): the bytes come after their completion. Both ends in
+// this process.
+[[maybe_unused]] void copy_later(const iovec* from, size_t froms, const iovec* to, size_t tos) {
+  std::vector<std::byte> bytes;
+  for (const iovec& range : std::span(from, froms)) {
+    const auto* begin = static_cast<const std::byte*>(range.iov_base);
+    bytes.insert(bytes.end(), begin, begin + range.iov_len);
+  }
+  later([bytes = std::move(bytes), to = std::vector(to, to + tos)] {
+    const std::byte* next = bytes.data();
+    for (const iovec& range : to) {
+      std::memcpy(range.iov_base, next, range.iov_len);
+      next += range.iov_len;
+    }
+  });
+}
+
+Placed advance(SendRequest& request, uint32_t size) {
+  request.done += size;
+  return request.done == request.length ? Placed::kWhole : Placed::kPartly;
+}
+
+}  // namespace
+
+size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iovec* out, size_t most) {
+  size_t used = 0;
+  for (size_t i = 0; i < count && size != 0 && used < most; ++i) {
+    if (from >= ranges[i].iov_len) {
+      from -= ranges[i].iov_len;
+      continue;
+    }
+    const uint64_t n = std::min<uint64_t>(ranges[i].iov_len - from, size);
+    out[used++] = {static_cast<char*>(ranges[i].iov_base) + from, n};
+    from = 0;
+    size -= n;
+  }
+  return used;
+}
+
+Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
+                   size_t remotes) {
+  if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
+  const uint32_t size = std::min(request.length - request.done, kSliceSize);
+  iovec from[kMaxRanges];
+  iovec to[kMaxRanges];
+  size_t froms = cut(local.ranges, local.count, request.done, size, from);
+  const size_t tos = cut(remote, remotes, request.done, size, to);
+  if (mutated("last-byte-missing") && size > initiator.mtu) --from[froms - 1].iov_len, --to[tos - 1].iov_len;
+  if (size > 8 && request.done + size == request.length && request.opcode != IBV_WR_SEND &&
+      request.opcode != IBV_WR_SEND_WITH_IMM)
+    froms = split_last_word(from, froms, reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
+  if (mutated("data-after-completion")) {
+    copy_later(from, froms, to, tos);
+    return advance(request, size);
+  }
+  if (mutated("second-slice-missing") && request.done != 0) return advance(request, size);
+  const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
+  if (error != 0) return verdict(error, from, froms);
+  return advance(request, size);
+}
+
+Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {
+  if (initiator.carrier != nullptr) return initiator.carrier->fetch(request, remote);
+  const uint32_t size = std::min(request.length - request.done, kSliceSize);
+  iovec to[kMaxRanges];
+  const size_t tos = cut(local.ranges, local.count, request.done, size, to);
+  const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
+  if (mutated("read-after-completion")) {
+    copy_later(&from, 1, to, tos);
+    return advance(request, size);
+  }
+  const int error = initiator.path.memory->read(initiator.process->directory(), to, tos, &from, 1);
+  if (error != 0) return verdict(error, to, tos);
+  return advance(request, size);
+}
+
+// Takes the lock that serialises atomics on the adapter, for at most some 20 microseconds' worth of tries. Atomics are two
+// system calls; a process may be stopped between them, and nobody else shall stand still for it.
+namespace {
+
+bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDirectory& directory) {
+  for (int tries = 0; tries < 20; ++tries) {
+    uint64_t holder = 0;
+    if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
+    // In our own name, and it is this thread's turn: nobody of this process is at work there. The word is a peer's
+    // memory, and damaged.
+    if (holder == mine) return true;
+    const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
+    if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
+      // It died with the lock: its operation has taken place or it has not; it tells nobody of a result.
+      if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
+    }
+    sched_yield();
+  }
+  return false;
+}
+
+}  // namespace
+
+Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
+  PeerAdapter& adapter = *initiator.path.memory;
+  const NodeDirectory& directory = initiator.process->directory();
+  const Residence& home = initiator.process->home();
+  const uint32_t which = atomics_lock_of(address);
+  std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
+  const uint64_t mine = (uint64_t{home.slot()} + 1) << 32 | home.generation();
+
+  // The own process's threads share `mine`, so they take turns before it.
+  SpinLock& own_turn = adapter.own_atomics[which];
+  if (!mutated("atomics-not-atomic") && !own_turn.try_lock()) return Placed::kBusy;
+  if (!mutated("atomics-not-atomic") && !take_atomics_lock(lock, mine, directory)) {
+    own_turn.unlock();
+    return Placed::kBusy;
+  }
+  iovec remote{reinterpret_cast<void*>(address), 8};
+  iovec local{before, 8};
+  int error = adapter.read(directory, &local, 1, &remote, 1);
+  if (error == 0) {
+    uint64_t after = *before;
+    const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add ||
+                         mutated("atomic-swaps-always");
+    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+      after = request.swap;
+    else
+      after += mutated("atomic-32-bits") ? static_cast<uint32_t>(request.compare_add) : request.compare_add;
+    if (mutated("atomics-not-atomic")) sched_yield();
+    iovec value{&after, 8};
+    if (changes) error = adapter.write(directory, &value, 1, &remote, 1);
+    if (mutated("atomic-returns-new")) *before = after;
+  }
+  uint64_t held = mine;
+  lock.compare_exchange_strong(held, 0, std::memory_order_release);
+  own_turn.unlock();
+  if (error == ESRCH) return Placed::kGone;
+  return error == 0 ? Placed::kWhole : Placed::kRemoteFault;
+}
+
+namespace {
+
+// Does the landed message `entry` go where one of the ranges is?
+bool overlaps(const PeerPath& path, const Cqe& entry, const iovec* remote, size_t remotes) {
+  const SharedReceiveRing& shared = path.shared_receives;
+  const bool from_shared = shared.shared != nullptr;
+  const ReceiveWqe& wqe =
+      from_shared ? shared.wqe(entry.index & static_cast<uint32_t>(shared.mask())) : path.receives.wqe(entry.index);
+  const uint32_t count = std::min(wqe.sge_count, from_shared ? shared.max_sge : path.receives.max_sge);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t begin = wqe.sge[i].address;
+    const uint64_t end = begin + wqe.sge[i].length;
+    for (size_t r = 0; r < remotes; ++r) {
+      const auto at = reinterpret_cast<uint64_t>(remote[r].iov_base);
+      if (at < end && begin < at + remote[r].iov_len) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
+  PeerPath& path = initiator.path;
+  if (!path.has_landed) return true;
+  const CompletionRing& ring = path.completions;
+  // While the CQ is being resized it takes a moment until all that has landed is scattered.
+  const uint32_t generation = ring.cq->ring_generation.load(std::memory_order_acquire);
+  if (ring.cq->scattered_generation.load(std::memory_order_acquire) != generation) return false;
+  if (path.landed_generation != generation) {
+    path.has_landed = false;
+    return true;
+  }
+  // What the head has passed was scattered when it was polled.
+  const uint64_t head = ring.places->head.load(std::memory_order_acquire);
+  uint64_t position = std::max(path.first_landed_position, head);
+  const uint32_t index = path.target != nullptr ? path.target->index : path.index;
+  const uint32_t birth = path.target != nullptr ? path.target->birth : path.birth;
+  // So many entries there are; the positions are the peer's memory's word, and may be any distance apart.
+  const uint64_t last = path.last_landed_position;
+  if (last >= position && last - position >= ring.capacity()) position = last - ring.capacity() + 1;
+  bool any = false;
+  for (uint64_t steps = ring.capacity(); position <= last && steps != 0; ++position, --steps) {
+    const Cqe& entry = ring.entry(position);
+    if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
+    if (entry.qp_index != index || entry.qp_birth != birth) continue;
+    if (!any) path.first_landed_position = position;
+    any = true;
+    if (!overlaps(path, entry, remote, remotes)) continue;
+    const bool asked =
+        path.target != nullptr
+            ? path.target->srq->scatter_wanted.exchange(1, std::memory_order_acq_rel) != 0
+            : (path.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel) & kStickyScatter) != 0;
+    if (asked) return false;
+    path.memory->view().header().attention.store(1, std::memory_order_release);
+    path.memory->kick();
+    return false;
+  }
+  path.has_landed = any;
+  return true;
+}
+
+}  // namespace verbena

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/responder/responder.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/completion/completion.h"
+#include "engine/requester/psn.h"
+#include "engine/requester/small_copy.h"
+#include "engine/responder/key_errors.h"
+#include "engine/responder/memory_requests.h"
+#include "engine/responder/placement.h"
+#include "engine/xrc/xrc.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+void call_attention(PeerAdapter& adapter) {
+  adapter.view().header().attention.store(1, std::memory_order_release);
+  adapter.kick();
+}
+
+// The responder's QP goes to ERR: its owner does that; we leave word and wake it.
+void put_in_error(PeerPath& path, uint32_t sticky) {
+  path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
+  call_attention(*path.adapter);
+}
+
+// The receive WQE that the current message goes to.
+struct Receive {
+  const ReceiveWqe* wqe;
+  uint8_t* landing;
+  uint32_t max_sge;
+  uint32_t epoch;   // as in ReadyWord
+  uint32_t length;  // bytes it takes, saturated
+};
+
+// An SRQ's WQE is taken when it is first asked for, and stays in hand until the message is complete.
+bool next_shared_receive(Qp& initiator, Receive* out) {
+  PeerPath& path = initiator.path;
+  const SharedReceiveRing& ring = path.shared_receives;
+  if (path.in_hand == 0) {
+    uint32_t slot;
+    bool limit_reached;
+    if (!ring.take(initiator.process->home().worker(), &slot, &limit_reached)) return false;
+    path.in_hand = slot + 1;
+    if (path.target == nullptr) path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
+    if (limit_reached) call_attention(*path.memory);
+  }
+  const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
+  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch,
+          wqe.length};
+  return true;
+}
+
+// False: there is none (RNR).
+bool next_receive(Qp& initiator, Receive* out) {
+  PeerPath& path = initiator.path;
+  if (path.shared_receives.shared != nullptr) return next_shared_receive(initiator, out);
+  ReadyWord ready;
+  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
+  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.landing(path.taken)),
+          path.receives.max_sge, ready.epoch, ready.length};
+  return true;
+}
+
+Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
+  return {request.flags,
+          request.length,
+          request.immediate,
+          operation.received,
+          operation.carries_immediate,
+          operation.carries_invalidate};
+}
+
+// Nothing is in hand any more. Before the completion is published: whoever dies in between leaves a slot that
+// its owner finds again, not one that completes twice.
+void let_go(PeerPath& path) {
+  if (path.in_hand != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  path.in_hand = 0;
+}
+
+}  // namespace
+
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
+                      const uint8_t* payload) {
+  const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
+  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
+    // The completion is lost, and the message must not be: it cannot wait there for being polled.
+    if (landed) return false;
+    if (path.in_hand != 0) path.shared_receives.abandon(path.in_hand - 1);
+    let_go(path);
+    count_taken(path);
+    return true;
+  }
+  if (claim.entry == nullptr) {
+    if (mutated("cq-overrun-unnoticed")) return false;
+    path.completion_queue->overrun.store(1, std::memory_order_release);
+    call_attention(*path.memory);
+    // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
+    if (path.target != nullptr) put_in_error(path, kStickyOverrun);
+    return false;
+  }
+  Cqe& entry = *claim.entry;
+  const bool solicited = (arrival.flags & IBV_SEND_SOLICITED) != 0;
+  entry.qp_index = path.index;
+  entry.qp_birth = path.birth;
+  entry.index = static_cast<uint32_t>(path.taken);
+  entry.byte_len =
+      arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-length") ? 0 : arrival.length;
+  entry.immediate =
+      arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-lost") ? 0 : arrival.immediate;
+  entry.status = static_cast<uint8_t>(arrival.status);
+  entry.opcode = mutated("write-immediate-opcode") ? 0 : static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
+  entry.vendor_err = static_cast<uint8_t>(arrival.error);
+  uint8_t flags = kCqeReceive;
+  if (path.in_hand != 0) {
+    flags |= kCqeFromShared;
+    entry.index = path.in_hand - 1;
+    let_go(path);
+  }
+  uint8_t* to = entry.payload;
+  if (const XrcTarget* target = path.target; target != nullptr) {
+    flags |= kCqeXrc;
+    entry.qp_index = target->index;
+    entry.qp_birth = target->birth;
+    const XrcSource source{path.qp->qpn, initiator.shared->qpn};
+    std::memcpy(to, &source, sizeof source);
+    to += sizeof source;
+  }
+  if (arrival.with_immediate) flags |= kCqeWithImmediate;
+  if (arrival.with_invalidate) flags |= kCqeWithInvalidate;
+  if (solicited) flags |= kCqeSolicited;
+  if (payload != nullptr) {
+    flags |= kCqeInline;
+    copy_small(to, payload, arrival.length);
+  }
+  entry.flags = flags;
+  publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  prepare_next(path, claim, arrival.length, payload != nullptr);
+  if (landed) note_landed(path, claim.position);
+  count_taken(path);
+  path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
+  return true;
+}
+
+namespace {
+
+// Without acknowledgements nobody is told: what is refused is dropped, and costs neither the receive WQE nor
+// the QP's state (class D of vol. 1, 9.9.3; rxe_resp.c). Only a receive WQE that is wrong in itself (class A)
+// fails as it does for RC.
+bool drops(const PeerPath& path, VendorError seen_here) {
+  return path.qp->type == IBV_QPT_UC &&
+         (seen_here == VendorError::receive_too_small || seen_here == VendorError::local_access);
+}
+
+// A failure that costs the receive WQE: its completion says what was wrong with it.
+Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request,
+                      VendorError seen_here, VendorError seen_there) {
+  PeerPath& path = initiator.path;
+  if (drops(path, seen_here)) return {Answer::kNak, seen_there};
+  const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
+  // Before its completion can be polled: whoever polls it finds the QP in ERR.
+  path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  Arrival arrival = arrival_of(operation, request);
+  arrival.status = text->status;
+  arrival.error = seen_here;
+  complete_receive(initiator, path, arrival, false, nullptr);
+  call_attention(*path.adapter);
+  return {Answer::kNak, seen_there};
+}
+
+// SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
+VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
+                                const SendRequest& request) {
+  if (!operation.carries_invalidate || mutated("mw-send-inv-nothing")) return VendorError::none;
+  return invalidate_remotely(path.memory->view(), *path.qp, request.immediate);
+}
+
+// SEND: the message goes where the next receive WQE says.
+Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                         const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  Receive receive;
+  bool invalidated = false;
+  if (!next_receive(initiator, &receive)) return {Answer::kRnr};
+  if (request.length > receive.length && mutated("receive-too-small-cut"))
+    return complete_receive(initiator, path, arrival_of(operation, request), false, nullptr)
+               ? Response{Answer::kAck}
+               : Response{Answer::kNak, VendorError::remote_operation_failed};
+  if (request.length > receive.length)
+    return fail_receive(initiator, operation, request, VendorError::receive_too_small,
+                        VendorError::remote_receive_too_small);
+
+  if ((initiator.may_land || request.length == 0) && request.length <= kLandingSize &&
+      prevalidated(path, {0, receive.epoch, receive.length})) {
+    // Gathered before anything is claimed over there: the program's pages may take their time.
+    const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
+    const bool in_entry = request.length + header <= path.completions.inline_size();
+    uint8_t payload[kCqeInlineSize];
+    uint8_t* to = in_entry ? payload : receive.landing;
+    for (size_t i = 0; i < local.count; ++i) {
+      copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+      to += local.ranges[i].iov_len;
+    }
+    if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
+      return fail_receive(initiator, operation, request, VendorError::local_access, error);
+    if (complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
+                         in_entry ? payload : nullptr))
+      return {Answer::kAck};
+    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
+    invalidated = true;
+  }
+
+  // The WQE's own list, checked now: keys may have ended since it was posted.
+  const ReceiveWqe& wqe = *receive.wqe;
+  const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
+  iovec remote[PeerAdapter::kMaxRanges];
+  size_t remotes = 0;
+  uint64_t room = 0;
+  for (uint32_t i = 0; i < sge_count && room < request.length; ++i) {
+    const WqeSge sge = wqe.sge[i];
+    if (sge.length == 0) continue;
+    if (remotes + 1 >= PeerAdapter::kMaxRanges) break;
+    const uint64_t used = std::min<uint64_t>(sge.length, request.length - room);
+    const Translation place = translate(path.memory->view(), sge.lkey, false, path.receive_pd,
+                                        MemoryUse::local_scatter, sge.address, sge.length);
+    if (place.check != KeyCheck::kOk)
+      return fail_receive(initiator, operation, request, local_key_error(place.check),
+                          VendorError::remote_operation_failed);
+    remote[remotes++] = {reinterpret_cast<void*>(place.address), used};
+    room += used;
+  }
+  if (room < request.length)
+    return fail_receive(initiator, operation, request, VendorError::receive_too_small,
+                        VendorError::remote_receive_too_small);
+  if (!landed_is_settled(initiator, remote, remotes)) return {Answer::kPartial};
+  switch (place_slice(initiator, request, local, remote, remotes)) {
+    case Placed::kPartly:
+      return {Answer::kPartial};
+    case Placed::kWhole:
+      break;
+    case Placed::kLocalFault:
+      return {Answer::kLocal, VendorError::local_memory_gone};
+    case Placed::kRemoteFault:
+      return fail_receive(initiator, operation, request, VendorError::local_memory_gone,
+                          VendorError::remote_operation_failed);
+    case Placed::kGone:
+    case Placed::kBusy:
+      return {Answer::kGone};
+  }
+  if (const VendorError error =
+          invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);
+      error != VendorError::none)
+    return fail_receive(initiator, operation, request, VendorError::local_access, error);
+  if (!complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
+    return {Answer::kNak, VendorError::remote_operation_failed};
+  return {Answer::kAck};
+}
+
+// WRITE and READ: `rkey` names the memory.
+Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                         const LocalBytes& local, MemoryUse use) {
+  PeerPath& path = initiator.path;
+  if (use == MemoryUse::remote_read && mutated("rkey-right-of-reading")) {
+    const SharedMr* mr = path.memory->view().mr(MemoryKey::unpack(request.rkey).index);
+    if (mr != nullptr && (mr->access & IBV_ACCESS_REMOTE_WRITE) != 0)
+      const_cast<SharedMr*>(mr)->access |= IBV_ACCESS_REMOTE_READ;
+  }
+  Receive receive;
+  if (operation.consumes_receive && !next_receive(initiator, &receive)) return {Answer::kRnr};
+  const auto refuse_request = [&](VendorError error) {
+    if (!operation.consumes_receive) return refuse(path, error);
+    return fail_receive(initiator, operation, request, VendorError::local_access, error);
+  };
+  iovec remote{};
+  if (request.length != 0 || mutated("zero-length-key")) {
+    if (mutated("rkey-other-pd"))
+      path.remote_pd = domain_of(path.memory->view(), request.rkey, path.remote_pd);
+    const Translation place = translate(
+        path.memory->view(), request.rkey, true, path.remote_pd, use,
+        request.remote_address + (mutated("rkey-first-byte") ? 1 : 0),
+        request.length - (mutated("rkey-last-byte") || mutated("rkey-first-byte") ? 1 : 0), path.qp->qpn);
+    if (place.check == KeyCheck::kNoRight && mutated("rkey-any-right")) return {Answer::kAck};
+    if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
+    remote = {reinterpret_cast<void*>(place.address), request.length};
+  }
+  if (local.error != VendorError::none) return {Answer::kLocal, local.error};
+  if (request.length != 0) {
+    if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+    const Placed placed = use == MemoryUse::remote_read ? fetch_slice(initiator, request, local, remote)
+                                                        : place_slice(initiator, request, local, &remote, 1);
+    switch (placed) {
+      case Placed::kPartly:
+        return {Answer::kPartial};
+      case Placed::kWhole:
+        break;
+      case Placed::kLocalFault:
+        return {Answer::kLocal, VendorError::local_memory_gone};
+      case Placed::kRemoteFault:
+        return refuse_request(VendorError::remote_memory_gone);
+      case Placed::kGone:
+      case Placed::kBusy:
+        return {Answer::kGone};
+    }
+  }
+  if (operation.consumes_receive && !mutated("write-immediate-no-receive") &&
+      !complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
+    return {Answer::kNak, VendorError::remote_operation_failed};
+  return {Answer::kAck};
+}
+
+Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd,
+                                      MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
+  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  const iovec remote{reinterpret_cast<void*>(place.address), 8};
+  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  uint64_t before = 0;
+  switch (change_atomically(initiator, request, place.address, &before)) {
+    case Placed::kWhole:
+      break;
+    case Placed::kGone:
+      return {Answer::kGone};
+    case Placed::kBusy:
+      return {Answer::kBusy};
+    default:
+      return refuse(path, VendorError::remote_memory_gone);
+  }
+  if (local.error != VendorError::none) return {Answer::kLocal, local.error};
+  const auto* from = reinterpret_cast<const std::byte*>(&before);
+  for (size_t i = 0; i < local.count; ++i) {
+    std::memcpy(local.ranges[i].iov_base, from, local.ranges[i].iov_len);
+    from += local.ranges[i].iov_len;
+    if (mutated("atomic-one-element")) break;
+  }
+  return {Answer::kAck};
+}
+
+// ATOMIC WRITE: 8 aligned bytes, in one piece.
+Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  const Translation place =
+      translate(path.memory->view(), request.rkey, true, path.remote_pd, MemoryUse::remote_write,
+                request.remote_address, sizeof(uint64_t), path.qp->qpn);
+  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
+  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  uint64_t value = 0;
+  auto* to = reinterpret_cast<std::byte*>(&value);
+  for (size_t i = 0; i < local.count; ++i) {
+    std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
+    to += local.ranges[i].iov_len;
+  }
+  const iovec from{&value, sizeof value};
+  const int error = path.memory->write(initiator.process->directory(), &from, 1, &remote, 1);
+  if (error == ESRCH) return {Answer::kGone};
+  return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
+}
+
+}  // namespace
+
+Response refuse(PeerPath& path, VendorError error) {
+  if (mutated("rkey-error-status") && error == VendorError::rkey_unknown)
+    error = VendorError::remote_opcode_refused;
+  if (path.qp->type == IBV_QPT_UC || mutated("rkey-error-responder-stays")) return {Answer::kNak, error};
+  const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
+                     : event == kNoEvent              ? kStickyFatal
+                                                      : kStickyRequestError);
+  return {Answer::kNak, error};
+}
+
+Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                 const LocalBytes& local) {
+  PeerPath& path = initiator.path;
+  SharedQp& qp = *path.qp;
+  Response response;
+  VendorError error = VendorError::none;
+  if (request.done == 0)
+    error = check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
+                          request.remote_address);
+  if (error != VendorError::none)
+    response = refuse(path, error);
+  else if (operation.atomic && operation.sges == SgeUse::gather)
+    response = respond_to_atomic_write(initiator, request, local);
+  else if (operation.atomic)
+    response = respond_to_atomic(initiator, request, local);
+  else if (operation.awaits_response)
+    response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_read);
+  else if (operation.remote_address)
+    response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_write);
+  else
+    response = respond_to_send(initiator, operation, request, local);
+  if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
+    qp.dropped.fetch_add(1, std::memory_order_relaxed);
+  if (response.answer == Answer::kAck)
+    count_request(initiator, request.length, packets_of(request.length, initiator.mtu));
+  return response;
+}
+
+}  // namespace verbena

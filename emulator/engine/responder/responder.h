@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the far adapter does with a request: carried out by the initiator on the responder's shared state. The
+// caller is on a visit (hazards.h) and has found the responder's gate open; nothing here waits.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+
+#include "adapter/prefetch.h"
+#include "engine/objects.h"
+#include "engine/requester/psn.h"
+
+namespace verbena {
+
+enum class Answer : uint8_t {
+  kAck,      // done
+  kPartial,  // a slice is done, SendRequest::done says how far; come again
+  kRnr,      // no receive WQE
+  kNak,      // refused: `error` says why; the responder knows of it already
+  kLocal,    // nothing happened there: the initiator's own memory failed
+  kGone,     // the process is gone
+  kBusy,     // somebody else is in the middle of an atomic on this word; come again
+};
+
+struct Response {
+  Answer answer;
+  VendorError error = VendorError::none;
+};
+
+// The initiator's bytes: where they lie in this process.
+struct LocalBytes {
+  const iovec* ranges;
+  size_t count;
+  // READ and atomics: why the answer cannot be put there. Told only once the responder has answered.
+  VendorError error = VendorError::none;
+};
+
+// The responder refuses a request without having taken a receive WQE: its QP is told, and goes to ERR.
+Response refuse(PeerPath& path, VendorError error);
+
+// `local`: gathered bytes for SEND and WRITE, the place for the answer for READ and atomics.
+Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
+                 const LocalBytes& local);
+
+// ---- parts of it, for requests that need no more (small_send.cc) ----
+
+// What the receive completion says.
+struct Arrival {
+  unsigned flags;  // ibv_send_flags
+  uint32_t length;
+  uint32_t immediate;  // or the rkey that was invalidated
+  ibv_wc_opcode opcode;
+  bool with_immediate;
+  bool with_invalidate = false;
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  VendorError error = VendorError::none;
+};
+
+// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the
+// entry; `landed`: they travel there or in the slot's landing buffer. False: the CQ is full, the completion
+// is lost, the CQ will fail.
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
+                      const uint8_t* payload);
+
+// Do the keys of a receive WQE still hold, as they did when it was posted?
+inline bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
+  const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
+}
+
+// A request of `length` bytes in `packets` packets was carried out.
+inline void count_request(Qp& initiator, uint32_t length, uint64_t packets) {
+  SharedQp& qp = *initiator.path.qp;
+  qp.expected_psn.store(psn_add(initiator.send_psn, packets), std::memory_order_relaxed);
+  qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+}
+
+// The receive WQE is used up.
+inline void count_taken(PeerPath& path) {
+  ++path.taken;
+  path.qp->rq_taken.store(path.taken, std::memory_order_relaxed);
+}
+
+// A message lies in the completion entry at `position`, or in the receive slot, until that entry is polled.
+inline void note_landed(PeerPath& path, uint64_t position) {
+  const uint32_t generation = path.completions.generation;
+  if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = position;
+  path.landed_generation = generation;
+  path.has_landed = true;
+  path.last_landed_position = position;
+}
+
+// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
+// would be looking at the very lines.
+inline void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_entry) {
+  constexpr uint64_t kAhead = 8;
+  const CompletionRing& ring = path.completions;
+  const uint64_t next = claim.position + kAhead;
+  if (ring.order < 6 || next - ring.known_head->load(std::memory_order_relaxed) >= ring.capacity()) return;
+  Cqe& later = ring.entry(next);
+  prefetch_exclusive(&later);
+  if (in_entry) {
+    if (length > kCqeFirstLine) prefetch_exclusive(&later.payload[kCqeInlineSize - 1]);
+  } else if (length <= kLandingSize && path.receives.order >= 6) {
+    std::byte* landing = path.receives.landing(path.taken + kAhead);
+    for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(landing + at);
+  }
+}
+
+}  // namespace verbena

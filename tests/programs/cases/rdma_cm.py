@@ -268,13 +268,24 @@ def preloaded(settings):
         finish(node, client, server)
 
 
+# With -R perftest 4.5 connects twice. Before the second time both ends say that they are ready; only then does the server
+# listen, and the client calls (perftest_communication.c: create_rdma_cm_connection, rdma_cm_server_connection). On a busy
+# machine the client is faster now and then, is refused as it should be (8: nobody has the service, vol. 1, 12.6.7.2), and
+# ends with a segmentation fault. Then both begin anew.
+PERFTEST_RACE = "RDMA_CM_EVENT_REJECTED; error: 8."
+
+
 def perftest_by_manager(settings, program, options, run_options):
     with Node(settings, run_options) as node:
         iterations = 500
         line = (program, "-R", "-F", "-n", iterations, *options)
-        server = node.start(*line, name=f"{program} (server)")
-        wait_for(node, "listeners")
-        client = node.start(*line, ADDRESS, name=f"{program} (client)")
+        for _ in range(5):
+            server = node.start(*line, name=f"{program} (server)")
+            wait_for(node, "listeners")
+            client = node.start(*line, ADDRESS, name=f"{program} (client)")
+            if client.wait(settings.patience) == 0 or PERFTEST_RACE not in client.out + client.err:
+                break
+            server.kill()
         finish(node, client, server)
         check_table(client, kind(program), default_sizes(program, options), iterations)
 

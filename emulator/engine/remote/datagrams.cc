@@ -92,6 +92,13 @@ void Remote::know(const wire::NetAddress& address, uint32_t qpn, const std::shar
   known_[{address, qpn}] = peer;
 }
 
+// There is a connection now by which can be asked who has the numbers there.
+void Remote::ask_now(const wire::NetAddress& address) {
+  std::lock_guard lock(known_mutex_);
+  for (WaitingDatagram& waiting : waiting_datagrams_)
+    if (waiting.to.address == address) waiting.ask_again_at = 0;
+}
+
 // In the driver's turn. True: some still wait.
 bool Remote::send_waiting_datagrams(int64_t now) {
   if (!datagrams_wait_.load(std::memory_order_acquire)) return false;
@@ -107,8 +114,12 @@ bool Remote::send_waiting_datagrams(int64_t now) {
         append_datagram(*peer, waiting.frame.data(), waiting.frame.size());
         flush(*peer);
       } else if (now < waiting.until) {
-        if (now >= waiting.ask_again_at) wanted.push_back(waiting.to);
-        waiting.ask_again_at = std::max(waiting.ask_again_at, now + kAskAgain);
+        if (now < waiting.ask_again_at) return false;
+        waiting.ask_again_at = now + kAskAgain;
+        const bool is_asked = std::any_of(wanted.begin(), wanted.end(), [&](const DatagramTo& to) {
+          return to.address == waiting.to.address && to.qpn == waiting.to.qpn;
+        });
+        if (!is_asked) wanted.push_back(waiting.to);
         return false;
       }
       waiting_bytes_ -= waiting.frame.size();

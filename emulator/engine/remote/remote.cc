@@ -303,6 +303,7 @@ void Remote::arrived(const wire::Arrived& arrived) {
       route.asked_at = 0, seek(qpn);
   }
   attend_seeks(now);
+  ask_now(peer->address);
   send_waiting_datagrams(now);
 }
 

@@ -138,6 +138,7 @@ class Remote final : public wire::Arrivals {
   std::shared_ptr<RemotePeer> peer_of(const wire::ProcessId& id);
   std::shared_ptr<RemotePeer> connected_to(const wire::NetAddress& address);
   void know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
+  void ask_now(const wire::NetAddress& address);
   bool send_waiting_datagrams(int64_t now);
   static void ask(RemotePeer& near, uint32_t qpn);
   void drop_unused_peers();

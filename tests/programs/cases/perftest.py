@@ -28,6 +28,7 @@ DEFAULT_SIZE = {"lat": 2, "bw": 65536}
 ATOMIC_SIZE = 8
 INFINIBAND = ("--link-layer", "infiniband")
 MEBIBYTE = 1 << 20
+SWEEP = 25  # messages of each of 24 sizes, the largest 8 MiB
 UD_SIZES = [size for size in ALL_SIZES if size <= 4096]
 
 
@@ -47,13 +48,13 @@ def sized(size, **more):
 
 # name of the variant: how it differs from the plain run
 PLAIN = {"plain": {"quick": True}}
-ALL = {"all_sizes": {"options": ("-a",), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+ALL = {"all_sizes": {"options": ("-a",), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
 ONE_SIZE = {"size_1": sized(1), "size_64": sized(64), "size_4096": sized(4096),
             "size_1M": sized(MEBIBYTE, iterations=100)}
 EVENTS = {"events": {"options": ("-e",), "iterations": 500, "quick": True}}
-EVENTS_ALL = {"events_all_sizes": {"options": ("-e", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+EVENTS_ALL = {"events_all_sizes": {"options": ("-e", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
 BOTH_WAYS = {"bidirectional": {"options": ("-b",), "quick": True}}
-BOTH_WAYS_ALL = {"bidirectional_all_sizes": {"options": ("-b", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+BOTH_WAYS_ALL = {"bidirectional_all_sizes": {"options": ("-b", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
 BOTH_WAYS_EVENTS = {"bidirectional_events": {"options": ("-b", "-e"), "iterations": 500}}
 QPS = {"qps_2": {"options": ("-q", 2)},
        "qps_8": {"options": ("-q", 8), "quick": True},
@@ -70,7 +71,7 @@ SHARED = {"srq": {"options": ("--use-srq",), "quick": True},
 SHARED_QPS = {"srq_qps_8": {"options": ("--use-srq", "-q", 8), "quick": True},
               "srq_qps_8_bidirectional": {"options": ("--use-srq", "-q", 8, "-b")}}
 XRC = {"xrc": {"options": ("-c", "XRC"), "quick": True}}
-XRC_ALL = {"xrc_all_sizes": {"options": ("-c", "XRC", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+XRC_ALL = {"xrc_all_sizes": {"options": ("-c", "XRC", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
 XRC_QPS = {"xrc_qps_8": {"options": ("-c", "XRC", "-q", 8)}}
 LINK_LOCAL = {"gid0": {"options": ("-x", 0)}}
 LIDS = {"infiniband": {"run_options": INFINIBAND}}
@@ -81,7 +82,7 @@ ONE_READ = {"one_outstanding": {"options": ("-o", 1)}}
 # Over UD, whose messages end at the MTU. perftest compares the kind of its own GID with that of the group's: the
 # link-local one is IPv6, as the group's is.
 UD = {"ud": {"options": ("-c", "UD"), "quick": True}}
-UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": 100, "sizes": tuple(UD_SIZES)},
+UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": SWEEP, "sizes": tuple(UD_SIZES)},
            "ud_events": {"options": ("-c", "UD", "-e"), "iterations": 500},
            "ud_infiniband": {"options": ("-c", "UD"), "run_options": INFINIBAND},
            "ud_gid0": {"options": ("-c", "UD", "-x", 0)},
@@ -89,7 +90,7 @@ UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": 100, "s
 UD_BOTH_WAYS = {"ud_bidirectional": {"options": ("-c", "UD", "-b")}, "ud_qps_4": {"options": ("-c", "UD", "-q", 4)}}
 
 UC = {"uc": {"options": ("-c", "UC"), "quick": True},
-      "uc_all_sizes": {"options": ("-c", "UC", "-a"), "iterations": 100, "sizes": tuple(ALL_SIZES)}}
+      "uc_all_sizes": {"options": ("-c", "UC", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
 UC_EVENTS = {"uc_events": {"options": ("-c", "UC", "-e"), "iterations": 500}}
 UC_BOTH_WAYS = {"uc_bidirectional": {"options": ("-c", "UC", "-b")}}
 

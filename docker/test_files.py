@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
+import yaml
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECKOUT = os.path.dirname(HERE)
 
@@ -99,10 +101,6 @@ class Dockerfile(unittest.TestCase):
 
 class Orchestration(unittest.TestCase):
     def documents(self, name):
-        try:
-            import yaml
-        except ImportError:
-            self.skipTest("python3-yaml is not installed")
         return list(yaml.safe_load_all(read(name)))
 
     def test_compose(self):

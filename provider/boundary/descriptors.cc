@@ -41,7 +41,7 @@ enum class EntryState : uint32_t {
 };
 
 struct Entry {
-  std::atomic<uint32_t> life;  // generation << 2 | EntryState
+  std::atomic<uint32_t> life;  // copies made (10 bits, wrap) | generation (20 bits) | EntryState (2 bits)
   std::atomic<int32_t> mark;
   std::atomic<decltype(verbena_boundary_handler::write)> write;  // nullptr: not claimed
   std::atomic<decltype(verbena_boundary_handler::control)> control;
@@ -54,7 +54,8 @@ constexpr uint32_t life_of(uint32_t generation, EntryState state) {
   return generation << 2 | static_cast<uint32_t>(state);
 }
 EntryState state_of(uint32_t life) { return static_cast<EntryState>(life & 3); }
-uint32_t generation_of(uint32_t life) { return life >> 2; }
+uint32_t generation_of(uint32_t life) { return life >> 2 & 0xfffff; }
+constexpr uint32_t kOneCopy = 1u << 22;
 bool is_alive(uint32_t life, uint32_t generation) {
   return generation_of(life) == generation && state_of(life) != EntryState::kFree;
 }
@@ -112,24 +113,39 @@ Entry* verify(Table& table, Word word) {
   return is_stand_in(word.fd) && carries_mark(word.fd, mark, self) ? &entry : nullptr;
 }
 
-// Frees the entries that no descriptor has any more. Only when there are no free ones left: an entry is not
-// given back by close(2), which the boundary does not see.
-void sweep(Table& table) {
-  uint64_t used[kEntries / 64] = {};
+// Frees those of the kSwept entries from `first` on that no descriptor has any more. Only when there are no
+// free ones left: an entry is not given back by close(2), which the boundary does not see.
+//
+// Other threads enter, copy and sweep meanwhile. So an entry is freed only if its life is still the one it
+// had before the words were read: one that came into a word behind the reader's back has a later life by
+// then, a fresh one's own or a copied one's. Few at a time, as this may run on a signal handler's small
+// stack. Returns false when all of them are in use.
+constexpr uint32_t kSwept = 256;
+
+bool sweep(Table& table, uint32_t first) {
+  uint32_t before[kSwept];
+  for (uint32_t i = 0; i < kSwept; ++i)
+    before[i] = table.entries[first + i].life.load(std::memory_order_acquire);
+  uint64_t used[kSwept / 64] = {};
   for (std::atomic<uint64_t>& slot : table.words) {
     uint64_t bits = slot.load(std::memory_order_acquire);
-    if (bits == 0) continue;
     const Word word = Word::unpack(bits);
+    const uint32_t i = word.entry - first;
+    if (bits == 0 || i >= kSwept) continue;
     if (verify(table, word) != nullptr)
-      used[word.entry / 64] |= uint64_t{1} << word.entry % 64;
+      used[i / 64] |= uint64_t{1} << i % 64;
     else
       slot.compare_exchange_strong(bits, 0);
   }
-  for (uint32_t i = 0; i < kEntries; ++i) {
-    uint32_t life = table.entries[i].life.load(std::memory_order_acquire);
-    if (state_of(life) == EntryState::kLive && (used[i / 64] >> i % 64 & 1) == 0)
-      table.entries[i].life.compare_exchange_strong(life, life_of(generation_of(life), EntryState::kFree));
+  bool any_unused = false;
+  for (uint32_t i = 0; i < kSwept; ++i) {
+    if (state_of(before[i]) == EntryState::kFresh || (used[i / 64] >> i % 64 & 1) != 0) continue;
+    any_unused = true;
+    if (state_of(before[i]) == EntryState::kLive)
+      table.entries[first + i].life.compare_exchange_strong(
+          before[i], life_of(generation_of(before[i]), EntryState::kFree));
   }
+  return any_unused;
 }
 
 // A fresh entry, or nullptr. *generation is its new one.
@@ -153,9 +169,13 @@ bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handl
   uint32_t index;
   uint32_t generation;
   Entry* entry = take_free_entry(table, &index, &generation);
-  if (entry == nullptr) {
-    sweep(table);
-    entry = take_free_entry(table, &index, &generation);
+  // Once more as long as some were unused: what one sweep frees, others may take.
+  for (bool any_unused = true; entry == nullptr && any_unused;) {
+    any_unused = false;
+    for (uint32_t first = 0; first < kEntries && entry == nullptr; first += kSwept) {
+      any_unused |= sweep(table, first);
+      entry = take_free_entry(table, &index, &generation);
+    }
   }
   if (entry == nullptr) return false;
   if (mark == 0 && pipe == 0) {
@@ -229,10 +249,13 @@ void inherit_descriptor(int fd, int copy) {
   if (fd == copy) return;
   Table* table = the_table.load(std::memory_order_acquire);
   const uint64_t bits = load_word(table, fd);
-  if (bits == 0 || find_entry(*table, fd, bits) == nullptr) return;
+  if (bits == 0) return;
+  Entry* entry = find_entry(*table, fd, bits);
+  if (entry == nullptr) return;
   Word word = Word::unpack(bits);
   word.fd = copy;
   word_of(*table, copy).store(word.pack(), std::memory_order_release);
+  entry->life.fetch_add(kOneCopy, std::memory_order_acq_rel);  // a sweep may have read the copy's word before
 }
 
 bool may_be_device(int fd) { return load_word(the_table.load(std::memory_order_acquire), fd) != 0; }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,6 +164,53 @@ TEST_F(Descriptors, ThreadsDoNotDisturbEachOther) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// The table is nearly full, so that it is swept every few dozen descriptors: an entry that is made during a
+// sweep outlives it.
+TEST_F(Descriptors, SweepSparesWhatIsMadeMeanwhile) {
+  constexpr int kKept = 4064;  // of 4,096
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit before = limit;
+  limit.rlim_cur = kKept + 256;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<int> kept;
+  for (int i = 0; i < kKept; ++i) {
+    kept.push_back(open_stand_in());
+    adopt_descriptor(kept.back());
+    EXPECT_EQ(claim_descriptor(kept.back(), handler_), 0) << i;
+  }
+
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&, copies = i == 0] {
+      std::atomic<int> own{0};
+      for (int round = 0; round < 300; ++round) {
+        int fd = open_stand_in();
+        adopt_descriptor(fd);
+        verbena_boundary_handler found{};
+        if (claim_descriptor(fd, {count, &own}) != 0) ++wrong;
+        if (copies) {
+          const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+          inherit_descriptor(fd, copy);
+          close(fd);
+          fd = copy;
+        }
+        if (!find_handler(fd, &found) || found.owner != &own) ++wrong;
+        release_descriptor(fd);
+        close(fd);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+
+  for (const int fd : kept) {
+    EXPECT_TRUE(find_handler(fd, &found_)) << fd;
+    close(fd);
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/groups.h"
-#include "observe/mutant.h"
 
 #include <errno.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "engine/datagram/multicast.h"
+#include "observe/mutant.h"
 namespace verbena::cm {
 namespace {
 

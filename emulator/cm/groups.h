@@ -17,8 +17,7 @@ namespace verbena::cm {
 inline constexpr uint32_t kUdpQkey = 0x01234567;  // RDMA_UDP_QKEY
 inline constexpr uint32_t kIpoibQkey =
     0x00000b1b;  // of the IPoIB broadcast group (RFC 4391 section 4: the partition's)
-inline constexpr uint32_t kMulticastQpn = 0xffffff;  // IBA 3.5.10
-inline constexpr uint8_t kMulticastHopLimit = 64;    // IPV6_DEFAULT_HOPLIMIT, of RoCE v2
+inline constexpr uint8_t kMulticastHopLimit = 64;  // IPV6_DEFAULT_HOPLIMIT, of RoCE v2
 
 // EINVAL: not an address of a family that has groups. An address that is_any() stands for the zero MGID
 // ("make one up"). Other addresses are taken as they are, multicast or not, as Linux does. RoCE v2: IPv4 ->

@@ -11,15 +11,10 @@
 
 #include <cstring>
 
+#include "fabric/descriptor.h"
+
 namespace verbena::cm {
 namespace {
-
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
 
 // Nobody's death keeps the lock.
 int lock_within_10_seconds(int fd) {

@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "fabric/descriptor.h"
 #include "fabric/pass_descriptors.h"
 #include "fabric/unix_address.h"
 
@@ -18,45 +19,6 @@ namespace {
 
 constexpr const char* kSocketName = "questions";
 constexpr int kAtATime = 64;
-
-struct Descriptor {
-  int fd = -1;
-  Descriptor() = default;
-  explicit Descriptor(int given) : fd(given) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (fd >= 0) close(fd);
-    fd = -1;
-  }
-};
-
-// What a question brings along: whom it is from, and where the answer goes.
-struct Attached {
-  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
-};
-
-// The end that the answer goes to; false: the question is not from this user.
-bool read_attached(msghdr* message, Descriptor* reply) {
-  bool same_user = false;
-  for (cmsghdr* header = CMSG_FIRSTHDR(message); header != nullptr; header = CMSG_NXTHDR(message, header)) {
-    if (header->cmsg_level != SOL_SOCKET) continue;
-    if (header->cmsg_type == SCM_RIGHTS) {
-      const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (size_t i = 0; i < count; ++i) {
-        reply->reset();  // one is asked for; the last one counts, and none stays open
-        std::memcpy(&reply->fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      }
-    }
-    if (header->cmsg_type == SCM_CREDENTIALS && header->cmsg_len >= CMSG_LEN(sizeof(ucred))) {
-      ucred sender;
-      std::memcpy(&sender, CMSG_DATA(header), sizeof sender);
-      same_user = sender.uid == geteuid();
-    }
-  }
-  return same_user;
-}
 
 }  // namespace
 
@@ -82,18 +44,10 @@ int listen_for_questions(const std::string& folder) {
 void answer_questions(int listener, AnswerQuestion answer, void* context) {
   for (int i = 0; i < kAtATime; ++i) {
     std::byte question[kMaxMessage], reply[kMaxMessage];
-    Attached attached;
-    iovec data{question, sizeof question};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = attached.bytes;
-    message.msg_controllen = sizeof attached.bytes;
-    const ssize_t got = recvmsg(listener, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;
     Descriptor to;
-    if (!read_attached(&message, &to) || to.fd < 0 || (message.msg_flags & MSG_TRUNC) != 0) continue;
+    const ssize_t got = receive_attached(listener, question, sizeof question, &to);
+    if (got < 0 && errno != EPERM && errno != EMSGSIZE) return;
+    if (got < 0 || to.fd < 0) continue;
     const size_t size = answer(context, question, static_cast<size_t>(got), reply);
     if (size != 0) send(to.fd, reply, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   }

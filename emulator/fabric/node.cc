@@ -19,6 +19,7 @@
 #include "fabric/device_tree.h"
 #include "fabric/hand_over.h"
 #include "fabric/node_directory.h"
+#include "fabric/problem.h"
 
 namespace verbena {
 namespace {
@@ -42,15 +43,6 @@ class Descriptor {
  private:
   int fd_;
 };
-
-int fail(int error, std::string* problem, const std::string& what) {
-  if (problem != nullptr) *problem = what;
-  return error;
-}
-
-int fail_errno(int error, std::string* problem, const std::string& what) {
-  return fail(error, problem, what + ": " + std::strerror(error));
-}
 
 bool own_directory(const std::string& path) {
   struct stat status;

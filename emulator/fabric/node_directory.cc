@@ -11,6 +11,8 @@
 #include <new>
 #include <utility>
 
+#include "fabric/descriptor.h"
+
 namespace verbena {
 namespace {
 
@@ -28,13 +30,6 @@ constexpr size_t kCountsOffset =  // [device][kind][slot]
 constexpr size_t kEventsOffset =
     align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
 constexpr size_t kDirectorySize = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 4096);
-
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
 
 int initialise_life(pthread_mutex_t* life) {
   pthread_mutexattr_t attributes;
@@ -120,8 +115,8 @@ MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
 }
 
 XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
-  return *std::launder(reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset +
-                                                     index % kXrcEntries * sizeof(XrcOpening)));
+  return *std::launder(
+      reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset + index % kXrcEntries * sizeof(XrcOpening)));
 }
 
 bool NodeDirectory::worker_alive(uint32_t packed) const {
@@ -162,11 +157,13 @@ void NodeDirectory::release_qpn(uint32_t qpn, uint32_t slot_index) const {
     entry.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
 }
 
-bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot_index, uint32_t qp_index) const {
+bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot_index,
+                                  uint32_t qp_index) const {
   std::atomic<uint64_t>& entry = qpn_table()[qpn % kQpnTableSize];
   uint64_t word = entry.load(std::memory_order_acquire);
   if (word != 0 && (from == nullptr || word != from->pack())) return false;
-  return entry.compare_exchange_strong(word, QpnEntry{qpn, slot_index, qp_index}.pack(), std::memory_order_acq_rel);
+  return entry.compare_exchange_strong(word, QpnEntry{qpn, slot_index, qp_index}.pack(),
+                                       std::memory_order_acq_rel);
 }
 
 void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
@@ -181,7 +178,8 @@ void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
 std::atomic<uint32_t>& NodeDirectory::count(uint32_t device, Counted kind, uint32_t slot_index) const {
   const size_t row = device % kMaxDevices * kKinds + static_cast<size_t>(kind);
   std::byte* counts = base_ + kCountsOffset;
-  return std::launder(reinterpret_cast<std::atomic<uint32_t>*>(counts))[row * kMaxSlots + slot_index % kMaxSlots];
+  return std::launder(
+      reinterpret_cast<std::atomic<uint32_t>*>(counts))[row * kMaxSlots + slot_index % kMaxSlots];
 }
 
 void NodeDirectory::clear_counts(uint32_t slot_index) const {

@@ -13,6 +13,7 @@
 
 #include <cstring>
 
+#include "fabric/descriptor.h"
 #include "fabric/node.h"
 #include "tool/finding.h"
 #include "wire/handshake.h"
@@ -32,13 +33,6 @@ int64_t now_ns() {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
 
 bool resolve(const std::string& host, NetAddress* out, std::string* problem) {
   if (NetAddress::from_text(host, out)) return true;

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <map>
 
+#include "fabric/descriptor.h"
 #include "tool/snapshot.h"
 #include "wire/net_address.h"
 
@@ -27,13 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr uint32_t kEstablished = 1;  // TCP_ESTABLISHED of tcp_states.h
 constexpr timeval kPatience{1, 0};
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
 
 using ByInode = std::map<uint64_t, ConnectionSnapshot>;
 

@@ -15,6 +15,7 @@
 
 #include "fabric/descriptors_of_parent.h"
 #include "fabric/node.h"
+#include "fabric/problem.h"
 #include "fabric/residence.h"
 #include "observe/log.h"
 #include "wire/hand_on.h"
@@ -71,23 +72,18 @@ Doorkeeper::~Doorkeeper() {
   if (epoll_fd_ >= 0) close_kept(epoll_fd_);
 }
 
-int Doorkeeper::fail(int error, std::string* problem, const std::string& what) {
-  if (problem != nullptr) *problem = what + ": " + std::strerror(error);
-  return error;
-}
-
 int Doorkeeper::open(std::string* problem) {
   const NetworkDescription& network = home_.directory().devices().network;
-  if (network.enabled == 0) return fail(ENONET, problem, home_.node());
+  if (network.enabled == 0) return fail_errno(ENONET, problem, home_.node());
   self_ = {home_.directory().header().node_id, home_.slot(), home_.generation()};
   port_ = static_cast<uint16_t>(network.port);
   if (const int error = node_key(home_.node(), &key_); error != 0)
-    return fail(error, problem, key_path(home_.node()));
+    return fail_errno(error, problem, key_path(home_.node()));
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd_ < 0) return fail(errno, problem, "epoll");
+  if (epoll_fd_ < 0) return fail_errno(errno, problem, "epoll");
   keep_from_children(epoll_fd_);
   callers_ = listen_for_callers(home_.folder());
-  if (callers_ < 0) return fail(errno, problem, home_.folder() + "/callers");
+  if (callers_ < 0) return fail_errno(errno, problem, home_.folder() + "/callers");
   keep_from_children(callers_);
   watch(callers_, kCallersToken, EPOLLIN);
   for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
@@ -95,7 +91,8 @@ int Doorkeeper::open(std::string* problem) {
     if (const int error = claim(home_.node(), address, port_, problem); error != 0) return error;
     Listener listener{-1, address, 0};
     if (const int error = listen_at(address, port_, &listener.fd); error != 0)
-      return fail(error, problem, "cannot listen at " + address.text() + " port " + std::to_string(port_));
+      return fail_errno(error, problem,
+                        "cannot listen at " + address.text() + " port " + std::to_string(port_));
     keep_from_children(listener.fd);
     watch(listener.fd, listeners_.size(), EPOLLIN);
     listeners_.push_back(listener);

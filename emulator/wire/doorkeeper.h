@@ -44,7 +44,6 @@ class Doorkeeper {
     int64_t resume_ns;  // 0: watched; else it is not, until then: no descriptors are left
   };
 
-  int fail(int error, std::string* problem, const std::string& what);
   void watch(int fd, uint64_t token, uint32_t events);
   void accept_all(Listener& listener, int64_t now);
   void serve_incoming(uint64_t token, Incoming& incoming);

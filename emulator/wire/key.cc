@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fabric/descriptor.h"
 #include "fabric/node.h"
+#include "fabric/problem.h"
 
 namespace verbena::wire {
 namespace {
@@ -18,20 +20,8 @@ namespace {
 constexpr size_t kDigits = 2 * sizeof(NetworkKey);
 constexpr char kHex[] = "0123456789abcdef";
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-int fail(int error, std::string* problem, const std::string& what) {
-  if (problem != nullptr) *problem = what;
-  return error;
-}
-
-int fail_errno(int error, std::string* problem, const std::string& path) {
-  return fail(error, problem, "key file " + path + ": " + std::strerror(error));
+int fail_with(int error, std::string* problem, const std::string& path) {
+  return fail_errno(error, problem, "key file " + path);
 }
 
 bool is_private(const struct stat& status) {
@@ -41,7 +31,7 @@ bool is_private(const struct stat& status) {
 
 int check(int fd, const std::string& path, std::string* problem) {
   struct stat status;
-  if (fstat(fd, &status) != 0) return fail_errno(errno, problem, path);
+  if (fstat(fd, &status) != 0) return fail_with(errno, problem, path);
   if (!S_ISREG(status.st_mode)) return fail(EINVAL, problem, "key file " + path + " is not a regular file");
   if (status.st_uid != geteuid() && status.st_uid != 0)
     return fail(
@@ -89,21 +79,21 @@ int write_new(int fd) {
 
 int make_key(const std::string& path, std::string* problem) {
   const Descriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-  if (file.fd < 0) return fail_errno(errno, problem, path);
+  if (file.fd < 0) return fail_with(errno, problem, path);
   if (const int error = write_new(file.fd); error != 0) {
     unlink(path.c_str());
-    return fail_errno(error, problem, path);
+    return fail_with(error, problem, path);
   }
   return 0;
 }
 
 int read_key(const std::string& path, NetworkKey* out, std::string* problem) {
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) return fail_errno(errno, problem, path);
+  if (file.fd < 0) return fail_with(errno, problem, path);
   if (const int error = check(file.fd, path, problem); error != 0) return error;
   char text[kDigits + 3];
   const ssize_t got = read(file.fd, text, sizeof text);
-  if (got < 0) return fail_errno(errno, problem, path);
+  if (got < 0) return fail_with(errno, problem, path);
   const auto size = static_cast<size_t>(got);
   const bool ends = size == kDigits || (size == kDigits + 1 && text[kDigits] == '\n');
   if (!ends || !parse(text, out))
@@ -122,7 +112,7 @@ int user_key(const std::string& folder, NetworkKey* out, std::string* problem) {
     if (const int error = make_key(fresh, problem); error != 0) return error;
     const int error = link(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
     unlink(fresh.c_str());
-    if (error != 0 && error != EEXIST) return fail_errno(error, problem, path);
+    if (error != 0 && error != EEXIST) return fail_with(error, problem, path);
   }
   return read_key(path, out, problem);
 }

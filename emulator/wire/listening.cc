@@ -10,7 +10,9 @@
 
 #include <cstring>
 
+#include "fabric/descriptor.h"
 #include "fabric/node.h"
+#include "fabric/problem.h"
 
 namespace verbena::wire {
 namespace {
@@ -18,18 +20,6 @@ namespace {
 constexpr int kBacklog = 512;
 constexpr int kLockTries = 1000;
 constexpr timespec kLockPause{0, 2'000'000};
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-int fail(int error, std::string* problem, const std::string& what) {
-  if (problem != nullptr) *problem = what;
-  return error;
-}
 
 // Bound with SO_REUSEPORT, as listeners of a node are; SO_REUSEADDR, so that connections of a former one that
 // the kernel still remembers do not count.
@@ -108,7 +98,7 @@ int could_listen_at(const NetAddress& address, uint16_t port, bool alone, std::s
                 "port " + where +
                     " is taken by another program (ss -tlnp shows which): end it, or give all nodes of the "
                     "fabric another one with --port");
-  return fail(error, problem, "cannot listen at " + where + ": " + std::strerror(error));
+  return fail_errno(error, problem, "cannot listen at " + where);
 }
 
 int claim(const std::string& node, const NetAddress& address, uint16_t port, std::string* problem) {
@@ -116,9 +106,8 @@ int claim(const std::string& node, const NetAddress& address, uint16_t port, std
   if (const int error = ensure_private_folder(folder, problem); error != 0) return error;
   const std::string path = claim_path(folder, address, port);
   const Descriptor file{open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)};
-  if (file.fd < 0) return fail(errno, problem, path + ": " + std::strerror(errno));
-  if (const int error = lock(file.fd); error != 0)
-    return fail(error, problem, path + ": " + std::strerror(error));
+  if (file.fd < 0) return fail_errno(errno, problem, path);
+  if (const int error = lock(file.fd); error != 0) return fail_errno(error, problem, path);
   const std::string holder = read_all(file.fd);
   if (holder == node) return 0;
   if (!holder.empty() && node_is_inhabited(holder))
@@ -127,7 +116,7 @@ int claim(const std::string& node, const NetAddress& address, uint16_t port, std
                     ", on which processes live: end them, or take another address or port");
   if (ftruncate(file.fd, 0) != 0 ||
       pwrite(file.fd, node.data(), node.size(), 0) != static_cast<ssize_t>(node.size()))
-    return fail(errno, problem, path + ": " + std::strerror(errno));
+    return fail_errno(errno, problem, path);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -17,6 +18,12 @@ namespace verbena::wire {
 
 struct NetAddress {
   std::array<uint8_t, 16> bytes{};  // network byte order
+
+  static NetAddress of_gid(const uint8_t* gid) {
+    NetAddress address;
+    std::copy_n(gid, address.bytes.size(), address.bytes.begin());
+    return address;
+  }
 
   friend auto operator<=>(const NetAddress&, const NetAddress&) = default;
 

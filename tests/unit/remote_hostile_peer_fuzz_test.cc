@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // An authenticated peer that sends anything: noise, frames with one field that is wrong, answers to what was
-// never asked, requests of queue pairs that are not there. Whatever it says, the process goes on, and nothing
-// outside of what is registered changes. A second in ctest; VERBENA_FUZZ_SECONDS for longer.
+// never asked, requests of queue pairs that are not there. Whatever it says, the process goes on, and memory
+// that is registered without remote rights does not change. A second in ctest; VERBENA_FUZZ_SECONDS for
+// longer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "support/two_nodes.h"
@@ -14,7 +16,8 @@ namespace {
 
 class HostilePeer {
  public:
-  HostilePeer(const End& end, uint32_t seed) : end_(end), random_(seed) {}
+  HostilePeer(const End& end, const Region& forbidden, uint32_t seed)
+      : end_(end), forbidden_(forbidden), random_(seed) {}
 
   std::vector<std::byte> frame() {
     wire::FrameHead head;
@@ -34,6 +37,10 @@ class HostilePeer {
         head.request.size = payload;
         head.request.remote_address = end_.memory.address() + random_() % 8192;
         head.request.rkey = end_.memory.rkey();
+        if (random_() % 4 == 0) {
+          head.request.remote_address = forbidden_.address() + random_() % 4096;
+          if (random_() % 2 == 0) head.request.rkey = forbidden_.rkey();
+        }
         size = sizeof head.request;
         if (head.request.opcode == IBV_WR_RDMA_READ || (head.request.opcode >= 5 && head.request.opcode < 7))
           payload = 0;
@@ -74,6 +81,7 @@ class HostilePeer {
 
  private:
   const End& end_;
+  const Region& forbidden_;
   std::mt19937_64 random_;
   uint64_t life_ = 1, number_ = 0;
 };
@@ -95,14 +103,15 @@ TEST(HostileNode, IsSurvived) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
   End end(true, control[0], {}, {});
   close(control[1]);
-  std::vector<uint8_t> canary(4096, 0x5a);
+  Region canary(end.pd.get(), 4096, IBV_ACCESS_LOCAL_WRITE);
+  std::fill_n(canary.data(), canary.size(), uint8_t{0x5a});
   end.peer.process = {77, 1, 1};
   for (uint32_t round = 0; now_ns() < until; ++round) {
     int stream[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
     begin_anew(end);
     end.meet(stream[0]);
-    HostilePeer peer(end, round);
+    HostilePeer peer(end, canary, round);
     for (int i = 0; i < 100; ++i) {
       const std::vector<std::byte> bytes = peer.frame();
       if (::send(stream[1], bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) break;
@@ -116,7 +125,7 @@ TEST(HostileNode, IsSurvived) {
     close(stream[1]);
     ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
   }
-  for (const uint8_t byte : canary) ASSERT_EQ(byte, 0x5a);
+  for (size_t i = 0; i < canary.size(); ++i) ASSERT_EQ(canary.data()[i], 0x5a) << i;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/datagram_order.h"
 #include "engine/datagram/datagram_targets.h"
+#include "engine/datagram/multicast.h"
 #include "engine/remote/remote.h"
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
@@ -23,7 +24,6 @@
 namespace verbena {
 namespace {
 
-constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kOwnQkey = 0x80000000;
 constexpr uint32_t kMaxMtu = 4096;
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
@@ -195,7 +195,7 @@ void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const 
     return;
   DatagramTo to{};
   to.qpn = qpn;
-  std::memcpy(to.address.bytes.data(), address.grh.dgid.raw, to.address.bytes.size());
+  to.address = wire::NetAddress::of_gid(address.grh.dgid.raw);
   to.from = source_of(qp, address);
   remote->send_datagram(to, head_of(address, message), message.bytes, message.length);
 }
@@ -334,9 +334,9 @@ bool must_wait(Qp& qp, const SendRequest& request) {
   Remote* const remote = qp.process->remote();
   const Ah* ah = request.ah;
   if (remote == nullptr || ah == nullptr || ah->multicast || ah->attr.is_global == 0) return false;
-  wire::NetAddress to;
-  std::memcpy(to.bytes.data(), ah->attr.grh.dgid.raw, to.bytes.size());
-  return remote->is_full(to, request.remote_qpn);
+  // On this node there is nothing to wait for.
+  if (qp.datagrams->targets.destination(ah->attr, request.remote_qpn).adapter) return false;
+  return remote->is_full(wire::NetAddress::of_gid(ah->attr.grh.dgid.raw), request.remote_qpn);
 }
 
 void raise_datagram_events(Qp& qp) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the device allows of multicast (ibv_query_device(3)); the groups themselves are in
-// fabric/multicast_table.h.
+// The number of all groups' messages, and what the device allows of multicast (ibv_query_device(3)); the
+// groups themselves are in fabric/multicast_table.h.
 #pragma once
 
 #include "fabric/device_table.h"
@@ -10,6 +10,8 @@
 namespace verbena {
 
 struct Qp;
+
+inline constexpr uint32_t kMulticastQpn = 0xffffff;  // IBA vol. 1, 3.5.10
 
 inline MulticastLimits multicast_limits(const DeviceLimits& limits) {
   return {.groups = static_cast<uint32_t>(limits.max_mcast_grp),

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "engine/clock.h"
-#include "engine/datagram/datagram.h"
 #include "engine/objects.h"
+#include "engine/remote/foreign_datagram.h"
 #include "engine/remote/remote.h"
 
 namespace verbena {
@@ -20,12 +20,6 @@ constexpr int64_t kPatience = 2'000'000'000;
 constexpr int64_t kAskAgain = 20'000'000;
 constexpr size_t kMostWaitingBytes = 1024 * 1024;
 constexpr size_t kMostKnown = 4096;
-
-// Towards the queue pairs of this node the senders of a peer are one queue pair, of nobody.
-struct Senders {
-  Qp qp;
-  SharedQp shared{};
-};
 
 void append_datagram(RemotePeer& peer, const std::byte* frame, size_t size) {
   std::byte* const at = append_request(peer, size);
@@ -140,30 +134,14 @@ bool Remote::send_waiting_datagrams(int64_t now) {
 Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
   if (peer.in.size() < frame.head_size + frame.payload) return Next::kMore;
   const DatagramHead& head = frame.head.datagram;
-  if (!peer.datagram_source) {
-    const auto senders = std::make_shared<Senders>();
-    senders->qp.process = &process_;
-    senders->qp.shared = &senders->shared;
-    senders->qp.index = kRemoteIndex;
-    senders->qp.type = IBV_QPT_UD;
-    senders->qp.datagrams = make_datagrams(senders->qp);
-    peer.datagram_source = {senders, &senders->qp};
-  }
+  if (!peer.datagram_source) peer.datagram_source = make_foreign_sender(process_);
   // Where an answer goes: who sends need not be asked for, and may answer and end before he could be.
   if (uint32_t& last = peer.datagram_source->shared->qpn; last != head.source_qpn) {
     last = head.source_qpn;
     know(peer.address, head.source_qpn, peer_of(peer.id));
   }
-  ForeignDatagram datagram{};
-  datagram.bytes = reinterpret_cast<const uint8_t*>(peer.in.data() + frame.head_size);
-  datagram.length = frame.payload;
-  datagram.target_qpn = head.target_qpn;
-  datagram.source = {head.source_qpn, 0, head.sl, head.path_bits};
-  datagram.qkey = head.qkey;
-  datagram.immediate = head.immediate;
-  datagram.flags = head.flags;
-  std::memcpy(datagram.destination.raw, head.destination, sizeof head.destination);
-  receive_foreign_datagram(*peer.datagram_source, datagram);
+  receive_foreign_datagram(*peer.datagram_source,
+                           foreign_datagram(head, peer.in.data() + frame.head_size, frame.payload));
   peer.in.consume(frame.head_size + frame.payload);
   return Next::kOn;
 }

@@ -3,27 +3,19 @@
 
 #include <cstring>
 
-#include "engine/datagram/datagram.h"
+#include "engine/datagram/multicast.h"
 #include "engine/objects.h"
-#include "engine/remote/remote_path.h"
+#include "engine/remote/foreign_datagram.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
 
-constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr int kAtATime = 256;
 
 }  // namespace
 
-// Towards the queue pairs of this process the senders of all groups are one queue pair, of nobody.
-struct RemoteGroups::Senders {
-  Qp qp;
-  SharedQp shared{};
-};
-
 RemoteGroups::RemoteGroups(Process& process) : process_(process), open_(crowd_.open(process.home()) == 0) {}
-RemoteGroups::~RemoteGroups() = default;
 
 void RemoteGroups::listen() {
   if (!open_ || crowd_.listens()) return;
@@ -48,14 +40,7 @@ void RemoteGroups::send(const wire::NetAddress& from, const wire::DatagramHead& 
 
 bool RemoteGroups::serve() {
   if (!crowd_.listens()) return false;
-  if (!senders_) {
-    senders_ = std::make_unique<Senders>();
-    senders_->qp.process = &process_;
-    senders_->qp.shared = &senders_->shared;
-    senders_->qp.index = kRemoteIndex;
-    senders_->qp.type = IBV_QPT_UD;
-    senders_->qp.datagrams = make_datagrams(senders_->qp);
-  }
+  if (!sender_) sender_ = make_foreign_sender(process_);
   std::array<uint8_t, wire::kMaxCrowdMessage> message;
   for (int i = 0; i < kAtATime; ++i) {
     const size_t size = crowd_.receive(&message);
@@ -66,17 +51,8 @@ bool RemoteGroups::serve() {
         frame.head.datagram.kind != wire::FrameKind::kDatagram || frame.head_size + frame.payload != size ||
         frame.head.datagram.target_qpn != kMulticastQpn)
       continue;
-    const wire::DatagramHead& head = frame.head.datagram;
-    ForeignDatagram datagram{};
-    datagram.bytes = message.data() + frame.head_size;
-    datagram.length = frame.payload;
-    datagram.target_qpn = head.target_qpn;
-    datagram.source = {head.source_qpn, 0, head.sl, head.path_bits};
-    datagram.qkey = head.qkey;
-    datagram.immediate = head.immediate;
-    datagram.flags = head.flags;
-    std::memcpy(datagram.destination.raw, head.destination, sizeof head.destination);
-    receive_foreign_datagram(senders_->qp, datagram);
+    receive_foreign_datagram(
+        *sender_, foreign_datagram(frame.head.datagram, message.data() + frame.head_size, frame.payload));
   }
   return true;
 }

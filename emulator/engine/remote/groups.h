@@ -14,7 +14,6 @@ namespace verbena {
 class RemoteGroups {
  public:
   explicit RemoteGroups(Process& process);
-  ~RemoteGroups();
 
   // A queue pair of this process has been attached to a group.
   void listen();
@@ -27,11 +26,10 @@ class RemoteGroups {
   bool serve();
 
  private:
-  struct Senders;
   Process& process_;
   wire::Crowd crowd_;
   const bool open_;
-  std::unique_ptr<Senders> senders_;
+  std::shared_ptr<Qp> sender_;  // stands for the senders of all groups
 };
 
 }  // namespace verbena

@@ -36,12 +36,6 @@ constexpr int64_t kSameMoment = 2'000'000'000;
 // What is in flight is looked at this often, deadline or not.
 constexpr int64_t kLongestTick = 10'000'000, kShortestTick = 1'000'000;
 
-NetAddress address_in(const uint8_t* gid) {
-  NetAddress address;
-  std::memcpy(address.bytes.data(), gid, address.bytes.size());
-  return address;
-}
-
 // A machine that is gone says nothing: what is unacknowledged by TCP for so long, or silent for so long, is
 // broken (tcp(7)). Not TCP in tests: there is nothing to set then.
 void notice_silence(int fd) {
@@ -90,11 +84,11 @@ std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& att
   if (attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
   auto path = std::make_shared<RemotePath>();
   path->remote = this;
-  path->to = address_in(attr.ah_attr.grh.dgid.raw);
+  path->to = NetAddress::of_gid(attr.ah_attr.grh.dgid.raw);
   if (!path->to.is_reachable()) return nullptr;
   const DeviceDescription& device = *qp.context->device;
-  path->from =
-      address_in(device.gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
+  path->from = NetAddress::of_gid(
+      device.gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
   path->qpn = attr.dest_qp_num;
   path->life = next_life_.fetch_add(1, std::memory_order_relaxed);
   return path;

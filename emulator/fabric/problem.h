@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// How functions say what went wrong: an errno for programs, one line for people (`problem`, which may be
+// nullptr).
+#pragma once
+
+#include <cstring>
+#include <string>
+
+namespace verbena {
+
+inline int fail(int error, std::string* problem, const std::string& what) {
+  if (problem != nullptr) *problem = what;
+  return error;
+}
+
+// The same, with the error's own text behind it.
+inline int fail_errno(int error, std::string* problem, const std::string& what) {
+  return fail(error, problem, what + ": " + std::strerror(error));
+}
+
+}  // namespace verbena

@@ -11,7 +11,7 @@
 namespace verbena::cm {
 namespace {
 
-constexpr uint16_t kPort = 7471;
+constexpr uint16_t kServerPort = 7471;
 
 // A server in a process of its own. It says 'L' when it listens, then does as it is told: 'r' wait for a
 // request, 'a' accept it, 'e' wait until it is established, 'x' reject it, 'd' wait for the end, 't' and 'X'
@@ -21,7 +21,7 @@ int serve(const Child& child) {
   ServiceHolder service;
   Inbox inbox;
   OwnedId listener = make_id(service, inbox), connection;
-  bool good = bind_address(listener.get(), Ip("0.0.0.0", kPort)) == 0 && listen(listener.get(), 8) == 0;
+  bool good = bind_address(listener.get(), Ip("0.0.0.0", kServerPort)) == 0 && listen(listener.get(), 8) == 0;
   child.tell(good ? 'L' : 'n');
   for (;;) {
     const char word = child.hear();
@@ -65,7 +65,7 @@ struct Connected : TwoProcesses {
   void SetUp() override {
     TwoProcesses::SetUp();
     service = std::make_unique<ServiceHolder>();
-    id = make_resolved(*service, inbox, kPort);
+    id = make_resolved(*service, inbox, kServerPort);
   }
   void TearDown() override { id.reset(); }
 
@@ -145,12 +145,12 @@ TEST_F(Connected, AServerThatIsDeadBeforeListensNoMore) {
 TEST_F(Connected, APortIsFreeWhenItsProcessIsKilled) {
   server.kill_now();
   const OwnedId other = make_id(*service, inbox);
-  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kPort)), 0);
+  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kServerPort)), 0);
 }
 
 TEST_F(Connected, APortIsTakenAcrossProcesses) {
   const OwnedId other = make_id(*service, inbox);
-  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kPort)), EADDRNOTAVAIL);
+  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kServerPort)), EADDRNOTAVAIL);
 }
 
 TEST_F(Connected, AStoppedServerHoldsNobodyUp) {
@@ -175,7 +175,7 @@ TEST_F(Connected, AForkedChildOfThePeerDoesNotKeepItAlive) {
 int run_client(const Child& child, char how_far) {
   ServiceHolder service;
   Inbox inbox;
-  const OwnedId id = make_resolved(service, inbox, kPort);
+  const OwnedId id = make_resolved(service, inbox, kServerPort);
   bool good = connect(id.get(), parameters(0x11), {}) == 0;
   if (how_far != 'c') good = inbox.next().type == EventType::kConnectResponse;
   if (how_far == 'e') good = good && accept(id.get(), nullptr, {}) == 0;

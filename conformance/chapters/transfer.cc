@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Transfers: sizes at every boundary, generated from the table of ibv_post_send(3); immediate data; lists.
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -80,9 +81,17 @@ class SizesTest final : public PairTest {
     EXPECT_EQ(done.status, IBV_WC_SUCCESS) << completion_text(done);
     EXPECT_EQ(done.id, size);
     if (takes_a_receive(row_.opcode)) check_receive(size);
+    if (row_.type == IBV_QPT_UC && row_.opcode == IBV_WR_RDMA_WRITE) wait_until_it_came(target, at, size, seed);
     EXPECT_TRUE(target.has_pattern(at, size, seed));
     EXPECT_TRUE(target.untouched(0, margin)) << "before the message";
     EXPECT_TRUE(target.untouched(at + size, margin)) << "behind the message";
+  }
+
+  // UC tells the sender nothing of the arrival, and an RDMA WRITE the receiver neither.
+  static void wait_until_it_came(Endpoint& target, uint32_t at, uint32_t size, uint64_t seed) {
+    const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(5));
+    while (!target.has_pattern(at, size, seed) && std::chrono::steady_clock::now() < end) {
+    }
   }
 
   void check_receive(uint32_t size) {

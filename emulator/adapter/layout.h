@@ -194,6 +194,22 @@ struct WqeSge {
   uint64_t address;
   uint32_t length;
   uint32_t lkey;
+
+  // Owner, of a receive slot that is his again. Whoever has fed it before may be looking at this moment where
+  // the message goes that lay in it: what he sees of the new list tells him that the message is in its
+  // buffers (observe()).
+  void post(uint64_t new_address, uint32_t new_length, uint32_t new_lkey) {
+    std::atomic_ref(address).store(new_address, std::memory_order_release);
+    std::atomic_ref(length).store(new_length, std::memory_order_release);
+    std::atomic_ref(lkey).store(new_lkey, std::memory_order_release);
+  }
+  // Feeder, after the message: the list that was posted for it, or, when the message has been scattered,
+  // anything.
+  WqeSge observe() const {
+    auto& self = const_cast<WqeSge&>(*this);
+    return {std::atomic_ref(self.address).load(std::memory_order_acquire),
+            std::atomic_ref(self.length).load(std::memory_order_acquire), 0};
+  }
 };
 static_assert(sizeof(WqeSge) == 16);
 
@@ -203,6 +219,12 @@ struct ReceiveWqe {
   uint32_t length;  // of a shared queue: bytes it takes, saturated
   uint32_t abandoned;  // of a shared queue, set by its taker: the completion is lost, the slot is the owner's again
   WqeSge sge[];  // room for SharedQp::rq_max_sge
+
+  // As WqeSge::post() and observe().
+  void post_count(uint32_t count) { std::atomic_ref(sge_count).store(count, std::memory_order_release); }
+  uint32_t observe_count() const {
+    return std::atomic_ref(const_cast<uint32_t&>(sge_count)).load(std::memory_order_acquire);
+  }
 };
 
 // One word per receive slot: is there a WQE of this lap, how many bytes does it take, and did its keys hold

@@ -5,6 +5,7 @@
   run.py --list                                                 group.place, processors: one test per line
   run.py pingpong.namespaces --verbena build/release/bin/verbena --build build/release
   run.py pingpong.loopback --row ibv_rc_pingpong.events ...     one row of it
+  run.py perftest.namespaces --quick ...                        what ctest runs of it: each program once
   run.py pingpong.one_node --pending ...                        the same inside one node, to judge the row itself
 
 Exit status 0: every row passed; 1: a row failed; 77: nothing of it can run here. Rows in pending.txt wait for what is
@@ -73,8 +74,9 @@ def run_row(row, hosts):
     return failed is None
 
 
-def run_group(group, place, settings, wanted, waiting, times):
-    chosen = [row for row in group.rows if not wanted or row.name in wanted]
+def run_group(group, place, settings, options):
+    waiting = {} if options.pending else pending()
+    chosen = [row for row in group.rows if row.name in options.row or not options.row and (row.quick or not options.quick)]
     ready = [row for row in chosen if f"{group.name}.{row.name}" not in waiting and group.name not in waiting]
     for row in (row for row in chosen if row not in ready):
         print(f"pending {row.name}: {waiting.get(f'{group.name}.{row.name}') or waiting[group.name]}")
@@ -83,7 +85,7 @@ def run_group(group, place, settings, wanted, waiting, times):
     with tempfile.TemporaryDirectory(prefix="vn.", dir="/tmp") as folder:
         key = make_key(settings, folder, group, place)
         with PLACES[place](settings, key).hosts(group.hosts) as hosts:
-            return all(all([run_row(row, hosts) for row in ready]) for _ in range(times))
+            return all(all([run_row(row, hosts) for row in ready]) for _ in range(options.repeat))
 
 
 def main():
@@ -92,6 +94,7 @@ def main():
     parser.add_argument("name", nargs="?", choices=sorted(names), metavar="GROUP.PLACE")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--row", action="append", default=[])
+    parser.add_argument("--quick", action="store_true", help="without the rows that only sweep further, as ctest does")
     parser.add_argument("--repeat", type=int, default=1, help="how many times; the first failure ends it")
     parser.add_argument("--pending", action="store_true", help="also the rows of pending.txt")
     parser.add_argument("--images", default="", help="for the groups images and images_apart: docker/build-images' folder")
@@ -113,7 +116,7 @@ def main():
         if place == "namespaces":
             namespaces.enter()
         settings = Settings(options.verbena, options.build, options.patience)
-        passed = run_group(group, place, settings, options.row, {} if options.pending else pending(), options.repeat)
+        passed = run_group(group, place, settings, options)
     except Skip as reason:
         print(f"SKIPPED: {reason}")
         return SKIPPED

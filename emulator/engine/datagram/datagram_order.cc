@@ -7,6 +7,7 @@
 
 #include "engine/clock.h"
 #include "engine/datagram/datagram_targets.h"
+#include "engine/responder/placement.h"
 
 namespace verbena {
 namespace {
@@ -18,15 +19,7 @@ constexpr int64_t kSettling = 1'000'000'000;  // ns
 // Does the datagram that `entry` tells of go where one of the ranges is?
 bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size_t count) {
   const SharedReceiveRing& ring = to.receives;
-  const ReceiveWqe& wqe = ring.wqe(entry.index & static_cast<uint32_t>(ring.mask()));
-  for (uint32_t i = 0; i < std::min(wqe.sge_count, ring.max_sge); ++i) {
-    const uint64_t begin = wqe.sge[i].address, end = begin + wqe.sge[i].length;
-    for (size_t r = 0; r < count; ++r) {
-      const auto at = reinterpret_cast<uint64_t>(ranges[r].iov_base);
-      if (at < end && begin < at + ranges[r].iov_len) return true;
-    }
-  }
-  return false;
+  return leads_into(ring.wqe(entry.index & static_cast<uint32_t>(ring.mask())), ring.max_sge, ranges, count);
 }
 
 // Does `entry` tell of a receive request of the same queue? A queue pair's, or of the SRQ that several share.

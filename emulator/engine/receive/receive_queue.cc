@@ -51,8 +51,8 @@ bool post_ordinary(Qp& qp, const ibv_recv_wr& wr) {
       address != sge.addr)
     return false;
   ReceiveWqe& wqe = qp.receives.wqe(number);
-  wqe.sge_count = 1;
-  wqe.sge[0] = {sge.addr, sge.length, sge.lkey};
+  wqe.post_count(1);
+  wqe.sge[0].post(sge.addr, sge.length, sge.lkey);
   put(qp, wr, number, epoch & 0xffffff, sge.length);
   return true;
 }
@@ -84,10 +84,10 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     return mutated("recv-full-dropped") ? 0 : ENOMEM;
   }
   ReceiveWqe& wqe = qp.receives.wqe(number);
-  wqe.sge_count = static_cast<uint32_t>(wr.num_sge);
+  wqe.post_count(static_cast<uint32_t>(wr.num_sge));
   uint64_t length = 0;
   for (int i = 0; i < wr.num_sge; ++i) {
-    wqe.sge[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
+    wqe.sge[i].post(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
     length += wr.sg_list[i].length;
   }
   // The epoch is read before the keys: if one ends in between, the WQE counts as unchecked.

@@ -43,11 +43,11 @@ int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
   const uint32_t number = srq.free.back();
   srq.free.pop_back();
   ReceiveWqe& wqe = srq.ring.wqe(number);
-  wqe.sge_count = static_cast<uint32_t>(wr.num_sge);
+  wqe.post_count(static_cast<uint32_t>(wr.num_sge));
   wqe.abandoned = 0;
   uint64_t length = 0;
   for (int i = 0; i < wr.num_sge; ++i) {
-    wqe.sge[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
+    wqe.sge[i].post(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
     length += wr.sg_list[i].length;
   }
   wqe.length = static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX));

@@ -199,22 +199,26 @@ namespace {
 // Does the landed message `entry` go where one of the ranges is?
 bool overlaps(const PeerPath& path, const Cqe& entry, const iovec* remote, size_t remotes) {
   const SharedReceiveRing& shared = path.shared_receives;
-  const bool from_shared = shared.shared != nullptr;
-  const ReceiveWqe& wqe =
-      from_shared ? shared.wqe(entry.index & static_cast<uint32_t>(shared.mask())) : path.receives.wqe(entry.index);
-  const uint32_t count = std::min(wqe.sge_count, from_shared ? shared.max_sge : path.receives.max_sge);
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint64_t begin = wqe.sge[i].address;
-    const uint64_t end = begin + wqe.sge[i].length;
-    for (size_t r = 0; r < remotes; ++r) {
-      const auto at = reinterpret_cast<uint64_t>(remote[r].iov_base);
-      if (at < end && begin < at + remote[r].iov_len) return true;
+  return shared.shared != nullptr
+             ? leads_into(shared.wqe(entry.index & static_cast<uint32_t>(shared.mask())), shared.max_sge,
+                          remote, remotes)
+             : leads_into(path.receives.wqe(entry.index), path.receives.max_sge, remote, remotes);
+}
+
+}  // namespace
+
+bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, size_t count) {
+  const uint32_t sge_count = std::min(wqe.observe_count(), max_sge);
+  for (uint32_t i = 0; i < sge_count; ++i) {
+    const WqeSge sge = wqe.sge[i].observe();
+    const uint64_t end = sge.address + sge.length;
+    for (size_t r = 0; r < count; ++r) {
+      const auto at = reinterpret_cast<uint64_t>(ranges[r].iov_base);
+      if (at < end && sge.address < at + ranges[r].iov_len) return true;
     }
   }
   return false;
 }
-
-}  // namespace
 
 bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
   PeerPath& path = initiator.path;

@@ -36,4 +36,8 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
 // wait. False: the responder's service thread has been asked to put them where they belong; come again.
 bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes);
 
+// Does a message that lies in the slot of `wqe` go where one of the ranges is? Its owner may have scattered
+// it meanwhile and be posting the slot anew: then either answer will do, and all that he did before is seen.
+bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, size_t count);
+
 }  // namespace verbena

@@ -10,6 +10,14 @@ from harness.failure import Failure, expect
 from harness.processes import Node, Program
 
 
+class Place:
+    """Where hosts are: hosts(count) is a context that yields so many."""
+
+    def __init__(self, settings, key):
+        self.settings = settings
+        self.key = key
+
+
 class Host(Node):
     """What is started here has this address and, where there are namespaces, sees nothing of the other hosts."""
 

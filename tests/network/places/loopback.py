@@ -4,20 +4,14 @@
 import contextlib
 
 from harness import ports
-from places.host import Host
+from places.host import Host, Place
 
 
-class Loopback:
-    kind = "loopback"
-
-    def __init__(self, settings, key):
-        self._settings = settings
-        self._key = key
-
+class Loopback(Place):
     @contextlib.contextmanager
     def hosts(self, count):
         """Tests run side by side and all fabrics have the same port: what keeps them apart is the address."""
         number = ports.reserve()
         with contextlib.ExitStack() as stack:
-            yield [stack.enter_context(Host(self._settings, f"host {i}", f"127.{number >> 8}.{number & 255}.{2 + i}",
-                                            self._key)) for i in range(count)]
+            yield [stack.enter_context(Host(self.settings, f"host {i}", f"127.{number >> 8}.{number & 255}.{2 + i}",
+                                            self.key)) for i in range(count)]

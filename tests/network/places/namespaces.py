@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from harness.failure import Failure, Skip
-from places.host import Host
+from places.host import Host, Place
 
 INSIDE = "VERBENA_TEST_INSIDE"  # set: this process is in the namespaces already
 # In a user namespace of one's own; as root, where those are forbidden.
@@ -40,8 +40,8 @@ def enter():
     raise Skip("no network namespaces here: " + "; ".join(reasons))
 
 
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=60)
+def ip(*words, enter=()):
+    done = subprocess.run([*enter, "ip", *words], capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         raise Failure(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
@@ -57,10 +57,7 @@ class Namespace:
         self.enter = ("nsenter", "--target", self.pid, "--net", "--")
 
     def ip(self, *words):
-        ip_words = [*self.enter, "ip", *words]
-        done = subprocess.run(ip_words, capture_output=True, text=True, timeout=60)
-        if done.returncode != 0:
-            raise Failure(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        ip(*words, enter=self.enter)
 
     def end(self):
         self._keeper.communicate()
@@ -82,11 +79,24 @@ class NamespaceHost(Host):
         space.ip("link", "set", "eth0", "up")
         self.give_address()
 
+    def add_address(self, address):
+        self._namespace.ip("address", "add", f"{address}/24", "dev", "eth0")
+
+    def remove_address(self, address):
+        self._namespace.ip("address", "del", f"{address}/24", "dev", "eth0")
+
     def give_address(self):
-        self._namespace.ip("address", "add", f"{self.address}/24", "dev", "eth0")
+        self.add_address(self.address)
 
     def take_address(self):
-        self._namespace.ip("address", "del", f"{self.address}/24", "dev", "eth0")
+        self.remove_address(self.address)
+
+    def take_down(self):
+        """The interface is down, and keeps its IPv4 address."""
+        self._namespace.ip("link", "set", "eth0", "down")
+
+    def bring_up(self):
+        self._namespace.ip("link", "set", "eth0", "up")
 
     def pull_cable(self):
         """This host and the others no longer hear each other, and this one's interface has no carrier."""
@@ -104,14 +114,7 @@ class NamespaceHost(Host):
         return self.call("ss", "--tcp", "--kill", "--no-header", "state", "established")
 
 
-
-class Namespaces:
-    kind = "namespaces"
-
-    def __init__(self, settings, key):
-        self._settings = settings
-        self._key = key
-
+class Namespaces(Place):
     @contextlib.contextmanager
     def hosts(self, count):
         ip("link", "set", "lo", "up")
@@ -123,7 +126,7 @@ class Namespaces:
             for number in range(count):
                 namespace = Namespace()
                 stack.callback(namespace.end)
-                host = stack.enter_context(NamespaceHost(self._settings, number, self._key, namespace))
+                host = stack.enter_context(NamespaceHost(self.settings, number, self.key, namespace))
                 host.connect()
                 hosts.append(host)
             yield hosts

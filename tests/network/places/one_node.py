@@ -4,17 +4,14 @@
 import contextlib
 
 from harness.processes import Node
-from places.host import Host
+from places.host import Host, Place
 
 
-class OneNode:
-    def __init__(self, settings, key):
-        self._settings = settings
-
+class OneNode(Place):
     @contextlib.contextmanager
     def hosts(self, count):
         with contextlib.ExitStack() as stack:
-            hosts = [stack.enter_context(Host(self._settings, f"host {i}", "127.0.0.1", None)) for i in range(count)]
+            hosts = [stack.enter_context(Host(self.settings, f"host {i}", "127.0.0.1", None)) for i in range(count)]
             for host in hosts:
                 host.options = []
                 host.environment = lambda folder=hosts[0].folder: {**Node.environment(hosts[0]),

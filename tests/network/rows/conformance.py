@@ -9,7 +9,7 @@ from harness.failure import Skip, expect
 from rows.pair import CLIENT, SERVER
 from rows.table import group
 
-rows = group("conformance")
+rows = group("conformance", places=("namespaces",))
 
 
 def pair(hosts, *selection):

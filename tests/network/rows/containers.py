@@ -103,7 +103,7 @@ def pair(hosts, test, program, **more):
 PAIR = os.path.join(DOCKER, "pair")
 TESTS = ("pingpong", "perftest", "conformance")
 for test in TESTS:
-    pairs.add(test, lambda hosts, t=test: pair(hosts, t, PAIR))
+    pairs.add(test, lambda hosts, t=test: pair(hosts, t, PAIR), quick=test != "conformance")
 pairs.add("pingpong_without_filter", lambda hosts: pair(hosts, "pingpong", PAIR, filtered=False))
 
 # The images themselves, unpacked by docker/build-images; by hand, as making them takes its time.

@@ -73,18 +73,24 @@ def address_taken_away_and_given_back(hosts):
     pair.end_well()
 
 
+def pairs_with_the_first(hosts, lost):
+    """Two ledgers at the first host, in progress: the second host's, with these options, and the third's."""
+    first, second, third = hosts
+    pairs = Pair(second, first, *ENDLESS, *lost), Pair(third, first, *ENDLESS, *PATIENT)
+    for pair in pairs:
+        pair.wait_progress()
+    return pairs
+
+
 @three.row("two_do_not_hear_each_other")
 def two_do_not_hear_each_other(hosts):
     """The first reaches the third all the while, and the second as soon as it can again."""
-    first, second, third = hosts
-    apart, together = Pair(second, first, *ENDLESS, *PATIENT), Pair(third, first, *ENDLESS, *PATIENT)
-    for pair in (apart, together):
-        pair.wait_progress()
-    for host in (first, second):
+    apart, together = pairs_with_the_first(hosts, PATIENT)
+    for host in hosts[:2]:
         host.isolate()
     apart.wait_standstill()
     together.wait_progress()
-    for host in (first, second):
+    for host in hosts[:2]:
         host.isolate(False)
     for pair in (apart, together):
         pair.wait_progress()
@@ -93,12 +99,9 @@ def two_do_not_hear_each_other(hosts):
 
 @three.row("one_lost_for_good")
 def one_lost_for_good(hosts):
-    first, second, third = hosts
-    lost, kept = Pair(second, first, *ENDLESS, *HASTY), Pair(third, first, *ENDLESS, *PATIENT)
-    for pair in (lost, kept):
-        pair.wait_progress()
-    second.pull_cable()
+    lost, kept = pairs_with_the_first(hosts, HASTY)
+    hosts[1].pull_cable()
     lost.end_failed()
     kept.wait_progress()
     kept.end_well()
-    second.plug_cable()
+    hosts[1].plug_cable()

@@ -27,11 +27,17 @@ def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", har
 def by_manager(hosts, server, client, server_ends=True):
     """Programs that find each other through rdma_cm. Returns (server, client); what they must have said is the
     caller's to know."""
-    first = hosts[SERVER].start(*server, name=f"{server[0]} (server)")
-    hosts[SERVER].wait_for("listeners")
+    first = serve_by_manager(hosts, server)
     second = hosts[CLIENT].start(*client, name=f"{client[0]} (client)")
     finish(hosts, second, *([first] if server_ends else []))
     return first, second
+
+
+def serve_by_manager(hosts, server):
+    """Starts it, and waits until it listens."""
+    first = hosts[SERVER].start(*server, name=f"{server[0]} (server)")
+    hosts[SERVER].wait_for("listeners")
+    return first
 
 
 def finish(hosts, *programs):

@@ -2,11 +2,12 @@
 """perftest between two nodes: every program, every transport it offers, with and without rdma_cm."""
 
 from cases.perftest import UD_SIZES, default_sizes, kind
+from cases.rdma_cm import perftest_pair
 from harness.perftest import ALL_SIZES, HARMLESS, check_table
-from rows.pair import SERVER, by_manager, by_port
+from rows.pair import CLIENT, SERVER, by_port, finish, serve_by_manager
 from rows.table import group
 
-ITERATIONS = 500
+FEW, ITERATIONS = 50, 500
 # 4.096 us * 2^20 (ibv_modify_qp(3)): perftest's own half a second, all retries together, is less than a program may be without
 # a processor on a busy machine.
 TIMEOUT = ("-u", 20)
@@ -20,10 +21,14 @@ def measure(hosts, program, options, sizes=(), iterations=ITERATIONS):
     check_table(client, kind(program), sizes or default_sizes(program, options), iterations)
 
 
-def measure_by_manager(hosts, program, options):
-    line = (program, "-R", "-F", "-n", ITERATIONS, *TIMEOUT, *options)
-    _, client = by_manager(hosts, line, (*line, hosts[SERVER].address))
-    check_table(client, kind(program), default_sizes(program, options), ITERATIONS)
+def measure_by_manager(hosts, program, options=(), iterations=ITERATIONS):
+    line = (program, "-R", "-F", "-n", iterations, *TIMEOUT, *options)
+    server, client = perftest_pair(
+        lambda: serve_by_manager(hosts, line),
+        lambda: hosts[CLIENT].start(*line, hosts[SERVER].address, name=f"{program} (client)"),
+        hosts[CLIENT].settings.patience)
+    finish(hosts, client, server)
+    check_table(client, kind(program), default_sizes(program, options), iterations)
 
 
 # variant: (programs, options, sizes of the table, iterations)
@@ -46,17 +51,20 @@ VARIANTS = {
     "uc": (SEND_WRITE, ("-c", "UC"), (), ITERATIONS),
     "xrc": ((*LATENCY, *BANDWIDTH), ("-c", "XRC"), (), ITERATIONS),
 }
-direct = group("perftest")
+direct = group("perftest", places=("namespaces",))
+managed = group("perftest_cm", places=("namespaces",))
+for program in (*LATENCY, *BANDWIDTH):
+    direct.add(f"{program}.few", lambda hosts, p=program: measure(hosts, p, (), iterations=FEW))
+    managed.add(f"{program}.few", lambda hosts, p=program: measure_by_manager(hosts, p, iterations=FEW))
+
 for variant, (programs, options, sizes, iterations) in VARIANTS.items():
     for program in programs:
         direct.add(f"{program}.{variant}", lambda hosts, p=program, o=options, s=sizes, n=iterations:
-                   measure(hosts, p, o, s, n))
-
-managed = group("perftest_cm")
+                   measure(hosts, p, o, s, n), quick=False)
 for program in (*LATENCY, *BANDWIDTH):
-    managed.add(program, lambda hosts, p=program: measure_by_manager(hosts, p, ()))
+    managed.add(program, lambda hosts, p=program: measure_by_manager(hosts, p), quick=False)
 for program in BANDWIDTH:
-    managed.add(f"{program}.qps_4", lambda hosts, p=program: measure_by_manager(hosts, p, ("-q", 4, "-b")))
+    managed.add(f"{program}.qps_4", lambda hosts, p=program: measure_by_manager(hosts, p, ("-q", 4, "-b")), quick=False)
 for program in ("ib_send_lat", "ib_send_bw"):
-    managed.add(f"{program}.ud", lambda hosts, p=program: measure_by_manager(hosts, p, ("-c", "UD")))
-managed.add("ib_send_lat.events", lambda hosts: measure_by_manager(hosts, "ib_send_lat", ("-e",)))
+    managed.add(f"{program}.ud", lambda hosts, p=program: measure_by_manager(hosts, p, ("-c", "UD")), quick=False)
+managed.add("ib_send_lat.events", lambda hosts: measure_by_manager(hosts, "ib_send_lat", ("-e",)), quick=False)

@@ -7,7 +7,8 @@ from rows.pair import CLIENT, SERVER, by_port
 from rows.table import group
 
 GID = ("-g", 1)
-rows = group("pingpong")
+rows = group("pingpong", places=("namespaces",))
+FEW = 50
 
 
 def exchange(hosts, program, options=(), size=4096, iterations=1000):
@@ -37,7 +38,9 @@ EXCHANGES = {
 for program, variants in EXCHANGES.items():
     for variant, (options, size, iterations) in variants.items():
         rows.add(f"{program}.{variant}",
-                 lambda hosts, p=program, o=options, s=size, n=iterations: exchange(hosts, p, o, s, n))
+                 lambda hosts, p=program, o=options, s=size, n=iterations: exchange(hosts, p, o, s, n), quick=False)
+    rows.add(f"{program}.few", lambda hosts, p=program, s=variants["plain"][1]: exchange(hosts, p, (), s, FEW))
+    rows.add(f"{program}.few_events", lambda hosts, p=program, s=variants["plain"][1]: exchange(hosts, p, ("-e",), s, FEW))
 
 
 def extended(hosts, options):
@@ -46,4 +49,4 @@ def extended(hosts, options):
 
 
 for variant, options in {"plain": (), "events": ("-e",), "size_100000": ("-s", 100000)}.items():
-    rows.add(f"ibv_xsrq_pingpong.{variant}", lambda hosts, o=options: extended(hosts, o))
+    rows.add(f"ibv_xsrq_pingpong.{variant}", lambda hosts, o=options: extended(hosts, o), quick=variant == "plain")

@@ -33,7 +33,7 @@ def from_own_address(hosts):
 
 for each in rdma_cm.ROWS:
     if each.name not in LEFT_OUT and not each.run_options and each.name != "cmtime.bound":
-        rows.add(each.name, lambda hosts, r=each: between(hosts, r))
+        rows.add(each.name, lambda hosts, r=each: between(hosts, r), quick=each.quick)
 rows.add("cmtime.bound", from_own_address)
 
 
@@ -83,4 +83,4 @@ def qperf(hosts, test):
 
 
 for test in ("rc_lat", "rc_bw", "rc_rdma_write_bw", "rc_rdma_read_bw"):
-    rows.add(f"qperf.{test}", lambda hosts, t=test: qperf(hosts, t))
+    rows.add(f"qperf.{test}", lambda hosts, t=test: qperf(hosts, t), quick=test == "rc_lat")

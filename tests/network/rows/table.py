@@ -10,6 +10,7 @@ BOTH = ("namespaces", "loopback")
 class Row:
     name: str
     run: object  # a function of the hosts
+    quick: bool  # ctest runs it; the others are for run.py without --quick
 
 
 @dataclasses.dataclass
@@ -21,13 +22,13 @@ class Group:
     needs_network: bool = True  # of `verbena run`
     rows: list = dataclasses.field(default_factory=list)
 
-    def add(self, name, run):
+    def add(self, name, run, quick=True):
         assert all(row.name != name for row in self.rows), name
-        self.rows.append(Row(name, run))
+        self.rows.append(Row(name, run, quick))
 
-    def row(self, name):
+    def row(self, name, quick=True):
         def register(function):
-            self.add(name, function)
+            self.add(name, function, quick)
             return function
         return register
 

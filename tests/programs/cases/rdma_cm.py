@@ -275,17 +275,28 @@ def preloaded(settings):
 PERFTEST_RACE = "RDMA_CM_EVENT_REJECTED; error: 8."
 
 
+def perftest_pair(start_server, start_client, patience):
+    """Returns (server, client), as soon as the client has ended otherwise than by that race."""
+    for _ in range(5):
+        server = start_server()
+        client = start_client()
+        if client.wait(patience) == 0 or PERFTEST_RACE not in client.out + client.err:
+            break
+        server.kill()
+    return server, client
+
+
 def perftest_by_manager(settings, program, options, run_options):
     with Node(settings, run_options) as node:
         iterations = 500
         line = (program, "-R", "-F", "-n", iterations, *options)
-        for _ in range(5):
+
+        def start_server():
             server = node.start(*line, name=f"{program} (server)")
             wait_for(node, "listeners")
-            client = node.start(*line, ADDRESS, name=f"{program} (client)")
-            if client.wait(settings.patience) == 0 or PERFTEST_RACE not in client.out + client.err:
-                break
-            server.kill()
+            return server
+        server, client = perftest_pair(start_server, lambda: node.start(*line, ADDRESS, name=f"{program} (client)"),
+                                       settings.patience)
         finish(node, client, server)
         check_table(client, kind(program), default_sizes(program, options), iterations)
 

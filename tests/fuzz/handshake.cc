@@ -17,6 +17,7 @@
 #include "fabric/node.h"
 #include "fabric/residence.h"
 #include "input.h"
+#include "support/loopback.h"
 #include "wire/gate.h"
 
 namespace verbena::fuzz {
@@ -30,28 +31,6 @@ int64_t seconds_from_now(int64_t seconds) {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (t.tv_sec + seconds) * 1'000'000'000 + t.tv_nsec;
-}
-
-NetAddress loopback(uint8_t last) {
-  NetAddress address;
-  const auto pid = static_cast<uint32_t>(getpid());
-  address.bytes = {0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0xff,
-                   0xff,
-                   127,
-                   static_cast<uint8_t>(1 + pid / 256 % 254),
-                   static_cast<uint8_t>(pid),
-                   last};
-  return address;
 }
 
 // A process of a node of its own.

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -24,12 +25,13 @@ constexpr auto kLockPatience = 10s;
 // flock(2) with an end: the holder may be stopped. The kernel unlocks for those who die.
 class FileLock {
  public:
-  explicit FileLock(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
+  FileLock(const std::string& path, std::chrono::seconds patience)
+      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
     if (fd_ < 0) {
       error_ = errno;
       return;
     }
-    const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+    const auto deadline = std::chrono::steady_clock::now() + patience;
     while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       error_ = errno == EWOULDBLOCK || errno == EINTR ? ETIMEDOUT : errno;
       if (error_ != ETIMEDOUT || std::chrono::steady_clock::now() >= deadline) return;
@@ -66,18 +68,8 @@ void kick_everybody(const NodeDirectory& directory, const std::string& node, uin
   }
 }
 
-}  // namespace
-
-uint64_t count_device_events(const NodeDirectory& directory) {
-  uint64_t count = 0;
-  for (uint32_t i = 0; i < directory.devices().count; ++i) count += directory.events(i).count();
-  return count;
-}
-
-int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
-                       ibv_event_type type, uint32_t* told) {
-  const FileLock lock(directory_path(node));
-  if (lock.error() != 0) return lock.error();
+// The caller holds the lock. EALREADY: the port is in that state already, nothing happened.
+int append(const NodeDirectory& directory, const std::string& node, uint32_t device, ibv_event_type type) {
   DeviceEventLog& log = directory.events(device);
   const bool was_down = log.port_down();
   const bool is_down = type == IBV_EVENT_PORT_ERR || (was_down && type != IBV_EVENT_PORT_ACTIVE);
@@ -91,8 +83,67 @@ int raise_device_event(const NodeDirectory& directory, const std::string& node, 
   publish_ports(directory);
   if (const int error = show_port_state(node, directory.devices().devices[device], is_down); error != 0)
     return error;
-  kick_everybody(directory, node, told);
   return nothing_new ? EALREADY : 0;
+}
+
+// 127.0.0.1 and ::1 are the node's own, wherever: no other node reaches it by those.
+bool reaches_others(const std::array<uint8_t, 16>& address) {
+  constexpr std::array<uint8_t, 16> kLoopbacks[] = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1},
+                                                    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  return address != kLoopbacks[0] && address != kLoopbacks[1];
+}
+
+}  // namespace
+
+uint64_t count_device_events(const NodeDirectory& directory) {
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < directory.devices().count; ++i) count += directory.events(i).count();
+  return count;
+}
+
+int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
+                       ibv_event_type type, uint32_t* told) {
+  const FileLock lock(directory_path(node), kLockPatience);
+  if (lock.error() != 0) return lock.error();
+  const int error = append(directory, node, device, type);
+  if (error != 0 && error != EALREADY) return error;
+  kick_everybody(directory, node, told);
+  return error;
+}
+
+int follow_addresses(const NodeDirectory& directory, const std::string& node, HasAddress has_address) {
+  const FileLock lock(directory_path(node), 0s);
+  if (lock.error() != 0) return lock.error();
+  DirectoryHeader& header = directory.header();
+  const NetworkDescription& network = directory.devices().network;
+  uint32_t gone = 0, used = 0;
+  for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
+    if (!reaches_others(network.addresses[i])) continue;
+    used |= 1u << i;
+    if (!has_address(network.addresses[i])) gone |= 1u << i;
+  }
+  if (gone == header.addresses_gone.load(std::memory_order_relaxed)) return 0;
+  const auto tell = [&](uint32_t device, ibv_event_type type) {
+    const int error = append(directory, node, device, type);
+    return error == EALREADY ? 0 : error;
+  };
+  int error = 0;
+  for (uint32_t i = 0; i < directory.devices().count && error == 0; ++i) {
+    error = tell(i, IBV_EVENT_GID_CHANGE);
+    if (error != 0) break;
+    const uint32_t lowered = header.ports_lowered.load(std::memory_order_relaxed), bit = 1u << i;
+    if (gone == used && !directory.events(i).port_down()) {
+      header.ports_lowered.store(lowered | bit, std::memory_order_relaxed);
+      error = tell(i, IBV_EVENT_PORT_ERR);
+    } else if (gone != used && (lowered & bit) != 0) {
+      error = tell(i, IBV_EVENT_PORT_ACTIVE);
+      if (error == 0) header.ports_lowered.store(lowered & ~bit, std::memory_order_relaxed);
+    }
+  }
+  if (error == 0) header.addresses_gone.store(gone, std::memory_order_relaxed);
+  uint32_t told = 0;
+  kick_everybody(directory, node, &told);
+  return error;
 }
 
 }  // namespace verbena

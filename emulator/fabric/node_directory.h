@@ -11,7 +11,7 @@
 //    ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). Whoever then locks
 //    it with EOWNERDEAD cleans up and frees the slot.
 //  * a slot's counts of objects: that process, cleared when the slot is given back or reclaimed.
-//  * a device's event log and ports_down: whoever holds the file's lock (device_events.h).
+//  * a device's event log, ports_down, addresses_gone: whoever holds the file's lock (device_events.h).
 //  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
 //    reclaims the owner's slot.
 //  * an entry of the multicast table: likewise (multicast_table.h).
@@ -86,6 +86,10 @@ struct DirectoryHeader {
   DeviceTable devices;
   // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
+  // Bit i: the machine does not have devices.network.addresses[i] now. Bit d: the port of device d went down
+  // because none of them is left (device_events.h, follow_addresses()).
+  std::atomic<uint32_t> addresses_gone;
+  std::atomic<uint32_t> ports_lowered;
   // Datagrams with another Q_Key than their target's, by the device they came to; saturated as the 16 bits of
   // PortInfo:Q_KeyViolations (vol. 1, 14.2.5.6).
   alignas(64) std::atomic<uint32_t> qkey_violations[kMaxDevices];

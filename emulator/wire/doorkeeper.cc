@@ -18,6 +18,7 @@
 #include "fabric/problem.h"
 #include "fabric/residence.h"
 #include "observe/log.h"
+#include "wire/address_watch.h"
 #include "wire/hand_on.h"
 #include "wire/key.h"
 #include "wire/listening.h"
@@ -26,10 +27,12 @@ namespace verbena::wire {
 namespace {
 
 constexpr uint64_t kCallersToken = kMaxGids;  // listeners' are below
-constexpr uint64_t kFirstToken = kMaxGids + 1;
+constexpr uint64_t kAddressesToken = kMaxGids + 1;
+constexpr uint64_t kFirstToken = kMaxGids + 2;
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kNotePause = 1'000'000'000;
 constexpr int64_t kCrowdedPause = 20'000'000;
+constexpr int64_t kAddressesPause = 5'000'000;  // somebody else of the node is looking
 constexpr int kAcceptsAtATime = 64;
 
 void close_kept(int fd) {
@@ -69,6 +72,7 @@ Doorkeeper::~Doorkeeper() {
   outgoing_.clear();
   for (const Listener& listener : listeners_) close_kept(listener.fd);
   if (callers_ >= 0) close_kept(callers_);
+  if (addresses_ >= 0) close_kept(addresses_);
   if (epoll_fd_ >= 0) close_kept(epoll_fd_);
 }
 
@@ -99,6 +103,13 @@ int Doorkeeper::open(std::string* problem) {
     own_.push_back(address);
   }
   next_token_ = kFirstToken;
+  addresses_ = watch_addresses();
+  if (addresses_ >= 0) {
+    keep_from_children(addresses_);
+    watch(addresses_, kAddressesToken, EPOLLIN);
+  } else {
+    VERBENA_INFO("the kernel tells nothing of addresses that come and go: errno %d", errno);
+  }
   return home_.watch(epoll_fd_);
 }
 
@@ -317,6 +328,8 @@ bool Doorkeeper::serve_call(uint64_t token, Outgoing& call, int64_t now, bool re
     finish_call(call, state);
     return false;
   }
+  if (wanted_room && call.fd() >= 0 && !call.wants_room())
+    tell(call.call().target, [&](Arrivals& arrivals) { arrivals.taken(call.call().ticket); });
   if (call.fd() >= 0 && (call.fd() != before || call.wants_room() != wanted_room))
     watch(call.fd(), token, call.wants_room() ? EPOLLOUT : EPOLLIN);
   return true;
@@ -345,6 +358,14 @@ void Doorkeeper::receive_for_cm(Arrivals* arrivals) {
 // ---- both
 // --------------------------------------------------------------------------------------------------
 
+void Doorkeeper::look_at_addresses(int64_t now) {
+  if (now < look_at_addresses_ns_) return;
+  const int error = follow_addresses(home_.directory(), home_.node(), machine_has);
+  look_at_addresses_ns_ = error == ETIMEDOUT ? now + kAddressesPause : kNever;
+  if (error != 0 && error != ETIMEDOUT)
+    VERBENA_WARN("addresses have changed, and the node cannot say so: errno %d", error);
+}
+
 int64_t Doorkeeper::serve() {
   begin_calls();
   epoll_event events[64];
@@ -356,13 +377,17 @@ int64_t Doorkeeper::serve() {
       accept_all(listeners_[token], now);
     } else if (token == kCallersToken) {
       take_handed_on();
+    } else if (token == kAddressesToken) {
+      drain_address_watch(addresses_);
+      look_at_addresses_ns_ = now;
     } else if (const auto in = incoming_.find(token); in != incoming_.end()) {
       serve_incoming(token, *in->second);
     } else if (const auto out = outgoing_.find(token); out != outgoing_.end()) {
       if (!serve_call(token, *out->second, now, true)) outgoing_.erase(out);
     }
   }
-  int64_t next = kNever;
+  look_at_addresses(now);
+  int64_t next = look_at_addresses_ns_;
   for (auto i = outgoing_.begin(); i != outgoing_.end();) {
     Outgoing& call = *i->second;
     const bool goes_on = call.due_ns() > now || serve_call(i->first, call, now, false);

@@ -53,6 +53,7 @@ class Doorkeeper {
   void greet(const Admitted& admitted, int fd);
   void refuse(const Admitted& admitted, int fd, const NetAddress& peer, Refusal refusal);
   void take_handed_on();
+  void look_at_addresses(int64_t now);
   void begin_calls();
   bool serve_call(uint64_t token, Outgoing& call, int64_t now, bool ready);  // false: it is over
   void finish_call(Outgoing& call, Outgoing::State state);
@@ -73,6 +74,9 @@ class Doorkeeper {
   std::vector<Listener> listeners_;
   int epoll_fd_ = -1;
   int callers_ = -1;
+  int addresses_ = -1;  // address_watch.h
+  int64_t look_at_addresses_ns_ =
+      0;  // then they are looked at; at once, as they may have changed while nobody was here
 
   uint64_t next_token_ = 0;
   std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;  // the oldest first

@@ -44,6 +44,8 @@ class Arrivals {
   virtual void arrived(const Arrived& arrived) = 0;
   virtual void failed(uint64_t ticket,
                       Refusal refusal) = 0;  // each ticket ends in one of the two, once, or is cancelled
+  // Before that, perhaps several times: somebody at the other end has taken the call, and has yet to answer.
+  virtual void taken([[maybe_unused]] uint64_t ticket) {}
 
  protected:
   ~Arrivals() = default;
@@ -59,9 +61,8 @@ class Gate {
   Gate& operator=(const Gate&) = delete;
 
   // Listens at the addresses of home's node. Both must outlive the gate. 0; ENONET: the node has no network,
-  // nothing is opened; EADDRINUSE: the port is somebody else's; EADDRNOTAVAIL: the machine no longer has one
-  // of the addresses; EPERM, ENOENT, EINVAL: the node's key cannot be used; or what the kernel says.
-  // *problem: the same in one line.
+  // nothing is opened; EADDRINUSE: the port is somebody else's; EPERM, ENOENT, EINVAL: the node's key cannot
+  // be used; or what the kernel says. *problem: the same in one line.
   int open(Residence& home, Arrivals& arrivals, std::string* problem);
   bool is_open() const;
 

@@ -22,13 +22,16 @@ constexpr int kLockTries = 1000;
 constexpr timespec kLockPause{0, 2'000'000};
 
 // Bound with SO_REUSEPORT, as listeners of a node are; SO_REUSEADDR, so that connections of a former one that
-// the kernel still remembers do not count.
-int bind_at(const NetAddress& address, uint16_t port, bool alone, int* out) {
+// the kernel still remembers do not count. `anywhere`: at an address that the machine does not have, too
+// (IP_FREEBIND, ip(7)).
+int bind_at(const NetAddress& address, uint16_t port, bool alone, bool anywhere, int* out) {
   sockaddr_storage where;
   const socklen_t size = address.to_socket_address(port, &where);
   const int fd = socket(where.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const int on = 1;
+  if (anywhere && where.ss_family == AF_INET) setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &on, sizeof on);
+  if (anywhere && where.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &on, sizeof on);
   int error = 0;
   if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       (!alone && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) ||
@@ -71,7 +74,7 @@ int lock(int fd) {
 
 int listen_at(const NetAddress& address, uint16_t port, int* fd) {
   int bound = -1;
-  if (const int error = bind_at(address, port, false, &bound); error != 0) return error;
+  if (const int error = bind_at(address, port, false, true, &bound); error != 0) return error;
   if (listen(bound, kBacklog) == 0) {
     *fd = bound;
     return 0;
@@ -84,7 +87,7 @@ int listen_at(const NetAddress& address, uint16_t port, int* fd) {
 int could_listen_at(const NetAddress& address, uint16_t port, bool alone, std::string* problem) {
   const Descriptor bound{[&] {
     int fd = -1;
-    errno = bind_at(address, port, alone, &fd);
+    errno = bind_at(address, port, alone, false, &fd);
     return fd;
   }()};
   if (bound.fd >= 0) return 0;

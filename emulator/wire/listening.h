@@ -14,12 +14,13 @@
 
 namespace verbena::wire {
 
-// A listening socket, non-blocking, close-on-exec. 0; EADDRINUSE: somebody else has the port; EADDRNOTAVAIL:
-// the machine has no such address; or what the kernel says.
+// A listening socket, non-blocking, close-on-exec. Of an address that the machine does not have now: callers
+// come when it has. 0; EADDRINUSE: somebody else has the port; or what the kernel says.
 int listen_at(const NetAddress& address, uint16_t port, int* fd);
 
 // Could a process of this user listen there? `alone`: and nobody does, not even with SO_REUSEPORT. errno as
-// listen_at; nobody listens afterwards. *problem in one line, with what to do.
+// listen_at, and EADDRNOTAVAIL: the machine has no such address; nobody listens afterwards. *problem in one
+// line, with what to do.
 int could_listen_at(const NetAddress& address, uint16_t port, bool alone, std::string* problem);
 
 // Claims the address and port for the node with this path, whose folder is there. 0; EADDRINUSE: another node

@@ -80,8 +80,10 @@ Outgoing::State Outgoing::missed(int64_t now, Refusal refusal) {
   const bool gone = refusal == Refusal::kNotListening &&
                     (call_.target.process.somebody() || call_.target.kind == TargetKind::kCmListener);
   if (gone || !is_transient(refusal) || now >= call_.deadline_ns) return State::kFailed;
-  if (refusal == Refusal::kSilent || refusal == Refusal::kUnreachable)
-    patience_ = std::min(2 * patience_, kLastPatience);
+  // A listener that is stopped: the next call has another one, with luck, and should not be late. A far
+  // machine: longer.
+  if (refusal == Refusal::kSilent) patience_ = std::min(patience_ * 5 / 4, kLastPatience);
+  if (refusal == Refusal::kUnreachable) patience_ = std::min(2 * patience_, kLastPatience);
   if (refusal == Refusal::kSilent) {
     due_ns_ = now;  // who was silent is not asked again: another source port, another listener
   } else {

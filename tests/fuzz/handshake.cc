@@ -14,10 +14,9 @@
 #include <filesystem>
 #include <string>
 
-#include "fabric/node.h"
 #include "fabric/residence.h"
 #include "input.h"
-#include "support/loopback.h"
+#include "loopback_node.h"
 #include "wire/gate.h"
 
 namespace verbena::fuzz {
@@ -36,15 +35,9 @@ int64_t seconds_from_now(int64_t seconds) {
 // A process of a node of its own.
 struct Inhabitant final : Arrivals {
   Inhabitant(const std::string& folder, uint8_t last) {
-    DeviceTableOptions options;
-    options.network.enabled = true;
-    options.network.port = kPort;
-    options.network.addresses = {loopback(last).bytes};
-    options.network.key.fill(7);
-    const std::string node = folder + "/n" + std::to_string(last);
-    std::string problem;
-    require(ensure_node(node, options, &problem) == 0, problem.c_str());
+    const std::string node = make_node(folder, last, kPort);
     require(home.enter(node, &Inhabitant::serve, this) == 0, "a process can live on the node");
+    std::string problem;
     const bool opened = gate.open(home, *this, &problem) == 0;
     require(opened, problem.c_str());
     open.store(true);
@@ -97,8 +90,7 @@ std::array<uint8_t, size> mixed(Input& input, const std::array<uint8_t, size>& p
 }
 
 void shake(Input& input) {
-  NetworkKey key;
-  key.fill(7);
+  const NetworkKey key = fabric_key();
   Hello hello{{1, 2, 3}, loopback(2), loopback(3), Target::queue_pair(input.take<uint32_t>() & 0xffffff), {}};
   input.take(hello.nonce.data(), 4);
   CallerHandshake caller(key, hello);

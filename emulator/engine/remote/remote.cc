@@ -285,6 +285,7 @@ void Remote::arrived(const wire::Arrived& arrived) {
     syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, peer->fd, &event);
     peer->connected.store(true, std::memory_order_release);
   }
+  note_taken(peer->address, false);
   publish();
   VERBENA_INFO("connected to process %u of %s", arrived.peer.slot, peer->address.text().c_str());
   const bool found_qp = arrived.begun_here && arrived.target.kind == wire::TargetKind::kQueuePair;
@@ -308,9 +309,21 @@ void Remote::failed(uint64_t ticket, wire::Refusal refusal) {
   if (found == calls_.end()) return;
   const Call call = *found;
   calls_.erase(found);
+  note_taken(call.to, false);
   VERBENA_INFO("no connection to %s: %s", call.to.text().c_str(), wire::words(refusal));
   // The one who had the numbers has ended; others that come after it are not meant.
   if (refusal == wire::Refusal::kNobody && call.peer) call.peer->gone = true;
+}
+
+void Remote::taken(uint64_t ticket) {
+  std::lock_guard turn(turn_);
+  for (const Call& call : calls_)
+    if (call.ticket == ticket) note_taken(call.to, true);
+}
+
+void Remote::note_taken(const NetAddress& to, bool taken) {
+  for (auto& [qpn, route] : routes_)
+    if (route.path->to == to) route.path->is_called.store(taken, std::memory_order_relaxed);
 }
 
 // The connection has ended. What was under way on it is sent again on the next one.

@@ -91,6 +91,7 @@ class Remote final : public wire::Arrivals {
   // wire::Arrivals, in the service thread (or a test's)
   void arrived(const wire::Arrived& arrived) override;
   void failed(uint64_t ticket, wire::Refusal refusal) override;
+  void taken(uint64_t ticket) override;
 
  private:
   struct Route {
@@ -134,6 +135,7 @@ class Remote final : public wire::Arrivals {
   void bind(Route& route, const std::shared_ptr<RemotePeer>& peer);
   void attend_seeks(int64_t now);
   void find_peer(Route& route, int64_t now);
+  void note_taken(const wire::NetAddress& to, bool taken);
   void call(const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
             uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
   std::shared_ptr<RemotePeer> peer_of(const wire::ProcessId& id);

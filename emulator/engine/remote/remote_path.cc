@@ -364,6 +364,10 @@ int64_t check_deadline(Qp& qp, int64_t now) {
     std::lock_guard out(path.peer->out_mutex);
     if (is_way_sound(*path.peer)) return qp.give_up_at + kUnscheduled;
   }
+  // Nor would an adapter have to be connected first.
+  const bool called =
+      qp.wait_reason == VendorError::no_path && path.is_called.load(std::memory_order_relaxed);
+  if (!silent && called && now < qp.give_up_at + kUnscheduled) return qp.give_up_at + kUnscheduled;
   fail(qp, at(qp, qp.sq_next), silent ? VendorError::peer_silent : qp.wait_reason);
   return kEndOfTime;
 }

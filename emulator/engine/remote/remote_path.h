@@ -5,6 +5,7 @@
 // from there on (go-back-N), so that a broken connection or a refusal for now loses and doubles nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -47,6 +48,7 @@ struct RemotePath {
   int64_t send_again_at = 0;     // ns: nothing is sent before
   int64_t pause = 0;             // ns: how long the last wait for a responder that is not ready was
   bool is_watched = false;       // Remote looks at its deadline
+  std::atomic<bool> is_called{false};  // any thread: somebody there has taken a call, and not refused it
 };
 
 // Sends what can be sent, and says when to come again at the latest, ns; kEndOfTime: not before something

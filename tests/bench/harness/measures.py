@@ -35,6 +35,10 @@ class Bench:
     def on_verbena(self, *command):
         return [self.built("verbena"), "run", "--", *command]
 
+    def on_node(self, address, *command):
+        """The same on a node that others can reach by the address."""
+        return [self.built("verbena"), "run", "--ip", address, "--", *command]
+
 
 def _perftest(program, read, *options, **shape):
     size, full = shape["size"], shape["count"]
@@ -68,11 +72,8 @@ def between_nodes(program, read, *options, **shape):
     def take(bench):
         port = programs.free_port()
         words = [programs.find(program), "-F", "-p", str(port), "-s", str(size), "-n", str(bench.count(full)), *options]
-
-        def node(address):
-            return [bench.built("verbena"), "run", "--ip", address, "--"]
-        return read(programs.pair(node(SERVER_ADDRESS) + words, node(CLIENT_ADDRESS) + words + [SERVER_ADDRESS], port,
-                                  bench.two_cpus()))
+        return read(programs.pair(bench.on_node(SERVER_ADDRESS, *words),
+                                  bench.on_node(CLIENT_ADDRESS, *words, SERVER_ADDRESS), port, bench.two_cpus()))
     return take
 
 
@@ -106,10 +107,11 @@ def micro(measure, size=8, count=100000):
     return take
 
 
-def idle_qps(qps=1000, depth=16):
+def idle_qps(qps=1000, depth=16, address=None):
     def take(bench):
-        program = bench.built("verbena_bench_idle_qps")
-        return parse.own_json(programs.alone(bench.on_verbena(program, "--qps", str(qps), "--depth", str(depth))))
+        command = [bench.built("verbena_bench_idle_qps"), "--qps", str(qps), "--depth", str(depth)]
+        return parse.own_json(programs.alone(bench.on_node(address, *command) if address else
+                                             bench.on_verbena(*command)))
     return take
 
 
@@ -166,6 +168,7 @@ MEASURES = {
     "memcpy 262144": (micro("memcpy", 262144, 20000), "memcpy, 256 KiB"),
     "memcpy 1048576": (micro("memcpy", 1048576, 4000), "memcpy, 1 MiB"),
     "idle_qps": (idle_qps(), "1,000 connected RC QPs of depth 16, process asleep for 2 s"),
+    "network idle_qps": (idle_qps(address=SERVER_ADDRESS), "the same, with the network open"),
     "cmtime": (cmtime(), "cmtime -c 1000"),
     "network send_lat 8": (between_nodes("ib_send_lat", parse.perftest_latency, "-H", size=8, count=50000),
                            "ib_send_lat -s 8 between nodes"),

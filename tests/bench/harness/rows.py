@@ -79,6 +79,8 @@ ROWS = [
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx am_bw 64", "rate", None),
     Row("1,000 idle QPs: CPU", "%", "idle_qps", "cpu_percent", None, None, _first("<", 0.05), "0 % to one digit"),
     Row("1,000 idle QPs: memory", "B/QP", "idle_qps", "bytes_per_qp", None, None, _first("<", 8192)),
+    Row("1,000 idle QPs: CPU", "%", "network idle_qps", "cpu_percent", None, None, _first("<", 0.05),
+        "network open"),
     Row("1,000 connections", "1/s", "cmtime", "connections per second", None, None, None, "all steps to connect"),
     *(Row("1,000 connections", "us", "cmtime", step, None, None, None, "each") for step in CMTIME_STEPS),
     Row("network latency 8 B", "us", "network send_lat 8", "t_avg", "libfabric tcp 8", "mean", _first("<=", 1.0)),

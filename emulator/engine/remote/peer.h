@@ -83,8 +83,8 @@ struct RemotePeer {
   // Of each queue pair that takes datagrams: how many since the last that was dropped for want of a receive
   // request.
   std::unordered_map<uint32_t, uint32_t> datagrams_taken;
-  int64_t held_since =
-      0;  // ns: the first frame there is a datagram that waits for a receive request; 0: it is not
+  // Since when the first frame there is a datagram that waits for a receive request, in ns; 0: it is not.
+  int64_t held_since = 0;
   uint32_t held_turns = 0;   // how many turns of the program it has waited
   bool takes_large = false;  // the last frame was: perhaps the next one is
   bool answers_due = false;  // some were appended

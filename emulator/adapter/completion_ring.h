@@ -87,8 +87,7 @@ struct CompletionRing {
   }
 };
 
-// ---- producers
-// ----------------------------------------------------------------------------------------------
+// ---- producers ----
 
 struct Claim {
   Cqe* entry = nullptr;  // nullptr: the ring is full (CQ overrun)
@@ -184,8 +183,7 @@ void publish_completion(const Ring&, const Claim& claim, CqeKind kind) {
   claim.entry->state.store(CqeState{claim.lap, kind}.pack(), std::memory_order_release);
 }
 
-// ---- the consumer
-// -------------------------------------------------------------------------------------------
+// ---- the consumer ----
 
 // Tells whether the process that `worker` stands for is still there.
 using WorkerAlive = bool (*)(void* context, uint32_t worker);

@@ -187,8 +187,7 @@ struct SharedCq {
 };
 static_assert(sizeof(SharedCq) == 6 * kCacheLine);
 
-// ---- receive queue
-// ------------------------------------------------------------------------------------------
+// ---- receive queue ----
 
 struct WqeSge {
   uint64_t address;
@@ -241,8 +240,7 @@ struct ReadyWord {
   constexpr uint64_t pack() const { return uint64_t{lap} << 56 | uint64_t{epoch & 0xffffff} << 32 | length; }
 };
 
-// ---- shared receive queue
-// -------------------------------------------------------------------------------------
+// ---- shared receive queue ----
 
 // A receive queue with many feeders: an SRQ of the program, or the receive queue of a UD QP. WQEs lie in
 // slots, in no order; the ring of OrderWords says in which order they are to be taken. A slot is free again
@@ -277,8 +275,7 @@ struct SharedSrq {
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
 
-// ---- queue pair
-// ---------------------------------------------------------------------------------------------
+// ---- queue pair ----
 
 // Whether the responder takes requests, as one word that a feeder compares with every request:
 //   generation (56 bits) | state (8 bits, enum ibv_qp_state).
@@ -363,8 +360,7 @@ struct SharedQp {
 };
 static_assert(sizeof(SharedQp) == 5 * kCacheLine);
 
-// ---- memory regions
-// -----------------------------------------------------------------------------------------
+// ---- memory regions ----
 
 // lkey = index << 9 | tag, rkey = lkey | 0x100: never equal, and the low 8 bits are the tag, as the interface
 // for memory windows wants it (ibv_inc_rkey(3)). Index 0 is never given, so neither key is ever 0.
@@ -401,8 +397,7 @@ struct alignas(kCacheLine) SharedMr {
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 
-// ---- the segment
-// ----------------------------------------------------------------------------------------------
+// ---- the segment ----
 
 // Serialises atomics on those words of an adapter's memory whose addresses lead to it. 0, or slot + 1 of the
 // holder in the high half and its slot generation in the low half: a dead holder's lock may be taken over. A

@@ -191,8 +191,7 @@ void write_address(const Address& a, sockaddr_storage* out) {
   std::memcpy(out, a.bytes.data(), a.bytes.size());
 }
 
-// ---- ports, scopes, kinds
-// ----------------------------------------------------------------------------------
+// ---- ports, scopes, kinds ----
 
 uint16_t port_of(const Address& a) {
   switch (a.family()) {
@@ -287,8 +286,7 @@ Address loopback_like(const Address& a) {
   return a;
 }
 
-// ---- GIDs and service ids
-// ------------------------------------------------------------------------------------
+// ---- GIDs and service ids ----
 
 Gid gid_of(const Address& a) {
   Gid gid{};
@@ -352,8 +350,7 @@ bool select_space(PortSpace space, Address* a, PortSpace* bound) {
   return false;
 }
 
-// ---- devices
-// ---------------------------------------------------------------------------------------------------
+// ---- devices ----
 
 bool find_gid(const DeviceTable& devices, const Gid& gid, uint32_t device, Place* out) {
   for (uint32_t d = 0; d < device_count(devices); ++d) {
@@ -404,8 +401,7 @@ int choose_source(const DeviceTable& devices, const Address& destination, Addres
                                            : route_source(destination, source);
 }
 
-// ---- for people
-// ------------------------------------------------------------------------------------------------
+// ---- for people ----
 
 std::string to_text(const Gid& gid) {
   char text[INET6_ADDRSTRLEN] = "?";

@@ -136,8 +136,7 @@ bool is_of_machine(const Address& a);
 // nor is a cancellation point.
 int choose_source(const DeviceTable& devices, const Address& destination, Address* source);
 
-// ---- for people
-// --------------------------------------------------------------------------------------------
+// ---- for people ----
 
 std::string to_text(
     const Address& a);  // "10.0.0.1:7471", "[fe80::1%2]:7471", "[fe80::1]:0x1060001 (ib)"; none: "-"

@@ -110,8 +110,7 @@ int IdTable::open(const NodeDirectory& directory, const std::string& node, bool 
   return 0;
 }
 
-// ---- ids
-// -----------------------------------------------------------------------------------------------------
+// ---- ids ----
 
 int IdTable::add(const Owner& owner, const IdFacts& facts, IdHandle* out) const {
   uint32_t index;
@@ -188,8 +187,7 @@ void IdTable::for_each_id(const std::function<void(const IdRecord&)>& visit) con
   }
 }
 
-// ---- groups
-// ----------------------------------------------------------------------------------------------------
+// ---- groups ----
 
 int IdTable::join(const IdHandle& id, const Gid& mgid, bool send_only) const {
   uint64_t word;
@@ -261,8 +259,7 @@ void IdTable::for_each_group(const std::function<void(const GroupRecord&)>& visi
   });
 }
 
-// ---- those who are gone
-// ------------------------------------------------------------------------------------------
+// ---- those who are gone ----
 
 void IdTable::sweep() const {
   Owner owner;

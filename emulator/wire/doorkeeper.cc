@@ -141,8 +141,7 @@ void Doorkeeper::note(const NetAddress& peer, Refusal refusal, uint32_t their_ve
   unnoted_ = 0;
 }
 
-// ---- in
-// ----------------------------------------------------------------------------------------------------
+// ---- in ----
 
 void Doorkeeper::accept_all(Listener& listener, int64_t now) {
   for (int i = 0; i < kAcceptsAtATime; ++i) {
@@ -277,8 +276,7 @@ void Doorkeeper::take_handed_on() {
   }
 }
 
-// ---- out
-// ---------------------------------------------------------------------------------------------------
+// ---- out ----
 
 uint64_t Doorkeeper::approach(const NetAddress& to, const NetAddress& from, const Target& target,
                               int64_t deadline_ns) {
@@ -355,8 +353,7 @@ void Doorkeeper::receive_for_cm(Arrivals* arrivals) {
   cm_ = arrivals;
 }
 
-// ---- both
-// --------------------------------------------------------------------------------------------------
+// ---- both ----
 
 void Doorkeeper::look_at_addresses(int64_t now) {
   if (now < look_at_addresses_ns_) return;

@@ -246,8 +246,7 @@ TEST_F(NetworkCommand, ShowsTheConnectionsInTheStatus) {
   close(connection);
 }
 
-// ---- doctor --peer
-// -------------------------------------------------------------------------------------------
+// ---- doctor --peer ----
 
 TEST_F(NetworkCommand, FindsTheWayToANodeGood) {
   const Listener listener(node({"--ip", address(2)}));

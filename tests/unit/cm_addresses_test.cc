@@ -31,8 +31,7 @@ DeviceTable devices(uint32_t count = 2, LinkLayer link_layer = LinkLayer::kEther
   return table;
 }
 
-// ---- the type
-// ---------------------------------------------------------------------------------------------------
+// ---- the type ----
 
 TEST(CmAddress, AnIbAddressLiesInMemoryAsLibrdmacmsDoes) {
   sockaddr_ib theirs{};
@@ -79,8 +78,7 @@ TEST(CmAddress, SettingAnIbPortKeepsTheSpace) {
   EXPECT_EQ(service_id(PortSpace::kIb, address), 0x1060005u);
 }
 
-// ---- kinds
-// --------------------------------------------------------------------------------------------------------
+// ---- kinds ----
 
 TEST(CmAddress, ZeroAddressesOfEachFamilyAreAny) {
   for (const Address& address : {ipv4("0.0.0.0"), ipv6("::"), ib("::", 1)}) EXPECT_TRUE(is_any(address));
@@ -120,8 +118,7 @@ TEST(CmAddress, ScopesTellLinkLocalHostsApart) {
   EXPECT_TRUE(same_host(ipv6("2001:db8::1", 0, 1), ipv6("2001:db8::1", 0, 2)));
 }
 
-// ---- GIDs and service ids
-// -------------------------------------------------------------------------------------------
+// ---- GIDs and service ids ----
 
 TEST(CmAddress, IPv4IsMappedIntoAGidAndBack) {
   EXPECT_EQ(gid_of(ipv4("192.0.2.1", 9)), gid("::ffff:192.0.2.1"));
@@ -151,8 +148,7 @@ TEST(CmAddress, AnIbAddressWithoutServiceIdOfATcpIdIsInTheTcpSpace) {
   EXPECT_EQ(bound, PortSpace::kTcp);
 }
 
-// ---- devices
-// --------------------------------------------------------------------------------------------------------
+// ---- devices ----
 
 TEST(CmPlace, AnAddressIsTheFirstDevicesThatHasIt) {
   Place place;
@@ -217,8 +213,7 @@ TEST(CmPlace, LoopbackIsTheMachinesOwn) {
   EXPECT_FALSE(is_of_machine(ipv4("198.51.100.7", 1)));
 }
 
-// ---- sources
-// --------------------------------------------------------------------------------------------------------
+// ---- sources ----
 
 TEST(CmSource, OfLoopbackIsLoopback) {
   Address source;
@@ -256,8 +251,7 @@ TEST(CmSource, OfAnotherHostIsAnAddressOfTheMachineOrARefusal) {
   }
 }
 
-// ---- text
-// -----------------------------------------------------------------------------------------------------------
+// ---- text ----
 
 TEST(CmAddress, ReadsWellAsText) {
   EXPECT_EQ(to_text(ipv4("192.0.2.1", 7471)), "192.0.2.1:7471");

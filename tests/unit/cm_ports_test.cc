@@ -70,8 +70,7 @@ class Ports : public ::testing::Test {
   uint32_t number_ = 0;
 };
 
-// ---- ids
-// -----------------------------------------------------------------------------------------------------
+// ---- ids ----
 
 TEST_F(Ports, AnIdIsReadAsItWasPublished) {
   Id id = add(ipv4("10.0.0.1"));
@@ -115,8 +114,7 @@ TEST_F(Ports, SixteenThousandIdsFitAndOneTooManyIsRefused) {
   EXPECT_EQ(table_.add(owner(), facts, &another), ENOMEM);
 }
 
-// ---- binding
-// ---------------------------------------------------------------------------------------------------
+// ---- binding ----
 
 TEST_F(Ports, TheSameAddressAndPortIsInUse) {
   ASSERT_EQ(bind_to(ipv4("10.0.0.1", 7000)), 0);
@@ -234,8 +232,7 @@ TEST_F(Ports, WhatIsPublishedLaterKeepsThePort) {
   EXPECT_EQ(record.facts.local, ipv4("10.0.0.1", port));
 }
 
-// ---- chosen ports
-// ------------------------------------------------------------------------------------------------
+// ---- chosen ports ----
 
 TEST_F(Ports, PortZeroGivesOneOfTheMachinesRange) {
   Id id = add(ipv4("10.0.0.1"));
@@ -272,8 +269,7 @@ TEST_F(Ports, AChosenPortIsTakenForWhoAsksForIt) {
   EXPECT_EQ(bind_to(id.facts.local), EADDRINUSE);
 }
 
-// ---- AF_IB
-// -------------------------------------------------------------------------------------------------------
+// ---- AF_IB ----
 
 constexpr uint64_t kTcpSid = 0x1060000;
 constexpr uint64_t kIbSid = 0x13f0000;
@@ -298,8 +294,7 @@ TEST_F(Ports, ATcpIdHasNoPlaceInTheIbSpace) {
   EXPECT_EQ(bind_to(ib("fe80::1", kIbSid | 7000), 0, PortSpace::kTcp), EPROTONOSUPPORT);
 }
 
-// ---- listening
-// -----------------------------------------------------------------------------------------------------
+// ---- listening ----
 
 TEST_F(Ports, AListenerHearsItsAddress) {
   const Id server = listener(ipv4("10.0.0.1", 7000));
@@ -401,8 +396,7 @@ TEST_F(Ports, TheBacklogIsKnown) {
   EXPECT_EQ(record.backlog, 5u);
 }
 
-// ---- groups
-// --------------------------------------------------------------------------------------------------------
+// ---- groups ----
 
 std::vector<GroupRecord> groups_of(const IdTable& table) {
   std::vector<GroupRecord> all;

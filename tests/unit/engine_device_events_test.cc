@@ -191,8 +191,7 @@ TEST_F(PortDown, OfADeviceThatHasNoPartInItMattersNot) {
   EXPECT_EQ(pair->a.sent().status, IBV_WC_SUCCESS);
 }
 
-// ---- a device that has failed
-// -------------------------------------------------------------------------------
+// ---- a device that has failed ----
 
 struct FailedDevice : PortDown {
   void fail() {

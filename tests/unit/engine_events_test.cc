@@ -175,8 +175,7 @@ TEST_F(Events, ChannelsThatWereClosedCostNothing) {
   EXPECT_LT(descriptors(), before + 10);
 }
 
-// ---- asynchronous events
-// ----------------------------------------------------------------------------------------
+// ---- asynchronous events ----
 
 TEST(AsyncEvents, TheFirstMessageInRtrIsCommEst) {
   Scene scene;

@@ -88,8 +88,7 @@ TEST(QueuePairs, TwoThousandWorkAtOnce) {
   for (const ibv_wc& wc : completions(cq.get(), 2 * kMany)) ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
 }
 
-// ---- fork
-// -------------------------------------------------------------------------------------------------------
+// ---- fork ----
 
 TEST(ForkedChild, GetsEioOnTheObjectsOfItsParent) {
   Pair pair;
@@ -140,8 +139,7 @@ TEST(ForkedChild, MayOpenAnew) {
 }
 #endif
 
-// ---- two processes
-// ----------------------------------------------------------------------------------------------
+// ---- two processes ----
 
 struct Address {
   uint32_t number, rkey;

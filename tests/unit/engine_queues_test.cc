@@ -166,8 +166,7 @@ TEST_F(Queues, DestructionTakesTheCompletionsAlong) {
   EXPECT_TRUE(nothing(pair.b.recv_cq.get()));
 }
 
-// ---- completion queues
-// --------------------------------------------------------------------------------------
+// ---- completion queues ----
 
 struct Overrun : Scene {
   Owned<Cq> small = make_cq(context.get(), 4, -1, 0xc9);

@@ -28,8 +28,7 @@ void expect_took(int64_t took, uint64_t formula) {
   EXPECT_LT(took, static_cast<int64_t>(formula) + kGrace);
 }
 
-// ---- receiver not ready
-// ---------------------------------------------------------------------------------------
+// ---- receiver not ready ----
 
 struct Rnr {
   uint8_t retries, timer;
@@ -126,8 +125,7 @@ TEST(RnrRescue, KeepsTheOrderOfThoseThatWait) {
   EXPECT_EQ(std::memcmp(from.data(), to.data(), 8), 0);
 }
 
-// ---- nobody answers
-// ---------------------------------------------------------------------------------------------
+// ---- nobody answers ----
 
 struct Silence {
   const char* name;

@@ -130,8 +130,7 @@ TEST_F(Directory, SaysWhenItHasNoNumberLeft) {
   EXPECT_GT(given, kQpnTableSize - 4);
 }
 
-// ---- liveness: a child takes slot 5, generation 3, as an adapter does
-// --------------------------------------
+// ---- liveness: a child takes slot 5, generation 3, as an adapter does ----
 
 class Liveness : public Directory {
  protected:

@@ -190,8 +190,7 @@ TEST_F(KeyFile, OfAUserIsMadeOnce) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
-// ---- the handshake
-// -------------------------------------------------------------------------------------------
+// ---- the handshake ----
 
 constexpr uint64_t kCallersNode = 0x1111, kCalledNode = 0x2222;
 

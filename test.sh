@@ -15,7 +15,7 @@ selection() {  # the tests a preset runs; release runs all
   case $1 in
     asan) echo "-L ^asan\$" ;;
     # The suites of the programs that the target tsan_tests builds.
-    tsan) echo "-R ^unit\\.(.*/)?(Threads.*|CompletionRingThreads|SharedReceiveRingThreads|Hazards|Events|AsyncEvents|Rnr.*|Silent.*|Draining|Datagram.*|Multicast.*|UnreliableConnection|Connecting|Connected|TwoProcesses|Datagrams|Groups|Resolving|TheService|TheFailedDevice|TheDevice|TheInfinibandDevice|Ask|TheGate|RemoteNode|HostileNode|ConnectedNodes|DatagramNodes)\\.|^provider\\.rdma_cm\\." ;;
+    tsan) echo "-R ^unit\\.(.*/)?(Threads.*|CompletionRingThreads|SharedReceiveRingThreads|Hazards|Events|AsyncEvents|Rnr.*|Silent.*|Draining|Datagram.*|Multicast.*|UnreliableConnection|Connecting|Connected|TwoProcesses|Datagrams|Groups|Resolving|TheService|TheFailedDevice|TheDevice|TheInfinibandDevice|Ask|RemoteNode|HostileNode)\\.|^provider\\.rdma_cm\\." ;;
   esac
 }
 
@@ -42,6 +42,13 @@ launcher() {
   esac
 }
 
+# Tests make and remove thousands of nodes, each some hundred small files: eight times as fast in memory as on ext4,
+# which looks at every inode that was freed in the last seconds.
+temporary=${TMPDIR:-/tmp}
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')" -gt 1048576 ]; then
+  temporary=/dev/shm
+fi
+
 scripts/install-packages.sh build test
 for preset in $presets; do
   echo "== $preset: build"
@@ -49,5 +56,5 @@ for preset in $presets; do
   $(launcher "$preset") cmake --build --preset "$preset" -j "$jobs" $(target "$preset")
   echo "== $preset: test"
   # One more than processors: some tests only wait, one of them for 74 seconds.
-  $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error $(selection "$preset")
+  TMPDIR=$temporary $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error $(selection "$preset")
 done

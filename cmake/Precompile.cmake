@@ -14,6 +14,23 @@ if(VERBENA_PRECOMPILE)
   add_compile_options(-g1)  # a fifth less than -g
 endif()
 
+# Files that GoogleTest's, CLI11's or the JSON library's templates are most of, together: what eight files that know the
+# command line's options take 52 s for takes 11 s in one piece, 40 tests 16 s instead of 90. `BATCH n` files of the target
+# at a time, or the named files in one piece and the others each by itself.
+function(verbena_unite target)
+  cmake_parse_arguments(arg "" "BATCH" "TOGETHER" ${ARGN})
+  if(NOT VERBENA_PRECOMPILE)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  if(arg_BATCH)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${arg_BATCH})
+  else()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+    set_source_files_properties(${arg_TOGETHER} PROPERTIES UNITY_GROUP ${target})
+  endif()
+endfunction()
+
 # The headers for one target of several files.
 function(verbena_precompile target)
   if(VERBENA_PRECOMPILE)

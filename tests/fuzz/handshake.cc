@@ -64,11 +64,9 @@ struct Inhabitant final : Arrivals {
 // One of each for the life of the process: its end is theirs.
 struct Scene {
   Scene() {
-    char name[] = "/tmp/verbena-fuzz-XXXXXX";
-    require(mkdtemp(name) != nullptr, "there is room in /tmp");
-    folder = name;
-    here = new Inhabitant(name, 2);
-    there = new Inhabitant(name, 3);
+    folder = make_folder();
+    here = new Inhabitant(folder, 2);
+    there = new Inhabitant(folder, 3);
   }
   ~Scene() {
     std::error_code ignored;

@@ -1,44 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A node with a network, on an address of this machine that no other run of these programs has.
+// Nodes with a network, on addresses of this machine that no other run of these programs has.
 #pragma once
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <string>
 
 #include "fabric/node.h"
 #include "input.h"
-#include "wire/net_address.h"
+#include "support/loopback.h"
 
 namespace verbena::fuzz {
 
-inline wire::NetAddress loopback(uint8_t last) {
-  const auto pid = static_cast<uint32_t>(getpid());
-  wire::NetAddress address;
-  address.bytes = {0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0xff,
-                   0xff,
-                   127,
-                   static_cast<uint8_t>(1 + pid / 256 % 254),
-                   static_cast<uint8_t>(pid),
-                   last};
-  return address;
-}
+using wire::loopback;
 
 inline NetworkKey fabric_key() {
   NetworkKey key;
   key.fill(7);
   return key;
+}
+
+// A new folder for temporary files, of whoever asks.
+inline std::string make_folder() {
+  const char* root = getenv("TMPDIR");
+  std::string folder = std::string(root != nullptr && *root == '/' ? root : "/tmp") + "/verbena-fuzz-XXXXXX";
+  require(mkdtemp(folder.data()) != nullptr, "there is room for temporary files");
+  return folder;
 }
 
 // Makes the node of loopback(last) in `folder`; its path.

@@ -84,9 +84,9 @@ Outcome run(const std::vector<std::string>& words, const Environment& environmen
 }
 
 void CommandTest::SetUp() {
-  char name[] = "/tmp/verbena-tool-XXXXXX";
-  ASSERT_NE(mkdtemp(name), nullptr);
-  folder_ = name;
+  const char* root = getenv("TMPDIR");
+  folder_ = std::string(root != nullptr && *root == '/' ? root : "/tmp") + "/verbena-tool-XXXXXX";
+  ASSERT_NE(mkdtemp(folder_.data()), nullptr);
   environment_ = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"TMPDIR", folder_}};
 }
 

@@ -21,7 +21,7 @@
 namespace verbena::cm {
 namespace {
 
-constexpr uint16_t kPort = 7471, kPortOfPeer = 7472;
+constexpr uint16_t kOwnPort = 7471, kPortOfPeer = 7472;
 
 struct SlotName {
   uint32_t slot, generation;
@@ -111,7 +111,7 @@ class HostilePeer {
           place.min + below(place.max - place.min == ~uint64_t{0} ? 1000 : place.max - place.min + 1);
     m[Field::kTransportType] = below(2);
     m[Field::kExtendedTransportType] = 0;
-    if (below(4) != 0) m[Field::kServiceId] = 0x01060000 + kPort + below(2) * 0xb0000;  // TCP, UDP
+    if (below(4) != 0) m[Field::kServiceId] = 0x01060000 + kOwnPort + below(2) * 0xb0000;  // TCP, UDP
     m[Field::kLocalId] = 1 + below(8);
     m.source[10] = m.source[11] = m.destination[10] = m.destination[11] = 0xff;
     m.source[12] = m.destination[12] = 127;
@@ -162,7 +162,7 @@ class Program {
   explicit Program(uint64_t seed) : random_(seed) {
     for (const PortSpace space : {PortSpace::kTcp, PortSpace::kUdp}) {
       listeners_.push_back(make_id(service_, inbox_, space));
-      EXPECT_EQ(bind_address(listeners_.back().get(), Ip("0.0.0.0", kPort)), 0);
+      EXPECT_EQ(bind_address(listeners_.back().get(), Ip("0.0.0.0", kOwnPort)), 0);
       EXPECT_EQ(listen(listeners_.back().get(), 100), 0);
     }
   }

@@ -26,7 +26,7 @@
 namespace verbena::cm {
 namespace {
 
-constexpr uint16_t kPort = 7000;
+constexpr uint16_t kSteppedPort = 7000;
 constexpr size_t kPage = 4096;
 static_assert(sizeof(IdTableFile) % kPage == 0);
 
@@ -51,7 +51,7 @@ struct Snapshot {
 };
 
 // A process with ids in a table.
-struct Player {
+struct SteppingPlayer {
   IdTable table;
   Owner owner;
   IdFacts facts{};
@@ -75,27 +75,27 @@ struct Player {
 // What the victim does; `prepare` is done before the steps are counted.
 struct Deed {
   const char* name;
-  void (*prepare)(Player&, IdHandle*);
-  void (*act)(Player&, IdHandle*);
+  void (*prepare)(SteppingPlayer&, IdHandle*);
+  void (*act)(SteppingPlayer&, IdHandle*);
   friend void PrintTo(const Deed& deed, std::ostream* out) { *out << deed.name; }
 };
 
-const Address kVictim = ipv4("10.0.0.1", kPort);
-const Address kBystander = ipv4("10.0.0.2", kPort);
+const Address kVictim = ipv4("10.0.0.1", kSteppedPort);
+const Address kBystander = ipv4("10.0.0.2", kSteppedPort);
 
-void nothing(Player&, IdHandle*) {}
-void add(Player& p, IdHandle* id) { *id = p.add(kVictim, kIdReuse); }
-void bind(Player& p, IdHandle* id) { p.table.bind(*id, &p.facts); }
-void add_and_bind(Player& p, IdHandle* id) { *id = p.bound(kVictim, kIdReuse); }
-void unbind(Player& p, IdHandle* id) { p.table.unbind(*id, &p.facts); }
-void remove(Player& p, IdHandle* id) { p.table.remove(*id); }
-void listen(Player& p, IdHandle* id) { p.table.listen(*id, &p.facts, 1); }
-void publish(Player& p, IdHandle* id) {
+void nothing(SteppingPlayer&, IdHandle*) {}
+void add(SteppingPlayer& p, IdHandle* id) { *id = p.add(kVictim, kIdReuse); }
+void bind(SteppingPlayer& p, IdHandle* id) { p.table.bind(*id, &p.facts); }
+void add_and_bind(SteppingPlayer& p, IdHandle* id) { *id = p.bound(kVictim, kIdReuse); }
+void unbind(SteppingPlayer& p, IdHandle* id) { p.table.unbind(*id, &p.facts); }
+void remove(SteppingPlayer& p, IdHandle* id) { p.table.remove(*id); }
+void listen(SteppingPlayer& p, IdHandle* id) { p.table.listen(*id, &p.facts, 1); }
+void publish(SteppingPlayer& p, IdHandle* id) {
   p.facts.state = IdState::kConnected;
   p.table.publish(*id, p.facts);
 }
-void join(Player& p, IdHandle* id) { p.table.join(*id, gid("ff02::7"), false); }
-void add_bind_and_join(Player& p, IdHandle* id) {
+void join(SteppingPlayer& p, IdHandle* id) { p.table.join(*id, gid("ff02::7"), false); }
+void add_bind_and_join(SteppingPlayer& p, IdHandle* id) {
   add_and_bind(p, id);
   join(p, id);
 }
@@ -137,7 +137,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
     Child victim([&](const Child&) {
       Residence home;
       if (home.enter(node_.path(), nullptr, nullptr) != 0) return 1;
-      Player player;
+      SteppingPlayer player;
       player.owner = {home.slot(), home.generation()};
       if (player.table.open(node_.directory(), node_.path()) != 0) return 2;
       IdHandle id;
@@ -179,7 +179,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
       at += bytes / 8;
     };
     take(file_->id_states, 4 * 8);
-    take(&file_->buckets[bucket_of(PortSpace::kTcp, kPort)], 8);
+    take(&file_->buckets[bucket_of(PortSpace::kTcp, kSteppedPort)], 8);
     take(file_->ids, 4 * sizeof(IdEntry));
     take(file_->group_states, 8);
     take(file_->groups, 2 * sizeof(GroupEntry));
@@ -219,7 +219,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
     ASSERT_EQ(used, 1u);
     ASSERT_EQ(grouped, 0u);
     std::vector<Chained> all;
-    walk(*replica_, bucket_of(PortSpace::kTcp, kPort), &all);
+    walk(*replica_, bucket_of(PortSpace::kTcp, kSteppedPort), &all);
     ASSERT_EQ(all.size(), 1u);
   }
 
@@ -228,7 +228,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
   Resident resident_{node_.path()};
   IdTableFile* file_ = nullptr;
   IdTableFile* replica_ = nullptr;
-  Player bystander_, observer_;
+  SteppingPlayer bystander_, observer_;
   IdHandle first_;
 };
 

@@ -9,14 +9,13 @@
 
 #include <string>
 
-#include "support/child.h"
-#include "support/cm_scene.h"
+#include "support/cm_server.h"
 #include "support/temporary_node.h"
 
 namespace verbena::cm {
 namespace {
 
-constexpr uint16_t kPort = 7471, kNobodysPort = 7472;
+constexpr uint16_t kNobodysPort = 7472;
 
 std::string address(int last) {
   return "127." + std::to_string(1 + getpid() / 256 % 127) + "." + std::to_string(getpid() % 256) + "." +
@@ -34,34 +33,6 @@ DeviceTableOptions with_network(const std::string& text) {
   return options;
 }
 
-// A server of `space` in a process of its own, which does as it is told: 'r' wait for a request, 'a' accept
-// it, 'e' wait until it is established, 'x' reject it, 'd' wait for the end, 'D' disconnect, 'q' quit.
-int serve(const Child& child, PortSpace space) {
-  ServiceHolder service;
-  Inbox inbox;
-  OwnedId listener = make_id(service, inbox, space), connection;
-  bool good = bind_address(listener.get(), Ip("0.0.0.0", kPort)) == 0 && listen(listener.get(), 8) == 0;
-  child.tell(good ? 'L' : 'n');
-  for (;;) {
-    const char word = child.hear();
-    if (word == 0) return 1;
-    if (word == 'q') return 0;
-    good = true;
-    if (word == 'r') {
-      const Event event = inbox.next();
-      good = event.type == EventType::kConnectRequest;
-      if (good) connection.reset(event.id);
-    }
-    const ConnectionParameters given = parameters(0x22, "welcome");
-    if (word == 'a') good = accept(connection.get(), &given, {}) == 0;
-    if (word == 'e') good = inbox.next().type == EventType::kEstablished;
-    if (word == 'x') good = reject(connection.get(), {}, 0) == 0;
-    if (word == 'd') good = inbox.next().type == EventType::kDisconnected;
-    if (word == 'D') good = disconnect(connection.get()) == 0;
-    child.tell(good ? 'y' : 'n');
-  }
-}
-
 struct NodesOf : ::testing::Test {
   explicit NodesOf(PortSpace given)
       : space(given), there(with_network(theirs)), here(with_network(ours)), server([&](const Child& child) {
@@ -72,7 +43,7 @@ struct NodesOf : ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(server.answer(), 'L');
     service = std::make_unique<ServiceHolder>();
-    id = make_resolved(*service, inbox, kPort, space, theirs.c_str());
+    id = make_resolved(*service, inbox, kServerPort, space, theirs.c_str());
   }
   void TearDown() override { id.reset(); }
   void tell(char word) {
@@ -127,7 +98,7 @@ TEST_F(ConnectedNodes, ConnectAndPart) {
 
 TEST_F(ConnectedNodes, ConnectTwiceOverOneLink) {
   establish();
-  const OwnedId second = make_resolved(*service, inbox, kPort, space, theirs.c_str());
+  const OwnedId second = make_resolved(*service, inbox, kServerPort, space, theirs.c_str());
   ASSERT_EQ(connect(second.get(), parameters(0x12), {}), 0);
   tell('r');  // and gives up the first one
   EXPECT_TRUE(next_is(inbox, EventType::kDisconnected));

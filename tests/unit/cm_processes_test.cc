@@ -4,50 +4,15 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
-#include "support/child.h"
-#include "support/cm_scene.h"
+#include "support/cm_server.h"
 #include "support/temporary_node.h"
 
 namespace verbena::cm {
 namespace {
 
-constexpr uint16_t kPort = 7471;
-
-// A server in a process of its own. It says 'L' when it listens, then does as it is told: 'r' wait for a
-// request, 'a' accept it, 'e' wait until it is established, 'x' reject it, 'd' wait for the end, 't' and 'X'
-// for a REJ (timeout, consumer), 'D' disconnect, 'q' quit. It answers each with 'y', or 'n' when something
-// else happened.
-int serve(const Child& child) {
-  ServiceHolder service;
-  Inbox inbox;
-  OwnedId listener = make_id(service, inbox), connection;
-  bool good = bind_address(listener.get(), Ip("0.0.0.0", kPort)) == 0 && listen(listener.get(), 8) == 0;
-  child.tell(good ? 'L' : 'n');
-  for (;;) {
-    const char word = child.hear();
-    if (word == 0) return 1;
-    if (word == 'q') return 0;
-    good = true;
-    if (word == 'r') {
-      const Event event = inbox.next();
-      good = event.type == EventType::kConnectRequest;
-      if (good) connection.reset(event.id);
-    }
-    const ConnectionParameters given = parameters(0x22, "welcome");
-    if (word == 'a') good = accept(connection.get(), &given, {}) == 0;
-    if (word == 'e') good = inbox.next().type == EventType::kEstablished;
-    if (word == 'x') good = reject(connection.get(), {}, 0) == 0;
-    if (word == 'd') good = inbox.next().type == EventType::kDisconnected;
-    if (word == 't') good = bool(next_is(inbox, EventType::kRejected, 4));
-    if (word == 'X') good = bool(next_is(inbox, EventType::kRejected, 28));
-    if (word == 'D') good = disconnect(connection.get()) == 0;
-    child.tell(good ? 'y' : 'n');
-  }
-}
-
 struct TwoProcesses : ::testing::Test {
   TemporaryNode node;
-  Child server{serve};
+  Child server{[](const Child& child) { return serve(child, PortSpace::kTcp); }};
 
   void SetUp() override { ASSERT_EQ(server.answer(), 'L'); }
   void tell(char word) {
@@ -65,7 +30,7 @@ struct Connected : TwoProcesses {
   void SetUp() override {
     TwoProcesses::SetUp();
     service = std::make_unique<ServiceHolder>();
-    id = make_resolved(*service, inbox, kPort);
+    id = make_resolved(*service, inbox, kServerPort);
   }
   void TearDown() override { id.reset(); }
 
@@ -145,12 +110,12 @@ TEST_F(Connected, AServerThatIsDeadBeforeListensNoMore) {
 TEST_F(Connected, APortIsFreeWhenItsProcessIsKilled) {
   server.kill_now();
   const OwnedId other = make_id(*service, inbox);
-  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kPort)), 0);
+  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kServerPort)), 0);
 }
 
 TEST_F(Connected, APortIsTakenAcrossProcesses) {
   const OwnedId other = make_id(*service, inbox);
-  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kPort)), EADDRNOTAVAIL);
+  EXPECT_EQ(bind_address(other.get(), Ip("0.0.0.0", kServerPort)), EADDRNOTAVAIL);
 }
 
 TEST_F(Connected, AStoppedServerHoldsNobodyUp) {
@@ -175,7 +140,7 @@ TEST_F(Connected, AForkedChildOfThePeerDoesNotKeepItAlive) {
 int run_client(const Child& child, char how_far) {
   ServiceHolder service;
   Inbox inbox;
-  const OwnedId id = make_resolved(service, inbox, kPort);
+  const OwnedId id = make_resolved(service, inbox, kServerPort);
   bool good = connect(id.get(), parameters(0x11), {}) == 0;
   if (how_far != 'c') good = inbox.next().type == EventType::kConnectResponse;
   if (how_far == 'e') good = good && accept(id.get(), nullptr, {}) == 0;

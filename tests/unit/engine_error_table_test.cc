@@ -358,21 +358,21 @@ const Row kRows[] = {
 
 // ---- the test ----
 
-struct Case {
+struct ErrorCase {
   const Row* row;
   Transport transport;
 };
-void PrintTo(const Case& chosen, std::ostream* out) { *out << chosen.row->name; }
+void PrintTo(const ErrorCase& chosen, std::ostream* out) { *out << chosen.row->name; }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> all;
+std::vector<ErrorCase> all_cases() {
+  std::vector<ErrorCase> all;
   for (const Row& row : kRows)
     for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc})
       if ((row.transports & bit(transport)) != 0) all.push_back({&row, transport});
   return all;
 }
 
-struct ErrorTable : ::testing::TestWithParam<Case> {
+struct ErrorTable : ::testing::TestWithParam<ErrorCase> {
   const Expected& expected() const { return GetParam().row->expected; }
   ibv_qp_state state_after(Fate fate, bool requester) const {
     switch (fate) {
@@ -438,12 +438,12 @@ TEST_P(ErrorTableAfterwards, WhatIsPostedIsFlushed) {
   }
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<Case>& chosen) {
+std::string name_of_case(const ::testing::TestParamInfo<ErrorCase>& chosen) {
   return std::string(kTransportNames[static_cast<size_t>(chosen.param.transport)]) + chosen.param.row->name;
 }
-std::vector<Case> cases_of_failure() {
-  std::vector<Case> all = all_cases();
-  std::erase_if(all, [](const Case& chosen) {
+std::vector<ErrorCase> cases_of_failure() {
+  std::vector<ErrorCase> all = all_cases();
+  std::erase_if(all, [](const ErrorCase& chosen) {
     const Expected& expected = chosen.row->expected;
     return expected.requester == Fate::kStays && expected.responder != Fate::kError;
   });

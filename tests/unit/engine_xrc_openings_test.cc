@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kHandle = 7;
 
 // What the processes tell each other through shared memory.
-struct Numbers {
+struct OpenedNumbers {
   std::atomic<uint32_t> sender, receiver;  // QPN
 };
 
@@ -57,7 +57,7 @@ struct Member {
 };
 
 // A process that does one thing for each word it hears.
-int obey(const Child& parent, Numbers* numbers, const GidEntry& gid, int file) {
+int obey(const Child& parent, OpenedNumbers* numbers, const GidEntry& gid, int file) {
   Member member(file, O_CREAT);
   for (;;) {
     bool done = false;
@@ -96,13 +96,13 @@ int obey(const Child& parent, Numbers* numbers, const GidEntry& gid, int file) {
 class XrcOpenings : public ::testing::Test {
  protected:
   XrcOpenings()
-      : numbers(static_cast<Numbers*>(
-            mmap(nullptr, sizeof(Numbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
+      : numbers(static_cast<OpenedNumbers*>(
+            mmap(nullptr, sizeof(OpenedNumbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
         file(open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)),
         other([this](const Child& parent) { return obey(parent, numbers, gid(), file); }) {}
   ~XrcOpenings() {
     close(file);
-    munmap(numbers, sizeof(Numbers));
+    munmap(numbers, sizeof(OpenedNumbers));
   }
   const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
   void tell(char word) {
@@ -115,7 +115,7 @@ class XrcOpenings : public ::testing::Test {
   }
 
   TemporaryNode node;
-  Numbers* numbers;
+  OpenedNumbers* numbers;
   int file;
   Child other;
 };

@@ -51,15 +51,15 @@ ibv_qp_attr attributes() {
   return a;
 }
 
-struct Case {
+struct AttributeCase {
   const char* what;
   int mask;
   void (*change)(ibv_qp_attr&);
   int refusal;
 };
 
-void expect_cases(const AttributeLimits& l, std::initializer_list<Case> cases) {
-  for (const Case& c : cases) {
+void expect_cases(const AttributeLimits& l, std::initializer_list<AttributeCase> cases) {
+  for (const AttributeCase& c : cases) {
     ibv_qp_attr attr = attributes();
     c.change(attr);
     const char* why = nullptr;

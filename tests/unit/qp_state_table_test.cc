@@ -35,17 +35,17 @@ constexpr const char* kLegal[] = {
     "x-----x",  // ERR
 };
 
-struct Case {
+struct TransitionCase {
   ibv_qp_type type;
   ibv_qp_state cur, next;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const TransitionCase& c, std::ostream* out) {
   *out << name_of_qp_type(c.type) << " " << name_of_state(c.cur) << " to " << name_of_state(c.next);
 }
 
-std::vector<Case> transitions(char legality) {
-  std::vector<Case> cases;
+std::vector<TransitionCase> transitions(char legality) {
+  std::vector<TransitionCase> cases;
   for (const ibv_qp_type type : kTypes)
     for (const ibv_qp_state cur : kStates)
       for (const ibv_qp_state next : kStates)
@@ -55,7 +55,7 @@ std::vector<Case> transitions(char legality) {
 
 // One property holds for every legal transition of every type: a failure names the transition.
 struct LegalTransition : testing::Test {
-  Case c{};
+  TransitionCase c{};
   Transition row{};
   int offending = -1;
 
@@ -63,7 +63,7 @@ struct LegalTransition : testing::Test {
 
   template <typename Property>
   void for_each(Property property) {
-    for (const Case& each : transitions('x')) {
+    for (const TransitionCase& each : transitions('x')) {
       c = each;
       row = find_transition(c.type, c.cur, c.next);
       SCOPED_TRACE(testing::PrintToString(c));
@@ -149,7 +149,7 @@ TEST_F(LegalTransition, StateMayBeLeftOutOnlyWhereItStays) {
 }
 
 TEST(IllegalTransition, IsRefusedWithoutBlamingAnAttribute) {
-  for (const Case& c : transitions('-')) {
+  for (const TransitionCase& c : transitions('-')) {
     int offending = -1;
     EXPECT_EQ(check_transition(c.type, c.cur, c.next, IBV_QP_STATE, &offending), EINVAL)
         << testing::PrintToString(c);
@@ -184,7 +184,7 @@ TEST(QpStateTable, RequiresWhatTheManualPageSays) {
   };
   for (const Expected& row : manual)
     EXPECT_EQ(find_transition(row.type, row.cur, row.next).required, row.bits)
-        << testing::PrintToString(Case{row.type, row.cur, row.next});
+        << testing::PrintToString(TransitionCase{row.type, row.cur, row.next});
 }
 
 // Kernel verbs.c, qp_state_table[][].req_param[IB_QPT_XRC_INI] and [IB_QPT_XRC_TGT].
@@ -202,11 +202,11 @@ TEST(QpStateTable, RequiresOfXrcWhatTheKernelSays) {
   };
   for (const Expected& row : kernel)
     EXPECT_EQ(find_transition(row.type, row.cur, row.next).required, row.bits)
-        << testing::PrintToString(Case{row.type, row.cur, row.next});
+        << testing::PrintToString(TransitionCase{row.type, row.cur, row.next});
 }
 
 TEST(QpStateTable, RequiresNothingOffTheWayUp) {
-  for (const Case& c : transitions('x')) {
+  for (const TransitionCase& c : transitions('x')) {
     const bool up = (c.cur == IBV_QPS_RESET && c.next == IBV_QPS_INIT) ||
                     (c.cur == IBV_QPS_INIT && c.next == IBV_QPS_RTR) ||
                     (c.cur == IBV_QPS_RTR && c.next == IBV_QPS_RTS);
@@ -250,7 +250,7 @@ TEST(QpStateTable, AllowsWhatTheKernelSays) {
     const int expected[] = {row.rc, row.uc, row.ud, row.raw, row.xrc_send, row.xrc_recv};
     for (size_t i = 0; i < std::size(kTypes); ++i)
       EXPECT_EQ(find_transition(kTypes[i], row.cur, row.next).optional, expected[i])
-          << testing::PrintToString(Case{kTypes[i], row.cur, row.next});
+          << testing::PrintToString(TransitionCase{kTypes[i], row.cur, row.next});
   }
 }
 
@@ -259,7 +259,7 @@ TEST(QpStateTable, NothingButTheStateComesWithResetAndErr) {
     for (const ibv_qp_state cur : kStates)
       for (const ibv_qp_state next : {IBV_QPS_RESET, IBV_QPS_ERR}) {
         const Transition row = find_transition(type, cur, next);
-        EXPECT_EQ(row.required | row.optional, 0) << testing::PrintToString(Case{type, cur, next});
+        EXPECT_EQ(row.required | row.optional, 0) << testing::PrintToString(TransitionCase{type, cur, next});
       }
 }
 

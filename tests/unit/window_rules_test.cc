@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kPd = 4;
 constexpr uint32_t kBindable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 
-struct Case {
+struct WindowCase {
   const char* name;
   WindowState window{KeyKind::kWindow2, kPd, false, kPd};
   MemoryTable::Region region{
@@ -20,75 +20,75 @@ struct Case {
 };
 
 template <typename Change>
-Case with(const char* name, bool allowed, Change change) {
-  Case c{.name = name};
+WindowCase with(const char* name, bool allowed, Change change) {
+  WindowCase c{.name = name};
   c.allowed = allowed;
   change(c);
   return c;
 }
 
-const Case kCases[] = {
-    with("Plain", true, [](Case&) {}),
-    with("Type1", true, [](Case& c) { c.window.kind = KeyKind::kWindow1; }),
+const WindowCase kCases[] = {
+    with("Plain", true, [](WindowCase&) {}),
+    with("Type1", true, [](WindowCase& c) { c.window.kind = KeyKind::kWindow1; }),
     with("WholeRegion", true,
-         [](Case& c) {
+         [](WindowCase& c) {
            c.binding = {0x1000, 0x1000, IBV_ACCESS_REMOTE_READ};
          }),
-    with("NoAccess", true, [](Case& c) { c.binding.access = 0; }),
-    with("ZeroBasedType2", true, [](Case& c) { c.binding.access |= IBV_ACCESS_ZERO_BASED; }),
+    with("NoAccess", true, [](WindowCase& c) { c.binding.access = 0; }),
+    with("ZeroBasedType2", true, [](WindowCase& c) { c.binding.access |= IBV_ACCESS_ZERO_BASED; }),
     with("ZeroBasedType1", false,
-         [](Case& c) {
+         [](WindowCase& c) {
            c.window.kind = KeyKind::kWindow1;
            c.binding.access |= IBV_ACCESS_ZERO_BASED;
          }),
-    with("LocalWrite", true, [](Case& c) { c.binding.access |= IBV_ACCESS_LOCAL_WRITE; }),
-    with("FlagsOfARegion", false, [](Case& c) { c.binding.access |= IBV_ACCESS_MW_BIND; }),
-    with("BoundType2", false, [](Case& c) { c.window.is_bound = true; }),
+    with("LocalWrite", true, [](WindowCase& c) { c.binding.access |= IBV_ACCESS_LOCAL_WRITE; }),
+    with("FlagsOfARegion", false, [](WindowCase& c) { c.binding.access |= IBV_ACCESS_MW_BIND; }),
+    with("BoundType2", false, [](WindowCase& c) { c.window.is_bound = true; }),
     with("BoundType1", true,
-         [](Case& c) {
+         [](WindowCase& c) {
            c.window.kind = KeyKind::kWindow1;
            c.window.is_bound = true;
          }),
-    with("NothingType2", false, [](Case& c) { c.binding.length = 0; }),
+    with("NothingType2", false, [](WindowCase& c) { c.binding.length = 0; }),
     with("NothingType1", true,
-         [](Case& c) {
+         [](WindowCase& c) {
            c.window.kind = KeyKind::kWindow1;
            c.binding.length = 0;
            c.has_region = false;
          }),
-    with("NoRegion", false, [](Case& c) { c.has_region = false; }),
-    with("NullRegion", false, [](Case& c) { c.region.kind = KeyKind::kNullRegion; }),
-    with("QpOfAnotherPd", false, [](Case& c) { c.window.qp_pd = kPd + 1; }),
-    with("RegionOfAnotherPd", false, [](Case& c) { c.region.pd = kPd + 1; }),
-    with("RegionWithoutBindRight", false, [](Case& c) { c.region.access = IBV_ACCESS_LOCAL_WRITE; }),
-    with("WriteToAReadOnlyRegion", false, [](Case& c) { c.region.access = IBV_ACCESS_MW_BIND; }),
+    with("NoRegion", false, [](WindowCase& c) { c.has_region = false; }),
+    with("NullRegion", false, [](WindowCase& c) { c.region.kind = KeyKind::kNullRegion; }),
+    with("QpOfAnotherPd", false, [](WindowCase& c) { c.window.qp_pd = kPd + 1; }),
+    with("RegionOfAnotherPd", false, [](WindowCase& c) { c.region.pd = kPd + 1; }),
+    with("RegionWithoutBindRight", false, [](WindowCase& c) { c.region.access = IBV_ACCESS_LOCAL_WRITE; }),
+    with("WriteToAReadOnlyRegion", false, [](WindowCase& c) { c.region.access = IBV_ACCESS_MW_BIND; }),
     with("AtomicOnAReadOnlyRegion", false,
-         [](Case& c) {
+         [](WindowCase& c) {
            c.region.access = IBV_ACCESS_MW_BIND;
            c.binding.access = IBV_ACCESS_REMOTE_ATOMIC;
          }),
     with("ReadOfAReadOnlyRegion", true,
-         [](Case& c) {
+         [](WindowCase& c) {
            c.region.access = IBV_ACCESS_MW_BIND;
            c.binding.access = IBV_ACCESS_REMOTE_READ;
          }),
-    with("ZeroBasedRegion", false, [](Case& c) { c.region.access |= IBV_ACCESS_ZERO_BASED; }),
-    with("BeforeTheRegion", false, [](Case& c) { c.binding.address = 0xfff; }),
-    with("BehindTheRegion", false, [](Case& c) { c.binding.address = 0x1f01; }),
-    with("RangeThatWraps", false, [](Case& c) { c.binding.length = UINT64_MAX; }),
+    with("ZeroBasedRegion", false, [](WindowCase& c) { c.region.access |= IBV_ACCESS_ZERO_BASED; }),
+    with("BeforeTheRegion", false, [](WindowCase& c) { c.binding.address = 0xfff; }),
+    with("BehindTheRegion", false, [](WindowCase& c) { c.binding.address = 0x1f01; }),
+    with("RangeThatWraps", false, [](WindowCase& c) { c.binding.length = UINT64_MAX; }),
 };
 
-class BindRules : public ::testing::TestWithParam<Case> {};
+class BindRules : public ::testing::TestWithParam<WindowCase> {};
 INSTANTIATE_TEST_SUITE_P(Table, BindRules, ::testing::ValuesIn(kCases),
                          [](const auto& c) { return std::string(c.param.name); });
 
 TEST_P(BindRules, Hold) {
-  const Case& c = GetParam();
+  const WindowCase& c = GetParam();
   EXPECT_EQ(check_binding(c.window, c.has_region ? &c.region : nullptr, c.binding) == nullptr, c.allowed);
 }
 
 TEST(BoundRegion, LiesWhereTheBindingSays) {
-  const Case c{.name = ""};
+  const WindowCase c{.name = ""};
   const MemoryTable::Region window = bound_region(c.window, c.region, c.binding);
   EXPECT_EQ(window.iova, 0x1100u);
   EXPECT_EQ(window.address, 0x7100u);
@@ -98,7 +98,7 @@ TEST(BoundRegion, LiesWhereTheBindingSays) {
 }
 
 TEST(BoundRegion, BeginsAtZeroIfZeroBased) {
-  Case c{.name = ""};
+  WindowCase c{.name = ""};
   c.binding.access |= IBV_ACCESS_ZERO_BASED;
   const MemoryTable::Region window = bound_region(c.window, c.region, c.binding);
   EXPECT_EQ(window.iova, 0u);

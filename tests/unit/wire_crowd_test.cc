@@ -14,34 +14,13 @@
 #include <vector>
 
 #include "fabric/residence.h"
+#include "support/loopback.h"
 #include "support/temporary_node.h"
 
 namespace verbena::wire {
 namespace {
 
 uint16_t port() { return static_cast<uint16_t>(20000 + getpid() % 12000); }
-
-NetAddress loopback(uint8_t last) {
-  NetAddress address;
-  const auto pid = static_cast<uint32_t>(getpid());
-  address.bytes = {0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0,
-                   0xff,
-                   0xff,
-                   127,
-                   static_cast<uint8_t>(1 + pid / 256 % 254),
-                   static_cast<uint8_t>(pid),
-                   last};
-  return address;
-}
 
 DeviceTableOptions with_network(uint8_t last, uint8_t key) {
   DeviceTableOptions options;

@@ -22,6 +22,7 @@
 #include "fabric/descriptors_of_parent.h"
 #include "fabric/residence.h"
 #include "support/child.h"
+#include "support/loopback.h"
 #include "support/temporary_node.h"
 #include "wire/handshake.h"
 #include "wire/listening.h"
@@ -35,17 +36,6 @@ int64_t seconds_from_now(int seconds) {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t{t.tv_sec} + seconds) * 1'000'000'000 + t.tv_nsec;
-}
-
-NetAddress loopback(uint8_t last) {
-  const auto pid = static_cast<uint32_t>(getpid());
-  NetAddress address;
-  address.bytes[10] = address.bytes[11] = 0xff;
-  address.bytes[12] = 127;
-  address.bytes[13] = static_cast<uint8_t>(1 + pid / 256 % 254);
-  address.bytes[14] = static_cast<uint8_t>(pid);
-  address.bytes[15] = last;
-  return address;
 }
 
 DeviceTableOptions with_network(const NetAddress& address, uint8_t key = 1) {

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/temporary_folder.h"
 #include "wire/bytes.h"
 #include "wire/key.h"
 
@@ -129,25 +129,19 @@ TEST(NetAddresses, AreReachableUnlessTheyAreNobodysOrOneLinks) {
     EXPECT_FALSE(address(text).is_reachable()) << text;
 }
 
-// ---- the key's file
-// ------------------------------------------------------------------------------------------
+// The key's file.
 
 class KeyFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/verbena-key-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-    path_ = folder_ + "/k";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& text, mode_t mode = 0600) {
     std::ofstream(path_) << text;
     chmod(path_.c_str(), mode);
   }
   int read() { return read_key(path_, &key_, &problem_); }
 
-  std::string folder_, path_, problem_;
+  TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/k";
+  std::string problem_;
   NetworkKey key_{};
 };
 
@@ -190,10 +184,10 @@ TEST_F(KeyFile, IsRefusedWithAnythingButAKeyInIt) {
 
 TEST_F(KeyFile, OfAUserIsMadeOnce) {
   NetworkKey first{}, second{};
-  ASSERT_EQ(user_key(folder_, &first, &problem_), 0) << problem_;
-  ASSERT_EQ(user_key(folder_, &second, &problem_), 0) << problem_;
+  ASSERT_EQ(user_key(folder_.path(), &first, &problem_), 0) << problem_;
+  ASSERT_EQ(user_key(folder_.path(), &second, &problem_), 0) << problem_;
   EXPECT_EQ(first, second);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
 // ---- the handshake

@@ -37,6 +37,7 @@ struct Message {
   uint32_t length = 0;  // with the 40 bytes
   uint8_t flags = 0;    // CqeFlags
   bool solicited = false;
+  bool may_wait = false;  // for a receive request
   uint8_t bytes[kGrhBytes + kMaxMtu];
 };
 
@@ -133,18 +134,19 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
 }
 
 // On a visit, and the destination is open.
-void deliver(const Qp& from, Destination& to, const Message& message) {
+Delivery deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
   if (there.qkey.load(std::memory_order_relaxed) != message.qkey && !mutated("ud-any-qkey")) {
     there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
     count_qkey_violation(from.process->directory(), there.device);
-    return;
+    return Delivery::kDropped;
   }
   uint32_t slot = 0;
   bool limit_reached = false;
   if (!to.receives.take(from.process->home().worker(), &slot, &limit_reached, message.length)) {
+    if (message.may_wait) return Delivery::kNoReceive;
     there.dropped.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return Delivery::kDropped;
   }
   if (limit_reached) call_attention(to);
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
@@ -166,10 +168,11 @@ void deliver(const Qp& from, Destination& to, const Message& message) {
   if (claim.entry != nullptr) complete(to, message, slot, claim, error, lands);
   if (error != VendorError::none) {
     call_attention(to);
-    return;
+    return Delivery::kDropped;
   }
   there.requests_in.fetch_add(1, std::memory_order_relaxed);
   there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
+  return Delivery::kTaken;
 }
 
 wire::DatagramHead head_of(const ibv_ah_attr& address, const Message& message) {
@@ -206,22 +209,22 @@ void send_to_other_nodes(Qp& qp, const ibv_ah_attr& address, const Message& mess
     remote->groups().send(source_of(qp, address), head_of(address, message), message.bytes, message.length);
 }
 
-void send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
+Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
   const NodeDirectory& directory = qp.process->directory();
   Destination& to = qp.datagrams->targets.destination(address, qpn);
   for (bool fresh = false;; fresh = true) {
     // What is there may have gone, and another may have come, since we were there last.
     if ((fresh || !to.adapter) && !DatagramTargets::resolve(qp, address, qpn, &to)) {
       send_to_other_node(qp, address, qpn, message);
-      return;
+      return Delivery::kDropped;
     }
     const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
     if (open(to, directory)) {
-      deliver(qp, to, message);
+      const Delivery delivery = deliver(qp, to, message);
       if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
-      return;
+      return delivery;
     }
-    if (fresh) return;
+    if (fresh) return Delivery::kDropped;
   }
 }
 
@@ -352,8 +355,8 @@ void raise_datagram_events(Qp& qp) {
   }
 }
 
-void receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram) {
-  if (datagram.length < kGrhBytes || datagram.length > kGrhBytes + kMaxMtu) return;
+Delivery receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram, bool may_wait) {
+  if (datagram.length < kGrhBytes || datagram.length > kGrhBytes + kMaxMtu) return Delivery::kDropped;
   Message message;
   message.source = datagram.source;
   message.qkey = datagram.qkey;
@@ -362,19 +365,22 @@ void receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram) {
   message.solicited = (datagram.flags & kCqeSolicited) != 0;
   message.flags = static_cast<uint8_t>(kCqeReceive | kCqeFromShared | kCqeDatagram |
                                        (datagram.flags & (kCqeWithImmediate | kCqeSolicited)));
+  message.may_wait = may_wait;
   std::memcpy(message.bytes, datagram.bytes, datagram.length);
   stand_in.datagrams->events_due.clear();
   ibv_ah_attr address{};
   address.is_global = 1;
   address.grh.dgid = datagram.destination;
+  Delivery delivery = Delivery::kDropped;
   try {
     if (datagram.target_qpn == kMulticastQpn)
       send_to_group(stand_in, datagram.destination, message);
     else
-      send_to_one(stand_in, address, datagram.target_qpn, message);
+      delivery = send_to_one(stand_in, address, datagram.target_qpn, message);
   } catch (const std::bad_alloc&) {
   }
   raise_datagram_events(stand_in);
+  return delivery;
 }
 
 void keep_address(Qp& qp, SendRequest& kept) {

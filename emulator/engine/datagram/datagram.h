@@ -33,8 +33,8 @@ namespace verbena {
 
 struct Datagrams;
 
-// What a UD queue pair remembers of those it has sent to (datagram_targets.h). Under send_lock. The send queue is made
-// already. Throws std::bad_alloc.
+// What a UD queue pair remembers of those it has sent to (datagram_targets.h). Under send_lock. The send
+// queue is made already. Throws std::bad_alloc.
 std::shared_ptr<Datagrams> make_datagrams(const Qp& qp);
 
 // Carries the request out but for its completion. none: it has been sent, and raise_datagram_events() is due
@@ -59,8 +59,14 @@ struct ForeignDatagram {
   uint8_t flags;  // CqeFlags; others than kCqeWithImmediate and kCqeSolicited do not count
   ibv_gid destination;
 };
+enum class Delivery : uint8_t {
+  kTaken,
+  kDropped,    // counted, where there is somebody to count it
+  kNoReceive,  // nothing has happened: its receiver has no receive request now, and it may wait for one
+};
 // Delivers it to whom it is for on this node. `stand_in` stands for its sender; one thread at a time.
-void receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram);
+// `may_wait`: it is not dropped for want of a receive request (not for groups).
+Delivery receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram, bool may_wait = false);
 
 // The request is kept for later: its handle is copied, since the program may destroy it after posting.
 void keep_address(Qp& qp, SendRequest& kept);

@@ -19,7 +19,18 @@ using wire::FrameKind;
 constexpr int64_t kPatience = 2'000'000'000;
 constexpr int64_t kAskAgain = 20'000'000;
 constexpr size_t kMostWaitingBytes = 1024 * 1024;
+// For one destination: more waits in the send queue, but not for longer than this; nobody may be there.
+constexpr size_t kMostWaitingForOne = 128 * 1024;
+constexpr int64_t kSearched = 1'000'000'000;
 constexpr size_t kMostKnown = 4096;
+// A message that finds no receive request is dropped, as on any wire. But a receiver that has taken so many
+// in a row posts again soon: the stream waits for it so long, and if it has had no processor since, a while
+// longer. Then what comes is dropped until it takes some again. Where connected queue pairs use the stream,
+// too, it does not wait longer.
+constexpr uint32_t kReads = 16;
+constexpr int64_t kHeld = 5'000'000;
+constexpr int64_t kHeldUnscheduled = 500'000'000;
+constexpr uint32_t kChances = 16;
 
 void append_datagram(RemotePeer& peer, const std::byte* frame, size_t size) {
   std::byte* const at = append_request(peer, size);
@@ -65,10 +76,24 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
   flush(*peer);
 }
 
+// Under known_mutex_: do as many wait for the destination as may?
+bool Remote::is_searched(const wire::NetAddress& to, uint32_t qpn) const {
+  size_t bytes = 0;
+  int64_t until = kEndOfTime;
+  for (const WaitingDatagram& waiting : waiting_datagrams_)
+    if (waiting.to.address == to && waiting.to.qpn == qpn) {
+      bytes += waiting.frame.size();
+      until = std::min(until, waiting.until);
+    }
+  if (bytes + sizeof(DatagramHead) + wire::kMaxDatagram <= kMostWaitingForOne) return false;
+  return now_ns() < until - kPatience + kSearched;
+}
+
 bool Remote::is_full(const wire::NetAddress& to, uint32_t qpn) {
   std::shared_ptr<RemotePeer> peer;
   {
     std::lock_guard lock(known_mutex_);
+    if (!waiting_datagrams_.empty() && is_searched(to, qpn)) return true;
     if (const auto known = known_.find({to, qpn}); known != known_.end()) peer = known->second.lock();
   }
   if (!peer || !peer->connected.load(std::memory_order_acquire)) return false;
@@ -105,6 +130,7 @@ bool Remote::send_waiting_datagrams(int64_t now) {
       const bool sent = peer && peer->connected.load(std::memory_order_relaxed);
       if (sent) {
         std::lock_guard out(peer->out_mutex);
+        if (peer->out.room() < waiting.frame.size() + kAnswersRoom && now < waiting.until) return false;
         append_datagram(*peer, waiting.frame.data(), waiting.frame.size());
         flush(*peer);
       } else if (now < waiting.until) {
@@ -131,6 +157,17 @@ bool Remote::send_waiting_datagrams(int64_t now) {
   return !waiting_datagrams_.empty();
 }
 
+bool Remote::may_be_held(RemotePeer& peer, uint32_t qpn) {
+  const auto taken = peer.datagrams_taken.find(qpn);
+  if (taken == peer.datagrams_taken.end() || taken->second < kReads) return false;
+  if (peer.held_since == 0) return true;
+  const int64_t held = now_ns() - peer.held_since;
+  if (held < kHeld) return true;
+  return held < kHeldUnscheduled && peer.held_turns < kChances && peer.stand_ins.empty() &&
+         std::none_of(routes_.begin(), routes_.end(),
+                      [&](const auto& route) { return route.second.peer.get() == &peer; });
+}
+
 Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
   if (peer.in.size() < frame.head_size + frame.payload) return Next::kMore;
   const DatagramHead& head = frame.head.datagram;
@@ -140,8 +177,25 @@ Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
     last = head.source_qpn;
     know(peer.address, head.source_qpn, peer_of(peer.id));
   }
-  receive_foreign_datagram(*peer.datagram_source,
-                           foreign_datagram(head, peer.in.data() + frame.head_size, frame.payload));
+  const bool may_wait = may_be_held(peer, head.target_qpn);
+  switch (receive_foreign_datagram(*peer.datagram_source,
+                                   foreign_datagram(head, peer.in.data() + frame.head_size, frame.payload),
+                                   may_wait)) {
+    case Delivery::kTaken:
+      if (peer.datagrams_taken.size() >= kMostKnown) peer.datagrams_taken.clear();
+      ++peer.datagrams_taken[head.target_qpn];
+      break;
+    case Delivery::kDropped:
+      if (!may_wait) peer.datagrams_taken.erase(head.target_qpn);
+      break;
+    case Delivery::kNoReceive:
+      if (peer.held_since == 0) {
+        peer.held_since = now_ns();
+        peer.held_turns = 0;
+      }
+      return Next::kStop;
+  }
+  peer.held_since = 0;
   peer.in.consume(frame.head_size + frame.payload);
   return Next::kOn;
 }

@@ -80,10 +80,16 @@ struct RemotePeer {
     wire::AnswerHead answer{};
   } bulk_in;
   std::shared_ptr<Qp> datagram_source;  // stands for the senders of datagrams
-  bool takes_large = false;             // the last frame was: perhaps the next one is
-  bool answers_due = false;             // some were appended
-  bool ready = false;                   // epoll(7) says that there is something
-  bool stalled = false;                 // the first frame there is cannot be carried out now
+  // Of each queue pair that takes datagrams: how many since the last that was dropped for want of a receive
+  // request.
+  std::unordered_map<uint32_t, uint32_t> datagrams_taken;
+  int64_t held_since =
+      0;  // ns: the first frame there is a datagram that waits for a receive request; 0: it is not
+  uint32_t held_turns = 0;   // how many turns of the program it has waited
+  bool takes_large = false;  // the last frame was: perhaps the next one is
+  bool answers_due = false;  // some were appended
+  bool ready = false;        // epoll(7) says that there is something
+  bool stalled = false;      // the first frame there is cannot be carried out now
 
   // ---- what goes ----
   std::mutex out_mutex;
@@ -117,8 +123,9 @@ void append_answer(RemotePeer& peer, const wire::AnswerHead& head);
 void begin_bulk(RemotePeer& peer, uint64_t size);
 // Sends as much as the socket takes. The caller is on no visit.
 void flush(RemotePeer& peer);
-// Nothing is wrong with the way: the other machine has acknowledged all that has gone, or has said something that nobody
-// here has read yet. Who is waited for has no processor, then, or is stopped. Not for the data path.
+// Nothing is wrong with the way: the other machine has acknowledged all that has gone, or has said something
+// that nobody here has read yet. Who is waited for has no processor, then, or is stopped. Not for the data
+// path.
 bool is_way_sound(RemotePeer& peer);
 
 }  // namespace verbena

@@ -340,6 +340,7 @@ void Remote::lose(RemotePeer& peer) {
   }
   peer.in.clear();
   peer.bulk_in = {};
+  peer.held_since = 0;
   peer.acknowledgements_due.clear();
   peer.waiting_for_receives.clear();
   for (auto& [key, stand_in] : peer.stand_ins) {

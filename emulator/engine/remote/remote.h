@@ -127,6 +127,7 @@ class Remote final : public wire::Arrivals {
   bool scatter(Qp& qp, RemotePeer& peer, const wire::AnswerHead& head);
   Next take_query(RemotePeer& peer, const wire::Frame& frame);
   Next take_datagram(RemotePeer& peer, const wire::Frame& frame);
+  bool may_be_held(RemotePeer& peer, uint32_t qpn);
   StandIn* stand_in_for(RemotePeer& peer, const wire::RequestHead& head);
   Qp* lock_requester(RemotePeer& peer, const wire::AnswerHead& head);
   void acknowledge(RemotePeer& peer);
@@ -142,11 +143,13 @@ class Remote final : public wire::Arrivals {
   void know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
   void ask_now(const wire::NetAddress& address);
   bool send_waiting_datagrams(int64_t now);
+  bool is_searched(const wire::NetAddress& to, uint32_t qpn) const;
   static void ask(RemotePeer& near, uint32_t qpn);
   void drop_unused_peers();
   void tell_of_receives();
   void publish();
 
+  bool wait_for_service(std::unique_lock<std::timed_mutex>& turn);
   int64_t check_deadlines(int64_t now);
   void keep_ticking();
   void arm(bool armed);
@@ -167,14 +170,16 @@ class Remote final : public wire::Arrivals {
   std::atomic<uint32_t> taken_by_poll_{0};  // under turn_
   bool lay_ = false;                        // the service thread's
   std::atomic<bool> polled_{false};
-  std::atomic<bool> asleep_{false};  // the service thread looks at the sockets
+  std::atomic<bool> asleep_{false};   // the service thread looks at the sockets
+  std::atomic<bool> served_{false};   // the service thread has the turn
+  std::atomic<uint32_t> in_vain_{0};  // polls in a row that found it so
   std::atomic<bool> active_{false};
   std::atomic<bool> seeking_{false};
   std::atomic<bool> datagrams_wait_{false};
   std::atomic<bool> receives_posted_{false};
   std::atomic<uint64_t> next_life_{1};
 
-  std::mutex turn_;
+  std::timed_mutex turn_;
   std::vector<std::shared_ptr<RemotePeer>> peers_;
   std::unordered_map<uint32_t, Route> routes_;  // by own number
   std::vector<Call> calls_;

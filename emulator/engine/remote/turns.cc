@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/clock.h"
@@ -34,6 +35,10 @@ constexpr int kWhile = 16, kMostDoublings = 3;
 constexpr int64_t kSecondLook = 100'000;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
+// A program whose polls find the service thread at the sockets so often, one after the other, waits until it
+// has done, but not for longer than this.
+constexpr uint32_t kInVain = 128;
+constexpr std::chrono::milliseconds kTurnPatience{1};
 
 }  // namespace
 
@@ -128,11 +133,24 @@ bool Remote::drive(bool from_service) {
   return moved;
 }
 
+// The service thread was taken off the processor in the midst of its turn, it seems, perhaps by this very
+// program: to go on polling would only keep it there.
+bool Remote::wait_for_service(std::unique_lock<std::timed_mutex>& turn) {
+  if (!served_.load(std::memory_order_relaxed)) return false;  // another thread of the program polls
+  if (in_vain_.fetch_add(1, std::memory_order_relaxed) < kInVain) return false;
+  in_vain_.store(0, std::memory_order_relaxed);
+  return turn.try_lock_for(kTurnPatience);
+}
+
 void Remote::drive_from_poll() {
   polled_.store(true, std::memory_order_relaxed);
-  const std::unique_lock turn(turn_, std::try_to_lock);
-  if (turn.owns_lock()) tell_of_receives();
-  if (turn.owns_lock() && drive(false))
+  std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn.owns_lock() && !wait_for_service(turn)) return;
+  if (in_vain_.load(std::memory_order_relaxed) != 0) in_vain_.store(0, std::memory_order_relaxed);
+  tell_of_receives();
+  for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    if (peer->held_since != 0) ++peer->held_turns;
+  if (drive(false))
     taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
@@ -151,6 +169,7 @@ int64_t Remote::serve() {
   if (lay_ && !lay) next = std::min(next, now + kSecondLook);
   std::unique_lock turn(turn_, std::defer_lock);
   if (!keeps_out && turn.try_lock()) {
+    served_.store(true, std::memory_order_relaxed);
     // One that polls posts several before it polls again.
     if (!polled) tell_of_receives();
     taken_here_ += drive(true) ? 1 : 0;
@@ -161,13 +180,14 @@ int64_t Remote::serve() {
   const bool taken = !keeps_out && !turn.owns_lock();
   if (taken) next = std::min(next, now + kSecondLook);
   const bool keeps_away = keeps_out || taken || (polled && armed_ && is_quicker_by_polling());
-  arm(!keeps_away);
+  arm(!keeps_away && !stalled);  // what lies there would wake it at once
   asleep_.store(!keeps_away, std::memory_order_release);
   if (keeps_away) next = std::min(next, now + tick);
   if (receives_posted_.load(std::memory_order_relaxed)) next = std::min(next, now + kPollingTick);
   if (stalled) next = std::min(next, now + kStalledTick);
   if (seeking_.load(std::memory_order_relaxed) || datagrams_wait_.load(std::memory_order_relaxed))
     next = std::min(next, now + kPollingTick);
+  served_.store(false, std::memory_order_relaxed);
   return next;
 }
 

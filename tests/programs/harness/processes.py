@@ -90,7 +90,7 @@ class Node:
         self._as_user = list(as_user or ())  # a command before `verbena`, to become somebody else
         self._programs = []
         # Short on purpose: a unix socket's path has 107 characters.
-        self.folder = tempfile.mkdtemp(prefix="vp.", dir="/tmp")
+        self.folder = tempfile.mkdtemp(prefix="vp.")
 
     def __enter__(self):
         return self

@@ -75,17 +75,17 @@ TEST_P(RdmaSizeTest, Reads) {
 INSTANTIATE_TEST_SUITE_P(Sizes, RdmaSizeTest, testing::Values(1, 3, 8, 9, 1024, 4095, 4097, 8192, 65536));
 
 TEST_F(RdmaTest, AMebibyteGoesBothWays) {
-  constexpr size_t kSize = 1 << 20;
-  Buffer here(pd_.get(), kSize);
-  Buffer there(pd_.get(), kSize);
+  constexpr size_t kMebibyte = 1 << 20;
+  Buffer here(pd_.get(), kMebibyte);
+  Buffer there(pd_.get(), kMebibyte);
   here.fill(1);
-  ASSERT_EQ(carry_out_at(IBV_WR_RDMA_WRITE, here.sge(0, kSize), there.address(), there.rkey()).status,
+  ASSERT_EQ(carry_out_at(IBV_WR_RDMA_WRITE, here.sge(0, kMebibyte), there.address(), there.rkey()).status,
             IBV_WC_SUCCESS);
-  EXPECT_EQ(memcmp(here.data(), there.data(), kSize), 0);
+  EXPECT_EQ(memcmp(here.data(), there.data(), kMebibyte), 0);
   there.fill(2);
-  ASSERT_EQ(carry_out_at(IBV_WR_RDMA_READ, here.sge(0, kSize), there.address(), there.rkey()).status,
+  ASSERT_EQ(carry_out_at(IBV_WR_RDMA_READ, here.sge(0, kMebibyte), there.address(), there.rkey()).status,
             IBV_WC_SUCCESS);
-  EXPECT_EQ(memcmp(here.data(), there.data(), kSize), 0);
+  EXPECT_EQ(memcmp(here.data(), there.data(), kMebibyte), 0);
 }
 
 TEST_F(RdmaTest, WriteGathers) {

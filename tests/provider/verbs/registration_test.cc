@@ -12,13 +12,14 @@
 namespace verbena::test {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPageSize = 4096;
 
 // Pages that are freed when done.
 class Pages {
  public:
   explicit Pages(size_t count, int protection = PROT_READ | PROT_WRITE)
-      : size_(count * kPage), data_(mmap(nullptr, size_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+      : size_(count * kPageSize),
+        data_(mmap(nullptr, size_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     EXPECT_NE(data_, MAP_FAILED);
   }
   ~Pages() { munmap(data_, size_); }
@@ -123,9 +124,9 @@ TEST_F(ReregTest, ThePdsCountTheirRegions) {
 
 TEST_F(ReregTest, EverythingAtOnce) {
   constexpr int kAll = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-  ASSERT_EQ(rereg(kAll, other_pd_.get(), new_.data(), kPage, IBV_ACCESS_LOCAL_WRITE), 0);
-  ASSERT_EQ(rereg(kAll, pd_.get(), new_.data() + kPage, kPage, kAllAccess), 0);
-  EXPECT_EQ(write(new_.address() + kPage), IBV_WC_SUCCESS);
+  ASSERT_EQ(rereg(kAll, other_pd_.get(), new_.data(), kPageSize, IBV_ACCESS_LOCAL_WRITE), 0);
+  ASSERT_EQ(rereg(kAll, pd_.get(), new_.data() + kPageSize, kPageSize, kAllAccess), 0);
+  EXPECT_EQ(write(new_.address() + kPageSize), IBV_WC_SUCCESS);
 }
 
 TEST_F(ReregTest, AZeroBasedRegionBeginsAtZeroAfterwards) {
@@ -155,7 +156,7 @@ TEST_F(ReregTest, ContradictoryAccessIsACommandError) {
 
 TEST_F(ReregTest, UnmappedMemoryIsACommandError) {
   const Pages hole(1, PROT_NONE);
-  EXPECT_EQ(rereg(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, hole.data(), kPage, 0), IBV_REREG_MR_ERR_CMD);
+  EXPECT_EQ(rereg(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, hole.data(), kPageSize, 0), IBV_REREG_MR_ERR_CMD);
   EXPECT_EQ(errno, EFAULT);
 }
 
@@ -235,20 +236,20 @@ TEST_F(PdTest, ANullRegionKeepsItsPdBusy) {
 TEST_F(PdTest, AClosedDescriptorIsNoDmabuf) {
   const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(fd);
-  EXPECT_EQ(ibv_reg_dmabuf_mr(pd_.get(), 0, kPage, 0, fd, 0), nullptr);
+  EXPECT_EQ(ibv_reg_dmabuf_mr(pd_.get(), 0, kPageSize, 0, fd, 0), nullptr);
   EXPECT_EQ(errno, EBADF);
 }
 
 TEST_F(PdTest, AnotherFileIsNoDmabuf) {
   const int fd = memfd_create("file", MFD_CLOEXEC);
-  ASSERT_EQ(ftruncate(fd, kPage), 0);
-  EXPECT_EQ(ibv_reg_dmabuf_mr(pd_.get(), 0, kPage, 0, fd, 0), nullptr);
+  ASSERT_EQ(ftruncate(fd, kPageSize), 0);
+  EXPECT_EQ(ibv_reg_dmabuf_mr(pd_.get(), 0, kPageSize, 0, fd, 0), nullptr);
   EXPECT_EQ(errno, EINVAL);
   close(fd);
 }
 
 TEST_F(PdTest, ADmabufIsNotPagedOnDemand) {
-  EXPECT_EQ(ibv_reg_dmabuf_mr(pd_.get(), 0, kPage, 0, 0, IBV_ACCESS_ON_DEMAND), nullptr);
+  EXPECT_EQ(ibv_reg_dmabuf_mr(pd_.get(), 0, kPageSize, 0, 0, IBV_ACCESS_ON_DEMAND), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
@@ -267,7 +268,7 @@ TEST_F(DeviceTest, ClaimsOnDemandPaging) {
 
 TEST_F(PdTest, OnDemandPagesNeedNotBeThereYet) {
   const Pages hole(1, PROT_NONE);
-  Mr mr(ibv_reg_mr(pd_.get(), hole.data(), kPage, kOnDemand));
+  Mr mr(ibv_reg_mr(pd_.get(), hole.data(), kPageSize, kOnDemand));
   EXPECT_NE(mr, nullptr);
 }
 
@@ -313,8 +314,8 @@ class OnDemandTest : public PairTest {
 TEST_F(OnDemandTest, AWriteFindsItsPage) {
   make(pages_.data(), pages_.size());
   local_.fill(3);
-  EXPECT_EQ(write(3 * kPage + 5, 100), IBV_WC_SUCCESS);
-  EXPECT_EQ(memcmp(pages_.data() + 3 * kPage + 5, local_.data(), 100), 0);
+  EXPECT_EQ(write(3 * kPageSize + 5, 100), IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(pages_.data() + 3 * kPageSize + 5, local_.data(), 100), 0);
 }
 
 TEST_F(OnDemandTest, ASendReadsUntouchedPagesAsZeros) {
@@ -329,30 +330,30 @@ TEST_F(OnDemandTest, ASendReadsUntouchedPagesAsZeros) {
 TEST_F(OnDemandTest, TheWholeAddressSpaceTakesEveryBuffer) {
   make(nullptr, SIZE_MAX);
   local_.fill(4);
-  EXPECT_EQ(write(7 * kPage, 64), IBV_WC_SUCCESS);
-  EXPECT_EQ(pages_.data()[7 * kPage + 63], local_.data()[63]);
+  EXPECT_EQ(write(7 * kPageSize, 64), IBV_WC_SUCCESS);
+  EXPECT_EQ(pages_.data()[7 * kPageSize + 63], local_.data()[63]);
   ASSERT_EQ(receive(sge(0, 64)), 0);
-  EXPECT_EQ(carry_out(IBV_WR_SEND, sge(7 * kPage, 64)).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(carry_out(IBV_WR_SEND, sge(7 * kPageSize, 64)).status, IBV_WC_SUCCESS);
   EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_SUCCESS);
   EXPECT_EQ(memcmp(pages_.data(), local_.data(), 64), 0);
 }
 
 TEST_F(OnDemandTest, AHoleIsFoundWhenItIsWrittenTo) {
   make(pages_.data(), pages_.size());
-  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(pages_.data(), kPageSize, PROT_NONE), 0);
   EXPECT_EQ(write(0, 64), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST_F(OnDemandTest, AHoleIsFoundWhenItIsSentFrom) {
   make(pages_.data(), pages_.size());
-  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(pages_.data(), kPageSize, PROT_NONE), 0);
   ASSERT_EQ(receive(remote_.sge(0, 64)), 0);
   EXPECT_EQ(carry_out(IBV_WR_SEND, sge(0, 64)).status, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST_F(OnDemandTest, AHoleIsFoundWhenItIsReceivedInto) {
   make(pages_.data(), pages_.size());
-  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(pages_.data(), kPageSize, PROT_NONE), 0);
   ASSERT_EQ(receive(sge(0, 64)), 0);
   EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 64)).status, IBV_WC_REM_OP_ERR);
   EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_LOC_PROT_ERR);
@@ -360,26 +361,26 @@ TEST_F(OnDemandTest, AHoleIsFoundWhenItIsReceivedInto) {
 
 TEST_F(OnDemandTest, AHoleIsFoundWhenAnAnswerIsReadInto) {
   make(pages_.data(), pages_.size());
-  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(pages_.data(), kPageSize, PROT_NONE), 0);
   EXPECT_EQ(carry_out(IBV_WR_RDMA_READ, sge(0, 64)).status, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST_F(OnDemandTest, AdvicePagesIn) {
   make(pages_.data(), pages_.size());
   unsigned char there[1] = {0};
-  ASSERT_EQ(mincore(pages_.data() + kPage, kPage, there), 0);
+  ASSERT_EQ(mincore(pages_.data() + kPageSize, kPageSize, there), 0);
   ASSERT_EQ(there[0] & 1, 0);
   for (const auto advice : {IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE})
-    EXPECT_EQ(advise(advice, IBV_ADVISE_MR_FLAG_FLUSH, sge(kPage, 8)), 0);
-  ASSERT_EQ(mincore(pages_.data() + kPage, kPage, there), 0);
+    EXPECT_EQ(advise(advice, IBV_ADVISE_MR_FLAG_FLUSH, sge(kPageSize, 8)), 0);
+  ASSERT_EQ(mincore(pages_.data() + kPageSize, kPageSize, there), 0);
   EXPECT_EQ(there[0] & 1, 1);
 }
 
 TEST_F(OnDemandTest, AdviceWithoutFaultsPagesNothingIn) {
   make(pages_.data(), pages_.size());
-  EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH, sge(kPage, 8)), 0);
+  EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH, sge(kPageSize, 8)), 0);
   unsigned char there[1] = {0};
-  ASSERT_EQ(mincore(pages_.data() + kPage, kPage, there), 0);
+  ASSERT_EQ(mincore(pages_.data() + kPageSize, kPageSize, there), 0);
   EXPECT_EQ(there[0] & 1, 0);
 }
 
@@ -389,19 +390,19 @@ TEST_F(OnDemandTest, AdviceOnTheWholeAddressSpace) {
 }
 
 TEST_F(OnDemandTest, AdviceOutsideOfTheRegionIsEfault) {
-  make(pages_.data(), kPage);
-  EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, sge(kPage - 4, 8)), EFAULT);
+  make(pages_.data(), kPageSize);
+  EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, sge(kPageSize - 4, 8)), EFAULT);
 }
 
 TEST_F(OnDemandTest, AdviceOnAHoleIsEfaultForWhoWaits) {
   make(pages_.data(), pages_.size());
-  ASSERT_EQ(mprotect(pages_.data(), kPage, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(pages_.data(), kPageSize, PROT_NONE), 0);
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, sge(0, 8)), EFAULT);
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, sge(0, 8)), 0);
 }
 
 TEST_F(OnDemandTest, AdviceOnAnotherKindOfRegionIsEnoent) {
-  make(pages_.data(), kPage);
+  make(pages_.data(), kPageSize);
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, local_.sge(0, 8)), ENOENT);
   ibv_sge unknown = sge(0, 8);
   unknown.lkey += 1;
@@ -409,21 +410,21 @@ TEST_F(OnDemandTest, AdviceOnAnotherKindOfRegionIsEnoent) {
 }
 
 TEST_F(OnDemandTest, AdviceOfAnotherPdIsEperm) {
-  make(pages_.data(), kPage);
+  make(pages_.data(), kPageSize);
   Pd other(ibv_alloc_pd(context_.get()));
   ibv_sge element = sge(0, 8);
   EXPECT_EQ(ibv_advise_mr(other.get(), IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &element, 1), EPERM);
 }
 
 TEST_F(OnDemandTest, AdviceToWriteWhatIsReadOnlyIsEperm) {
-  Mr read_only(ibv_reg_mr(pd_.get(), pages_.data(), kPage, IBV_ACCESS_ON_DEMAND));
+  Mr read_only(ibv_reg_mr(pd_.get(), pages_.data(), kPageSize, IBV_ACCESS_ON_DEMAND));
   ASSERT_NE(read_only, nullptr);
   const ibv_sge element = {.addr = pages_.address(), .length = 8, .lkey = read_only->lkey};
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, element), EPERM);
 }
 
 TEST_F(OnDemandTest, UnknownAdviceAndFlagsAreRefused) {
-  make(pages_.data(), kPage);
+  make(pages_.data(), kPageSize);
   EXPECT_EQ(advise(static_cast<ibv_advise_mr_advice>(77), 0, sge(0, 8)), EOPNOTSUPP);
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 2, sge(0, 8)), EINVAL);
   EXPECT_EQ(ibv_advise_mr(pd_.get(), IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EINVAL);
@@ -431,8 +432,8 @@ TEST_F(OnDemandTest, UnknownAdviceAndFlagsAreRefused) {
 
 // ---- fork ----
 
-// In a child, since it is for the whole of a process, and before its first region: GoogleTest runs suites of this
-// name first.
+// In a child, since it is for the whole of a process, and before its first region: GoogleTest runs suites of
+// this name first.
 class ForkInitDeathTest : public testing::Test {
  protected:
   static int in_child(int (*test)()) {
@@ -470,18 +471,18 @@ TEST_F(ForkInitDeathTest, AfterTheFirstRegionIsTooLate) {
 }
 
 TEST_F(ForkInitDeathTest, RegionsOfAForkAwareProgramWork) {
-  EXPECT_EQ(
-      in_child([] {
-        if (ibv_fork_init() != 0) return 1;
-        ibv_pd* pd = make_pd();
-        const Pages pages(2);
-        ibv_mr* mr = pd != nullptr ? ibv_reg_mr(pd, pages.data(), kPage, kAllAccess) : nullptr;
-        if (mr == nullptr) return 2;
-        if (ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, pages.data() + kPage, kPage, 0) != 0)
-          return 3;
-        return ibv_dereg_mr(mr) == 0 ? 0 : 4;
-      }),
-      0);
+  EXPECT_EQ(in_child([] {
+              if (ibv_fork_init() != 0) return 1;
+              ibv_pd* pd = make_pd();
+              const Pages pages(2);
+              ibv_mr* mr = pd != nullptr ? ibv_reg_mr(pd, pages.data(), kPageSize, kAllAccess) : nullptr;
+              if (mr == nullptr) return 2;
+              if (ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, pages.data() + kPageSize,
+                               kPageSize, 0) != 0)
+                return 3;
+              return ibv_dereg_mr(mr) == 0 ? 0 : 4;
+            }),
+            0);
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A folder of its own for one test, gone with all that is in it when the test ends.
+// A folder of its own for one test, in $TMPDIR, gone with all that is in it when the test ends.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -15,9 +16,11 @@ namespace verbena {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    char name[] = "/tmp/verbena-unit-XXXXXX";  // short: addresses of unix sockets are made of it
-    if (mkdtemp(name) != nullptr) path_ = name;
-    EXPECT_FALSE(path_.empty()) << "no folder can be made in /tmp";
+    const char* root = std::getenv("TMPDIR");
+    std::string name = root != nullptr && *root == '/' ? root : "/tmp";
+    name += "/verbena-unit-XXXXXX";  // short: addresses of unix sockets are made of it
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+    EXPECT_FALSE(path_.empty()) << "no folder can be made as " << name;
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

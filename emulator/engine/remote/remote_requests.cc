@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/remote/remote_requests.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "engine/objects.h"
+#include "engine/remote/peer.h"
+#include "engine/remote/remote_path.h"
+#include "engine/requester/requester.h"
+#include "engine/responder/memory_requests.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+namespace {
+
+using wire::FrameKind;
+using wire::RequestHead;
+
+// The PSN of request `number`, the next to be sent.
+uint32_t psn_of_next(Qp& qp) {
+  RemotePath& path = *qp.path.remote;
+  uint32_t psn = qp.send_psn;
+  if (path.sent == qp.sq_next) return psn;
+  return path.next_psn;
+}
+
+void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* head) {
+  const RemotePath& path = *qp.path.remote;
+  *head = {};
+  head->kind = FrameKind::kRequest;
+  head->opcode = static_cast<uint8_t>(request.opcode);
+  head->flags = (request.flags & IBV_SEND_SOLICITED) != 0 ? RequestHead::kSolicited : uint8_t{0};
+  head->connection =
+      static_cast<uint8_t>(static_cast<unsigned>(qp.type) | unsigned{qp.shared->path_mtu} << 4);
+  head->target_qpn = path.qpn;
+  head->source_qpn = qp.shared->qpn;
+  head->life = path.life;
+  head->number = request.number;
+  head->psn = psn;
+  head->size = request.length;
+  head->offset = request.done;
+  head->immediate = request.immediate;
+  head->remote_address = request.remote_address;
+  head->rkey = request.rkey;
+  head->srqn = request.remote_srqn;
+  head->compare_add = request.compare_add;
+  head->swap = request.swap;
+}
+
+// One frame with all there is. The ranges are on the caller's visit.
+Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
+  std::byte* to = append_request(peer, sizeof head + bytes);
+  if (to == nullptr) return Sent::kBlocked;
+  head.length = static_cast<uint32_t>(sizeof head + bytes);
+  std::memcpy(to, &head, sizeof head);
+  to += sizeof head;
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
+    to += ranges[i].iov_len;
+  }
+  return Sent::kWhole;
+}
+
+// The next slice of a long message, from where it lies.
+Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
+  if (peer.out.has_bulk()) return Sent::kBlocked;
+  std::byte* const to = append_request(peer, sizeof head);
+  if (to == nullptr) return Sent::kBlocked;
+  const uint32_t size = std::min(request.length - request.done, wire::kSliceBytes);
+  head.length = static_cast<uint32_t>(sizeof head + size);
+  std::memcpy(to, &head, sizeof head);
+  peer.bulk.clear();
+  uint64_t skip = request.done, left = size;
+  for (uint32_t i = 0; i < request.sge_count && left != 0; ++i) {
+    const ibv_sge& sge = request.sges[i];
+    if (skip >= sge.length) {
+      skip -= sge.length;
+      continue;
+    }
+    const uint64_t n = std::min<uint64_t>(sge.length - skip, left);
+    peer.bulk.push_back({sge.lkey, false, qp.pd->handle, 0, MemoryUse::local_gather, sge.addr + skip, n});
+    skip = 0;
+    left -= n;
+  }
+  begin_bulk(peer, size);
+  request.done += size;
+  return request.done == request.length ? Sent::kWhole : Sent::kPart;
+}
+
+}  // namespace
+
+Sent send_request(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* error) {
+  RemotePath& path = *qp.path.remote;
+  RemotePeer& peer = *path.peer;
+  RequestHead head;
+  path.next_psn = psn_of_next(qp);
+  fill_head(qp, request, path.next_psn, &head);
+  const bool answered = brings_answer(operation);
+  const bool long_message = request.length > kCopied && !answered && !request.is_inline;
+  const uint32_t home = qp.process->home().slot();
+  iovec ranges[PeerAdapter::kMaxRanges];
+  size_t count = 0;
+  Sent sent;
+  std::lock_guard out(peer.out_mutex);
+  {
+    const Visit visit(qp.process->directory(), home, home);
+    if (!answered) *error = find_local_bytes(qp, operation, request, ranges, &count);
+    if (*error != VendorError::none) return Sent::kFailed;
+    if (peer.epoch.load(std::memory_order_relaxed) != path.epoch) return Sent::kBlocked;
+    if (long_message)
+      sent = send_slice(qp, peer, head, request);
+    else
+      sent = send_copied(peer, head, ranges, count, answered ? 0 : request.length);
+  }
+  const bool alone = !is_acknowledged(qp.type) || !peer.awaits_answer;
+  if (long_message || sent == Sent::kBlocked || alone || peer.out.gathered() >= kGathered) {
+    peer.awaits_answer = is_acknowledged(qp.type);
+    flush(peer);
+  }
+  return sent;
+}
+
+}  // namespace verbena

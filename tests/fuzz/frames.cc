@@ -53,9 +53,7 @@ void decode_any(const uint8_t* data, size_t size) {
 // requests.
 struct Scene {
   Scene() : open(1 << 16), closed(4096, 0x5a) {
-    char name[] = "/tmp/verbena-fuzz-XXXXXX";
-    require(mkdtemp(name) != nullptr, "there is room in /tmp");
-    folder = name;
+    folder = make_folder();
     setenv(kNodeVariable, make_node(folder, kOurLast, kPort).c_str(), 1);
     Context* context = nullptr;
     require(open_context("verbena0", &context) == 0, "the device opens");

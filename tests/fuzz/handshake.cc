@@ -64,9 +64,7 @@ struct Inhabitant final : Arrivals {
 // One of each for the life of the process: its end is theirs.
 struct Scene {
   Scene() {
-    const char* root = getenv("TMPDIR");
-    folder = std::string(root != nullptr && *root == '/' ? root : "/tmp") + "/verbena-fuzz-XXXXXX";
-    require(mkdtemp(folder.data()) != nullptr, "there is room for temporary files");
+    folder = make_folder();
     here = new Inhabitant(folder, 2);
     there = new Inhabitant(folder, 3);
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A node with a network, on an address of this machine that no other run of these programs has.
+// Nodes with a network, on addresses of this machine that no other run of these programs has.
 #pragma once
+
+#include <stdlib.h>
 
 #include <string>
 
@@ -17,6 +19,14 @@ inline NetworkKey fabric_key() {
   NetworkKey key;
   key.fill(7);
   return key;
+}
+
+// A new folder for temporary files, of whoever asks.
+inline std::string make_folder() {
+  const char* root = getenv("TMPDIR");
+  std::string folder = std::string(root != nullptr && *root == '/' ? root : "/tmp") + "/verbena-fuzz-XXXXXX";
+  require(mkdtemp(folder.data()) != nullptr, "there is room for temporary files");
+  return folder;
 }
 
 // Makes the node of loopback(last) in `folder`; its path.

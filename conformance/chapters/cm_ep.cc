@@ -13,8 +13,14 @@ using namespace std::chrono_literals;
 
 class Fixture : public CmTest {
  protected:
-  static AddressInfo information(const SocketAddress& address, int flags) {
+  // `source`: of the port under test, where another one of this machine may have the address.
+  static AddressInfo information(const SocketAddress& address, int flags,
+                                 const SocketAddress* source = nullptr) {
     rdma_addrinfo hints = {}, *found = nullptr;
+    if (source != nullptr) {
+      hints.ai_src_addr = source->get();
+      hints.ai_src_len = source->size();
+    }
     hints.ai_flags = flags | RAI_NUMERICHOST;
     hints.ai_port_space = RDMA_PS_TCP;
     const std::string port = std::to_string(address.port());
@@ -103,7 +109,8 @@ CONFORMANCE_TEST(cm_verbs, PassiveEndpointWithoutAttributes, "rdma_create_ep.pas
 CONFORMANCE_TEST(cm_verbs, EndpointIsDestroyedWithItsQueues, "rdma_destroy_ep.all",
                  "rdma_create_ep.given-pd") {
   Pd pd = own_pd();
-  rdma_cm_id* const id = make_endpoint(information(far().listen(), 0), 4, pd).release();
+  const SocketAddress here = address();
+  rdma_cm_id* const id = make_endpoint(information(far().listen(), 0, &here), 4, pd).release();
   if (device().attributes().max_srq > 0) {
     ibv_srq_init_attr attr = {nullptr, {8, 1, 0}};
     EXPECT_SUCCEEDS(rdma_create_srq(id, pd, &attr));

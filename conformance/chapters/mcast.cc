@@ -2,35 +2,39 @@
 //
 // Multicast groups.
 #include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <chrono>
 #include <cstring>
-#include <optional>
-#include <vector>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
- protected:
-  Ends& ends() {
-    if (device().attributes().max_mcast_grp == 0) throw NotClaimed{"max_mcast_grp is 0"};
-    if (!ends_) {
-      EndsSpec spec;
-      spec.qp.type = IBV_QPT_UD;
-      ends_.emplace(device(), spec);
-    }
-    return *ends_;
-  }
-  End& near() { return ends().near; }
-  End& far() { return ends().far; }
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
-  void TearDown() override {
-    for (const int socket : joined_) close(socket);
+constexpr uint16_t lid = 0xc05a;
+constexpr uint32_t room = 256;  // of a receive request
+
+class Fixture : public PairTest {
+ protected:
+  Pair& ends() {
+    if (device().attributes().max_mcast_grp == 0) throw NotClaimed{"max_mcast_grp is 0"};
+    PairSpec spec;
+    spec.both.type = IBV_QPT_UD;
+    spec.is_connected = false;
+    return pair(spec);
+  }
+  Endpoint& near() { return ends().near; }
+  Endpoint& far() { return ends().far; }
+  // One more end beside near() or far(), in RTS.
+  Endpoint one_more(Link& link) {
+    wire::MakeEnd spec;
+    spec.type = IBV_QPT_UD;
+    Endpoint end(link, spec);
+    must_connect(end, near().facts());
+    return end;
   }
 
   // A group of the family of the port's GID: datagrams of RoCE v2 are of IPv4 where that one is, and so is
@@ -38,7 +42,7 @@ class Fixture : public DeviceTest {
   // that nothing leaves the machine's own network.
   ibv_gid group(uint8_t number) {
     ibv_gid gid = {};
-    if (is_ipv4()) {
+    if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device().gid().raw)) != 0) {
       const uint8_t address[] = {0xff, 0xff, 239, 255, 0x5a, number};
       std::memcpy(&gid.raw[10], address, sizeof address);
     } else {
@@ -49,60 +53,45 @@ class Fixture : public DeviceTest {
     }
     return gid;
   }
-  bool is_ipv4() { return IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device().gid().raw)) != 0; }
+  ibv_gid own_gid() { return device().gid(); }
 
-  // "A join request for the multicast group must be sent" (ibv_attach_mcast(3), NOTES): on Ethernet that is
-  // the membership of the interface behind the GID. Where there is none, the device may deliver all the same.
-  void join(const ibv_gid& gid) {
-    if (!device().is_ethernet()) return;
-    const int socket = ::socket(is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (socket < 0) return;
-    joined_.push_back(socket);
-    if (is_ipv4()) {
-      ip_mreq request = {};
-      std::memcpy(&request.imr_multiaddr, &gid.raw[12], 4);
-      std::memcpy(&request.imr_interface, &device().gid().raw[12], 4);
-      CALL(setsockopt(socket, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request));
-      return;
-    }
-    ibv_gid_entry entry = {};
-    if (ibv_query_gid_ex(context(), device().port_number(), device().gid_index(), &entry, 0) != 0) return;
-    ipv6_mreq request = {};
-    std::memcpy(&request.ipv6mr_multiaddr, gid.raw, 16);
-    request.ipv6mr_interface = entry.ndev_ifindex;
-    CALL(setsockopt(socket, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request));
+  // What `end` sends from now on goes to the group; it is in RTS.
+  static void lead_to(Endpoint& end, const ibv_gid& to) {
+    EndFacts all;
+    all.qpn = all.receiving_qpn = 0xffffff;
+    all.lid = lid;
+    std::copy(std::begin(to.raw), std::end(to.raw), all.gid.begin());
+    all.mtu = end.facts().mtu;
+    must_connect(end, all);
   }
-  static constexpr uint16_t lid = 0xc05a;
-
-  void send(const ibv_gid& to) {
-    ibv_ah_attr address = device().own_address();
-    address.is_global = 1;
-    address.dlid = lid;
-    address.grh.dgid = to;
-    address.grh.sgid_index = device().gid_index();
-    address.grh.hop_limit = 1;
-    ah_ = Ah(CALL(ibv_create_ah(near().pd, &address)));
-    ASSERT_NE(ah_, nullptr) << "errno " << errno_text(errno);
-    ibv_sge element = near().sge(1000, 8);
-    ibv_send_wr wr = near().request(IBV_WR_SEND, &element);
-    wr.wr.ud = {ah_, 0xffffff, near().qkey};
-    ASSERT_TRUE(succeeded(near().post(wr)));
-    EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  static void must_connect(Endpoint& end, const EndFacts& other) {
+    if (const int error = end.connect(other); error != 0)
+      throw Deviation{"to bring up an end; expected: 0; seen: " + errno_text(error), Where::current()};
   }
-
- private:
-  std::optional<Ends> ends_;
-  Ah ah_;
-  std::vector<int> joined_;  // sockets: closing one leaves its group
+  static void receives(Endpoint& end, uint64_t id = 1) { ASSERT_EQ(end.receive(0, room, id), 0); }
+  static void send(Endpoint& from) {
+    ASSERT_EQ(from.post(send_request({{1000, 8}})), 0);
+    EXPECT_EQ(from.completion().status, IBV_WC_SUCCESS);
+  }
+  // Sends until `to` has received a message, whose completion it gives: on a network of several machines it
+  // takes a while until all of it knows of a member. `to` has received no other one then.
+  static Completion send_until_received(Endpoint& from, Endpoint& to) {
+    const auto deadline = Clock::now() + scaled(std::chrono::seconds(5));
+    do {
+      send(from);
+      if (const auto list = to.poll(1, scaled(milliseconds(200)), true); !list.empty()) return list.front();
+    } while (Clock::now() < deadline);
+    throw Deviation{"expected: a member receives what is sent to its group; seen: nothing", Where::current()};
+  }
 };
 
 CONFORMANCE_TEST(mcast, AttachesAndDetaches, "ibv_attach_mcast.zero", "ibv_detach_mcast.zero",
                  "ibv_detach_mcast.absent") {
   const ibv_gid gid = group(1);
-  EXPECT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
-  EXPECT_SUCCEEDS(ibv_detach_mcast(far().qp, &gid, lid));
+  EXPECT_EQ(near().attach(gid, lid), 0);
+  EXPECT_EQ(near().detach(gid, lid), 0);
   const About about("ibv_detach_mcast.absent");
-  EXPECT_REFUSED(ibv_detach_mcast(far().qp, &gid, lid));
+  EXPECT_TRUE(refused(near().detach(gid, lid)));
 }
 
 CONFORMANCE_TEST(mcast, NonsenseIsRefused, "ibv_attach_mcast.ud-only", "ibv_attach_mcast.not-multicast") {
@@ -110,83 +99,100 @@ CONFORMANCE_TEST(mcast, NonsenseIsRefused, "ibv_attach_mcast.ud-only", "ibv_atta
   const ibv_gid gid = group(2);
   {
     const About about("ibv_attach_mcast.ud-only");
-    const Qp connected = make_qp(near().pd, near().cq);
+    const Pd pd = make_pd(device());
+    const Cq cq = make_cq(device());
+    const Qp connected = make_qp(pd, cq);
     EXPECT_REFUSED(ibv_attach_mcast(connected, &gid, lid));
   }
   const About about("ibv_attach_mcast.not-multicast");
-  const ibv_gid own = device().gid();
-  EXPECT_REFUSED(ibv_attach_mcast(far().qp, &own, lid));
+  EXPECT_TRUE(refused(near().attach(own_gid(), lid)));
 }
 
+// A member at either side, whoever sends.
 CONFORMANCE_TEST(mcast, MembersReceiveOthersDoNot, "ibv_attach_mcast.delivers",
                  "ibv_attach_mcast.other-group", "ibv_detach_mcast.ends") {
   const ibv_gid gid = group(3), another = group(4);
-  EndsSpec spec;
-  spec.qp.type = IBV_QPT_UD;
-  Ends more(device(), spec);
-  for (const ibv_gid& each : {gid, another}) join(each);
-  ASSERT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
-  ASSERT_SUCCEEDS(ibv_attach_mcast(more.near.qp, &gid, lid));
-  ASSERT_SUCCEEDS(ibv_attach_mcast(more.far.qp, &another, lid));
-  for (End* end : {&far(), &more.near, &more.far}) ASSERT_TRUE(succeeded(end->post_receive(0, 256)));
-  near().buffer[1000] = 0x77;
-  send(gid);
-  for (End* end : {&far(), &more.near}) {
-    EXPECT_EQ(completion(end->cq).src_qp, near().qp->qp_num);
-    EXPECT_EQ(end->buffer[40], 0x77);
+  Endpoint here = one_more(topology().near()), there = one_more(topology().far());
+  for (Endpoint* sender : {&near(), &far()}) {
+    lead_to(*sender, gid);
+    sender->fill(1000, 8, 0x77);
   }
-  {
-    const About about("ibv_attach_mcast.other-group");
-    EXPECT_TRUE(stays_empty(more.far.cq));
+  Endpoint other = one_more(topology().far());
+  ASSERT_EQ(other.attach(another, lid), 0);
+  receives(other);
+  for (Endpoint* member : {&here, &there}) {
+    ASSERT_EQ(member->attach(gid, lid), 0);
+    for (Endpoint* sender : {&near(), &far()}) {
+      receives(*member);
+      EXPECT_EQ(send_until_received(*sender, *member).source, sender->facts().qpn);
+      EXPECT_TRUE(member->has(40, 8, 0x77));
+      member->fill(0, room, 0);
+    }
+    {
+      const About about("ibv_attach_mcast.other-group");
+      EXPECT_TRUE(other.stays_empty(true));
+    }
+    const About about("ibv_detach_mcast.ends");
+    EXPECT_EQ(member->detach(gid, lid), 0);
+    receives(*member);
+    for (Endpoint* sender : {&near(), &far()}) send(*sender);
+    EXPECT_TRUE(member->stays_empty(true));
   }
-  const About about("ibv_detach_mcast.ends");
-  EXPECT_SUCCEEDS(ibv_detach_mcast(far().qp, &gid, lid));
-  ASSERT_TRUE(succeeded(far().post_receive(0, 256)));
-  ASSERT_TRUE(succeeded(more.near.post_receive(0, 256)));
-  send(gid);
-  EXPECT_EQ(completion(more.near.cq).status, IBV_WC_SUCCESS);
-  EXPECT_TRUE(stays_empty(far().cq));
-  EXPECT_SUCCEEDS(ibv_detach_mcast(more.near.qp, &gid, lid));
-  EXPECT_SUCCEEDS(ibv_detach_mcast(more.far.qp, &another, lid));
+  EXPECT_EQ(other.detach(another, lid), 0);
+}
+
+CONFORMANCE_TEST(mcast, EveryMemberReceives, "ibv_attach_mcast.delivers") {
+  const ibv_gid gid = group(7);
+  Endpoint members[] = {one_more(topology().near()), one_more(topology().near()), one_more(topology().far())};
+  lead_to(far(), gid);
+  for (Endpoint& member : members) {
+    ASSERT_EQ(member.attach(gid, lid), 0);
+    receives(member);
+  }
+  for (Endpoint& member : members) EXPECT_EQ(send_until_received(far(), member).status, IBV_WC_SUCCESS);
+  for (Endpoint& member : members) EXPECT_EQ(member.detach(gid, lid), 0);
 }
 
 CONFORMANCE_TEST(mcast, OneCopyForEach, "ibv_attach_mcast.single-copy") {
   const ibv_gid gid = group(5);
-  join(gid);
-  ASSERT_SUCCEEDS(ibv_attach_mcast(far().qp, &gid, lid));
-  const int again = CALL(ibv_attach_mcast(far().qp, &gid, lid));  // may be refused, too
-  ASSERT_TRUE(succeeded(far().post_receive(0, 256)));
-  ASSERT_TRUE(succeeded(far().post_receive(256, 256)));
-  send(gid);
-  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
-  EXPECT_TRUE(stays_empty(far().cq));
-  EXPECT_SUCCEEDS(ibv_detach_mcast(far().qp, &gid, lid));
-  if (again == 0) CALL(ibv_detach_mcast(far().qp, &gid, lid));
+  lead_to(far(), gid);
+  must_connect(near(), far().facts());
+  ASSERT_EQ(near().attach(gid, lid), 0);
+  receives(near());
+  send_until_received(far(), near());
+  const int again = near().attach(gid, lid);  // may be refused, too
+  near().poll(8, scaled(milliseconds(20)), true);
+  for (const uint64_t id : {1, 2}) receives(near(), id);
+  send(far());
+  EXPECT_EQ(near().received().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(near().stays_empty(true));
+  EXPECT_EQ(near().detach(gid, lid), 0);
+  if (again == 0) near().detach(gid, lid);
 }
 
 CONFORMANCE_TEST(mcast, OwnMessagesAreKeptAway, "ibv_create_qp_ex.block-self") {
   const ibv_gid gid = group(6);
-  join(gid);
+  HostedEnd& hosted = ends().native();
   ibv_qp_init_attr_ex attr = {};
   attr.qp_type = IBV_QPT_UD;
-  attr.send_cq = attr.recv_cq = near().cq;
+  attr.send_cq = attr.recv_cq = hosted.end.cq;
   attr.cap = {4, 4, 1, 1, 0};
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
-  attr.pd = near().pd;
+  attr.pd = hosted.end.pd;
   attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
   Qp blocking(CALL(ibv_create_qp_ex(context(), &attr)));
   if (!blocking && is_refusal(errno)) throw NotClaimed{"such a QP is refused with " + errno_text(errno)};
   ASSERT_NE(blocking, nullptr) << "errno " << errno_text(errno);
-  bring_to(blocking, IBV_QPS_RTS, attributes_for(device(), {}));
-  near().qp = std::move(blocking);
-  for (End* end : {&near(), &far()}) {
-    ASSERT_SUCCEEDS(ibv_attach_mcast(end->qp, &gid, lid));
-    ASSERT_TRUE(succeeded(end->post_receive(0, 256)));
+  hosted.end.qp = std::move(blocking);
+  lead_to(near(), gid);
+  must_connect(far(), near().facts());
+  for (Endpoint* end : {&near(), &far()}) {
+    ASSERT_EQ(end->attach(gid, lid), 0);
+    receives(*end);
   }
-  send(gid);
-  EXPECT_EQ(completion(far().cq).status, IBV_WC_SUCCESS);
-  EXPECT_TRUE(stays_empty(near().cq));
-  for (End* end : {&near(), &far()}) EXPECT_SUCCEEDS(ibv_detach_mcast(end->qp, &gid, lid));
+  EXPECT_EQ(send_until_received(near(), far()).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(near().stays_empty(true));
+  for (Endpoint* end : {&near(), &far()}) EXPECT_EQ(end->detach(gid, lid), 0);
 }
 
 }  // namespace

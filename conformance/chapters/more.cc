@@ -10,13 +10,12 @@
 #include <cstring>
 #include <thread>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
   uint64_t claimed_memory() {
     const uint64_t size = device().extended().max_dm_size;
@@ -70,34 +69,45 @@ CONFORMANCE_TEST(more, DeviceMemoryKeepsWhatWasCopied, "ibv_memcpy_to_dm.round-t
 CONFORMANCE_TEST(more, DeviceMemoryIsRegistered, "ibv_reg_dm_mr.zero-based", "ibv_reg_dm_mr.flag",
                  "ibv_reg_dm_mr.remote", "ibv_reg_dm_mr.range", "ibv_free_dm.busy") {
   const size_t length = std::min<uint64_t>(claimed_memory(), 4096);
-  Ends ends(device());
+  ibv_pd* const pd = pair().native().end.pd;
   Dm dm = memory(length);
   ASSERT_NE(dm, nullptr);
   {
     const About about("ibv_reg_dm_mr.flag");
-    EXPECT_TRUE(refused(reg(ends.far.pd, dm, length, IBV_ACCESS_LOCAL_WRITE).get()));
+    EXPECT_TRUE(refused(reg(pd, dm, length, IBV_ACCESS_LOCAL_WRITE).get()));
   }
   {
     const About about("ibv_reg_dm_mr.range");
-    EXPECT_TRUE(refused(reg(ends.far.pd, dm, length + 1, IBV_ACCESS_ZERO_BASED).get()));
+    EXPECT_TRUE(refused(reg(pd, dm, length + 1, IBV_ACCESS_ZERO_BASED).get()));
   }
   Mr mr =
-      reg(ends.far.pd, dm, length,
+      reg(pd, dm, length,
           IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   ASSERT_NE(mr, nullptr) << "errno " << errno_text(errno);
   {
     const About about("ibv_free_dm.busy");
     EXPECT_NE(CALL(ibv_free_dm(dm)), 0);
   }
-  ends.near.buffer[0] = 0x77;
-  ibv_sge element = ends.near.sge(0, 4);
-  ibv_send_wr wr = ends.near.request(IBV_WR_RDMA_WRITE, &element);
-  wr.wr.rdma = {8, mr->rkey};
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
-  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+  far().fill(0, 4, 0x77);
+  SendRequest write = send_request({{0, 4}}, 1, IBV_WR_RDMA_WRITE);
+  write.remote = 8, write.rkey = mr->rkey;
+  ASSERT_EQ(far().post(write), 0);
+  EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
   uint8_t bytes[4] = {};
   ASSERT_SUCCEEDS(ibv_memcpy_from_dm(bytes, dm, 8, 4));
   EXPECT_EQ(bytes[0], 0x77);
+  // The other way: what is there is sent.
+  ibv_sge element = {8, 4, mr->lkey};
+  ibv_send_wr wr = {};
+  wr.sg_list = &element;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  ASSERT_EQ(far().receive(512, 64), 0);
+  ASSERT_TRUE(succeeded(pair().native().end.post(wr)));
+  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().has(512, 4, 0x77));
   EXPECT_SUCCEEDS(mr.destroy());
   EXPECT_SUCCEEDS(dm.destroy());
 }
@@ -133,17 +143,100 @@ CONFORMANCE_TEST(more, EceIsAccepted, "ibv_set_ece.accepted", "ibv_set_ece.inval
   EXPECT_REFUSED_WITH((EINVAL), ibv_set_ece(qp, &stranger));
 }
 
-CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set") {
-  const ibv_packet_pacing_caps& caps = device().extended().packet_pacing_caps;
-  if (caps.qp_rate_limit_max == 0 || (caps.supported_qpts & 1u << IBV_QPT_RC) == 0)
-    throw NotClaimed{"packet_pacing_caps has no rate for RC"};
-  Ends ends(device());
-  for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max}) {
-    ibv_qp_rate_limit_attr attr = {};
-    attr.rate_limit = rate;
-    EXPECT_SUCCEEDS(ibv_modify_qp_rate_limit(ends.near.qp, &attr));
+class Pacing : public PairTest {
+ protected:
+  const ibv_packet_pacing_caps& claimed() {
+    const ibv_packet_pacing_caps& caps = device().extended().packet_pacing_caps;
+    if (caps.qp_rate_limit_max == 0 || (caps.supported_qpts & 1u << IBV_QPT_RC) == 0)
+      throw NotClaimed{"packet_pacing_caps has no rate for RC"};
+    return caps;
   }
+  int set(uint32_t kbps, uint32_t burst = 0, uint16_t packet = 0, uint32_t mask = 0) {
+    ibv_qp_rate_limit_attr attr = {kbps, burst, packet, mask};
+    ibv_qp* const qp = pair().native().end.qp;
+    return CALL(ibv_modify_qp_rate_limit(qp, &attr));
+  }
+  // Of `count` WRITEs of `size` bytes, one after the other.
+  std::chrono::duration<double> time_for(uint32_t count, uint32_t size) {
+    const auto began = std::chrono::steady_clock::now();
+    const SendRequest write = remote_request(IBV_WR_RDMA_WRITE, {{0, size}}, far().facts());
+    for (uint32_t sent = 0; sent < count;) {
+      const uint32_t some = std::min(count - sent, 8u);
+      EXPECT_EQ(near().post(std::vector<SendRequest>(some, write)), 0);
+      for (const Completion& done :
+           near().completions(some, false, Where::current(), std::chrono::seconds(20)))
+        EXPECT_EQ(done.status, IBV_WC_SUCCESS);
+      sent += some;
+    }
+    return std::chrono::steady_clock::now() - began;
+  }
+};
+
+namespace pacing {
+using Fixture = Pacing;
+
+CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set", "ibv_modify_qp_rate_limit.defaults",
+                 "ibv_query_device_ex.rate-limits") {
+  const ibv_packet_pacing_caps& caps = claimed();
+  EXPECT_LE(caps.qp_rate_limit_min, caps.qp_rate_limit_max);
+  for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max})
+    EXPECT_EQ(set(rate), 0) << rate;
+  EXPECT_EQ(set(0), 0) << "no limit";
 }
+
+CONFORMANCE_TEST(more, RateLimitBeyondTheClaimIsRefused, "ibv_modify_qp_rate_limit.range",
+                 "ibv_modify_qp_rate_limit.invalid") {
+  const ibv_packet_pacing_caps& caps = claimed();
+  if (caps.qp_rate_limit_max != UINT32_MAX) {
+    EXPECT_TRUE(refused(set(caps.qp_rate_limit_max + 1), {EINVAL}));
+  }
+  if (caps.qp_rate_limit_min > 1) {
+    EXPECT_TRUE(refused(set(caps.qp_rate_limit_min - 1), {EINVAL}));
+  }
+  const About about("ibv_modify_qp_rate_limit.invalid");
+  EXPECT_TRUE(refused(set(caps.qp_rate_limit_max, 0, 0, 1u << 31), {EINVAL})) << "comp_mask";
+  EXPECT_TRUE(refused(set(0, 4096), {EINVAL})) << "a burst without a rate";
+}
+
+CONFORMANCE_TEST(more, RateLimitNeedsAQpThatCanSend, "ibv_modify_qp_rate_limit.state") {
+  const ibv_packet_pacing_caps& caps = claimed();
+  PairSpec spec;
+  spec.is_connected = false;
+  pair(spec);
+  EXPECT_TRUE(refused(set(caps.qp_rate_limit_max), {EINVAL})) << "in RESET";
+}
+
+// 20 Mbit/s: what is sent takes 100 ms, and more with headers.
+CONFORMANCE_TEST(more, RateLimitHolds, "ibv_modify_qp_rate_limit.holds", "ibv_modify_qp_rate_limit.off") {
+  constexpr uint32_t kbps = 20'000, size = 8192, count = 32, burst = 16384;
+  const ibv_packet_pacing_caps& caps = claimed();
+  if (kbps < caps.qp_rate_limit_min || kbps > caps.qp_rate_limit_max)
+    throw NotTested{"20 Mbit/s is not offered"};
+  if (set(kbps, burst) != 0) {
+    ASSERT_EQ(set(kbps), 0);
+  }
+  const std::chrono::duration<double> paced = time_for(count, size);
+  EXPECT_GE(paced.count(), (count * size - 2.0 * burst) * 8 / (kbps * 1000.0))
+      << "seconds; faster than the limit";
+  const About about("ibv_modify_qp_rate_limit.off");
+  ASSERT_EQ(set(0), 0);
+  EXPECT_LT(time_for(count, size), scaled(std::chrono::seconds(5))) << "seconds, without a limit";
+}
+
+CONFORMANCE_TEST(more, RateLimitIsAnAttribute, "ibv_modify_qp.rate-limit") {
+  constexpr uint32_t kbps = 20'000, size = 8192, count = 16;
+  const ibv_packet_pacing_caps& caps = claimed();
+  if (kbps < caps.qp_rate_limit_min || kbps > caps.qp_rate_limit_max)
+    throw NotTested{"20 Mbit/s is not offered"};
+  ibv_qp_attr attr = {};
+  attr.rate_limit = kbps;
+  const int error = CALL(ibv_modify_qp(pair().native().end.qp, &attr, IBV_QP_RATE_LIMIT));
+  if (is_refusal(error)) throw NotClaimed{"IBV_QP_RATE_LIMIT is refused for RC with " + errno_text(error)};
+  ASSERT_EQ(error, 0);
+  EXPECT_GE(time_for(count, size).count(), (count * size - 65536.0) * 8 / (kbps * 1000.0)) << "seconds";
+}
+
+}  // namespace pacing
 
 CONFORMANCE_TEST(more, RateLimitIsRefusedWhereItIsNot, "ibv_modify_qp_rate_limit.unclaimed") {
   if (device().extended().packet_pacing_caps.qp_rate_limit_max != 0)

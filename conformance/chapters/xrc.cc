@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Extended reliable connections: domains, shared receive queues, QPs.
+// Extended reliable connections: domains, shared receive queues, QPs. The receiving half is in the test's
+// hands, and the sender at the far end.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include <optional>
+
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
   ~Fixture() override {
     if (file_ >= 0) close(file_);
@@ -41,11 +43,17 @@ class Fixture : public DeviceTest {
     return file_;
   }
 
-  // A sender's QP, its receiving counterpart in the domain, and an SRQ of the domain.
-  void connect(uint64_t operations = 0) {  // IBV_QP_EX_WITH_*: of an extended sender
+  // A receiving QP of a domain with an SRQ, and the far sender that is connected to it.
+  void connect() {
+    prepare();
+    wire::MakeEnd sender;
+    sender.type = IBV_QPT_XRC_SEND;
+    sender_.emplace(topology().far(), sender);
+    conformance::connect(device(), receiver_, *sender_);
+  }
+  void prepare() {
     xrcd_ = domain();
     pd_ = make_pd(device());
-    send_cq_ = make_cq(device(), 64);
     mr_ = make_mr(pd_, buffer_,
                   device().attributes().atomic_cap == IBV_ATOMIC_NONE
                       ? all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC
@@ -56,21 +64,7 @@ class Fixture : public DeviceTest {
     receiver.comp_mask = IBV_QP_INIT_ATTR_XRCD;
     receiver.xrcd = xrcd_;
     receiver_ = Qp(CALL(ibv_create_qp_ex(context(), &receiver)));
-    ibv_qp_init_attr_ex sender = {};
-    sender.qp_type = IBV_QPT_XRC_SEND;
-    sender.send_cq = send_cq_;
-    sender.cap = {16, 0, 1, 0, 0};
-    sender.comp_mask = IBV_QP_INIT_ATTR_PD;
-    sender.pd = pd_;
-    if (operations != 0) sender.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    sender.send_ops_flags = operations;
-    sender_ = Qp(CALL(ibv_create_qp_ex(context(), &sender)));
-    if (!sender_ && operations != 0 && is_refusal(errno))
-      throw NotClaimed{"an extended sender is refused with " + errno_text(errno)};
-    if (!receiver_ || !sender_)
-      throw Deviation{"XRC QPs are claimed; errno " + errno_text(errno), Where::current()};
-    bring_up(receiver_, sender_->qp_num);
-    bring_up(sender_, receiver_->qp_num);
+    if (!receiver_) throw Deviation{"XRC QPs are claimed; errno " + errno_text(errno), Where::current()};
   }
   void make_srq(Srq& srq, Cq& cq) {
     cq = make_cq(device(), 64);
@@ -85,18 +79,21 @@ class Fixture : public DeviceTest {
     srq = Srq(CALL(ibv_create_srq_ex(context(), &attr)));
     if (!srq) throw Deviation{"an XRC SRQ is needed; errno " + errno_text(errno), Where::current()};
   }
-  // The attributes that RC requires, which hold for either half.
-  void bring_up(ibv_qp* qp, uint32_t destination) {
-    ibv_qp_state from = IBV_QPS_RESET;
-    for (const ibv_qp_state to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
-      ibv_qp_attr attr = attributes_for(device(), {.destination = destination});
-      attr.qp_state = to;
-      const int mask = transition_of(IBV_QPT_RC, from, to)->required;
-      if (const int error = modify(qp, attr, IBV_QP_STATE | mask); error != 0)
-        throw Deviation{std::string("to ") + state_name(to) + "; seen: " + errno_text(error),
-                        Where::current()};
-      from = to;
-    }
+  // A sending QP in the test's own hands. `operations`: IBV_QP_EX_WITH_*, of an extended one.
+  Qp make_sender(ibv_cq* cq, uint64_t operations = 0) {
+    ibv_qp_init_attr_ex sender = {};
+    sender.qp_type = IBV_QPT_XRC_SEND;
+    sender.send_cq = cq;
+    sender.cap = {16, 0, 1, 0, 0};
+    sender.comp_mask = IBV_QP_INIT_ATTR_PD;
+    sender.pd = pd_;
+    if (operations != 0) sender.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    sender.send_ops_flags = operations;
+    Qp qp(CALL(ibv_create_qp_ex(context(), &sender)));
+    if (!qp && operations != 0 && is_refusal(errno))
+      throw NotClaimed{"an extended sender is refused with " + errno_text(errno)};
+    if (!qp) throw Deviation{"XRC QPs are claimed; errno " + errno_text(errno), Where::current()};
+    return qp;
   }
   uint32_t number_of(ibv_srq* srq) {
     uint32_t number = 0;
@@ -109,31 +106,27 @@ class Fixture : public DeviceTest {
     ibv_recv_wr* bad;
     ASSERT_EQ(CALL(ibv_post_srq_recv(srq, &wr, &bad)), 0);
   }
+  // The far sender's request to buffer_, eight bytes from the beginning of its own.
   ibv_wc_status post(ibv_wr_opcode opcode, ibv_srq* to, size_t offset = 1024) {
-    ibv_sge element{buffer_.address(), 8, mr_->lkey};
-    ibv_send_wr wr = {};
-    wr.sg_list = &element;
-    wr.num_sge = 1;
-    wr.opcode = opcode;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    wr.imm_data = htonl(0x01020304);
-    wr.wr.rdma = {buffer_.address(offset), mr_->rkey};
-    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-      wr.wr.atomic = {buffer_.address(offset), 1, 2, mr_->rkey};
-    wr.qp_type.xrc.remote_srqn = number_of(to);
-    ibv_send_wr* bad;
-    EXPECT_EQ(CALL(ibv_post_send(sender_, &wr, &bad)), 0);
-    return completion(send_cq_).status;
+    SendRequest request = send_request({{0, 8}}, 1, opcode);
+    request.imm = 0x01020304;
+    request.remote = buffer_.address(offset);
+    request.rkey = mr_->rkey;
+    request.compare_add = 1, request.swap = 2;
+    request.srqn = number_of(to);
+    EXPECT_EQ(sender_->post(request), 0);
+    return sender_->completion().status;
   }
 
   const Buffer buffer_{4096};
   int file_ = -1;
   Xrcd xrcd_;
   Pd pd_;
-  Cq send_cq_, receive_cq_, other_cq_;
+  Cq receive_cq_, other_cq_;
   Mr mr_;
   Srq srq_, other_;
-  Qp sender_, receiver_;
+  Qp receiver_;
+  std::optional<Endpoint> sender_;
 };
 
 CONFORMANCE_TEST(xrc, DomainComesAndGoes, "ibv_open_xrcd.anonymous", "ibv_close_xrcd.zero") {
@@ -167,9 +160,11 @@ CONFORMANCE_TEST(xrc, DomainOfAFile, "ibv_open_xrcd.file", "ibv_open_xrcd.no-cre
 
 CONFORMANCE_TEST(xrc, DomainIsBusy, "ibv_close_xrcd.busy", "ibv_create_srq_ex.xrc",
                  "ibv_create_qp_ex.xrc-recv", "ibv_create_qp_ex.xrc-send") {
-  connect();
+  prepare();
+  const Cq cq = make_cq(device());
+  Qp sender = make_sender(cq);
   EXPECT_REFUSED(ibv_close_xrcd(xrcd_));
-  EXPECT_SUCCEEDS(sender_.destroy());
+  EXPECT_SUCCEEDS(sender.destroy());
   EXPECT_SUCCEEDS(receiver_.destroy());
   EXPECT_REFUSED(ibv_close_xrcd(xrcd_));
   EXPECT_SUCCEEDS(srq_.destroy());
@@ -182,7 +177,7 @@ CONFORMANCE_TEST(xrc, SendsReachTheNamedQueue, "ibv_post_send.xrc.send", "ibv_po
   make_srq(other_, other_cq_);
   receive(srq_, 5);
   receive(other_, 6);
-  buffer_[0] = 0x77;
+  sender_->fill(0, 8, 0x77);
   EXPECT_EQ(post(IBV_WR_SEND, other_), IBV_WC_SUCCESS);
   EXPECT_EQ(completion(other_cq_).wr_id, 6u);
   EXPECT_EQ(buffer_[2048], 0x77);
@@ -198,7 +193,7 @@ CONFORMANCE_TEST(xrc, SendsReachTheNamedQueue, "ibv_post_send.xrc.send", "ibv_po
 CONFORMANCE_TEST(xrc, RdmaOverXrc, "ibv_post_send.xrc.write", "ibv_post_send.xrc.write-imm",
                  "ibv_post_send.xrc.read") {
   connect();
-  buffer_[0] = 0x77;
+  sender_->fill(0, 8, 0x77);
   EXPECT_EQ(post(IBV_WR_RDMA_WRITE, srq_), IBV_WC_SUCCESS);
   EXPECT_EQ(buffer_[1024], 0x77);
   {
@@ -211,7 +206,7 @@ CONFORMANCE_TEST(xrc, RdmaOverXrc, "ibv_post_send.xrc.write", "ibv_post_send.xrc
   const About about("ibv_post_send.xrc.read");
   buffer_[1200] = 0x11;
   EXPECT_EQ(post(IBV_WR_RDMA_READ, srq_, 1200), IBV_WC_SUCCESS);
-  EXPECT_EQ(buffer_[0], 0x11);
+  EXPECT_TRUE(sender_->has(0, 1, 0x11));
 }
 
 CONFORMANCE_TEST(xrc, AtomicsOverXrc, "ibv_post_send.xrc.atomics") {
@@ -238,7 +233,7 @@ CONFORMANCE_TEST(xrc, QpIsOpenedByItsNumber, "ibv_open_qp.pointer", "ibv_open_qp
   EXPECT_EQ(opened->qp_num, receiver_->qp_num);
   {
     const About about("ibv_open_qp.absent");
-    attr.qp_num = sender_->qp_num ^ 0x00800000;
+    attr.qp_num = receiver_->qp_num ^ 0x00800000;
     const Qp absent(CALL(ibv_open_qp(context(), &attr)));
     EXPECT_TRUE(refused(absent.get()));
   }
@@ -249,22 +244,32 @@ CONFORMANCE_TEST(xrc, QpIsOpenedByItsNumber, "ibv_open_qp.pointer", "ibv_open_qp
   EXPECT_SUCCEEDS(opened.destroy());
 }
 
+// Two SRQs at the far end, and the sender here.
 CONFORMANCE_TEST(xrc, ExtendedSenderNamesTheSrq, "ibv_wr_post.xrc-srqn") {
-  connect(IBV_QP_EX_WITH_SEND);
-  make_srq(other_, other_cq_);
-  receive(srq_, 5);
-  receive(other_, 6);
-  ibv_qp_ex* sender = CALL(ibv_qp_to_qp_ex(sender_));
+  domain();
+  pd_ = make_pd(device());
+  mr_ = make_mr(pd_, buffer_);
+  const Cq cq = make_cq(device());
+  const Qp qp = make_sender(cq, IBV_QP_EX_WITH_SEND);
+  wire::MakeEnd spec;
+  spec.type = IBV_QPT_XRC_SEND;
+  Endpoint receiver(topology().far(), spec);
+  spec.shares = receiver.facts().end;
+  Endpoint other(topology().far(), spec);
+  conformance::connect(device(), qp, receiver);
+  ASSERT_EQ(receiver.receive(0, 64, 5), 0);
+  ASSERT_EQ(other.receive(64, 64, 6), 0);
+  ibv_qp_ex* sender = CALL(ibv_qp_to_qp_ex(qp));
   ASSERT_NE(sender, nullptr);
   sender->wr_flags = IBV_SEND_SIGNALED;
   ibv_wr_start(sender);
   CALL(ibv_wr_send(sender));
-  CALL(ibv_wr_set_xrc_srqn(sender, number_of(other_)));
+  CALL(ibv_wr_set_xrc_srqn(sender, other.facts().srqn));
   ibv_wr_set_sge(sender, mr_->lkey, buffer_.address(), 8);
   ASSERT_EQ(CALL(ibv_wr_complete(sender)), 0);
-  EXPECT_EQ(completion(send_cq_).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(other_cq_).wr_id, 6u);
-  EXPECT_TRUE(stays_empty(receive_cq_));
+  EXPECT_EQ(completion(cq).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(other.received().id, 6u);
+  EXPECT_TRUE(receiver.stays_empty(true));
 }
 
 }  // namespace

@@ -18,7 +18,9 @@ void must(int result, const char* what) {
                     Where::current()};
 }
 
-ConnectionSpec from_wire(const wire::CmConnection& from) {
+// The parameters of a connection, as tests have them and as they travel.
+template <typename To, typename From>
+To parameters_of(const From& from) {
   return {from.data,
           from.responder_resources,
           from.initiator_depth,
@@ -28,6 +30,8 @@ ConnectionSpec from_wire(const wire::CmConnection& from) {
           from.srq,
           from.qp_num};
 }
+
+ConnectionSpec from_wire(const wire::CmConnection& from) { return parameters_of<ConnectionSpec>(from); }
 
 wire::CmEventFacts to_wire(const EventFacts& from) {
   wire::CmEventFacts facts;
@@ -58,16 +62,7 @@ SocketAddress from_wire(const wire::Address& address) {
   return address.host.empty() ? SocketAddress() : SocketAddress(address.host, address.port);
 }
 
-wire::CmConnection to_wire(const ConnectionSpec& from) {
-  return {from.data,
-          from.responder_resources,
-          from.initiator_depth,
-          from.flow_control,
-          from.retry_count,
-          from.rnr_retry_count,
-          from.srq,
-          from.qp_num};
-}
+wire::CmConnection to_wire(const ConnectionSpec& from) { return parameters_of<wire::CmConnection>(from); }
 
 EventFacts from_wire(const wire::CmEventFacts& from) {
   EventFacts facts = {};

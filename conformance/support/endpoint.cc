@@ -179,6 +179,12 @@ wire::HammerAnswer Endpoint::hammer(const SendRequest& request, uint32_t times, 
       Kind::hammer, wire::Hammer{facts_.end, times, scaled_count(time), request}, scaled(time));
 }
 
+int Endpoint::multicast(const ibv_gid& group, uint16_t lid, bool attach) {
+  wire::Multicast request{facts_.end, attach, {}, lid};
+  memcpy(request.gid.data(), group.raw, request.gid.size());
+  return link_->call<wire::Result>(Kind::multicast, request).error;
+}
+
 SendRequest send_request(const std::vector<Element>& elements, uint64_t id, ibv_wr_opcode opcode) {
   SendRequest request;
   request.opcode = opcode;

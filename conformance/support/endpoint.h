@@ -70,6 +70,8 @@ class Endpoint {
   int deregister_region(const wire::Region& region);
   wire::Window bind_window(bool second_type, uint64_t offset, uint64_t length, unsigned access);
 
+  int attach(const ibv_gid& group, uint16_t lid) { return multicast(group, lid, true); }
+  int detach(const ibv_gid& group, uint16_t lid) { return multicast(group, lid, false); }
   int destroy_qp();
   wire::Event async_event(std::chrono::milliseconds time = std::chrono::seconds(5));
   int arm(bool receives = true, bool solicited_only = false);
@@ -78,6 +80,7 @@ class Endpoint {
                             std::chrono::milliseconds time = std::chrono::seconds(20));
 
  private:
+  int multicast(const ibv_gid& group, uint16_t lid, bool attach);
   testing::AssertionResult check(wire::Pattern pattern);
 
   Link* link_;

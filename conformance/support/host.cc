@@ -84,6 +84,7 @@ const Host::Handler Host::handlers[] = {
     {Kind::arm, Handler::call<&Host::arm>},
     {Kind::cq_event, Handler::call<&Host::cq_event>},
     {Kind::hammer, Handler::call<&Host::hammer>},
+    {Kind::multicast, Handler::call<&Host::multicast>},
 };
 
 Host::Host(Device& device) : device_(device) { make_nonblocking(device.context()->async_fd); }
@@ -140,12 +141,14 @@ wire::HelloAnswer Host::hello(const wire::Hello& hello) {
 void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
   if ((device_.attributes().device_cap_flags & IBV_DEVICE_XRC) == 0)
     throw NotClaimed{"device_cap_flags has no XRC"};
-  ibv_xrcd_init_attr domain = {};
-  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-  domain.fd = -1;
-  domain.oflags = O_CREAT;
-  hosted.xrcd = Xrcd(CALL(ibv_open_xrcd(device_.context(), &domain)));
-  if (!hosted.xrcd) throw Deviation{"an XRC domain; seen: " + errno_text(errno), Where::current()};
+  ibv_xrcd_init_attr fresh = {};
+  fresh.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  fresh.fd = -1;
+  fresh.oflags = O_CREAT;
+  const bool shares = hosted.lender && hosted.lender->xrcd;
+  if (!shares) hosted.xrcd = Xrcd(CALL(ibv_open_xrcd(device_.context(), &fresh)));
+  ibv_xrcd* const domain = shares ? hosted.lender->xrcd.get() : hosted.xrcd.get();
+  if (domain == nullptr) throw Deviation{"an XRC domain; seen: " + errno_text(errno), Where::current()};
   ibv_srq_init_attr_ex queue = {};
   queue.attr = {std::min(spec.receive_depth, static_cast<uint32_t>(device_.attributes().max_srq_wr)),
                 std::min(spec.receive_sges, static_cast<uint32_t>(device_.attributes().max_srq_sge)), 0};
@@ -153,7 +156,7 @@ void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
       IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   queue.srq_type = IBV_SRQT_XRC;
   queue.pd = hosted.memory().pd;
-  queue.xrcd = hosted.xrcd;
+  queue.xrcd = domain;
   queue.cq = hosted.cqs().receives();
   hosted.srq = Srq(CALL(ibv_create_srq_ex(device_.context(), &queue)));
   if (!hosted.srq) throw Deviation{"an XRC SRQ; seen: " + errno_text(errno), Where::current()};
@@ -169,7 +172,7 @@ void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
   hosted.end.qp = Qp(CALL(ibv_create_qp_ex(device_.context(), &sending)));
   receiving.qp_type = IBV_QPT_XRC_RECV;
   receiving.comp_mask = IBV_QP_INIT_ATTR_XRCD;
-  receiving.xrcd = hosted.xrcd;
+  receiving.xrcd = domain;
   hosted.receiver = Qp(CALL(ibv_create_qp_ex(device_.context(), &receiving)));
   if (!hosted.end.qp || !hosted.receiver)
     throw Deviation{"XRC QPs; seen: " + errno_text(errno), Where::current()};

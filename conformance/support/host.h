@@ -17,6 +17,18 @@
 
 namespace conformance {
 
+// Closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+
+ private:
+  int descriptor_;
+};
+
 // A hosted end: an End with what only some have.
 struct HostedEnd {
   explicit HostedEnd(size_t buffer) : end(buffer) {}
@@ -30,6 +42,7 @@ struct HostedEnd {
   Pd other_pd;  // only for regions that its QP must not reach
   std::map<uint32_t, Mr> regions;
   std::vector<Mw> windows;
+  std::vector<Descriptor> memberships;  // of IP groups; one ends when its socket is closed
   uint32_t next_region = 1;
   uint32_t remote_srqn = 0;  // XRC: where requests go
   wire::EndFacts facts;
@@ -88,6 +101,7 @@ class Host {
   wire::Result arm(const wire::Arm&);
   wire::Event cq_event(const wire::AwaitEvent&);
   wire::HammerAnswer hammer(const wire::Hammer&);
+  wire::Result multicast(const wire::Multicast&);
 
   std::shared_ptr<HostedEnd> pointer_to(uint32_t end);
   void make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec);

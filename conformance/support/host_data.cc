@@ -2,6 +2,9 @@
 //
 // Hosts: requests, completions, bytes and keys of their ends.
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -48,7 +51,7 @@ ibv_send_wr work_request(const HostedEnd& hosted, const wire::SendRequest& reque
   wr.opcode = request.opcode;
   wr.send_flags = request.flags;
   wr.imm_data = htonl(request.imm);
-  if (hosted.receiver) wr.qp_type.xrc.remote_srqn = hosted.remote_srqn;
+  if (hosted.receiver) wr.qp_type.xrc.remote_srqn = request.srqn != 0 ? request.srqn : hosted.remote_srqn;
   if (hosted.end.ah) {
     wr.wr.ud = {hosted.end.ah.get(), request.qpn != 0 ? request.qpn : hosted.end.other_qpn,
                 request.qkey != 0 ? request.qkey : hosted.end.qkey};
@@ -87,7 +90,45 @@ bool poll_one(ibv_cq* cq, ibv_wc& wc) {
   return polled > 0;
 }
 
+// "A join request for the multicast group must be sent" (ibv_attach_mcast(3), NOTES): on Ethernet that is the
+// membership of the interface behind the GID. Where there is none, the device may deliver all the same.
+int join_ip_group(Device& device, const ibv_gid& gid) {
+  const bool is_ipv4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device.gid().raw)) != 0;
+  const int socket = ::socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return -1;
+  if (is_ipv4) {
+    ip_mreq request = {};
+    memcpy(&request.imr_multiaddr, &gid.raw[12], 4);
+    memcpy(&request.imr_interface, &device.gid().raw[12], 4);
+    CALL(setsockopt(socket, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request));
+    return socket;
+  }
+  ibv_gid_entry entry = {};
+  if (ibv_query_gid_ex(device.context(), device.port_number(), static_cast<uint32_t>(device.gid_index()),
+                       &entry, 0) != 0)
+    return socket;
+  ipv6_mreq request = {};
+  memcpy(&request.ipv6mr_multiaddr, gid.raw, 16);
+  request.ipv6mr_interface = entry.ndev_ifindex;
+  CALL(setsockopt(socket, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request));
+  return socket;
+}
+
 }  // namespace
+
+Descriptor::~Descriptor() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+wire::Result Host::multicast(const wire::Multicast& what) {
+  HostedEnd& hosted = at(what.end);
+  ibv_gid gid;
+  memcpy(gid.raw, what.gid.data(), sizeof gid.raw);
+  if (!what.attach) return {CALL(ibv_detach_mcast(hosted.end.qp, &gid, what.lid))};
+  if (device_.is_ethernet() && gid.raw[0] == 0xff)
+    hosted.memberships.emplace_back(join_ip_group(device_, gid));
+  return {CALL(ibv_attach_mcast(hosted.end.qp, &gid, what.lid))};
+}
 
 wire::Result Host::send(const wire::Send& what) {
   HostedEnd& hosted = at(what.end);

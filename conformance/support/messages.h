@@ -16,7 +16,7 @@
 namespace conformance::wire {
 
 // Raised whenever a message changes: ends of different versions refuse each other.
-constexpr uint32_t magic = 0x76636631, version = 2;
+constexpr uint32_t magic = 0x76636631, version = 3;
 constexpr uint32_t largest_message = 64u << 20;
 
 #define CONFORMANCE_FIELDS(...)                    \
@@ -47,6 +47,7 @@ enum class Kind : uint16_t {
   arm,
   cq_event,
   hammer,
+  multicast,
 };
 
 struct Nothing {
@@ -81,8 +82,9 @@ struct MakeEnd {
   bool separate_cqs = false;  // of send and receive queue
   bool srq = false;           // receives come from an SRQ
   bool channel = false;       // for arm and cq_event
-  uint32_t shares = 0;        // another end of this host whose PD, buffer and region this one uses, or 0
-  bool shares_cqs = false;    // and its CQs
+  uint32_t shares =
+      0;  // another end of this host whose PD, buffer, region and XRC domain this one uses, or 0
+  bool shares_cqs = false;  // and its CQs
   CONFORMANCE_FIELDS(type, send_depth, receive_depth, send_sges, receive_sges, inline_data, signal_all,
                      access, buffer, cq_entries, separate_cqs, srq, channel, shares, shares_cqs)
 };
@@ -160,7 +162,8 @@ struct SendRequest {
   uint32_t rkey = 0;
   uint64_t compare_add = 0, swap = 0;
   uint32_t qpn = 0, qkey = 0;  // UD: other than the connected end's where not 0
-  CONFORMANCE_FIELDS(opcode, flags, id, imm, elements, remote, rkey, compare_add, swap, qpn, qkey)
+  uint32_t srqn = 0;           // XRC: likewise
+  CONFORMANCE_FIELDS(opcode, flags, id, imm, elements, remote, rkey, compare_add, swap, qpn, qkey, srqn)
 };
 
 struct Send {
@@ -224,6 +227,15 @@ struct Mismatch {
   uint64_t offset = 0;  // the first byte that differs; ~0 where there is none
   uint8_t seen = 0, expected = 0;
   CONFORMANCE_FIELDS(offset, seen, expected)
+};
+
+// Joins the end to a group (ibv_attach_mcast(3)), or takes it out of it.
+struct Multicast {
+  uint32_t end = 0;
+  bool attach = true;
+  std::array<uint8_t, 16> gid = {};
+  uint16_t lid = 0;
+  CONFORMANCE_FIELDS(end, attach, gid, lid)
 };
 
 struct RegisterRegion {

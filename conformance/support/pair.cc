@@ -33,7 +33,8 @@ void connect(Device& device, ibv_qp* qp, Endpoint& end, Where where) {
   const EndFacts& there = end.facts();
   ibv_gid gid;
   std::copy(there.gid.begin(), there.gid.end(), gid.raw);
-  ibv_qp_attr attr = attributes_for(device, {.destination = there.qpn});
+  const bool sends_alone = qp->qp_type == IBV_QPT_XRC_SEND;
+  ibv_qp_attr attr = attributes_for(device, {.destination = sends_alone ? there.receiving_qpn : there.qpn});
   attr.ah_attr = device.address_of(gid, static_cast<uint16_t>(there.lid));
   attr.path_mtu = std::min(attr.path_mtu, there.mtu);
   bring_to(qp, IBV_QPS_RTS, attr, where);

@@ -24,6 +24,7 @@
 #include "engine/memory/memory_objects.h"
 #include "engine/process.h"
 #include "engine/receive/shared_receive_queue.h"
+#include "engine/requester/pacing.h"
 #include "engine/requester/send_rules.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
@@ -206,6 +207,7 @@ struct Qp {
   uint32_t mtu = 1024;
   bool may_land = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
   KnownRegion gathered;  // for messages on the short way
+  Pacing pacing;
   uint64_t sq_size = 0;
   uint64_t sq_posted = 0;
   uint64_t sq_next = 0;               // first request not finished

@@ -57,6 +57,8 @@ constexpr Limit kLimits[] = {
     {"max_dm_size", &L::max_dm_size, 0, 1u << 30},
     {"max_msg_sz", &L::max_msg_sz, 256, 1u << 31},  // InfiniBand 1.5, 9.7.1.5.1: at most 2^31 bytes
     {"active_mtu", &L::active_mtu, 256, 4096},
+    {"qp_rate_limit_min", &L::qp_rate_limit_min, 0, UINT32_MAX},
+    {"qp_rate_limit_max", &L::qp_rate_limit_max, 0, UINT32_MAX},
     {"vendor_id", &L::vendor_id, 0, UINT32_MAX},
     {"vendor_part_id", &L::vendor_part_id, 0, UINT32_MAX},
     {"hw_ver", &L::hw_ver, 0, UINT32_MAX},
@@ -82,6 +84,12 @@ constexpr Rule kRules[] = {
      "max_srq_sge is 0 when max_srq is, and only then"},
     {&L::max_res_rd_atom, [](const L& l) { return l.max_res_rd_atom < l.max_qp_rd_atom; },
      "max_res_rd_atom is at least max_qp_rd_atom"},
+    {&L::qp_rate_limit_min,
+     [](const L& l) {
+       return l.qp_rate_limit_min > l.qp_rate_limit_max ||
+              (l.qp_rate_limit_min == 0) != (l.qp_rate_limit_max == 0);
+     },
+     "qp_rate_limit_min is 1 to qp_rate_limit_max, or both are 0"},
 };
 
 static_assert(kSharedQueues == 131072, "the rule's text says so");

@@ -47,6 +47,8 @@ struct DeviceLimits {
   uint64_t max_dm_size = 256 * 1024;    // bytes, over all processes of the node
   uint64_t max_msg_sz = 1u << 30;       // bytes
   uint64_t active_mtu = 4096;           // bytes
+  uint64_t qp_rate_limit_min = 1;               // kbps
+  uint64_t qp_rate_limit_max = 100'000'000;     // kbps; 0: nothing paces
 
   // What it calls itself.
   uint64_t vendor_id = 0xffffff;  // RXE_VENDOR_ID: what an adapter without an IEEE company id says

@@ -47,6 +47,7 @@ const pabi34_context_ops kContextOps = {
     .import_pd = import_pd,
     .modify_cq = modify_cq,
     .modify_qp = modify_qp,
+    .modify_qp_rate_limit = modify_qp_rate_limit,
     .modify_srq = modify_srq,
     .open_qp = open_qp,
     .open_xrcd = open_xrcd,

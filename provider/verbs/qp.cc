@@ -12,8 +12,10 @@
 namespace verbena::verbs {
 namespace {
 
-// Attributes from IBV_QP_RATE_LIMIT on belong to packet pacing (libibverbs/cmd.c, ibv_cmd_modify_qp).
-constexpr int kKnownAttributes = IBV_QP_RATE_LIMIT - 1;
+// Attributes that ibv_query_qp(3) can give back: not those from IBV_QP_RATE_LIMIT on (libibverbs/cmd.c,
+// ibv_cmd_query_qp()).
+constexpr int kQueriedAttributes = IBV_QP_RATE_LIMIT - 1;
+constexpr int kKnownAttributes = kQueriedAttributes | IBV_QP_RATE_LIMIT;
 
 // The kernel knows an object only in the context that made it.
 bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
@@ -114,7 +116,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
 
 // ibv_query_qp(3): the mask is a hint, more may be returned; so everything is.
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
-  if ((attr_mask & ~kKnownAttributes) != 0) return answer(EOPNOTSUPP);
+  if ((attr_mask & ~kQueriedAttributes) != 0) return answer(EOPNOTSUPP);
   if (const int error = verbena::query_qp(to_qp(qp)->emulated, attr, init_attr); error != 0)
     return answer(error);
   init_attr->qp_context = qp->qp_context;
@@ -123,6 +125,10 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* ini
   init_attr->srq = qp->srq;
   init_attr->qp_type = qp->qp_type;
   return 0;
+}
+
+int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attr) {
+  return answer(verbena::modify_qp_rate_limit(to_qp(qp)->emulated, attr));
 }
 
 int set_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::set_ece(to_qp(qp)->emulated, ece)); }

@@ -76,9 +76,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto action = stand_in<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};
        return ibv_modify_flow_action_esp(&action, &attr); }},
-    {"modify_qp_rate_limit", [](const Objects& o) {
-       ibv_qp_rate_limit_attr attr = {};
-       return ibv_modify_qp_rate_limit(o.qp, &attr); }},
     {"modify_wq", [](const Objects& o) {
        auto wq = stand_in<ibv_wq>(o);
        ibv_wq_attr attr = {};

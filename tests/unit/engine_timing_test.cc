@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// When a request fails that is not answered: never before the time that the attributes stand for, and not
-// much later. The upper bounds are for busy machines.
+// When a request fails that is not answered, and when one goes that is paced: never before the time that the
+// attributes stand for, and not much later. The upper bounds are for busy machines.
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "engine/objects.h"
+#include "engine/requester/pacing.h"
 #include "engine/requester/timers.h"
 #include "support/scene.h"
 
@@ -208,6 +210,137 @@ TEST(SilentPeer, FlushesWhatWaitsBehind) {
   for (uint64_t i = 0; i < wcs.size(); ++i) {
     EXPECT_EQ(wcs[i].wr_id, i);
     EXPECT_EQ(wcs[i].status, i == 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+// ---- packet pacing
+// ----------------------------------------------------------------------------------------------
+
+int set_rate(Qp* qp, uint32_t kbps, uint32_t burst = 0, uint16_t packet = 0) {
+  const ibv_qp_rate_limit_attr attr{kbps, burst, packet, 0};
+  return modify_qp_rate_limit(qp, &attr);
+}
+
+struct Stream {
+  const char* name;
+  ibv_wr_opcode opcode;
+  uint32_t size, count, kbps;
+  bool polls;
+};
+
+class Paced : public ::testing::TestWithParam<Stream> {};
+INSTANTIATE_TEST_SUITE_P(Stream, Paced,
+                         ::testing::Values(Stream{"OfWrites", IBV_WR_RDMA_WRITE, 65536, 8, 80'000, true},
+                                           Stream{"NobodyPolls", IBV_WR_RDMA_WRITE, 65536, 8, 80'000, false},
+                                           Stream{"OfOneLongMessage", IBV_WR_RDMA_WRITE, 524288, 1, 80'000,
+                                                  true},
+                                           Stream{"OfSmallSends", IBV_WR_SEND, 8, 120, 1'000, true}),
+                         [](const auto& stream) { return std::string(stream.param.name); });
+
+TEST_P(Paced, KeepsItsRate) {
+  const Stream& stream = GetParam();
+  QpSetup deep;
+  deep.send_wr = deep.recv_wr = 128;
+  Pair pair(deep);
+  Region memory(pair.pd.get(), 1 << 20);
+  Region taken(pair.pd.get(), 4096);
+  if (stream.opcode == IBV_WR_SEND) {
+    for (uint32_t i = 0; i < stream.count; ++i) ASSERT_EQ(receive(*pair.b, {taken.sge(0, 64)}), 0);
+  }
+  const uint32_t mtu = 1024;
+  const Pacing pacing = pacing_of({.rate_kbps = stream.kbps}, mtu);
+  ASSERT_EQ(set_rate(*pair.a, stream.kbps), 0);
+  const int64_t began = now_ns();
+  for (uint32_t i = 0; i < stream.count; ++i) {
+    Sges sges{memory.sge(0, stream.size)};
+    ibv_send_wr wr = request(stream.opcode, sges, i);
+    wr.wr.rdma = {memory.address(524288), memory.rkey()};
+    ASSERT_EQ(post(*pair.a, wr), 0);
+  }
+  if (!stream.polls) {
+    ASSERT_TRUE(eventually(
+        [&] { return (*pair.a)->shared->requests_out.load(std::memory_order_relaxed) == stream.count; }));
+  }
+  for (const ibv_wc& wc : completions(pair.a.send_cq.get(), stream.count))
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  // The last piece goes when what was before it has been paid for, and a bucket is full in the beginning.
+  const uint64_t bytes = stream.count * bytes_on_wire(stream.size, mtu) - pacing.burst_bytes;
+  const uint64_t last = bytes_on_wire(std::min(stream.size, pacing.burst_bytes), mtu);
+  expect_took(now_ns() - began, (bytes - last) * 8'000'000 / stream.kbps);
+}
+
+TEST(Pacing, LeavesOtherQueuePairsAlone) {
+  Pair slow, other;
+  Region memory(slow.pd.get(), 65536), others(other.pd.get(), 65536);
+  ASSERT_EQ(set_rate(*slow.a, 1), 0);
+  for (uint64_t i = 0; i < 2; ++i)
+    ASSERT_EQ(rdma(*slow.a, IBV_WR_RDMA_WRITE, {memory.sge(0, 8192)}, memory.address(8192), memory.rkey(), i),
+              0);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(rdma(*other.a, IBV_WR_RDMA_WRITE, {others.sge(0, 8192)}, others.address(8192), others.rkey()),
+              0);
+    EXPECT_EQ(other.a.sent().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_TRUE(nothing(slow.a.send_cq.get()));
+}
+
+TEST(Pacing, EndsWithARateOf0) {
+  Pair pair;
+  Region memory(pair.pd.get(), 65536);
+  ASSERT_EQ(set_rate(*pair.a, 1), 0);
+  ASSERT_EQ(rdma(*pair.a, IBV_WR_RDMA_WRITE, {memory.sge(0, 32768)}, memory.address(32768), memory.rkey()),
+            0);
+  EXPECT_TRUE(nothing(pair.a.send_cq.get()));
+  ASSERT_EQ(set_rate(*pair.a, 0), 0);
+  EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
+}
+
+TEST(Pacing, EndsWithReset) {
+  Pair pair;
+  Region memory(pair.pd.get(), 65536);
+  ASSERT_EQ(set_rate(*pair.a, 1), 0);
+  for (Side* side : {&pair.a, &pair.b}) ASSERT_EQ(to_state(**side, IBV_QPS_RESET), 0);
+  connect(*pair.a, pair.b.number(), pair.gid());
+  connect(*pair.b, pair.a.number(), pair.gid());
+  ASSERT_EQ(rdma(*pair.a, IBV_WR_RDMA_WRITE, {memory.sge(0, 32768)}, memory.address(32768), memory.rkey()),
+            0);
+  EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
+}
+
+// ibv_modify_qp(3) with IBV_QP_RATE_LIMIT.
+TEST(Pacing, IsAnAttributeOnTheWayUpAndInRts) {
+  Pair pair;
+  Region memory(pair.pd.get(), 65536);
+  ibv_qp_attr attr{};
+  attr.rate_limit = 1;
+  ASSERT_EQ(modify_qp(*pair.a, &attr, IBV_QP_RATE_LIMIT), 0);
+  ASSERT_EQ(rdma(*pair.a, IBV_WR_RDMA_WRITE, {memory.sge(0, 32768)}, memory.address(32768), memory.rkey()),
+            0);
+  EXPECT_TRUE(nothing(pair.a.send_cq.get()));
+  ASSERT_EQ(to_state(*pair.b, IBV_QPS_RESET), 0);
+  EXPECT_EQ(modify_qp(*pair.b, &attr, IBV_QP_RATE_LIMIT), EINVAL) << "in RESET";
+}
+
+TEST(Pacing, RefusesWhatIsNotClaimed) {
+  Pair pair;
+  ibv_device_attr_ex claims{};
+  ASSERT_EQ(query_device(pair.context.get(), &claims), 0);
+  const ibv_packet_pacing_caps& caps = claims.packet_pacing_caps;
+  EXPECT_NE(caps.supported_qpts & 1u << IBV_QPT_RC, 0u);
+  const struct {
+    uint32_t kbps, burst;
+    uint16_t packet;
+    uint32_t mask;
+    int expected;
+  } rows[] = {{caps.qp_rate_limit_min, 0, 0, 0, 0},
+              {caps.qp_rate_limit_max, 1, 1, 0, 0},
+              {caps.qp_rate_limit_max + 1, 0, 0, 0, EINVAL},
+              {0, 4096, 0, 0, EINVAL},
+              {0, 0, 1024, 0, EINVAL},
+              {1000, 0, 0, 1, EINVAL}};
+  for (const auto& row : rows) {
+    const ibv_qp_rate_limit_attr attr{row.kbps, row.burst, row.packet, row.mask};
+    EXPECT_EQ(modify_qp_rate_limit(*pair.a, &attr), row.expected) << row.kbps << " " << row.burst;
   }
 }
 

@@ -215,7 +215,8 @@ TEST(QpStateTable, RequiresNothingOffTheWayUp) {
   }
 }
 
-// Kernel verbs.c, qp_state_table[][].opt_param[]: one row per transition that has any.
+// Kernel verbs.c, qp_state_table[][].opt_param[]: one row per transition that has any. Of the rate see
+// qp_state_table.cc.
 TEST(QpStateTable, AllowsWhatTheKernelSays) {
   const int cur = IBV_QP_CUR_STATE, alt = IBV_QP_ALT_PATH, access = IBV_QP_ACCESS_FLAGS,
             mig = IBV_QP_PATH_MIG_STATE, rnr = IBV_QP_MIN_RNR_TIMER, pkey = IBV_QP_PKEY_INDEX,
@@ -230,12 +231,12 @@ TEST(QpStateTable, AllowsWhatTheKernelSays) {
       {IBV_QPS_RESET, IBV_QPS_INIT, 0, 0, 0, 0, 0, 0},
       {IBV_QPS_INIT, IBV_QPS_INIT, pkey | port | access, pkey | port | access, pkey | port | qkey, 0,
        pkey | port | access, pkey | port | access},
-      {IBV_QPS_INIT, IBV_QPS_RTR, alt | access | pkey, alt | access | pkey, pkey | qkey, 0,
-       alt | access | pkey, alt | access | pkey},
-      {IBV_QPS_RTR, IBV_QPS_RTS, cur | alt | access | rnr | mig, cur | alt | access | mig, cur | qkey, rate,
-       cur | alt | access | mig, cur | alt | access | rnr | mig},
-      {IBV_QPS_RTS, IBV_QPS_RTS, cur | alt | access | rnr | mig, cur | alt | access | mig, cur | qkey, rate,
-       cur | alt | access | mig, cur | alt | access | rnr | mig},
+      {IBV_QPS_INIT, IBV_QPS_RTR, alt | access | pkey | rate, alt | access | pkey | rate, pkey | qkey | rate,
+       0, alt | access | pkey | rate, alt | access | pkey},
+      {IBV_QPS_RTR, IBV_QPS_RTS, cur | alt | access | rnr | mig | rate, cur | alt | access | mig | rate,
+       cur | qkey | rate, rate, cur | alt | access | mig | rate, cur | alt | access | rnr | mig},
+      {IBV_QPS_RTS, IBV_QPS_RTS, cur | alt | access | rnr | mig | rate, cur | alt | access | mig | rate,
+       cur | qkey | rate, rate, cur | alt | access | mig | rate, cur | alt | access | rnr | mig},
       {IBV_QPS_RTS, IBV_QPS_SQD, notify, notify, notify, 0, notify, notify},
       {IBV_QPS_SQD, IBV_QPS_RTS, cur | alt | access | rnr | mig, cur | alt | access | mig, cur | qkey, 0,
        cur | alt | access | mig, cur | alt | access | rnr | mig},

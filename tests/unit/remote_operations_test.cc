@@ -71,6 +71,26 @@ TEST(RemoteNode, WritesArriveWhileTheTargetDoesNothing) {
       });
 }
 
+// The rate that the queue pair was given (ibv_modify_qp_rate_limit(3)).
+TEST(RemoteNode, PacedWritesTakeTheirTime) {
+  constexpr uint32_t kSize = 512 * 1024, kKbps = 80'000;
+  play(
+      [](End& end) {
+        end.start();
+        const ibv_qp_rate_limit_attr attr{kKbps, 0, 0, 0};
+        ASSERT_EQ(modify_qp_rate_limit(end.qp.get(), &attr), 0);
+        const int64_t began = now_ns();
+        ASSERT_EQ(end.write_there(0, kThere, kSize), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_SUCCESS);
+        EXPECT_GE(now_ns() - began, (int64_t{kSize} - 65536) * 8'000'000 / kKbps);
+        end.together();
+      },
+      [](End& end) {
+        end.start();
+        end.together();
+      });
+}
+
 TEST(RemoteNode, ReadsBringWhatIsThere) {
   play(
       [](End& end) {

@@ -12,14 +12,14 @@
 namespace verbena {
 namespace {
 
-// IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>; libibverbs has no name of its own for it.
+// IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>; libibverbs has no name of its own for
+// it.
 constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
 
 // Pages are found when they are accessed, whatever the transport.
 void describe_paging(ibv_device_attr_ex* out) {
   constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
-  constexpr uint32_t kAll =
-      kSends | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+  constexpr uint32_t kAll = kSends | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
   out->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   out->odp_caps.per_transport_caps.rc_odp_caps = kAll;
   out->odp_caps.per_transport_caps.uc_odp_caps = kSends | IBV_ODP_SUPPORT_WRITE;
@@ -82,6 +82,11 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   if (mutated("device-no-clock")) out->hca_core_clock = 0;
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = limits.max_dm_size;
+  if (limits.qp_rate_limit_max != 0)
+    out->packet_pacing_caps = {.qp_rate_limit_min = static_cast<uint32_t>(limits.qp_rate_limit_min),
+                               .qp_rate_limit_max = static_cast<uint32_t>(limits.qp_rate_limit_max),
+                               .supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
+                                                 (limits.max_xrcd != 0 ? 1u << IBV_QPT_XRC_SEND : 0)};
   describe_paging(out);
   if (mutated("device-odp-bits")) out->odp_caps.general_caps = 0;
 }
@@ -100,8 +105,8 @@ void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* at
   attr->lid = static_cast<uint16_t>(device.lid);
   attr->max_vl_num = 1;
   attr->active_width = mutated("port-no-width") ? 0 : 2;  // 4X
-  attr->active_speed = 64;  // HDR lanes: 200 Gb/s
-  attr->phys_state = down ? 3 : 5;  // Disabled (as mlx5 without a carrier), LinkUp
+  attr->active_speed = 64;                                // HDR lanes: 200 Gb/s
+  attr->phys_state = down ? 3 : 5;                        // Disabled (as mlx5 without a carrier), LinkUp
   attr->link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
   attr->flags = 0;
 }
@@ -115,6 +120,8 @@ AttributeLimits attribute_limits(const DeviceDescription& device) {
   limits.pkeys = 1;
   limits.gids = static_cast<int>(device.gid_count);
   limits.max_rd_atomic = static_cast<uint8_t>(device.limits.max_qp_init_rd_atom);
+  limits.rate_limit_min = static_cast<uint32_t>(device.limits.qp_rate_limit_min);
+  limits.rate_limit_max = static_cast<uint32_t>(device.limits.qp_rate_limit_max);
   limits.max_dest_rd_atomic = static_cast<uint8_t>(device.limits.max_qp_rd_atom);
   return limits;
 }

@@ -66,6 +66,15 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = psn_of(attr.sq_psn);
 }
 
+// Under send_lock. What waits for the old rate is looked at anew (to_state()); the short way is closed and opened by
+// check_path().
+void pace(Qp& qp, const PacingLimits& limits) {
+  if (mutated("rate-limit-not-applied")) return;
+  qp.pacing = pacing_of(limits, qp.mtu);
+  qp.path.gate = 0;
+  qp.path.small_size = 0;
+}
+
 // Responder attributes that may change while requests come in: the feeder reads them with each request.
 void publish(Qp& qp, int mask) {
   SharedQp& shared = *qp.shared;
@@ -139,6 +148,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.shared->sticky.store(0, std::memory_order_release);
   qp.shared->feeder_waits.store(0, std::memory_order_release);
   qp.attr = {};
+  qp.pacing = {};
   return true;
 }
 
@@ -218,7 +228,7 @@ void to_error(Qp& qp) {
 }
 
 // Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).
-int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer) {
+int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, PacingLimits pacing = {}) {
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
   const char* why = nullptr;
   int offending = 0;
@@ -242,6 +252,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer) {
     return error;
   }
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
+  pacing.rate_kbps = attr->rate_limit;
   uint32_t resources = qp->responder_resources;
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) resources = attr->max_dest_rd_atomic;
   if (to == IBV_QPS_RESET) resources = 0;
@@ -253,6 +264,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer) {
     std::lock_guard send(qp->send_lock);
     remember(qp->attr, *attr, mask);
     publish(*qp, mask);
+    if ((mask & IBV_QP_RATE_LIMIT) != 0) pace(*qp, pacing);
   }
   switch (to) {
     case IBV_QPS_RESET:
@@ -277,6 +289,25 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   return change(qp, attr, mask, nullptr);
+}
+
+int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
+  if (int error = usable(*qp->context); error != 0) return error;
+  if (qp->context->device->limits.qp_rate_limit_max == 0) return EOPNOTSUPP;
+  // providers/mlx5/verbs.c, mlx5_modify_qp_rate_limit().
+  if (attr->comp_mask != 0 || (attr->rate_limit == 0 && (attr->max_burst_sz != 0 || attr->typical_pkt_sz != 0))) {
+    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u, max_burst_sz %u, typical_pkt_sz %u, comp_mask 0x%x: %s",
+                 qp->shared->qpn, attr->rate_limit, attr->max_burst_sz, attr->typical_pkt_sz, attr->comp_mask,
+                 attr->comp_mask != 0 ? "comp_mask is 0" : "without a rate there are no bursts and packets");
+    return EINVAL;
+  }
+  if (qp->foreign) return EINVAL;  // it sends nothing
+  act_on_sticky_if_any(*qp);
+  std::lock_guard modify(qp->modify_mutex);
+  ibv_qp_attr wanted{};
+  wanted.rate_limit = attr->rate_limit;
+  return change(qp, &wanted, IBV_QP_RATE_LIMIT, nullptr,
+                {.burst_bytes = attr->max_burst_sz, .packet_bytes = attr->typical_pkt_sz});
 }
 
 int modify_for_another(Qp& qp, const ibv_qp_attr& attr, int mask, const PeerQp& peer) {

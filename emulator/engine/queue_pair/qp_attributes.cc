@@ -154,6 +154,18 @@ constexpr Rule kRules[] = {
      "rnr_retry is above 7"},
     {IBV_QP_MIN_RNR_TIMER, [](const Request& r) noexcept { return r.attr.min_rnr_timer <= kFiveBits; },
      EINVAL, "min_rnr_timer is above 31"},
+    {IBV_QP_RATE_LIMIT, [](const Request& r) noexcept { return r.limits.rate_limit_max != 0; }, EOPNOTSUPP,
+     "rate_limit: the device paces nothing (packet_pacing_caps)"},
+    // 0 takes the limit away (drivers/infiniband/hw/mlx5/qp.c, modify_raw_packet_qp_sq(): index 0 of the
+    // table of rates).
+    {IBV_QP_RATE_LIMIT,
+     [](const Request& r) noexcept {
+       return r.attr.rate_limit == 0 ||
+              (r.attr.rate_limit >= r.limits.rate_limit_min &&
+               r.attr.rate_limit <= r.limits.rate_limit_max) ||
+              mutated("rate-limit-any");
+     },
+     EINVAL, "rate_limit is outside of qp_rate_limit_min and qp_rate_limit_max"},
     {IBV_QP_DEST_QPN, [](const Request& r) noexcept { return r.attr.dest_qp_num <= kMaxQpn; }, EINVAL,
      "dest_qp_num has more than 24 bits"},
 };

@@ -21,6 +21,8 @@ struct AttributeLimits {
   int gids = 1;                                  // entries of the port's GID table
   uint8_t max_rd_atomic = 16;                    // as initiator: ibv_device_attr::max_qp_init_rd_atom
   uint8_t max_dest_rd_atomic = 16;               // as responder: ibv_device_attr::max_qp_rd_atom
+  uint32_t rate_limit_min = 0;                   // kbps; ibv_packet_pacing_caps
+  uint32_t rate_limit_max = 0;                   // 0: nothing paces
   bool path_migration = false;                   // IBV_DEVICE_AUTO_PATH_MIG
   bool privileged_qkey = false;                  // may set a Q_Key with the top bit (CAP_NET_RAW)
 
@@ -33,6 +35,7 @@ struct AttributeLimits {
 // 0, or the errno of the refusal; *why (if `why` is not null) then names the rule in one line, a constant
 // string that is never freed, and is null after success. Attributes outside `mask` are not looked at.
 //   EINVAL  a value out of range
+//   EOPNOTSUPP  a rate, and nothing paces
 //   EPERM   a Q_Key with the top bit, without the privilege
 // PSNs are never refused: bits above 24 are dropped as the kernel drops them (psn.h, psn_of()).
 int check_attributes(const AttributeLimits& limits, ibv_qp_type type, const ibv_qp_attr& attr, int mask,

@@ -13,7 +13,11 @@
 //  * The page lists IBV_QP_CAP as modifiable "if the HCA supports QP resizing"; the kernel's table has it in
 //  no
 //    transition, so it is EINVAL on any device that asks that table. So here.
-//  * IBV_QP_RATE_LIMIT belongs to RAW_PACKET alone, on RTR -> RTS and RTS -> RTS.
+//  * IBV_QP_RATE_LIMIT: the page and kernels before 7.0 have it for RAW_PACKET alone, on RTR -> RTS and RTS
+//  -> RTS.
+//    Since then RC has it, too, and on INIT -> RTR ("IB/core: Extend rate limit support for RC QPs"), and
+//    drivers say for which others they do ("IB/core: Delegate IB_QP_RATE_LIMIT validation to drivers", as
+//    mlx5 for UC and UD). This one does for all that send.
 //  * RAW_PACKET has no attribute for RTS -> SQD or from there on (not even EN_SQD_ASYNC_NOTIFY).
 //  * RESET -> ERR does not exist in the table (the specification allows ERR from any state: 10.3.1, figure of
 //    the state machine); drivers that ask the table refuse it, so here.
@@ -96,19 +100,22 @@ constexpr Row kRows[] = {
      {kConnectedToInit, kConnectedToInit, kPkey | kPort | kQkey, 0, kConnectedToInit, kConnectedToInit}},
     {IBV_QPS_INIT, IBV_QPS_RTR,
      {kConnectedToRtr | kResponderToRtr, kConnectedToRtr, 0, 0, kConnectedToRtr, kConnectedToRtr | kResponderToRtr},
-     {kConnectedRtrOptional, kConnectedRtrOptional, kPkey | kQkey, 0, kConnectedRtrOptional, kConnectedRtrOptional}},
+     {kConnectedRtrOptional | kRate, kConnectedRtrOptional | kRate, kPkey | kQkey | kRate, 0, kConnectedRtrOptional | kRate,
+      kConnectedRtrOptional}},
 
     {IBV_QPS_RTR, IBV_QPS_RESET, {}, {}},
     {IBV_QPS_RTR, IBV_QPS_ERR, {}, {}},
     {IBV_QPS_RTR, IBV_QPS_RTS,
      {kInitiatorToRts, kSqPsn, kSqPsn, 0, kInitiatorToRts, kTimeout | kSqPsn},
-     {kConnectedRts | kMinRnr, kConnectedRts, kCur | kQkey, kRate, kConnectedRts, kConnectedRts | kMinRnr}},
+     {kConnectedRts | kMinRnr | kRate, kConnectedRts | kRate, kCur | kQkey | kRate, kRate, kConnectedRts | kRate,
+      kConnectedRts | kMinRnr}},
 
     {IBV_QPS_RTS, IBV_QPS_RESET, {}, {}},
     {IBV_QPS_RTS, IBV_QPS_ERR, {}, {}},
     {IBV_QPS_RTS, IBV_QPS_RTS,
      {},
-     {kConnectedRts | kMinRnr, kConnectedRts, kCur | kQkey, kRate, kConnectedRts, kConnectedRts | kMinRnr}},
+     {kConnectedRts | kMinRnr | kRate, kConnectedRts | kRate, kCur | kQkey | kRate, kRate, kConnectedRts | kRate,
+      kConnectedRts | kMinRnr}},
     {IBV_QPS_RTS, IBV_QPS_SQD,
      {},
      {kNotify, kNotify, kNotify, 0, kNotify, kNotify}},

@@ -130,7 +130,20 @@ void raise_drained_if_due(Qp& qp) {
   raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
 }
 
-enum class Course : uint8_t { kOn, kWait, kLater, kFailed };
+enum class Course : uint8_t { kOn, kWait, kLater, kPaced, kFailed };
+
+// Has its rate been used up for now? Then who waits for the rest of a message waits so much longer.
+bool is_held_back(Qp& qp, const SendRequest& request) {
+  if (qp.pacing.rate_kbps == 0) [[likely]]
+    return false;
+  const int64_t until = held_back_until(qp, request, wire::kSliceBytes);
+  if (until == 0) return false;
+  const uint64_t patient = patience(qp);
+  if (request.done != 0 && qp.give_up_at != kEndOfTime)
+    qp.give_up_at = patient > static_cast<uint64_t>(kEndOfTime - until) ? kEndOfTime
+                                                                         : until + static_cast<int64_t>(patient);
+  return true;
+}
 
 Course send_next(Qp& qp) {
   RemotePath& path = *qp.path.remote;
@@ -154,7 +167,11 @@ Course send_next(Qp& qp) {
   VendorError error = request.done == 0 ? judge(qp, operation, request) : VendorError::none;
   if (error == VendorError::none && waits_for_answers(qp, operation, request)) return Course::kWait;
   Sent sent = Sent::kFailed;
+  const uint32_t done_before = request.done;
+  if (error == VendorError::none && is_held_back(qp, request)) return Course::kPaced;
   if (error == VendorError::none) sent = send_request(qp, operation, request, &error);
+  if (qp.pacing.rate_kbps != 0 && (sent == Sent::kWhole || sent == Sent::kPart))
+    charge_for(qp, request, (sent == Sent::kWhole ? request.length : request.done) - done_before);
   if (sent == Sent::kFailed) {
     // Those before it complete before it does.
     if (!is_first) return Course::kWait;
@@ -226,6 +243,8 @@ int64_t progress_remote(Qp& qp) {
         continue;
       case Course::kLater:
         return now_ns() + kTick;
+      case Course::kPaced:
+        return qp.pacing.held_until;
       case Course::kFailed:
         return kEndOfTime;
       case Course::kWait:

@@ -68,7 +68,7 @@ Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& reques
   if (peer.out.has_bulk()) return Sent::kBlocked;
   std::byte* const to = append_request(peer, sizeof head);
   if (to == nullptr) return Sent::kBlocked;
-  const uint32_t size = std::min(request.length - request.done, wire::kSliceBytes);
+  const uint32_t size = std::min(request.length - request.done, piece_of(qp.pacing, wire::kSliceBytes));
   head.length = static_cast<uint32_t>(sizeof head + size);
   std::memcpy(to, &head, sizeof head);
   peer.bulk.clear();

@@ -95,7 +95,8 @@ VendorError check_path(Qp& qp) {
   const VendorError error = check_path_slowly(qp, gate);
   path.gate = error == VendorError::none ? gate : 0;
   const bool ordinary =
-      path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr && qp.may_land;
+      path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr && qp.may_land &&
+      qp.pacing.rate_kbps == 0;
   path.small_size = ordinary ? path.completions.inline_size() : 0;
   return error;
 }

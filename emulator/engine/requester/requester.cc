@@ -16,6 +16,7 @@
 #include "engine/requester/timers.h"
 #include "engine/responder/key_errors.h"
 #include "engine/responder/memory_requests.h"
+#include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
 #include "engine/xrc/xrc.h"
 #include "fabric/hazards.h"
@@ -30,7 +31,8 @@ constexpr int64_t kShortTick = 200'000;
 // A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile,
 // and the two do not wear out one cache line between them.
 constexpr int64_t kReceivePause = 5'000;
-// So long an XRC_RECV queue pair may take to go over from a process that has ended to another (xrc_openings.h).
+// So long an XRC_RECV queue pair may take to go over from a process that has ended to another
+// (xrc_openings.h).
 constexpr uint64_t kSuccession = 5'000'000'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
@@ -157,8 +159,9 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   return Step::kFailed;
 }
 
-Step carry_out(Qp& qp, SendRequest& request) {
-  if (is_local(request.opcode)) return carry_out_here(qp, request);
+namespace {
+
+Step carry_out_at_once(Qp& qp, SendRequest& request) {
   const SendOperation& operation = *find_send_operation(request.opcode);
   const SendLimits limits = send_limits(qp);
   if (const VendorError error = check_send_length(limits, operation, request.length);
@@ -226,6 +229,39 @@ Step carry_out(Qp& qp, SendRequest& request) {
       return wait_for_transport(VendorError::peer_gone);
   }
   return Step::kFinished;
+}
+
+// With a rate: what goes is paid for, and what cannot be paid for yet is held back.
+[[gnu::noinline]] Step carry_out_paced(Qp& qp, SendRequest& request) {
+  if (held_back_until(qp, request, kSliceSize) != 0) return Step::kWaits;
+  const uint32_t before = request.done, length = request.length;
+  const Step step = carry_out_at_once(qp, request);
+  if (step == Step::kFinished)
+    charge_for(qp, request, length - before);
+  else if (step == Step::kWaits && request.done > before)
+    charge_for(qp, request, request.done - before);
+  return step;
+}
+
+}  // namespace
+
+int64_t held_back_until(Qp& qp, const SendRequest& request, uint32_t most) {
+  const bool sends = find_send_operation(request.opcode)->sges != SgeUse::scatter;
+  const uint32_t next = sends ? std::min(request.length - request.done, piece_of(qp.pacing, most)) : 0;
+  const int64_t at = may_go_at(qp.pacing, bytes_on_wire(next, qp.mtu));
+  return qp.pacing.held_until = now_ns() < at ? at : 0;
+}
+
+void charge_for(Qp& qp, const SendRequest& request, uint32_t bytes) {
+  const bool sends = find_send_operation(request.opcode)->sges != SgeUse::scatter;
+  charge(qp.pacing, bytes_on_wire(sends ? bytes : 0, qp.mtu), now_ns());
+}
+
+Step carry_out(Qp& qp, SendRequest& request) {
+  if (is_local(request.opcode)) return carry_out_here(qp, request);
+  if (qp.pacing.rate_kbps != 0) [[unlikely]]
+    return carry_out_paced(qp, request);
+  return carry_out_at_once(qp, request);
 }
 
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
@@ -343,6 +379,7 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
       qp.feeder_flag_set = false;
       continue;
     }
+    if (qp.pacing.held_until != 0) return qp.pacing.held_until;
     // One slice a visit: others want their turn.
     if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service ? 0 : kShortTick);
     const bool slow =

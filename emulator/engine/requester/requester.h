@@ -26,6 +26,11 @@ enum class Step : uint8_t { kFinished, kFailed, kWaits };
 // caller holds send_lock.
 Step carry_out(Qp& qp, SendRequest& request);
 
+// Of a queue pair with a rate (pacing.h). held_back_until: when the next piece of the request, of up to `most` bytes,
+// may go, ns; 0: now. charge_for: so many bytes of it have gone. The caller holds send_lock.
+int64_t held_back_until(Qp& qp, const SendRequest& request, uint32_t most);
+void charge_for(Qp& qp, const SendRequest& request, uint32_t bytes);
+
 // The request completes with an error, and the QP goes to ERR, or to SQE. The caller holds send_lock.
 Step fail(Qp& qp, const SendRequest& request, VendorError error);
 

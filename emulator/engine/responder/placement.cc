@@ -99,7 +99,7 @@ size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t siz
 Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes) {
   if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
-  const uint32_t size = std::min(request.length - request.done, kSliceSize);
+  const uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kSliceSize));
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);

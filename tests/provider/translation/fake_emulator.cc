@@ -239,6 +239,7 @@ int query_qp(Qp*, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   return fake.error;
 }
 int set_ece(Qp*, ibv_ece*) { return fake.error; }
+int modify_qp_rate_limit(Qp*, const ibv_qp_rate_limit_attr*) { return fake.error; }
 int query_ece(Qp*, ibv_ece*) { return fake.error; }
 ibv_qp_state qp_state(const Qp*) { return IBV_QPS_RTS; }
 int destroy_qp(Qp*, uint32_t* async_events) {

@@ -184,10 +184,9 @@ TEST_F(ObjectTest, ARefusedModifyLeavesTheState) {
   EXPECT_EQ(qp_->state, IBV_QPS_RESET);
 }
 
-TEST_F(ObjectTest, PacketPacingIsNotSupported) {
+TEST_F(ObjectTest, AQueryGivesBackNoRate) {
   make_qp();
   ibv_qp_attr attr = {};
-  EXPECT_EQ(ibv_modify_qp(qp_, &attr, IBV_QP_RATE_LIMIT), EOPNOTSUPP);
   ibv_qp_init_attr init;
   EXPECT_EQ(ibv_query_qp(qp_, &attr, IBV_QP_RATE_LIMIT, &init), EOPNOTSUPP);
 }

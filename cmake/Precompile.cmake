@@ -23,6 +23,7 @@ function(verbena_unite target)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+  target_compile_options(${target} PRIVATE -Wno-shadow)  # of what another file has; a build by files looks for it
   if(arg_BATCH)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${arg_BATCH})
   else()

@@ -23,13 +23,13 @@ struct OpenedNumbers {
 };
 
 // One process's domain, and its handle on the queue pair.
-struct Member {
-  Member(int file, int flags) {
+struct Opener {
+  Opener(int file, int flags) {
     Xrcd* opened = nullptr;
     EXPECT_EQ(open_xrcd(context.get(), file, flags, &opened), 0);
     xrcd = opened;
   }
-  ~Member() {
+  ~Opener() {
     close();
     end();
   }
@@ -58,7 +58,7 @@ struct Member {
 
 // A process that does one thing for each word it hears.
 int obey(const Child& parent, OpenedNumbers* numbers, const GidEntry& gid, int file) {
-  Member member(file, O_CREAT);
+  Opener member(file, O_CREAT);
   for (;;) {
     bool done = false;
     switch (parent.hear()) {
@@ -124,7 +124,7 @@ class XrcOpenings : public ::testing::Test {
 struct MadeElsewhere : XrcOpenings {
   void SetUp() override {
     tell('m');
-    own = std::make_unique<Member>(file, O_CREAT);
+    own = std::make_unique<Opener>(file, O_CREAT);
     ASSERT_EQ(own->open(numbers->receiver), 0);
   }
   void TearDown() override {
@@ -169,7 +169,7 @@ struct MadeElsewhere : XrcOpenings {
     if (srq == nullptr) return;
     EXPECT_EQ(destroy_srq(std::exchange(srq, nullptr), &events), 0);
   }
-  std::unique_ptr<Member> own;
+  std::unique_ptr<Opener> own;
   Owned<Pd> pd;
   Owned<Cq> send_cq, recv_cq;
   Owned<Qp> sender;
@@ -282,7 +282,7 @@ TEST_F(MadeElsewhere, AfterItsMakersDeathItEndsWithTheLastHandle) {
 TEST_F(MadeElsewhere, AfterItsMakersDeathItIsOpenedByOthers) {
   other.kill_now();
   EXPECT_EQ(to_init(own->qp), 0);
-  Member next(file, O_CREAT);
+  Opener next(file, O_CREAT);
   ASSERT_EQ(next.open(numbers->receiver), 0);
   EXPECT_EQ(next.query().qp_state, IBV_QPS_INIT);
   own->close();
@@ -292,12 +292,12 @@ TEST_F(MadeElsewhere, AfterItsMakersDeathItIsOpenedByOthers) {
 // This process has made it, and the other holds it as well.
 struct MadeHere : XrcOpenings {
   void SetUp() override {
-    own = std::make_unique<Member>(file, O_CREAT);
+    own = std::make_unique<Opener>(file, O_CREAT);
     ASSERT_EQ(own->make(), 0);
     numbers->receiver = qp_number(own->qp);
     tell('o');
   }
-  std::unique_ptr<Member> own;
+  std::unique_ptr<Opener> own;
 };
 
 TEST_F(MadeHere, StaysForTheOthers) {
@@ -354,7 +354,7 @@ TEST_F(MadeHere, ANumberThatNobodyHasIsNotOpened) {
 
 TEST_F(MadeHere, FromAnotherDomainItIsNotOpened) {
   tell('c');
-  Member stranger(-1, O_CREAT);
+  Opener stranger(-1, O_CREAT);
   EXPECT_EQ(stranger.open(numbers->receiver), EINVAL);
 }
 

@@ -21,7 +21,7 @@ namespace {
 constexpr QpSetup kSetup{.rnr_retry = 0, .timeout = 1, .retry_cnt = 0};
 constexpr size_t kBytes = 300'000;
 
-struct Address {
+struct ForeignAddress {
   uint32_t number, rkey;
   uint64_t at;
 };
@@ -41,7 +41,7 @@ class ForeignSegment : public ::testing::Test {
     cq = make_cq(context.get());
     memory = std::make_unique<Region>(pd.get(), kBytes);
     qp = make_qp(pd.get(), cq.get(), cq.get(), {.sge = 2});
-    const Address mine{qp_number(qp.get()), 0, 0};
+    const ForeignAddress mine{qp_number(qp.get()), 0, 0};
     ASSERT_EQ(write(to_child[1], &mine, sizeof mine), static_cast<ssize_t>(sizeof mine));
     ASSERT_EQ(read(from_child[0], &there, sizeof there), static_cast<ssize_t>(sizeof there));
     connect(qp.get(), there.number, gid(), kSetup);
@@ -60,9 +60,9 @@ class ForeignSegment : public ::testing::Test {
     const Owned<Cq> own_cq = make_cq(own_context.get(), 32);
     Region own(own_pd.get(), kBytes);
     const Owned<Qp> own_qp = make_qp(own_pd.get(), own_cq.get(), own_cq.get(), {.recv_wr = 16});
-    Address other;
+    ForeignAddress other;
     if (read(to_child[0], &other, sizeof other) != sizeof other) return 1;
-    const Address mine{qp_number(own_qp.get()), own.rkey(), own.address()};
+    const ForeignAddress mine{qp_number(own_qp.get()), own.rkey(), own.address()};
     if (write(from_child[1], &mine, sizeof mine) != sizeof mine) return 1;
     connect(own_qp.get(), other.number, gid(), kSetup);
     for (uint64_t i = 0; i < 16; ++i)
@@ -150,7 +150,7 @@ class ForeignSegment : public ::testing::Test {
   Owned<Cq> cq;
   std::unique_ptr<Region> memory;
   Owned<Qp> qp;
-  Address there{};
+  ForeignAddress there{};
   std::shared_ptr<PeerAdapter> mapping;  // stays while the queue pair is in RESET
   std::vector<Area> areas;               // what gets damaged
   std::vector<Area> hit;                 // what damaged offsets may lead to

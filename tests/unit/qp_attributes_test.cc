@@ -69,18 +69,19 @@ void expect_cases(const AttributeLimits& l, std::initializer_list<AttributeCase>
   }
 }
 
-constexpr int kAll = IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                     IBV_QP_QKEY | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                     IBV_QP_RNR_RETRY | IBV_QP_RQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_ALT_PATH |
-                     IBV_QP_MIN_RNR_TIMER | IBV_QP_SQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                     IBV_QP_PATH_MIG_STATE | IBV_QP_DEST_QPN;
+constexpr int kAllAttributes = IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+                               IBV_QP_PORT | IBV_QP_QKEY | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT |
+                               IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_RQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
+                               IBV_QP_ALT_PATH | IBV_QP_MIN_RNR_TIMER | IBV_QP_SQ_PSN |
+                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PATH_MIG_STATE | IBV_QP_DEST_QPN;
 
 TEST(QpAttributes, GoodOnesPassAllTogether) {
-  EXPECT_EQ(check_attributes(infiniband(), IBV_QPT_RC, attributes(), kAll, nullptr), 0);
+  EXPECT_EQ(check_attributes(infiniband(), IBV_QPT_RC, attributes(), kAllAttributes, nullptr), 0);
 }
 
 TEST(QpAttributes, GoodOnesPassOnEthernet) {
-  EXPECT_EQ(check_attributes(limits(), IBV_QPT_RC, attributes(), kAll & ~IBV_QP_ALT_PATH, nullptr), 0);
+  EXPECT_EQ(check_attributes(limits(), IBV_QPT_RC, attributes(), kAllAttributes & ~IBV_QP_ALT_PATH, nullptr),
+            0);
 }
 
 TEST(QpAttributes, NumbersAreCheckedAtTheirEdges) {

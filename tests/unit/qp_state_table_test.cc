@@ -157,7 +157,7 @@ TEST(IllegalTransition, IsRefusedWithoutBlamingAnAttribute) {
   }
 }
 
-struct Expected {
+struct ExpectedResult {
   ibv_qp_type type;
   ibv_qp_state cur, next;
   int bits;
@@ -165,7 +165,7 @@ struct Expected {
 
 // ibv_modify_qp(3), the tables of required attributes.
 TEST(QpStateTable, RequiresWhatTheManualPageSays) {
-  const Expected manual[] = {
+  const ExpectedResult manual[] = {
       {IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
       {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0},
       {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN},
@@ -182,7 +182,7 @@ TEST(QpStateTable, RequiresWhatTheManualPageSays) {
       {IBV_QPT_RAW_PACKET, IBV_QPS_INIT, IBV_QPS_RTR, 0},
       {IBV_QPT_RAW_PACKET, IBV_QPS_RTR, IBV_QPS_RTS, 0},
   };
-  for (const Expected& row : manual)
+  for (const ExpectedResult& row : manual)
     EXPECT_EQ(find_transition(row.type, row.cur, row.next).required, row.bits)
         << testing::PrintToString(TransitionCase{row.type, row.cur, row.next});
 }
@@ -191,7 +191,7 @@ TEST(QpStateTable, RequiresWhatTheManualPageSays) {
 TEST(QpStateTable, RequiresOfXrcWhatTheKernelSays) {
   const int init = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   const int rtr = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  const Expected kernel[] = {
+  const ExpectedResult kernel[] = {
       {IBV_QPT_XRC_SEND, IBV_QPS_RESET, IBV_QPS_INIT, init},
       {IBV_QPT_XRC_SEND, IBV_QPS_INIT, IBV_QPS_RTR, rtr},
       {IBV_QPT_XRC_SEND, IBV_QPS_RTR, IBV_QPS_RTS,
@@ -200,7 +200,7 @@ TEST(QpStateTable, RequiresOfXrcWhatTheKernelSays) {
       {IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR, rtr | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER},
       {IBV_QPT_XRC_RECV, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN},
   };
-  for (const Expected& row : kernel)
+  for (const ExpectedResult& row : kernel)
     EXPECT_EQ(find_transition(row.type, row.cur, row.next).required, row.bits)
         << testing::PrintToString(TransitionCase{row.type, row.cur, row.next});
 }

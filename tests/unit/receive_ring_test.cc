@@ -8,11 +8,11 @@
 namespace verbena {
 namespace {
 
-constexpr uint64_t kSize = 1 << 20;
+constexpr uint64_t kRingSize = 1 << 20;
 
 class Ring : public ::testing::Test {
  protected:
-  Ring() : view_(memory_.data(), kSize) {
+  Ring() : view_(memory_.data(), kRingSize) {
     qp_.rq_order = 3;
     qp_.rq_max_sge = 2;
     qp_.rq_stride = sizeof(ReceiveWqe) + 2 * sizeof(WqeSge);
@@ -26,7 +26,7 @@ class Ring : public ::testing::Test {
     std::byte bytes[4096];
   };
   struct Memory {
-    std::vector<Page> pages{kSize / sizeof(Page)};
+    std::vector<Page> pages{kRingSize / sizeof(Page)};
     std::byte* data() { return pages[0].bytes; }
   };
   Memory memory_;
@@ -92,14 +92,14 @@ constexpr Hostile kHostile[] = {
     {"OrderAboveAll", [](SharedQp& qp) { qp.rq_order = 25; }},
     {"OrderThatShiftsOut", [](SharedQp& qp) { qp.rq_order = 64; }},
     {"OrderThatDoesNotFit", [](SharedQp& qp) { qp.rq_order = 17; }},
-    {"ReadyBehindTheEnd", [](SharedQp& qp) { qp.rq_ready_offset = kSize; }},
-    {"ReadyOverTheEnd", [](SharedQp& qp) { qp.rq_ready_offset = kSize - 56; }},
+    {"ReadyBehindTheEnd", [](SharedQp& qp) { qp.rq_ready_offset = kRingSize; }},
+    {"ReadyOverTheEnd", [](SharedQp& qp) { qp.rq_ready_offset = kRingSize - 56; }},
     {"ReadyMisaligned", [](SharedQp& qp) { qp.rq_ready_offset = 4097; }},
     {"ReadyThatWraps", [](SharedQp& qp) { qp.rq_ready_offset = UINT64_MAX - 7; }},
     {"NoReceiveQueue", [](SharedQp& qp) { qp.rq_ready_offset = 0; }},
-    {"WqesOverTheEnd", [](SharedQp& qp) { qp.rq_wqe_offset = kSize - 8 * qp.rq_stride + 16; }},
+    {"WqesOverTheEnd", [](SharedQp& qp) { qp.rq_wqe_offset = kRingSize - 8 * qp.rq_stride + 16; }},
     {"WqesMisaligned", [](SharedQp& qp) { qp.rq_wqe_offset = 8193; }},
-    {"LandingsOverTheEnd", [](SharedQp& qp) { qp.rq_landing_offset = kSize - 8 * kLandingSize + 1; }},
+    {"LandingsOverTheEnd", [](SharedQp& qp) { qp.rq_landing_offset = kRingSize - 8 * kLandingSize + 1; }},
     {"StrideTooSmallForTheList", [](SharedQp& qp) { qp.rq_stride -= 1; }},
     {"StrideThatMisaligns", [](SharedQp& qp) { qp.rq_stride += 1; }},
     {"StrideThatDoesNotFit", [](SharedQp& qp) { qp.rq_stride = UINT32_MAX & ~15u; }},
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Each, HostileRing, ::testing::ValuesIn(kHostile),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST_F(Ring, EndingExactlyAtTheEndStands) {
-  qp_.rq_wqe_offset = kSize - 8 * qp_.rq_stride;
+  qp_.rq_wqe_offset = kRingSize - 8 * qp_.rq_stride;
   EXPECT_TRUE(stands());
 }
 

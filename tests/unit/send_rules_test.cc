@@ -13,7 +13,7 @@ namespace {
 constexpr int kOpcodes = IBV_WR_TSO + 1;
 constexpr uint32_t kEveryOpcode = ((1u << kOpcodes) - 1) | 1u << kAtomicWrite;
 
-SendLimits limits() {
+SendLimits usual_limits() {
   SendLimits l;
   l.max_sge = 3;
   l.max_inline = 64;
@@ -58,33 +58,34 @@ TEST(PostSend, OpcodesAndTypesMatchTheManualPage) {
   };
   for (const auto& row : manual)
     for (int column = 0; column < 5; ++column)
-      EXPECT_EQ(check_send_wr(limits(), columns[column], Request(row.opcode).wr, nullptr),
+      EXPECT_EQ(check_send_wr(usual_limits(), columns[column], Request(row.opcode).wr, nullptr),
                 row.allowed[column] == 'x' ? 0 : EINVAL)
           << find_send_operation(row.opcode)->name << ", column " << column;
 }
 
 TEST(PostSend, ReceivingQpsSendNothing) {
   for (int number = 0; number < kOpcodes; ++number)
-    EXPECT_EQ(check_send_wr(limits(), IBV_QPT_XRC_RECV, Request(opcode(number)).wr, nullptr), EINVAL)
+    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_XRC_RECV, Request(opcode(number)).wr, nullptr), EINVAL)
         << number;
 }
 
 TEST(PostSend, OddTypesOfQpSendNothing) {
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_DRIVER, Request(IBV_WR_SEND).wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_DRIVER, Request(IBV_WR_SEND).wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, UnknownOpcodesAreRefused) {
   for (const int number : {-1, kOpcodes, 14, 31, 32, 255})
-    EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(opcode(number)).wr, nullptr), EINVAL) << number;
+    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, Request(opcode(number)).wr, nullptr), EINVAL)
+        << number;
 }
 
 TEST(PostSend, AnAtomicWriteIsForReliableQps) {
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(kAtomicWrite).wr, nullptr), 0);
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_UC, Request(kAtomicWrite).wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, Request(kAtomicWrite).wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_UC, Request(kAtomicWrite).wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, AnAtomicWriteMayBeInlineOnEveryQp) {
-  SendLimits l = limits();
+  SendLimits l = usual_limits();
   l.max_inline = 0;
   ibv_sge sge = {.addr = 0, .length = 8, .lkey = 0};
   Request request(kAtomicWrite);
@@ -98,7 +99,7 @@ TEST(PostSend, AnAtomicWriteMayBeInlineOnEveryQp) {
 
 TEST(PostSend, OpcodesTheDeviceLacksAreNotSupported) {
   for (int number = 0; number < kOpcodes; ++number) {
-    SendLimits l = limits();
+    SendLimits l = usual_limits();
     l.opcodes &= ~(1u << number);
     const ibv_qp_type type = number == IBV_WR_TSO ? IBV_QPT_UD : IBV_QPT_RC;
     EXPECT_EQ(check_send_wr(l, type, Request(opcode(number)).wr, nullptr), EOPNOTSUPP) << number;
@@ -110,7 +111,7 @@ TEST(PostSend, InlineIsForSendAndWriteOnly) {
                                            IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM};
   for (int number = 0; number < kOpcodes; ++number) {
     const ibv_qp_type type = number == IBV_WR_TSO ? IBV_QPT_UD : IBV_QPT_RC;
-    EXPECT_EQ(check_send_wr(limits(), type, Request(opcode(number), IBV_SEND_INLINE).wr, nullptr),
+    EXPECT_EQ(check_send_wr(usual_limits(), type, Request(opcode(number), IBV_SEND_INLINE).wr, nullptr),
               inlined.count(opcode(number)) ? 0 : EINVAL)
         << number;
   }
@@ -118,22 +119,22 @@ TEST(PostSend, InlineIsForSendAndWriteOnly) {
 
 TEST(PostSend, OtherFlagsAreIgnoredWhereTheyMeanNothing) {
   const unsigned others = ~static_cast<unsigned>(IBV_SEND_INLINE);
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, others).wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, others).wr, nullptr), 0);
 }
 
 TEST(PostSend, ABindNamesItsWindow) {
   Request request(IBV_WR_BIND_MW);
   request.wr.bind_mw.mw = nullptr;
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, ABindOfARangeNamesItsRegion) {
   Request request(IBV_WR_BIND_MW);
   request.wr.bind_mw.bind_info.length = 8;
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
   ibv_mr region = {};
   request.wr.bind_mw.bind_info.mr = &region;
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), 0);
 }
 
 TEST(PostSend, NumberOfSges) {
@@ -144,16 +145,16 @@ TEST(PostSend, NumberOfSges) {
   for (const auto& row : rows) {
     Request request(IBV_WR_SEND);
     request.wr.num_sge = row.num_sge;
-    EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), row.refusal) << row.num_sge;
+    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), row.refusal) << row.num_sge;
   }
 }
 
 TEST(PostSend, SgesNeedAList) {
   Request request(IBV_WR_SEND);
   request.wr.sg_list = nullptr;
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), 0);
   request.wr.num_sge = 1;
-  EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, InlineLengthIsTheSumOfTheSges) {
@@ -167,17 +168,17 @@ TEST(PostSend, InlineLengthIsTheSumOfTheSges) {
     request.wr.num_sge = 2;
     request.sges[0].length = row.first;
     request.sges[1].length = row.second;
-    EXPECT_EQ(check_send_wr(limits(), IBV_QPT_RC, request.wr, nullptr), row.refusal)
+    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), row.refusal)
         << row.first << " + " << row.second;
   }
 }
 
 TEST(PostSend, RefusalSaysWhyAndSuccessDoesNot) {
   const char* why = nullptr;
-  check_send_wr(limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, IBV_SEND_INLINE).wr, &why);
+  check_send_wr(usual_limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, IBV_SEND_INLINE).wr, &why);
   ASSERT_NE(why, nullptr);
   EXPECT_NE(std::string(why).find("IBV_SEND_INLINE"), std::string::npos) << why;
-  check_send_wr(limits(), IBV_QPT_RC, Request(IBV_WR_SEND).wr, &why);
+  check_send_wr(usual_limits(), IBV_QPT_RC, Request(IBV_WR_SEND).wr, &why);
   EXPECT_EQ(why, nullptr);
 }
 
@@ -274,9 +275,9 @@ TEST(Operation, WhatScattersAwaitsAResponse) {
 TEST(SendLength, EndsAtTheLongestMessage) {
   for (const ibv_wr_opcode each : {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     const SendOperation& operation = *find_send_operation(each);
-    EXPECT_EQ(check_send_length(limits(), operation, 0), VendorError::none) << operation.name;
-    EXPECT_EQ(check_send_length(limits(), operation, 1u << 20), VendorError::none) << operation.name;
-    EXPECT_EQ(check_send_length(limits(), operation, (1u << 20) + 1), VendorError::message_too_long)
+    EXPECT_EQ(check_send_length(usual_limits(), operation, 0), VendorError::none) << operation.name;
+    EXPECT_EQ(check_send_length(usual_limits(), operation, 1u << 20), VendorError::none) << operation.name;
+    EXPECT_EQ(check_send_length(usual_limits(), operation, (1u << 20) + 1), VendorError::message_too_long)
         << operation.name;
   }
 }
@@ -284,7 +285,7 @@ TEST(SendLength, EndsAtTheLongestMessage) {
 TEST(SendLength, AtomicsTakeEightBytes) {
   for (const ibv_wr_opcode each : {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD})
     for (const uint64_t length : {0, 4, 7, 8, 9, 16})
-      EXPECT_EQ(check_send_length(limits(), *find_send_operation(each), length),
+      EXPECT_EQ(check_send_length(usual_limits(), *find_send_operation(each), length),
                 length == 8 ? VendorError::none : VendorError::atomic_not_8_bytes)
           << length;
 }

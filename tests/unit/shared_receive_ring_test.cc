@@ -107,7 +107,7 @@ TEST(SharedReceiveRing, EndsItsSearchInADamagedRing) {
 
 // ---- several threads ----
 
-bool in_time(std::chrono::steady_clock::time_point began) {
+bool is_in_time(std::chrono::steady_clock::time_point began) {
   return std::chrono::steady_clock::now() - began < std::chrono::seconds(30);
 }
 
@@ -133,7 +133,7 @@ TEST(SharedReceiveRingThreads, GivesEachRequestToOneTaker) {
           ++count;
         }
       });
-    for (uint32_t posted = 0; posted < kEach && in_time(began);) {
+    for (uint32_t posted = 0; posted < kEach && is_in_time(began);) {
       const uint32_t slot = posted & 15;
       uint32_t expected = 0;
       if (!owners[slot].compare_exchange_strong(expected, 0xffff)) {
@@ -143,7 +143,7 @@ TEST(SharedReceiveRingThreads, GivesEachRequestToOneTaker) {
       ring.post(slot);
       ++posted;
     }
-    while (count != kEach && in_time(began)) sched_yield();
+    while (count != kEach && is_in_time(began)) sched_yield();
     stop = true;
   }
   EXPECT_FALSE(doubled);
@@ -185,17 +185,18 @@ TEST_P(HostileSharedRing, IsRefused) {
   EXPECT_EQ(own.ring().order_words, nullptr);
 }
 
-constexpr uint64_t kSize = SharedRingOfOwn::kSize;
+constexpr uint64_t kSharedRingSize = SharedRingOfOwn::kSize;
 constexpr Hostile kHostile[] = {
     {"OrderAboveAll", [](SharedSrq& srq) { srq.order = 25; }},
     {"OrderThatShiftsOut", [](SharedSrq& srq) { srq.order = 64; }},
     {"OrderThatDoesNotFit", [](SharedSrq& srq) { srq.order = 17; }},
-    {"WordsOverTheEnd", [](SharedSrq& srq) { srq.order_offset = kSize - 56; }},
+    {"WordsOverTheEnd", [](SharedSrq& srq) { srq.order_offset = kSharedRingSize - 56; }},
     {"WordsMisaligned", [](SharedSrq& srq) { srq.order_offset = 4097; }},
     {"NoQueue", [](SharedSrq& srq) { srq.order_offset = 0; }},
-    {"WqesOverTheEnd", [](SharedSrq& srq) { srq.wqe_offset = kSize - 8 * srq.stride + 16; }},
+    {"WqesOverTheEnd", [](SharedSrq& srq) { srq.wqe_offset = kSharedRingSize - 8 * srq.stride + 16; }},
     {"WqesMisaligned", [](SharedSrq& srq) { srq.wqe_offset = 8193; }},
-    {"LandingsOverTheEnd", [](SharedSrq& srq) { srq.landing_offset = kSize - 8 * kLandingSize + 1; }},
+    {"LandingsOverTheEnd",
+     [](SharedSrq& srq) { srq.landing_offset = kSharedRingSize - 8 * kLandingSize + 1; }},
     {"StrideTooSmallForTheList", [](SharedSrq& srq) { srq.stride -= 16; }},
     {"StrideThatMisaligns", [](SharedSrq& srq) { srq.stride += 1; }},
     {"ListThatWraps", [](SharedSrq& srq) { srq.max_sge = UINT32_MAX; }},

@@ -6,14 +6,14 @@
 namespace verbena {
 namespace {
 
-constexpr uint32_t kPd = 4;
+constexpr uint32_t kWindowPd = 4;
 constexpr uint32_t kBindable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 
 struct WindowCase {
   const char* name;
-  WindowState window{KeyKind::kWindow2, kPd, false, kPd};
+  WindowState window{KeyKind::kWindow2, kWindowPd, false, kWindowPd};
   MemoryTable::Region region{
-      .pd = kPd, .access = kBindable, .iova = 0x1000, .length = 0x1000, .address = 0x7000};
+      .pd = kWindowPd, .access = kBindable, .iova = 0x1000, .length = 0x1000, .address = 0x7000};
   bool has_region = true;
   Binding binding{0x1100, 0x100, IBV_ACCESS_REMOTE_WRITE};
   bool allowed = false;
@@ -58,8 +58,8 @@ const WindowCase kCases[] = {
          }),
     with("NoRegion", false, [](WindowCase& c) { c.has_region = false; }),
     with("NullRegion", false, [](WindowCase& c) { c.region.kind = KeyKind::kNullRegion; }),
-    with("QpOfAnotherPd", false, [](WindowCase& c) { c.window.qp_pd = kPd + 1; }),
-    with("RegionOfAnotherPd", false, [](WindowCase& c) { c.region.pd = kPd + 1; }),
+    with("QpOfAnotherPd", false, [](WindowCase& c) { c.window.qp_pd = kWindowPd + 1; }),
+    with("RegionOfAnotherPd", false, [](WindowCase& c) { c.region.pd = kWindowPd + 1; }),
     with("RegionWithoutBindRight", false, [](WindowCase& c) { c.region.access = IBV_ACCESS_LOCAL_WRITE; }),
     with("WriteToAReadOnlyRegion", false, [](WindowCase& c) { c.region.access = IBV_ACCESS_MW_BIND; }),
     with("AtomicOnAReadOnlyRegion", false,

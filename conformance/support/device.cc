@@ -2,6 +2,7 @@
 #include "support/device.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include <cerrno>
@@ -112,13 +113,19 @@ ibv_ah_attr Device::address_of(const ibv_gid& gid, uint16_t lid) const {
   ibv_ah_attr address = {};
   address.port_num = port_number_;
   address.dlid = lid;
-  if (is_ethernet() || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+  // A multicast packet has a GRH on every link (InfiniBand vol. 1, 10.5).
+  if (is_ethernet() || is_multicast(gid) || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
     address.is_global = 1;
     address.grh.dgid = gid;
     address.grh.sgid_index = gid_index_;
     address.grh.hop_limit = 64;
   }
   return address;
+}
+
+bool is_multicast(const ibv_gid& gid) {
+  const bool is_ipv4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid.raw)) != 0;
+  return is_ipv4 ? (gid.raw[12] & 0xf0) == 0xe0 : gid.raw[0] == 0xff;
 }
 
 std::string gid_text(const ibv_gid& gid) {

@@ -54,6 +54,9 @@ class Device {
 // Attributes for the report, in the order of the structures.
 std::vector<std::pair<std::string, std::string>> facts_of(const Device& device);
 
+// A group, of InfiniBand, IPv6 or IPv4.
+bool is_multicast(const ibv_gid& gid);
+
 std::string gid_text(const ibv_gid& gid);
 
 }  // namespace conformance

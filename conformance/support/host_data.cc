@@ -125,7 +125,7 @@ wire::Result Host::multicast(const wire::Multicast& what) {
   ibv_gid gid;
   memcpy(gid.raw, what.gid.data(), sizeof gid.raw);
   if (!what.attach) return {CALL(ibv_detach_mcast(hosted.end.qp, &gid, what.lid))};
-  if (device_.is_ethernet() && gid.raw[0] == 0xff)
+  if (device_.is_ethernet() && is_multicast(gid))
     hosted.memberships.emplace_back(join_ip_group(device_, gid));
   return {CALL(ibv_attach_mcast(hosted.end.qp, &gid, what.lid))};
 }

@@ -2,7 +2,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include <array>
 
 #include "boundary/real.h"
 #include "boundary/redirect.h"
@@ -38,6 +43,49 @@ Entry* typed(DIR* folder, Entry* entry) {
   return entry;
 }
 
+// The length of a device's name (verbena0, uverbs1) without its number; 0: it has none.
+size_t stem_of(const char* name) {
+  if (name[0] != 'v' && name[0] != 'u') return 0;
+  const size_t length = strlen(name);
+  size_t stem = length;
+  while (stem > 0 && name[stem - 1] >= '0' && name[stem - 1] <= '9') --stem;
+  return stem < length ? stem : 0;
+}
+
+// Devices are told in the order of their numbers, as programs take the first one. The kernel's sysfs has the
+// order in which they came; a file system any: tmpfs the reverse, ext4 that of a hash. What the folder has
+// at this place is changed for what the order has there. Nothing is kept between two calls: the place is
+// counted anew.
+template <typename Entry, typename Next>
+Entry* in_order(DIR* folder, Entry* entry, Next next_of) {
+  if (entry == nullptr || !has_node()) return entry;
+  const size_t stem = stem_of(entry->d_name);
+  if (stem == 0 || !is_class_folder(dirfd(folder))) return entry;
+  const int own = openat(dirfd(folder), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const all = own >= 0 ? fdopendir(own) : nullptr;
+  if (all == nullptr) {
+    if (own >= 0) close(own);
+    return entry;
+  }
+  constexpr int kMost = 256;  // of devices: fabric/device_table.h has fewer
+  std::array<ino_t, kMost> inodes{};
+  int place = -1, seen = 0;
+  while (const Entry* other = next_of(all)) {
+    if (stem_of(other->d_name) != stem || strncmp(other->d_name, entry->d_name, stem) != 0) continue;
+    const int number = atoi(other->d_name + stem);
+    if (number < kMost) inodes[static_cast<size_t>(number)] = static_cast<ino_t>(other->d_ino);
+    if (strcmp(other->d_name, entry->d_name) == 0) place = seen;
+    ++seen;
+  }
+  closedir(all);
+  for (size_t number = 0; number < inodes.size() && place >= 0; ++number) {
+    if (inodes[number] == 0 || place-- != 0) continue;
+    snprintf(entry->d_name + stem, sizeof entry->d_name - stem, "%zu", number);
+    entry->d_ino = inodes[number];
+  }
+  return entry;
+}
+
 template <typename Function, typename Paths>
 int glob_anywhere(Real<Function>& real, const char* pattern, int flags, GlobError* on_error, Paths* out) {
   if ((flags & GLOB_ALTDIRFUNC) != 0 || !may_be_redirected(pattern))
@@ -62,9 +110,14 @@ VERBENA_HOOK DIR* opendir(const char* path) {
   return redirected(AT_FDCWD, path, [&](const char* p) { return real_opendir(p); });
 }
 
-VERBENA_HOOK dirent* readdir(DIR* folder) { return typed(folder, real_readdir(folder)); }
+VERBENA_HOOK dirent* readdir(DIR* folder) {
+  return typed(folder, in_order(folder, real_readdir(folder), [](DIR* all) { return real_readdir(all); }));
+}
 
-VERBENA_HOOK dirent64* readdir64(DIR* folder) { return typed(folder, real_readdir64(folder)); }
+VERBENA_HOOK dirent64* readdir64(DIR* folder) {
+  return typed(folder,
+               in_order(folder, real_readdir64(folder), [](DIR* all) { return real_readdir64(all); }));
+}
 
 VERBENA_HOOK int chdir(const char* path) noexcept {
   return redirected(AT_FDCWD, path, [&](const char* p) { return real_chdir(p); });

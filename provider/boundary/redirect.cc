@@ -34,6 +34,19 @@ size_t folder_path(int folder, char* out, size_t capacity) {
   return static_cast<size_t>(size);
 }
 
+// Is this open folder (or AT_FDCWD) the node's own `name`?
+bool is_folder_of_node(int folder, const char* name) {
+  char path[PATH_MAX + 32];
+  const NodeRoot node = node_root();
+  size_t length = copy(node.path, path, sizeof path);
+  copy(name, path + length, sizeof path - length);
+  struct stat wanted;
+  struct stat found;
+  if (kernel::status(path, &wanted) != 0) return false;
+  if ((folder == AT_FDCWD ? kernel::status(".", &found) : kernel::status(folder, &found)) != 0) return false;
+  return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
+}
+
 // An absolute path that means the same as `path` seen from `folder`. False: it cannot be one of the
 // boundary's.
 bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
@@ -50,16 +63,11 @@ bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
 
 }  // namespace
 
-bool is_device_folder(int folder) {
-  char path[PATH_MAX + 32];
-  const NodeRoot node = node_root();
-  size_t length = copy(node.path, path, sizeof path);
-  copy("/dev/infiniband", path + length, sizeof path - length);
-  struct stat wanted;
-  struct stat found;
-  if (kernel::status(path, &wanted) != 0) return false;
-  if ((folder == AT_FDCWD ? kernel::status(".", &found) : kernel::status(folder, &found)) != 0) return false;
-  return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
+bool is_device_folder(int folder) { return is_folder_of_node(folder, "/dev/infiniband"); }
+
+bool is_class_folder(int folder) {
+  return is_folder_of_node(folder, "/sys/class/infiniband_verbs") ||
+         is_folder_of_node(folder, "/sys/class/infiniband");
 }
 
 bool find_redirect(int folder, const char* path, Redirect* out) {

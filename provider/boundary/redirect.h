@@ -36,6 +36,9 @@ bool find_redirect(int folder, const char* path, Redirect* out);
 // Is this open folder (or AT_FDCWD) the node's own dev/infiniband, as a redirected opendir gives it?
 bool is_device_folder(int folder);
 
+// Is it one of the node's class folders, in which the devices are listed?
+bool is_class_folder(int folder);
+
 // The node's root at the head of `text` is taken away, so that what the kernel says about the node's tree
 // reads as if it stood in the machine's /sys and /dev. Text from elsewhere stays. Returns the new length.
 size_t hide_node_root(char* text, size_t length);

@@ -164,7 +164,7 @@ class Remote final : public wire::Arrivals {
   int epoll_ = -1;                          // the sockets
   int outer_ = -1;                          // holds epoll_ while the service thread sees to them
   bool armed_ = false;                      // the service thread's, or under turn_
-  int polled_in_a_row_ = 0;                 // the service thread's
+  std::atomic<int> polled_in_a_row_{0};     // turns of the service thread before which a program polled
   uint32_t taken_here_ = 0;                 // the service thread's: turns in which something came
   uint32_t taken_by_poll_before_ = 0;       // the service thread's
   std::atomic<uint32_t> taken_by_poll_{0};  // under turn_

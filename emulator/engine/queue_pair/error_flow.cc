@@ -138,8 +138,8 @@ void enter_send_queue_error(Qp& qp) {
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
   // Nobody else than the feeder can be at work on the queue.
-  if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot, patience_ns))
-    return false;
+  const uint32_t feeder = std::atomic_ref(qp.shared->dest_slot).load(std::memory_order_relaxed);
+  if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), feeder, patience_ns)) return false;
   {
     std::lock_guard lock(qp.recv_lock);
     if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
@@ -223,19 +223,24 @@ void raise_srq_event(Srq& srq, ibv_event_type type) {
 }
 
 void act_on_sticky(Qp& qp) {
-  const uint32_t sticky = qp.shared->sticky.exchange(0, std::memory_order_acq_rel);
-  if (sticky == 0) return;
-  if ((sticky & kStickyCommEst) != 0 && !mutated("event-comm-est-missing"))
+  constexpr uint32_t kHarmless = kStickyCommEst | kStickyScatter;
+  const uint32_t harmless = qp.shared->sticky.fetch_and(~kHarmless, std::memory_order_acq_rel) & kHarmless;
+  if ((harmless & kStickyCommEst) != 0 && !mutated("event-comm-est-missing"))
     raise_qp_event(qp, IBV_EVENT_COMM_EST);
-  if ((sticky & kStickyScatter) != 0 && qp.recv_cq != nullptr) scatter_landed(*qp.recv_cq);
-  if ((sticky & (kStickyAccessError | kStickyRequestError | kStickyFatal | kStickyOverrun)) == 0) return;
-  qp.send_lock.lock();
-  enter_error(qp);
-  qp.send_lock.unlock();
-  if ((sticky & kStickyAccessError) != 0 && !mutated("event-access-error-missing"))
+  if ((harmless & kStickyScatter) != 0 && qp.recv_cq != nullptr) scatter_landed(*qp.recv_cq);
+  uint32_t errors;
+  {
+    // Taken and acted on in one: between the two the queue pair could be reset, and its next life would end
+    // by what was wrong in this one.
+    std::lock_guard send(qp.send_lock);
+    errors = qp.shared->sticky.fetch_and(kHarmless, std::memory_order_acq_rel) & ~kHarmless;
+    if (errors == 0 || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET) return;
+    enter_error(qp);
+  }
+  if ((errors & kStickyAccessError) != 0 && !mutated("event-access-error-missing"))
     raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
-  if ((sticky & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
-  if ((sticky & kStickyOverrun) != 0) raise_qp_event(qp, IBV_EVENT_QP_FATAL);
+  if ((errors & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
+  if ((errors & kStickyOverrun) != 0) raise_qp_event(qp, IBV_EVENT_QP_FATAL);
 }
 
 uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised) {

@@ -162,7 +162,8 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
   shared.dest_qpn = qp.attr.dest_qp_num;
-  shared.dest_slot = peer.slot;
+  // The service thread may still look who fed the receive queue of the life before.
+  std::atomic_ref(shared.dest_slot).store(peer.slot, std::memory_order_relaxed);
   shared.dest_slot_generation = peer.slot_generation;
   shared.dest_index = peer.index;
   shared.dest_birth = peer.birth;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What happens without a call of the program that asks for it: requests that wait, and what peers left word of.
+// What happens without a call of the program that asks for it: requests that wait, and what peers left word
+// of.
 #include <algorithm>
 
 #include "engine/clock.h"
@@ -16,12 +17,23 @@
 namespace verbena {
 namespace {
 
-// The service thread goes on looking for so many ticks after the last request has gone, so that a program that
-// waits now and then does not pay for waking it each time.
+// The service thread goes on looking for so many ticks after the last request has gone, so that a program
+// that waits now and then does not pay for waking it each time.
 constexpr int kIdleTicks = 25;
 constexpr int64_t kTick = 200'000;
 // What waits for a stopped peer or an unread pipe is looked at this often.
 constexpr int64_t kSlowTick = 10'000'000;
+
+// A CQ of it is lost.
+void fail_without_cq(Qp& qp) {
+  {
+    std::lock_guard send(qp.send_lock);
+    const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+    if (state == IBV_QPS_ERR || state == IBV_QPS_RESET) return;
+    enter_error(qp);
+  }
+  raise_qp_event(qp, IBV_EVENT_QP_FATAL);
+}
 
 }  // namespace
 
@@ -147,15 +159,9 @@ void Process::attend() {
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
     if (qp == nullptr || is_going(i)) continue;
-    act_on_sticky(*qp);
-    const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
+    act_on_sticky_if_any(*qp);
     const auto failed = [](const Cq* cq) { return cq != nullptr && cq->failed; };
-    if ((failed(qp->send_cq) || failed(qp->recv_cq)) && state != IBV_QPS_ERR && state != IBV_QPS_RESET) {
-      qp->send_lock.lock();
-      enter_error(*qp);
-      qp->send_lock.unlock();
-      raise_qp_event(*qp, IBV_EVENT_QP_FATAL);
-    }
+    if (failed(qp->send_cq) || failed(qp->recv_cq)) fail_without_cq(*qp);
     if (!flush_receive_queue(*qp, kVisitPatience)) flushing_ = true;
   }
 }

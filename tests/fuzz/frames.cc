@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -79,7 +80,17 @@ struct Scene {
     return reinterpret_cast<uint64_t>(bytes.data());
   }
 
+  // To RTS. What the stranger before has sent may be read only now, and end in ERR before RTS is asked for:
+  // then once more, and he has hung up, so that it ends.
   void begin_anew() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!connected())
+      require(std::chrono::steady_clock::now() < deadline, "who has hung up does no more harm");
+    post();
+  }
+
+  // From RESET through INIT and RTR to RTS; false: a request that came in RTR has taken it to ERR.
+  bool connected() {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RESET;
     require(modify_qp(qp, &attr, IBV_QP_STATE) == 0, "to RESET");
@@ -103,10 +114,17 @@ struct Scene {
             "to RTR");
     attr.qp_state = IBV_QPS_RTS;
     attr.rnr_retry = attr.retry_cnt = 7;
-    require(modify_qp(qp, &attr,
-                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                          IBV_QP_MAX_QP_RD_ATOMIC) == 0,
-            "to RTS");
+    if (modify_qp(qp, &attr,
+                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                      IBV_QP_MAX_QP_RD_ATOMIC) == 0)
+      return true;
+    ibv_qp_attr now{};
+    ibv_qp_init_attr init{};
+    require(query_qp(qp, &now, &init) == 0 && now.qp_state == IBV_QPS_ERR, "to RTS");
+    return false;
+  }
+
+  void post() {
     ibv_sge sge{address(open), 8192, mr_lkey(open_mr)};
     ibv_recv_wr receive{0, nullptr, &sge, 1}, *bad_receive;
     for (int i = 0; i < 16; ++i) require(post_recv(qp, &receive, &bad_receive) == 0, "a receive request");

@@ -213,8 +213,8 @@ void block_own_multicast(Qp* qp);
 uint32_t qp_number(const Qp* qp);
 uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
-// EINVAL: a rate that is not claimed, a burst or packet size without a rate, a comp_mask, a QP that sends nothing or is not
-// in RTS; EOPNOTSUPP: the profile has no pacing.
+// EINVAL: a rate that is not claimed, a burst or packet size without a rate, a comp_mask, a QP that sends nothing or
+// is not in RTS; EOPNOTSUPP: the profile has no pacing.
 int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr);
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);  // init's objects and context are the caller's
 ibv_qp_state qp_state(const Qp* qp);

@@ -81,7 +81,8 @@ class SizesTest final : public PairTest {
     EXPECT_EQ(done.status, IBV_WC_SUCCESS) << completion_text(done);
     EXPECT_EQ(done.id, size);
     if (takes_a_receive(row_.opcode)) check_receive(size);
-    if (row_.type == IBV_QPT_UC && row_.opcode == IBV_WR_RDMA_WRITE) wait_until_it_came(target, at, size, seed);
+    if (row_.type == IBV_QPT_UC && row_.opcode == IBV_WR_RDMA_WRITE)
+      wait_until_it_came(target, at, size, seed);
     EXPECT_TRUE(target.has_pattern(at, size, seed));
     EXPECT_TRUE(target.untouched(0, margin)) << "before the message";
     EXPECT_TRUE(target.untouched(at + size, margin)) << "behind the message";

@@ -82,8 +82,7 @@ struct MakeEnd {
   bool separate_cqs = false;  // of send and receive queue
   bool srq = false;           // receives come from an SRQ
   bool channel = false;       // for arm and cq_event
-  uint32_t shares =
-      0;  // another end of this host whose PD, buffer, region and XRC domain this one uses, or 0
+  uint32_t shares = 0;      // another end of this host; its PD, buffer, region, XRC domain are this one's too
   bool shares_cqs = false;  // and its CQs
   CONFORMANCE_FIELDS(type, send_depth, receive_depth, send_sges, receive_sges, inline_data, signal_all,
                      access, buffer, cq_entries, separate_cqs, srq, channel, shares, shares_cqs)

@@ -8,6 +8,7 @@
 
 #include "engine/datagram/multicast.h"
 #include "observe/mutant.h"
+
 namespace verbena::cm {
 namespace {
 

@@ -75,8 +75,8 @@ class Doorkeeper {
   int epoll_fd_ = -1;
   int callers_ = -1;
   int addresses_ = -1;  // address_watch.h
-  int64_t look_at_addresses_ns_ =
-      0;  // then they are looked at; at once, as they may have changed while nobody was here
+  // When they are looked at: at once, as they may have changed while nobody was here.
+  int64_t look_at_addresses_ns_ = 0;
 
   uint64_t next_token_ = 0;
   std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;  // the oldest first

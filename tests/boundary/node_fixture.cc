@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/new_folder.h"
+
 namespace verbena::testing {
 namespace {
 
@@ -20,9 +22,9 @@ void write_line(const fs::path& path, const std::string& line) {
 }  // namespace
 
 std::string make_node() {
-  std::string root = (fs::temp_directory_path() / "verbena-boundary.XXXXXX").string();
-  if (mkdtemp(root.data()) == nullptr) {
-    std::perror(root.c_str());
+  const std::string root = test::new_folder("boundary");
+  if (root.empty()) {
+    std::perror("a folder for the node");
     std::exit(1);
   }
   const fs::path device = fs::path(root) / "sys/class/infiniband/verbena0";

@@ -3,13 +3,12 @@
 // Nodes with a network, on addresses of this machine that no other run of these programs has.
 #pragma once
 
-#include <stdlib.h>
-
 #include <string>
 
+#include "common/loopback.h"
+#include "common/new_folder.h"
 #include "fabric/node.h"
 #include "input.h"
-#include "support/loopback.h"
 
 namespace verbena::fuzz {
 
@@ -23,9 +22,8 @@ inline NetworkKey fabric_key() {
 
 // A new folder for temporary files, of whoever asks.
 inline std::string make_folder() {
-  const char* root = getenv("TMPDIR");
-  std::string folder = std::string(root != nullptr && *root == '/' ? root : "/tmp") + "/verbena-fuzz-XXXXXX";
-  require(mkdtemp(folder.data()) != nullptr, "there is room for temporary files");
+  std::string folder = test::new_folder("fuzz");
+  require(!folder.empty(), "there is room for temporary files");
   return folder;
 }
 

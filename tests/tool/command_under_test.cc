@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+
+#include "common/new_folder.h"
 
 namespace verbena::test {
 namespace {
@@ -84,9 +87,8 @@ Outcome run(const std::vector<std::string>& words, const Environment& environmen
 }
 
 void CommandTest::SetUp() {
-  const char* root = getenv("TMPDIR");
-  folder_ = std::string(root != nullptr && *root == '/' ? root : "/tmp") + "/verbena-tool-XXXXXX";
-  ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+  folder_ = new_folder("tool");
+  ASSERT_FALSE(folder_.empty()) << std::strerror(errno);
   environment_ = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"TMPDIR", folder_}};
 }
 

@@ -218,16 +218,14 @@ TEST_F(DeviceTree, IsNotWholeWhenAnotherVersionWroteIt) {
 TEST_F(DeviceTree, SaysWhenThereIsNoFolder) { EXPECT_EQ(write_device_tree(root_ + "/none", table_), ENOENT); }
 
 TEST(DeviceTreeUmask, TheUmaskHasNoSay) {
-  char name[] = "/tmp/verbena-tree-XXXXXX";
-  ASSERT_NE(mkdtemp(name), nullptr);
+  const TemporaryFolder folder;
   const mode_t before = umask(0777);
-  const int error = write_device_tree(name, describe_devices({}));
+  const int error = write_device_tree(folder.path(), describe_devices({}));
   umask(before);
   EXPECT_EQ(error, 0);
   struct stat status;
-  ASSERT_EQ(stat((std::string(name) + "/sys/class/infiniband/verbena0/node_type").c_str(), &status), 0);
+  ASSERT_EQ(stat((folder.path() + "/sys/class/infiniband/verbena0/node_type").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0444u);
-  fs::remove_all(name);
 }
 
 }  // namespace

@@ -213,8 +213,7 @@ TEST(SilentPeer, FlushesWhatWaitsBehind) {
   }
 }
 
-// ---- packet pacing
-// ----------------------------------------------------------------------------------------------
+// ---- packet pacing ----
 
 int set_rate(Qp* qp, uint32_t kbps, uint32_t burst = 0, uint16_t packet = 0) {
   const ibv_qp_rate_limit_attr attr{kbps, burst, packet, 0};

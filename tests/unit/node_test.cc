@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "common/new_folder.h"
 #include "fabric/node_directory.h"
 #include "support/temporary_folder.h"
 
@@ -267,11 +268,11 @@ TEST(NodePath, KeepsNodesWithDifferentOptionsApart) {
 }
 
 TEST(NodePath, FollowsTheRuntimeFolderOnlyIfItIsOurs) {
-  char name[] = "/tmp/verbena-run-XXXXXX";
-  ASSERT_NE(mkdtemp(name), nullptr);
-  setenv("XDG_RUNTIME_DIR", name, 1);
-  EXPECT_EQ(nodes_folder(), std::string(name) + "/verbena");
-  rmdir(name);
+  const std::string folder = test::new_folder("run");
+  ASSERT_FALSE(folder.empty());
+  setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+  EXPECT_EQ(nodes_folder(), folder + "/verbena");
+  rmdir(folder.c_str());
   setenv("TMPDIR", "/var/tmp", 1);
   EXPECT_EQ(nodes_folder(), "/var/tmp/verbena-" + std::to_string(geteuid()));
   unsetenv("XDG_RUNTIME_DIR");

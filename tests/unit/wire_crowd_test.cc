@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "common/loopback.h"
 #include "fabric/residence.h"
-#include "support/loopback.h"
 #include "support/temporary_node.h"
 
 namespace verbena::wire {

@@ -19,10 +19,10 @@
 #include <memory>
 #include <mutex>
 
+#include "common/loopback.h"
 #include "fabric/descriptors_of_parent.h"
 #include "fabric/residence.h"
 #include "support/child.h"
-#include "support/loopback.h"
 #include "support/temporary_node.h"
 #include "wire/handshake.h"
 #include "wire/listening.h"

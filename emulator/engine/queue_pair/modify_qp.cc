@@ -66,8 +66,8 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = psn_of(attr.sq_psn);
 }
 
-// Under send_lock. What waits for the old rate is looked at anew (to_state()); the short way is closed and opened by
-// check_path().
+// Under send_lock. What waits for the old rate is looked at anew (to_state()); the short way is closed and
+// opened by check_path().
 void pace(Qp& qp, const PacingLimits& limits) {
   if (mutated("rate-limit-not-applied")) return;
   qp.pacing = pacing_of(limits, qp.mtu);
@@ -182,7 +182,8 @@ int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
   Remote* const others = qp.process->remote();
   const bool connects = qp.type != IBV_QPT_UD;
-  const std::shared_ptr<RemotePath> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
+  const std::shared_ptr<RemotePath> remote =
+      others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
   if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
   const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
   if (remote) {
@@ -296,10 +297,13 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (qp->context->device->limits.qp_rate_limit_max == 0) return EOPNOTSUPP;
   // providers/mlx5/verbs.c, mlx5_modify_qp_rate_limit().
-  if (attr->comp_mask != 0 || (attr->rate_limit == 0 && (attr->max_burst_sz != 0 || attr->typical_pkt_sz != 0))) {
-    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u, max_burst_sz %u, typical_pkt_sz %u, comp_mask 0x%x: %s",
-                 qp->shared->qpn, attr->rate_limit, attr->max_burst_sz, attr->typical_pkt_sz, attr->comp_mask,
-                 attr->comp_mask != 0 ? "comp_mask is 0" : "without a rate there are no bursts and packets");
+  if (attr->comp_mask != 0 ||
+      (attr->rate_limit == 0 && (attr->max_burst_sz != 0 || attr->typical_pkt_sz != 0))) {
+    VERBENA_WARN(
+        "ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u, max_burst_sz %u, typical_pkt_sz %u, comp_mask "
+        "0x%x: %s",
+        qp->shared->qpn, attr->rate_limit, attr->max_burst_sz, attr->typical_pkt_sz, attr->comp_mask,
+        attr->comp_mask != 0 ? "comp_mask is 0" : "without a rate there are no bursts and packets");
     return EINVAL;
   }
   if (qp->foreign) return EINVAL;  // it sends nothing

@@ -8,24 +8,20 @@
 
 // What the kernel says and the manual page does not, or differently:
 //  * ibv_modify_qp(3) tells the required attributes of UD, UC, RC and RAW_PACKET on the way up; kernel and
-//  page
-//    agree there. XRC, the optional attributes and every other transition are the kernel's alone.
+//    page agree there. XRC, the optional attributes and every other transition are the kernel's alone.
 //  * The page lists IBV_QP_CAP as modifiable "if the HCA supports QP resizing"; the kernel's table has it in
-//  no
-//    transition, so it is EINVAL on any device that asks that table. So here.
-//  * IBV_QP_RATE_LIMIT: the page and kernels before 7.0 have it for RAW_PACKET alone, on RTR -> RTS and RTS
-//  -> RTS.
-//    Since then RC has it, too, and on INIT -> RTR ("IB/core: Extend rate limit support for RC QPs"), and
-//    drivers say for which others they do ("IB/core: Delegate IB_QP_RATE_LIMIT validation to drivers", as
+//    no transition, so it is EINVAL on any device that asks that table. So here.
+//  * IBV_QP_RATE_LIMIT: the page and kernels before 7.0 have it for RAW_PACKET alone, on RTR to RTS and RTS
+//    to RTS. Since then RC has it, too, and on INIT to RTR ("IB/core: Extend rate limit support for RC QPs"),
+//    and drivers say for which others they do ("IB/core: Delegate IB_QP_RATE_LIMIT validation to drivers", as
 //    mlx5 for UC and UD). This one does for all that send.
-//  * RAW_PACKET has no attribute for RTS -> SQD or from there on (not even EN_SQD_ASYNC_NOTIFY).
-//  * RESET -> ERR does not exist in the table (the specification allows ERR from any state: 10.3.1, figure of
+//  * RAW_PACKET has no attribute for RTS to SQD or from there on (not even EN_SQD_ASYNC_NOTIFY).
+//  * RESET to ERR does not exist in the table (the specification allows ERR from any state: 10.3.1, figure of
 //    the state machine); drivers that ask the table refuse it, so here.
-//  * INIT -> INIT, RTR -> RTS and so on may leave IBV_QP_STATE out only where the state stays.
-//  * uverbs adds IBV_QP_PORT by itself to IBV_QP_AV in SQD -> SQD (uverbs_cmd.c, modify_qp()), which the
-//  table then
-//    refuses for UC: a UC QP cannot change its path in SQD through uverbs. That is an accident between the
-//    two; here IBV_QP_AV alone is legal, as the table says.
+//  * INIT to INIT, RTR to RTS and so on may leave IBV_QP_STATE out only where the state stays.
+//  * uverbs adds IBV_QP_PORT by itself to IBV_QP_AV in SQD to SQD (uverbs_cmd.c, modify_qp()), which the
+//    table then refuses for UC: a UC QP cannot change its path in SQD through uverbs. That is an accident
+//    between the two; here IBV_QP_AV alone is legal, as the table says.
 //  * XRC: attributes of the half that a QP does not have are dropped unread (ignored_attribute_bits()).
 
 namespace verbena {

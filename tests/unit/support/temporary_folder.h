@@ -3,25 +3,21 @@
 // A folder of its own for one test, in $TMPDIR, gone with all that is in it when the test ends.
 #pragma once
 
+#include <errno.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
+
+#include "common/new_folder.h"
 
 namespace verbena {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    const char* root = std::getenv("TMPDIR");
-    std::string name = root != nullptr && *root == '/' ? root : "/tmp";
-    name += "/verbena-unit-XXXXXX";  // short: addresses of unix sockets are made of it
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-    EXPECT_FALSE(path_.empty()) << "no folder can be made as " << name;
-  }
+  TemporaryFolder() { EXPECT_FALSE(path_.empty()) << strerror(errno); }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
@@ -32,7 +28,7 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
+  std::string path_ = test::new_folder("unit");
 };
 
 }  // namespace verbena

@@ -97,10 +97,12 @@ class RdmaListenBacklog : public RdmaListen {
 TEST_F(RdmaListenBacklog, WithItWaitingARequestIsHeardOfLater) {
   call_twice(RDMA_PS_TCP);
   take_request();
+  ASSERT_NE(passive_, nullptr);
   const CmId taken = std::move(passive_);
   EXPECT_FALSE(has_event(passive_channel_)) << "two requests, with a backlog of one";
   EXPECT_FALSE(has_event(second_channel_)) << "it is not rejected";
   take_request();
+  ASSERT_NE(passive_, nullptr);
   create_qp(passive_);
   rdma_conn_param parameters = parameters_with();
   ASSERT_EQ(rdma_accept(passive_.get(), &parameters), 0) << strerror(errno);
@@ -111,6 +113,7 @@ TEST_F(RdmaListenBacklog, WithItWaitingARequestIsHeardOfLater) {
 TEST_F(RdmaListenBacklog, WithItWaitingALookupIsRejected) {
   call_twice(RDMA_PS_UDP);
   const Event event = next_event(second_channel_.get());
+  ASSERT_NE(event, nullptr);
   EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_UNREACHABLE");
   EXPECT_EQ(event->status, 2) << "IB_SIDR_REJECT";
   take_request();
@@ -125,6 +128,7 @@ TEST_F(RdmaListenBacklog, DestroyedWithRequestsWaitingItsCallersAreRejected) {
   ASSERT_TRUE(becomes_readable(passive_channel_->fd));
   listener_.reset();
   const Event event = next_event(active_channel_.get());
+  ASSERT_NE(event, nullptr);
   EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_REJECTED");
   EXPECT_EQ(event->status, 28) << "IB_CM_REJ_CONSUMER_DEFINED";
   EXPECT_FALSE(has_event(passive_channel_));
@@ -136,6 +140,7 @@ TEST_F(RdmaListenBacklog, DestroyedWithLookupsWaitingItsCallersAreRejected) {
   ASSERT_TRUE(becomes_readable(passive_channel_->fd));
   listener_.reset();
   const Event event = next_event(active_channel_.get());
+  ASSERT_NE(event, nullptr);
   EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_UNREACHABLE");
   EXPECT_EQ(event->status, 2) << "IB_SIDR_REJECT";
 }

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -348,6 +349,8 @@ struct Ending {
   Heard by_b, by_b_death;  // when A goes properly, and when it dies
   Heard by_a, by_a_death;  // likewise of B
 };
+
+void PrintTo(const Ending& ending, std::ostream* out) { *out << ending.name; }
 
 // cm_destroy_id says what each says at its end. Whoever has been asked to disconnect, or has asked and been
 // asked, has been told the end before (Id::connection_event): what comes then only ends the connection.

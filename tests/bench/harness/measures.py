@@ -21,10 +21,11 @@ class Bench:
     def count(self, full):
         return max(int(full * self.scale), 1000)
 
-    def built(self, name):
+    def built(self, name, needs=""):
+        """The path of a program of ours. `needs`: the package without which it is not built."""
         path = os.path.join(self.build, "bin", name)
         if not os.access(path, os.X_OK):
-            raise programs.Unavailable("%s is not built" % name)
+            raise programs.Unavailable("%s is not built%s" % (name, needs and ": it needs %s" % needs))
         return path
 
     def two_cpus(self):
@@ -84,6 +85,15 @@ def fi_pingpong(provider, size, count=200000):
                    str(bench.count(count))]
         return parse.fi_pingpong(programs.pair(command + ["-B", str(port)],
                                                command + ["-P", str(port), "127.0.0.1"], port, bench.two_cpus()))
+    return take
+
+
+def libfabric_rate(provider, size, count):
+    def take(bench):
+        port = programs.free_port()
+        command = [bench.built("verbena_bench_libfabric_rate", needs="libfabric-dev"), "--provider", provider, "--port",
+                   str(port), "--size", str(size), "--count", str(bench.count(count))]
+        return parse.own_json(programs.pair(command, command + ["127.0.0.1"], port, bench.two_cpus()))
     return take
 
 
@@ -187,6 +197,7 @@ MEASURES = {
         between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "20", "-r", "20", "-q", "1000",
                       size=64, count=1000), "ib_send_bw -s 64 -t 20 -q 1000"),
     "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
+    "libfabric tcp rate 64": (libfabric_rate("tcp", 64, 500000), "fi_inject over tcp, rdm, 64 B"),
     "ucx tcp tag_bw 64": (ucx_perftest("tag_bw", 64, 1000000, "tcp,self"), "ucx_perftest tag_bw (tcp), 64 B"),
     "tcp_hand_over 8": (micro("tcp_hand_over", 8, 50000), "one TCP connection, 8 B, both polling"),
     "tcp_stream 65536": (micro("tcp_stream", 65536, 40000), "one TCP stream, 64 KiB"),

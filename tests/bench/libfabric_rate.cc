@@ -18,8 +18,6 @@
 // provider is told (FI_THREAD_DOMAIN); completions are read in batches. The addresses of the endpoints go
 // over a TCP connection to port P. Sources: fi_getinfo(3), fi_endpoint(3), fi_msg(3), fi_cq(3), fi_av(3),
 // fi_domain(3), fi_rxm(7).
-#include <netdb.h>
-#include <netinet/in.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -30,15 +28,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "talk.h"
 
 namespace verbena::bench {
 namespace {
@@ -58,87 +59,10 @@ struct Options {
   bool inject = true;
 };
 
-[[noreturn]] void die(const char* what, const char* why) {
-  std::fprintf(stderr, "verbena_bench_libfabric_rate: %s failed: %s\n", what, why);
-  std::exit(1);
-}
-
 // libfabric's calls return 0 or a negative number of fi_errno(3).
 void demand(ssize_t result, const char* what) {
   if (result < 0) die(what, fi_strerror(static_cast<int>(-result)));
 }
-
-// The TCP connection over which the two agree.
-class Talk {
- public:
-  explicit Talk(const Options& options) : fd_(options.host.empty() ? accept_one(options) : call(options)) {}
-  ~Talk() { close(fd_); }
-  Talk(const Talk&) = delete;
-  Talk& operator=(const Talk&) = delete;
-
-  // This end's address, for people and fi_getinfo.
-  std::string address() const {
-    sockaddr_storage name{};
-    socklen_t size = sizeof name;
-    char host[NI_MAXHOST];
-    auto* any = reinterpret_cast<sockaddr*>(&name);
-    if (getsockname(fd_, any, &size) != 0) die("getsockname", std::strerror(errno));
-    if (getnameinfo(any, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0)
-      die("getnameinfo", "no name");
-    return host;
-  }
-
-  template <typename Value>
-  Value exchange(const Value& mine) {
-    Value others{};
-    if (send(fd_, &mine, sizeof mine, MSG_NOSIGNAL) != sizeof mine) die("send", std::strerror(errno));
-    if (recv(fd_, &others, sizeof others, MSG_WAITALL) != sizeof others)
-      die("recv", "the other end has gone");
-    return others;
-  }
-
-  bool closed_by_other() const {
-    char byte;
-    return recv(fd_, &byte, 1, MSG_DONTWAIT) == 0;
-  }
-
- private:
-  static int accept_one(const Options& options) {
-    const int listener = socket(options.family, SOCK_STREAM, 0);
-    const int on = 1;
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    addrinfo* name = resolve(nullptr, options);
-    if (bind(listener, name->ai_addr, name->ai_addrlen) != 0 || listen(listener, 1) != 0) {
-      die("listen", std::strerror(errno));
-    }
-    freeaddrinfo(name);
-    const int fd = accept(listener, nullptr, nullptr);
-    if (fd < 0) die("accept", std::strerror(errno));
-    close(listener);
-    return fd;
-  }
-
-  static int call(const Options& options) {
-    addrinfo* name = resolve(options.host.c_str(), options);
-    const int fd = socket(name->ai_family, SOCK_STREAM, 0);
-    if (connect(fd, name->ai_addr, name->ai_addrlen) != 0) die("connect", std::strerror(errno));
-    freeaddrinfo(name);
-    return fd;
-  }
-
-  static addrinfo* resolve(const char* host, const Options& options) {
-    addrinfo hints{};
-    hints.ai_family = host == nullptr ? options.family : AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE;
-    addrinfo* found = nullptr;
-    if (const int error = getaddrinfo(host, options.port.c_str(), &hints, &found))
-      die("getaddrinfo", gai_strerror(error));
-    return found;
-  }
-
-  int fd_;
-};
 
 // An endpoint with one completion queue for both directions, and its only peer.
 class Endpoint {
@@ -366,7 +290,7 @@ Options parse(int argc, char** argv) {
 int run(int argc, char** argv) {
   const Options options = parse(argc, argv);
   alarm(kTimeLimitSeconds);
-  Talk talk(options);
+  Talk talk(options.host, options.port, options.family);
   Endpoint endpoint(options, talk.address());
   Traffic traffic(options, endpoint);
   endpoint.meet(talk.exchange(endpoint.name()));

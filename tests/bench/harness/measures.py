@@ -125,6 +125,18 @@ def idle_qps(qps=1000, depth=16, address=None):
     return take
 
 
+def many_qps_latency(qps, count=50000):
+    """Half round trips between two nodes that are connected by so many QPs, message i on QP i mod N."""
+    def take(bench):
+        port = programs.free_port()
+        command = [bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--qps", str(qps), "--count",
+                   str(bench.count(count))]
+        return parse.own_json(programs.pair(bench.on_node(SERVER_ADDRESS, *command),
+                                            bench.on_node(CLIENT_ADDRESS, *command, SERVER_ADDRESS), port,
+                                            bench.two_cpus()))
+    return take
+
+
 CONNECTIONS = 1000
 _CM_NODE = ("--node", "bench-connections")  # where nobody else listens
 
@@ -196,6 +208,8 @@ MEASURES = {
     "network send_bw 64, 1000 QPs": (
         between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "20", "-r", "20", "-q", "1000",
                       size=64, count=1000), "ib_send_bw -s 64 -t 20 -q 1000"),
+    "network latency, 1 QP": (many_qps_latency(1), "the same, 1 QP"),
+    "network latency, 1000 QPs": (many_qps_latency(1000), "SEND 8 B there and back, round robin over 1,000 QPs"),
     "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
     "libfabric tcp rate 64": (libfabric_rate("tcp", 64, 500000), "fi_inject over tcp, rdm, 64 B"),
     "ucx tcp tag_bw 64": (ucx_perftest("tag_bw", 64, 1000000, "tcp,self"), "ucx_perftest tag_bw (tcp), 64 B"),

@@ -95,6 +95,10 @@ ROWS = [
         "million_messages_per_second", _first(">=", 1.0)),
     Row("network message rate 64 B", "M/s", "network send_bw 64", "MsgRate", "ucx tcp tag_bw 64", "rate",
         _first(">=", 1.0)),
+    Row("latency 8 B, 1,000 QPs", "us", "network latency, 1000 QPs", "median_us", "network latency, 1 QP", "median_us",
+        _first("<=", 1.0), "between nodes"),
+    Row("latency 8 B, 1,000 QPs", "us", "network latency, 1000 QPs", "mean_us", "network latency, 1 QP", "mean_us", None,
+        "between nodes"),
     Row("message rate, 1,000 QPs", "M/s", "network send_bw 64, 1000 QPs", "MsgRate", "network send_bw 64, 1 QP",
         "MsgRate", _first(">=", 1.0), "between nodes"),
 ]

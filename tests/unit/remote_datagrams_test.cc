@@ -162,22 +162,22 @@ TEST_F(DatagramHold, AReceivePostedMeanwhileIsInTime) {
 
 constexpr int64_t kPatience = 2'000 * kMillisecond;  // then they are lost
 constexpr int64_t kSearched = 1'000 * kMillisecond;  // so long more than a few stay in the send queue
-constexpr uint32_t kSize = 4096;
-constexpr size_t kFrame = sizeof(DatagramHead) + kGrh + kSize;
-constexpr size_t kMostForOne = 128 * 1024 / kFrame, kMost = 1024 * 1024 / kFrame;
-constexpr uint32_t kEnd = UINT32_MAX;  // a message that says: this was the last
+constexpr uint32_t kMessage = 4096;
+constexpr size_t kWholeFrame = sizeof(DatagramHead) + kGrh + kMessage;
+constexpr size_t kMostForOne = 128 * 1024 / kWholeFrame, kMost = 1024 * 1024 / kWholeFrame;
+constexpr uint32_t kLastOfAll = UINT32_MAX;  // a message that says: this was the last
 
 class DatagramQueue : public DatagramAfar {
  protected:
   DatagramQueue() {
     // The numbers that messages begin with.
-    for (uint32_t i = 0; i < kSendDepth; ++i) std::memcpy(end().memory.data() + kSize + 4 * i, &i, 4);
-    std::memcpy(end().memory.data() + kSize + 4 * kSendDepth, &kEnd, 4);
+    for (uint32_t i = 0; i < kSendDepth; ++i) std::memcpy(end().memory.data() + kMessage + 4 * i, &i, 4);
+    std::memcpy(end().memory.data() + kMessage + 4 * kSendDepth, &kLastOfAll, 4);
   }
 
   void send_numbered(uint32_t qpn, uint32_t number) {
-    const uint32_t place = number == kEnd ? kSendDepth : number;
-    Sges sges{end().memory.sge(kSize + 4 * place, 4), end().memory.sge(0, kSize - 4)};
+    const uint32_t place = number == kLastOfAll ? kSendDepth : number;
+    Sges sges{end().memory.sge(kMessage + 4 * place, 4), end().memory.sge(0, kMessage - 4)};
     ibv_send_wr wr = request(IBV_WR_SEND, sges, number);
     wr.wr.ud = {to_there.ah(), qpn, kQkey};
     ASSERT_EQ(post(*side, wr), 0);
@@ -200,13 +200,13 @@ class DatagramQueue : public DatagramAfar {
       completed();
       const std::vector<std::byte> frame = there.hear(20);
       if (frame.empty()) {
-        for (const uint32_t qpn : qpns) send_numbered(qpn, kEnd);
+        for (const uint32_t qpn : qpns) send_numbered(qpn, kLastOfAll);
       } else if (PlayedNode::kind_of(frame) == FrameKind::kQuery) {
         there.answer(PlayedNode::head_of<wire::QueryHead>(frame));
       } else if (PlayedNode::kind_of(frame) == FrameKind::kDatagram) {
         Heard heard{PlayedNode::head_of<DatagramHead>(frame).target_qpn, 0};
         std::memcpy(&heard.number, frame.data() + sizeof(DatagramHead) + kGrh, sizeof heard.number);
-        if (heard.number == kEnd)
+        if (heard.number == kLastOfAll)
           qpns.erase(heard.qpn);
         else
           all.push_back(heard);

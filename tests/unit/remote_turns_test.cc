@@ -13,8 +13,6 @@
 namespace verbena {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
-
 class RemoteTurn : public ::testing::Test {
  protected:
   RemoteTurn() {
@@ -56,7 +54,8 @@ class RemoteTurn : public ::testing::Test {
   bool is_kept_ = false;
 };
 
-constexpr size_t kInVain = 128;  // and the next poll waits
+constexpr int64_t kTurnPatience = 1'000'000;  // so long a poll waits, ns
+constexpr size_t kInVain = 128;               // and the next poll waits
 constexpr size_t kWaits = 8;
 
 TEST_F(RemoteTurn, APollWaitsForTheServiceThreadAfterSoManyInVain) {
@@ -64,14 +63,14 @@ TEST_F(RemoteTurn, APollWaitsForTheServiceThreadAfterSoManyInVain) {
   const std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
   // By the system's clock, which may be corrected a little while it waits.
   for (size_t i = kInVain; i < times.size(); i += kInVain + 1)
-    EXPECT_GE(times[i], kMillisecond * 9 / 10) << i;
+    EXPECT_GE(times[i], kTurnPatience * 9 / 10) << i;
 }
 
 TEST_F(RemoteTurn, TheOtherPollsDoNotWait) {
   keep_service_at_its_turn();
   std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  EXPECT_LT(times[times.size() / 2], kMillisecond * 9 / 10) << "the median";
+  EXPECT_LT(times[times.size() / 2], kTurnPatience * 9 / 10) << "the median";
 }
 
 // Not until the turn ends: that it does not while this goes on.
@@ -80,7 +79,7 @@ TEST_F(RemoteTurn, APollWaitsForAMillisecondOnly) {
   const std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
   int64_t shortest = INT64_MAX;
   for (size_t i = kInVain; i < times.size(); i += kInVain + 1) shortest = std::min(shortest, times[i]);
-  EXPECT_LT(shortest, 50 * kMillisecond);
+  EXPECT_LT(shortest, 50 * kTurnPatience);
 }
 
 TEST_F(RemoteTurn, AfterItsTurnBothGoOn) {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "engine/objects.h"
+#include "engine/remote/peer.h"
+#include "engine/remote/remote_path.h"
 #include "support/played_node.h"
 
 namespace verbena {
@@ -23,17 +25,14 @@ class RemoteTurn : public ::testing::Test {
     if (is_kept_) release();
   }
 
-  // The service thread takes the turn, and stays: what has come is for a queue pair whose lock is held here.
+  // The service thread takes the turn, and stays: the connection has ended, and it tells a queue pair whose
+  // lock is held here.
   void keep_service_at_its_turn() {
     there.end.qp->send_lock.lock();
     is_kept_ = true;
-    wire::AnswerHead head{};
-    head.kind = wire::FrameKind::kAck;
-    head.target_qpn = qp_number(there.end.qp.get());
-    head.source_qpn = PlayedNode::kQpn;
-    there.say(head);
-    // Nobody polls: it was the service thread that has taken it.
-    ASSERT_TRUE(eventually([&] { return there.is_all_taken(); }));
+    there.hang_up();
+    // Nobody polls: it was the service thread that has noticed.
+    ASSERT_TRUE(eventually([&] { return !there.end.qp->path.remote->peer->connected.load(); }));
   }
   void release() {
     there.end.qp->send_lock.unlock();
@@ -86,6 +85,7 @@ TEST_F(RemoteTurn, AfterItsTurnBothGoOn) {
   keep_service_at_its_turn();
   times_of_polls(kInVain + 1);
   release();
+  there.meet();
   there.say(wire::QueryHead{0, wire::FrameKind::kQuery, {}, qp_number(there.end.qp.get()), 0});
   std::vector<std::byte> frame;
   EXPECT_TRUE(eventually([&] {

@@ -39,6 +39,13 @@ class PlayedNode {
     end.meet(stream[0]);
   }
 
+  // It ends.
+  void hang_up() {
+    close(stream_);
+    stream_ = -1;
+    heard_.clear();
+  }
+
   // Sends a frame, whose length it fills in.
   template <typename Head>
   void say(Head head, const std::vector<std::byte>& bytes = {}) {

@@ -23,7 +23,9 @@ class Datagram : public ::testing::Test, protected DatagramScene {
   }
   uint32_t dropped(const Side& side) const { return (*side)->shared->dropped.load(); }
   // That came to the device and that nobody took.
-  uint32_t strays() const { return node.directory().header().stray_datagrams[0].load(); }
+  uint32_t strays(uint32_t device = 0) const {
+    return node.directory().header().stray_datagrams[device].load();
+  }
   uint32_t violations(const Side& side) const { return (*side)->shared->qkey_violations.load(); }
 };
 
@@ -294,11 +296,19 @@ TEST_F(Datagram, ThatArrivesOrIsDroppedByItsQueuePairIsNoStray) {
   EXPECT_EQ(strays(), 0u);
 }
 
-// It has never come to the device.
-TEST_F(Datagram, ThroughAPortThatIsDownIsNoStray) {
-  node.directory().header().ports_down = 1;
-  sent(a, 0xfffff0, out.sge(0, 8));
-  EXPECT_EQ(strays(), 0u);
+// What is sent to a port that is down has never come to the device.
+TEST_F(Datagram, IsTheStrayOfTheDeviceItCameTo) {
+  Address to_other(pd.get(), address_of(gid(1)));
+  Sges sges{out.sge(0, 8)};
+  ibv_send_wr wr = datagram(sges, 0xfffff0);
+  wr.wr.ud.ah = to_other.ah();
+  for (const uint32_t ports_down : {0u, 2u}) {
+    node.directory().header().ports_down = ports_down;
+    ASSERT_EQ(post(*a, wr), 0);
+    EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(strays(0), 0u);
+    EXPECT_EQ(strays(1), 1u) << "ports down: " << ports_down;
+  }
 }
 
 TEST_F(Datagram, ReachesAQueuePairInRtr) {

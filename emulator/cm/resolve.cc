@@ -17,6 +17,12 @@ struct SourceChoice {
   Address source;
 };
 
+// A GID is what InfiniBand resolves to: nobody is asked (cma_resolve_ib_addr). Whether a port has it shows
+// when the route is asked for.
+bool is_resolved_already(const Id& id, const Address& to) {
+  return to.family() == kFamilyIb && id.device().link_layer == LinkLayer::kInfiniband;
+}
+
 // The part of rdma_resolve_addr that follows the binding. Refusals leave the id bound, as cma.c does.
 int query_address(Id& id, const Address& destination, const SourceChoice& choice, uint32_t timeout_ms) {
   Address to = destination;
@@ -38,7 +44,8 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
   if (error != 0)
     id.raise_and_go(id.new_event(EventType::kAddressError, mutated("cm-address-error-status") ? 0 : -error),
                     Stage::kAddressQuery, Stage::kAddressBound);
-  else if ((id.reaches_node || remote || is_multicast(to)) && !mutated("cm-address-not-resolved"))
+  else if ((id.reaches_node || remote || is_multicast(to) || is_resolved_already(id, to)) &&
+           !mutated("cm-address-not-resolved"))
     id.raise_and_go(id.new_event(EventType::kAddressResolved), Stage::kAddressQuery, Stage::kAddressResolved);
   else
     id.unanswered.set_after_ms(timeout_ms);  // a node without a network: nobody answers

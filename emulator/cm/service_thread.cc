@@ -149,9 +149,9 @@ void Service::deliver(std::unique_lock<std::mutex>& lock) {
     // The program may take its time from here on (cma_req_handler).
     if (id->connection != nullptr && !id->is_datagram()) id->connection->delay();
   } else {
-    // As if the request had never arrived: its repetition may find room in the backlog (cm_destroy_id,
-    // -ENOMEM).
-    if (id->connection != nullptr) id->connection->forget();
+    // As if the request had never arrived: its repetition may find room in the backlog. A lookup is rejected
+    // (cm_destroy_id: -ENOMEM in IB_CM_REQ_RCVD alone).
+    if (id->connection != nullptr && !id->is_datagram()) id->connection->forget();
     end_id(id);
   }
 }

@@ -27,9 +27,8 @@ bool on_connection_request(State& state, Context& listener, const cm::Event& eve
     const std::lock_guard lock(state.mutex);
     if (listener.backlog == 0) {
       VERBENA_WARN(
-          "rdma_listen: id %u has its backlog of connection requests waiting: another one is forgotten, and "
-          "will be asked again",
-          listener.id);
+          "rdma_listen: id %u has its backlog of connection requests waiting: another one is %s", listener.id,
+          event.is_datagram ? "rejected" : "forgotten, and will be asked again");
       return false;
     }
     told.fresh->id = state.contexts.reserve();

@@ -22,11 +22,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "rc_qp.h"
 
 namespace verbena::bench {
 namespace {
@@ -36,11 +39,6 @@ struct Options {
   uint32_t depth = 16;
   uint32_t seconds = 2;
 };
-
-[[noreturn]] void die(const char* what, int error) {
-  std::fprintf(stderr, "verbena_bench_idle_qps: %s: %s\n", what, std::strerror(error));
-  std::exit(1);
-}
 
 int64_t rollup_bytes(std::string_view field) {
   FILE* file = std::fopen("/proc/self/smaps_rollup", "re");
@@ -117,69 +115,10 @@ CpuUse cpu_now() {
           usage.ru_nvcsw};
 }
 
-struct Port {
-  ibv_port_attr attributes;
-  ibv_gid gid;
-};
-
-void modify(ibv_qp* qp, ibv_qp_attr attributes, int mask, const char* what) {
-  if (const int error = ibv_modify_qp(qp, &attributes, mask)) die(what, error);
-}
-
-// The transitions of ibv_modify_qp(3) for RC, to a peer on the same port.
-void connect(ibv_qp* qp, uint32_t peer, const Port& port) {
-  ibv_qp_attr init{};
-  init.qp_state = IBV_QPS_INIT;
-  init.port_num = 1;
-  init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  modify(qp, init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "to INIT");
-
-  ibv_qp_attr ready{};
-  ready.qp_state = IBV_QPS_RTR;
-  ready.path_mtu = port.attributes.active_mtu;
-  ready.dest_qp_num = peer;
-  ready.max_dest_rd_atomic = 1;
-  ready.min_rnr_timer = 12;
-  ready.ah_attr.dlid = port.attributes.lid;
-  ready.ah_attr.port_num = 1;
-  if (port.attributes.link_layer == IBV_LINK_LAYER_ETHERNET) {
-    ready.ah_attr.is_global = 1;
-    ready.ah_attr.grh.dgid = port.gid;
-    ready.ah_attr.grh.hop_limit = 1;
-  }
-  modify(qp, ready,
-         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-         "to RTR");
-
-  ibv_qp_attr send{};
-  send.qp_state = IBV_QPS_RTS;
-  send.timeout = 14;
-  send.retry_cnt = 7;
-  send.rnr_retry = 7;
-  send.max_rd_atomic = 1;
-  modify(qp, send,
-         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-             IBV_QP_MAX_QP_RD_ATOMIC,
-         "to RTS");
-}
-
 std::vector<ibv_qp*> create_qps(ibv_pd* pd, ibv_cq* cq, const Options& options) {
   std::vector<ibv_qp*> qps;
   qps.reserve(options.qps);
-  for (uint32_t i = 0; i < options.qps; ++i) {
-    ibv_qp_init_attr attributes{};
-    attributes.send_cq = cq;
-    attributes.recv_cq = cq;
-    attributes.qp_type = IBV_QPT_RC;
-    attributes.cap.max_send_wr = options.depth;
-    attributes.cap.max_recv_wr = options.depth;
-    attributes.cap.max_send_sge = 1;
-    attributes.cap.max_recv_sge = 1;
-    ibv_qp* qp = ibv_create_qp(pd, &attributes);
-    if (qp == nullptr) die("ibv_create_qp", errno);
-    qps.push_back(qp);
-  }
+  for (uint32_t i = 0; i < options.qps; ++i) qps.push_back(create_rc_qp(pd, cq, options.depth));
   return qps;
 }
 
@@ -204,13 +143,8 @@ int run(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const Memory before = memory_now();
 
-  ibv_device** devices = ibv_get_device_list(nullptr);
-  if (devices == nullptr || devices[0] == nullptr) die("no RDMA device", ENODEV);
-  ibv_context* context = ibv_open_device(devices[0]);
-  if (context == nullptr) die("ibv_open_device", errno);
-  Port port{};
-  if (const int error = ibv_query_port(context, 1, &port.attributes)) die("ibv_query_port", error);
-  if (ibv_query_gid(context, 1, 0, &port.gid) != 0) die("ibv_query_gid", errno);
+  ibv_context* context = open_first_device();
+  const Port port = query_port(context);
   ibv_pd* pd = ibv_alloc_pd(context);
   if (pd == nullptr) die("ibv_alloc_pd", errno);
   ibv_cq* cq = ibv_create_cq(context, 4096, nullptr, nullptr, 0);
@@ -220,7 +154,7 @@ int run(int argc, char** argv) {
   const std::vector<ibv_qp*> qps = create_qps(pd, cq, options);
   for (size_t i = 0; i < qps.size(); ++i) {
     const size_t peer = (i ^ 1) < qps.size() ? i ^ 1 : i;  // an odd one out talks to itself
-    connect(qps[i], qps[peer]->qp_num, port);
+    connect(qps[i], qps[peer]->qp_num, {port.gid, port.attributes.lid}, port);
   }
   const Memory created = memory_now();
 
@@ -249,7 +183,6 @@ int run(int argc, char** argv) {
   ibv_destroy_cq(cq);
   ibv_dealloc_pd(pd);
   ibv_close_device(context);
-  ibv_free_device_list(devices);
   return 0;
 }
 

@@ -96,6 +96,11 @@ class OwnJson(unittest.TestCase):
         self.assertEqual(parse.own_json('log\n{"measure": "memcpy", "size": 8, "median_us": 0.5}\n'),
                          {"size": 8, "median_us": 0.5})
 
+    def test_the_rate_over_libfabric_is_read(self):
+        text = ('{"provider": "tcp;ofi_rxm", "how": "inject", "size": 64, "count": 500000, "window": 128, '
+                '"seconds": 1.250000, "million_messages_per_second": 0.400000}\n')
+        self.assertEqual(parse.own_json(text)["million_messages_per_second"], 0.4)
+
     def test_no_json_is_an_error(self):
         with self.assertRaises(parse.ParseError):
             parse.own_json("usage\n")

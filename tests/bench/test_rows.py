@@ -2,8 +2,8 @@
 """How rows are judged, and that the table names only measures that exist."""
 import unittest
 
-from harness import report, rows
-from harness.measures import MEASURES
+from harness import programs, report, rows
+from harness.measures import MEASURES, Bench
 
 ROW = rows.Row("send latency 8 B", "us", "ib_send_lat 8", "t_avg", "libfabric shm 8", "mean",
                rows.Goal("<=", 1.0, "first"))
@@ -36,6 +36,13 @@ class Judge(unittest.TestCase):
     def test_failed_rounds_are_told(self):
         found = judged([1.0, None], [1.0, 1.0], {"ib_send_lat 8": "exit status 1"})
         self.assertIn("failed in 1 round(s): exit status 1", report.table([found]))
+
+
+class NotBuilt(unittest.TestCase):
+    def test_the_package_that_is_missing_is_named(self):
+        bench = Bench(build="/nowhere", cpus=[0, 1])
+        with self.assertRaisesRegex(programs.Unavailable, "rate is not built: it needs libfabric-dev"):
+            MEASURES["libfabric tcp rate 64"][0](bench)
 
 
 class Table(unittest.TestCase):

@@ -146,6 +146,104 @@ INSTANTIATE_TEST_SUITE_P(QueuePairs, ConnectionManagerKilled,
                                           testing::Values(Form::kWithQueuePairs)),
                          name_of_case);
 
+// The survivor has asked for the end, and the victim dies before it has answered: it has heard of it, or was
+// stopped.
+using Unanswered = std::tuple<bool, Form, bool>;
+
+std::string name_of_unanswered(const testing::TestParamInfo<Unanswered>& parameters) {
+  const auto [hits_client, form, heard] = parameters.param;
+  return std::string(hits_client ? "Client" : "Server") + name_of(form) + (heard ? "Heard" : "NotHeard");
+}
+
+struct ConnectionManagerDisconnect : testing::TestWithParam<Unanswered> {};
+
+TEST_P(ConnectionManagerDisconnect, OfTheDeadIsOver) {
+  const auto [hits_client, form, heard] = GetParam();
+  Pair pair;
+  pair.go_to(Stage::kEstablished, form, false);
+  std::unique_ptr<CmRole>& victim = hits_client ? pair.client : pair.server;
+  CmRole& survivor = hits_client ? *pair.server : *pair.client;
+  const std::string victims = hits_client ? " 0" : " 1", survivors = hits_client ? " 1" : " 0";
+  if (!heard) victim->stop();
+  survivor.call("disconnect" + survivors);
+  if (heard) victim->expect("DISCONNECTED 0" + victims);
+  EXPECT_EQ(survivor.event(0), "");  // it has not answered
+  const int64_t died = now_ns();
+  victim->die();
+  survivor.expect("DISCONNECTED 0" + survivors);
+  EXPECT_LT(now_ns() - died, kOneSecond);
+  survivor.expect("TIMEWAIT_EXIT 0" + survivors);
+  EXPECT_EQ(Holders().ids.size(), hits_client ? 2u : 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ConnectionManagerDisconnect,
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(Form::kIdsAlone, Form::kWithQueuePairs),
+                                          testing::Bool()),
+                         name_of_unanswered);
+
+// A lookup of RDMA_PS_UDP: the client has asked, the server has not answered.
+struct ConnectionManagerLookup : testing::Test {
+  Pair pair;
+  void SetUp() override {
+    pair.server->call("id udp");
+    pair.client->call("id udp");
+    pair.port = pair.server->call("bind 0 0");
+    pair.server->call("listen 0");
+    pair.resolve(*pair.client);
+    Pair::route(*pair.client);
+  }
+  void look_up() const {
+    pair.client->call("connect 0");
+    pair.server->expect("CONNECT_REQUEST 0 0 1");
+  }
+  // Who asked before is no hindrance to another one.
+  void expect_an_answer_for_another(CmRole& server, const std::string& id) const {
+    CmRole another;
+    another.call("id udp");
+    pair.resolve(another);
+    Pair::route(another);
+    another.call("connect 0");
+    server.expect("CONNECT_REQUEST 0 0 " + id);
+    server.call("accept " + id);
+    another.expect("ESTABLISHED 0 0");
+  }
+};
+
+TEST_F(ConnectionManagerLookup, WhoseAnswererDiesIsRejected) {
+  look_up();
+  const int64_t died = now_ns();
+  pair.server->die();
+  pair.client->expect("UNREACHABLE 2 0");  // IB_SIDR_REJECT
+  EXPECT_LT(now_ns() - died, kOneSecond);
+  EXPECT_EQ(Holders().ids.size(), 1u);
+  pair.server = std::make_unique<CmRole>();
+  pair.server->call("id udp");
+  EXPECT_EQ(pair.server->call("bind 0 " + pair.port), pair.port);
+  pair.server->call("listen 0");
+  expect_an_answer_for_another(*pair.server, "1");
+}
+
+TEST_F(ConnectionManagerLookup, WhoseAnswererDiesBeforeItHasHeardIsRejected) {
+  pair.server->stop();
+  pair.client->call("connect 0");
+  EXPECT_EQ(pair.client->event(0), "");
+  const int64_t died = now_ns();
+  pair.server->die();
+  pair.client->expect("UNREACHABLE 2 0");
+  EXPECT_LT(now_ns() - died, kOneSecond);
+}
+
+TEST_F(ConnectionManagerLookup, WhoseAskerDiesIsAnsweredAllTheSame) {
+  look_up();
+  const pid_t dead = pair.client->pid();
+  pair.client->die();
+  pair.server->call("accept 1");
+  EXPECT_EQ(pair.server->event(0), "");
+  EXPECT_EQ(Holders().ids.count(dead), 0u);
+  expect_an_answer_for_another(*pair.server, "2");
+}
+
 class ConnectionManagerStopped : public ConnectionManager {
  protected:
   // All that it has: of a server the connection's id first, then the listener.

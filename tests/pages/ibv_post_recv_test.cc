@@ -2,6 +2,7 @@
 //
 // ibv_post_recv(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | posts the linked list of work requests starting with wr | PostsTheLinkedListOfWorkRequests |
@@ -10,17 +11,17 @@
 // | returns this failing WR through bad_wr | ReturnsTheFailingWorkRequestThroughBadWr |
 // | wr_id: user defined WR ID | TheUserDefinedIdComesBackWithTheCompletion |
 // | next: NULL if last WR | NextIsNullInTheLastRequest |
-// | sg_list: pointer to the s/g array; num_sge: its size | ScattersOverTheArrayInItsOrder,
-// AnEmptyArrayTakesAnEmptyMessage | | addr: start address; length: length of the buffer |
-// NothingIsWrittenBeyondTheLength, ABufferTooSmallIsALengthError | | lkey: key of the local memory region |
-// AKeyThatIsNoneIsAProtectionError, ARegionWithoutLocalWriteIsAProtectionError,
-// ABufferOutsideItsRegionIsAProtectionError | | returns 0 on success | everywhere | | or the value of errno
-// on failure | AFullQueueIsEnomem, TooManyEntriesAreEinval, BeforeInitItIsEinval | | buffers can only be
-// safely reused after a work completion has been retrieved | ABufferMayBeReusedAfterItsCompletion | | with an
-// SRQ you must use ibv_post_srq_recv() | AQueuePairWithASharedReceiveQueueHasNoneOfItsOwn | | UD: the GRH is
-// placed in the first 40 bytes | TheGrhIsInTheFirstFortyBytes | | no GRH present: the first bytes are
-// undefined | not testable here: on RoCE every datagram has one | | in all cases the data start at an offset
-// of 40 bytes | TheDataOfADatagramStartAtFortyBytes, TheFortyBytesMayBeAnEntryOfTheirOwn |
+// | sg_list: pointer to the s/g array; num_sge: its size | ScattersOverTheArrayInItsOrder, AnEmptyArrayTakesAnEmptyMessage |
+// | addr: start address; length: length of the buffer | NothingIsWrittenBeyondTheLength, ABufferTooSmallIsALengthError |
+// | lkey: key of the local memory region | AKeyThatIsNoneIsAProtectionError, ARegionWithoutLocalWriteIsAProtectionError, ABufferOutsideItsRegionIsAProtectionError |
+// | returns 0 on success | everywhere |
+// | or the value of errno on failure | AFullQueueIsEnomem, TooManyEntriesAreEinval, BeforeInitItIsEinval |
+// | buffers can only be safely reused after a work completion has been retrieved | ABufferMayBeReusedAfterItsCompletion |
+// | with an SRQ you must use ibv_post_srq_recv() | AQueuePairWithASharedReceiveQueueHasNoneOfItsOwn |
+// | UD: the GRH is placed in the first 40 bytes | TheGrhIsInTheFirstFortyBytes |
+// | no GRH present: the first bytes are undefined | not testable here: on RoCE every datagram has one |
+// | in all cases the data start at an offset of 40 bytes | TheDataOfADatagramStartAtFortyBytes, TheFortyBytesMayBeAnEntryOfTheirOwn |
+// clang-format on
 #include "provider/verbs/datagrams.h"
 #include "provider/verbs/pair.h"
 

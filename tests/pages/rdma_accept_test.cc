@@ -2,27 +2,29 @@
 //
 // rdma_accept(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | called from the listening side to accept a connection | BothSidesGetEstablished |
 // | or datagram service lookup request | ADatagramLookupIsAnswered |
-// | returns 0 on success, or -1 on error; errno will be set | OnTheListeningIdItIsMinusOneAndEinval,
-// ASecondTimeItIsMinusOneAndEinval | | not called on a listening id, but on the new one of the
-// CONNECT_REQUEST | OnTheListeningIdItIsMinusOneAndEinval | | the new id is bound to a specific RDMA device |
-// TheNewIdIsBoundToADevice | | may reference the rdma_conn_param of the event directly |
-// TheParametersOfTheEventMayBeGiven | | conn_param NULL: the values of the request, adjusted to the hardware
-// | WithoutParametersTheRequestsAreUsed | | private_data: copied and passed to the remote side; may be NULL |
-// ThePrivateDataArrive, WithoutPrivateDataTheyAreZeroes | | private_data_len: may be larger than that
-// requested | ThePrivateDataArrive | | responder_resources, initiator_depth |
-// ResourcesAndDepthArriveCrosswise, ResourcesAndDepthAreTheQueuePairs | | must be less than or equal to the
-// device's attributes | MoreThanTheDeviceHasIsMinusOneAndEinval | | flow_control: exchanged with the remote
-// peer | CountersAndFlowControlArrive | | retry_count: ignored | TheRetryCountIsIgnored | | rnr_retry_count:
-// of a send operation from the remote peer | CountersAndFlowControlArrive | | srq, qp_num: ignored if a QP
-// has been created on the id | TheQueuePairsNumberArrivesWhateverIsSaid | | minimum RNR NAK timer, ACK
-// timeout | rdma_connect | | the RNR retry count is a 3-bit value | TheRnrRetryCountIsCutToThreeBits | |
-// private data is limited to 196 bytes for RDMA_PS_TCP | OneHundredAndNinetySixBytesAreTheMost,
-// OneByteMoreIsMinusOneAndEinval | | or 136 bytes for RDMA_PS_UDP |
-// OneHundredAndThirtySixBytesAreTheMostForUdp |
+// | returns 0 on success, or -1 on error; errno will be set | OnTheListeningIdItIsMinusOneAndEinval, ASecondTimeItIsMinusOneAndEinval |
+// | not called on a listening id, but on the new one of the CONNECT_REQUEST | OnTheListeningIdItIsMinusOneAndEinval |
+// | the new id is bound to a specific RDMA device | TheNewIdIsBoundToADevice |
+// | may reference the rdma_conn_param of the event directly | TheParametersOfTheEventMayBeGiven |
+// | conn_param NULL: the values of the request, adjusted to the hardware | WithoutParametersTheRequestsAreUsed |
+// | private_data: copied and passed to the remote side; may be NULL | ThePrivateDataArrive, WithoutPrivateDataTheyAreZeroes |
+// | private_data_len: may be larger than that requested | ThePrivateDataArrive |
+// | responder_resources, initiator_depth | ResourcesAndDepthArriveCrosswise, ResourcesAndDepthAreTheQueuePairs |
+// | must be less than or equal to the device's attributes | MoreThanTheDeviceHasIsMinusOneAndEinval |
+// | flow_control: exchanged with the remote peer | CountersAndFlowControlArrive |
+// | retry_count: ignored | TheRetryCountIsIgnored |
+// | rnr_retry_count: of a send operation from the remote peer | CountersAndFlowControlArrive |
+// | srq, qp_num: ignored if a QP has been created on the id | TheQueuePairsNumberArrivesWhateverIsSaid |
+// | minimum RNR NAK timer, ACK timeout | rdma_connect |
+// | the RNR retry count is a 3-bit value | TheRnrRetryCountIsCutToThreeBits |
+// | private data is limited to 196 bytes for RDMA_PS_TCP | OneHundredAndNinetySixBytesAreTheMost, OneByteMoreIsMinusOneAndEinval |
+// | or 136 bytes for RDMA_PS_UDP | OneHundredAndThirtySixBytesAreTheMostForUdp |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

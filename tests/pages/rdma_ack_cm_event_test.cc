@@ -2,15 +2,17 @@
 //
 // rdma_ack_cm_event(3) and rdma_destroy_id(3), sentence by sentence: the one waits for the other.
 //
+// clang-format off
 // | the pages say | case |
 // | --- | --- |
 // | all events allocated by rdma_get_cm_event must be released, one-to-one | DestroyingTheIdWaitsForIt |
 // | frees the event structure and any memory that it references | not testable: it may not be looked at |
-// | returns 0 on success, or -1 on error; errno will be set | ReturnsZero,
-// WithoutAnEventItIsMinusOneAndEinval | | destroys the specified id | DestroyingReturnsZero | | and cancels
-// any outstanding asynchronous operation | DestroyingCancelsWhatIsUnderWay, NobodyIsToldOfADestroyedId | |
-// must free any associated QP before | not testable: an order for the user | | and ack all related events |
-// DestroyingTheIdWaitsForIt |
+// | returns 0 on success, or -1 on error; errno will be set | ReturnsZero, WithoutAnEventItIsMinusOneAndEinval |
+// | destroys the specified id | DestroyingReturnsZero |
+// | and cancels any outstanding asynchronous operation | DestroyingCancelsWhatIsUnderWay, NobodyIsToldOfADestroyedId |
+// | must free any associated QP before | not testable: an order for the user |
+// | and ack all related events | DestroyingTheIdWaitsForIt |
+// clang-format on
 #include <sched.h>
 
 #include <future>

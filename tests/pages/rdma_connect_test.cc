@@ -2,29 +2,30 @@
 //
 // rdma_connect(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | RDMA_PS_TCP: initiates a connection request to a remote destination | TheDestinationGetsARequest |
-// | RDMA_PS_UDP: initiates a lookup of the remote QP providing the datagram service |
-// UdpLooksUpTheRemoteQueuePair | | returns 0 on success, or -1 on error; errno will be set |
-// BeforeTheRouteIsResolvedItIsMinusOneAndEinval, NobodyThereIsRejected,
-// InSynchronousOperationARejectionIsEconnrefused | | must have resolved a route, by rdma_resolve_route or
-// rdma_create_ep | BeforeTheRouteIsResolvedItIsMinusOneAndEinval | | private_data: copied and passed to the
-// remote side | ThePrivateDataArrive | | may be NULL | WithoutPrivateDataTheyAreZeroes | | private_data_len:
-// may be larger than that requested | ThePrivateDataArrive | | responder_resources, initiator_depth: what the
-// local side accepts and has | ResourcesAndDepthArriveCrosswise | | must be less than or equal to the
-// device's attributes | MoreThanTheDeviceHasIsMinusOneAndEinval | | the remote endpoint can adjust these
-// values when accepting | rdma_accept | | flow_control: exchanged with the remote peer |
-// CountersAndFlowControlArrive | | retry_count | CountersAndFlowControlArrive, TheRetryCountIsTheQueuePairs |
-// | rnr_retry_count: of a send operation from the remote peer | CountersAndFlowControlArrive,
-// ThePeersSendsAreRetriedSoOften | | srq, qp_num: ignored if a QP has been created on the id |
-// TheQueuePairsNumberArrivesWhateverIsSaid, WithoutAQueuePairTheNumberGivenArrives | | the minimum RNR NAK
-// timer is set to 0 | TheMinimumRnrTimerIsZero | | the local ACK timeout is calculated from packet lifetime
-// and ACK delay | TheAckTimeoutIsSet | | retry count and RNR retry count are 3-bit values |
-// CountersAreCutToThreeBits | | private data is limited to 56 bytes for RDMA_PS_TCP |
-// FiftySixBytesOfPrivateDataAreTheMost | | or 180 bytes for RDMA_PS_UDP |
-// OneHundredAndEightyBytesAreTheMostForUdp | | iWARP: the active side sends the first message | not testable:
-// no iWARP device here |
+// | RDMA_PS_UDP: initiates a lookup of the remote QP providing the datagram service | UdpLooksUpTheRemoteQueuePair |
+// | returns 0 on success, or -1 on error; errno will be set | BeforeTheRouteIsResolvedItIsMinusOneAndEinval, NobodyThereIsRejected, InSynchronousOperationARejectionIsEconnrefused |
+// | must have resolved a route, by rdma_resolve_route or rdma_create_ep | BeforeTheRouteIsResolvedItIsMinusOneAndEinval |
+// | private_data: copied and passed to the remote side | ThePrivateDataArrive |
+// | may be NULL | WithoutPrivateDataTheyAreZeroes |
+// | private_data_len: may be larger than that requested | ThePrivateDataArrive |
+// | responder_resources, initiator_depth: what the local side accepts and has | ResourcesAndDepthArriveCrosswise |
+// | must be less than or equal to the device's attributes | MoreThanTheDeviceHasIsMinusOneAndEinval |
+// | the remote endpoint can adjust these values when accepting | rdma_accept |
+// | flow_control: exchanged with the remote peer | CountersAndFlowControlArrive |
+// | retry_count | CountersAndFlowControlArrive, TheRetryCountIsTheQueuePairs |
+// | rnr_retry_count: of a send operation from the remote peer | CountersAndFlowControlArrive, ThePeersSendsAreRetriedSoOften |
+// | srq, qp_num: ignored if a QP has been created on the id | TheQueuePairsNumberArrivesWhateverIsSaid, WithoutAQueuePairTheNumberGivenArrives |
+// | the minimum RNR NAK timer is set to 0 | TheMinimumRnrTimerIsZero |
+// | the local ACK timeout is calculated from packet lifetime and ACK delay | TheAckTimeoutIsSet |
+// | retry count and RNR retry count are 3-bit values | CountersAreCutToThreeBits |
+// | private data is limited to 56 bytes for RDMA_PS_TCP | FiftySixBytesOfPrivateDataAreTheMost |
+// | or 180 bytes for RDMA_PS_UDP | OneHundredAndEightyBytesAreTheMostForUdp |
+// | iWARP: the active side sends the first message | not testable: no iWARP device here |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

@@ -2,23 +2,24 @@
 //
 // rdma_create_ep(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | creates an identifier that is used to track communication information | everywhere |
-// | returns 0 on success, or -1 on error; errno will be set | ADestinationThatIsNoneIsMinusOne,
-// ATakenPortIsMinusOneAndEaddrinuse | | based on the results of rdma_getaddrinfo |
-// TheIdHasTheAddressesOfTheInfo | | active: creates a QP if qp_init_attr is not NULL |
-// ActiveWithAttributesThereIsAQueuePair, ActiveWithoutAttributesThereIsNone | | with the specified protection
-// domain, or a default one | TheQueuePairIsInTheDomainGiven, WithoutADomainItIsTheDefaultOne | | (its type is
-// the info's: cma.c) | TheTypeOfTheQueuePairIsTheInfos | | may be connected by calling rdma_connect |
-// ItMayBeConnectedAndListenedTo | | rdma_resolve_addr and rdma_resolve_route are not necessary |
-// TheRouteIsResolved | | passive: saves pd and qp_init_attr for the requests |
-// ARequestGetsAQueuePairWithTheDomainAndAttributes, ARequestGetsNoneWithoutAttributes | | may be placed into
-// a listening state immediately; rdma_bind_addr is not necessary | ItMayBeConnectedAndListenedTo | | requests
-// may be retrieved by calling rdma_get_request | ItMayBeConnectedAndListenedTo | | set to use synchronous
-// operation | ItIsSynchronous | | asynchronous operation by rdma_migrate_id |
-// ItBecomesAsynchronousByMigration | | must be released by rdma_destroy_ep(3): with QP and SRQ | everywhere;
-// DestroyingItFreesThePort |
+// | returns 0 on success, or -1 on error; errno will be set | ADestinationThatIsNoneIsMinusOne, ATakenPortIsMinusOneAndEaddrinuse |
+// | based on the results of rdma_getaddrinfo | TheIdHasTheAddressesOfTheInfo |
+// | active: creates a QP if qp_init_attr is not NULL | ActiveWithAttributesThereIsAQueuePair, ActiveWithoutAttributesThereIsNone |
+// | with the specified protection domain, or a default one | TheQueuePairIsInTheDomainGiven, WithoutADomainItIsTheDefaultOne |
+// | (its type is the info's: cma.c) | TheTypeOfTheQueuePairIsTheInfos |
+// | may be connected by calling rdma_connect | ItMayBeConnectedAndListenedTo |
+// | rdma_resolve_addr and rdma_resolve_route are not necessary | TheRouteIsResolved |
+// | passive: saves pd and qp_init_attr for the requests | ARequestGetsAQueuePairWithTheDomainAndAttributes, ARequestGetsNoneWithoutAttributes |
+// | may be placed into a listening state immediately; rdma_bind_addr is not necessary | ItMayBeConnectedAndListenedTo |
+// | requests may be retrieved by calling rdma_get_request | ItMayBeConnectedAndListenedTo |
+// | set to use synchronous operation | ItIsSynchronous |
+// | asynchronous operation by rdma_migrate_id | ItBecomesAsynchronousByMigration |
+// | must be released by rdma_destroy_ep(3): with QP and SRQ | everywhere; DestroyingItFreesThePort |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

@@ -2,6 +2,7 @@
 //
 // rdma_create_id(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | channel: events associated with the id will be reported on | WithAChannelEventsAreReportedThere |
@@ -9,15 +10,16 @@
 // | context: user specified context associated with the id | TheContextIsTheUsers |
 // | creates an identifier that is used to track communication information | everywhere |
 // | returns 0 on success, or -1 on error; errno will be set | APortSpaceThatIsNoneIsMinusOneAndEinval |
-// | requires explicitly binding to a specified RDMA device before communication can occur | ANewIdHasNoDevice
-// | | most operations are asynchronous: reported through the event channel |
-// WithAChannelEventsAreReportedThere | | channel NULL: synchronous operation; calls that result in an event
-// will block | WithoutAChannelTheCallReturnsWhenItIsDone | | the event will be returned through the
-// rdma_cm_id structure | TheEventIsInTheId | | and be available for access until another rdma_cm call is made
-// | TheNextCallReplacesTheEvent | | must be released by calling rdma_destroy_id |
-// DestroyingItReturnsZeroAndFreesThePort | | RDMA_PS_TCP: reliable, connection-oriented, message based |
-// TcpIsReliableAndConnected | | RDMA_PS_UDP: unreliable, connectionless, datagram and multicast |
-// UdpIsDatagrams | | RDMA_PS_IB: any IB services | IbIsThere |
+// | requires explicitly binding to a specified RDMA device before communication can occur | ANewIdHasNoDevice |
+// | most operations are asynchronous: reported through the event channel | WithAChannelEventsAreReportedThere |
+// | channel NULL: synchronous operation; calls that result in an event will block | WithoutAChannelTheCallReturnsWhenItIsDone |
+// | the event will be returned through the rdma_cm_id structure | TheEventIsInTheId |
+// | and be available for access until another rdma_cm call is made | TheNextCallReplacesTheEvent |
+// | must be released by calling rdma_destroy_id | DestroyingItReturnsZeroAndFreesThePort |
+// | RDMA_PS_TCP: reliable, connection-oriented, message based | TcpIsReliableAndConnected |
+// | RDMA_PS_UDP: unreliable, connectionless, datagram and multicast | UdpIsDatagrams |
+// | RDMA_PS_IB: any IB services | IbIsThere |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

@@ -2,6 +2,7 @@
 //
 // rdma_create_qp(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | allocate a QP associated with the specified rdma_cm_id | TheQueuePairIsTheIds |
@@ -10,18 +11,19 @@
 // | or -1 on error; errno will be set | TooManyRequestsAreMinusOneAndEinval |
 // | the id must be bound to a local RDMA device | BeforeTheIdIsBoundTheCallCrashes |
 // | the protection domain must be for that same device | ADomainOfAnotherContextIsMinusOneAndEinval |
-// | QPs are automatically transitioned through their states | TheConnectionTakesItToReadyToSend,
-// DisconnectingTakesItToError | | ready to handle posting of receives | ItIsReadyForReceivesAtOnce | | if the
-// QP is unconnected, it will be ready to post sends | AnUnconnectedOneIsReadyToSendAtOnce | | no pd: the
-// default protection domain | WithoutADomainItIsTheDefaultOne, WithADomainItIsThatOne | | one default
-// protection domain is allocated per RDMA device | ThereIsOneDefaultDomain | | send_cq and recv_cq are
-// optional | WithoutQueuesTheyAreAllocated, WithQueuesThoseAreUsed, OneOfBothMayBeGiven | | allocated along
-// with corresponding completion channels | WithoutQueuesTheyAreAllocated | | exposed through the rdma_cm_id |
-// WithoutQueuesTheyAreAllocated | | the actual capabilities will be returned through qp_init_attr |
-// TheActualCapabilitiesAreReturned | | an id may only be associated with a single QP |
-// ASecondOneIsMinusOneAndEinval, AnotherOneAfterTheFirstIsDestroyed | | rdma_destroy_qp(3): destroy a QP
-// allocated on the id | DestroyingItTakesItFromTheId | | rdma_destroy_qp(3): must be destroyed before the id
-// | not testable: an order for the user |
+// | QPs are automatically transitioned through their states | TheConnectionTakesItToReadyToSend, DisconnectingTakesItToError |
+// | ready to handle posting of receives | ItIsReadyForReceivesAtOnce |
+// | if the QP is unconnected, it will be ready to post sends | AnUnconnectedOneIsReadyToSendAtOnce |
+// | no pd: the default protection domain | WithoutADomainItIsTheDefaultOne, WithADomainItIsThatOne |
+// | one default protection domain is allocated per RDMA device | ThereIsOneDefaultDomain |
+// | send_cq and recv_cq are optional | WithoutQueuesTheyAreAllocated, WithQueuesThoseAreUsed, OneOfBothMayBeGiven |
+// | allocated along with corresponding completion channels | WithoutQueuesTheyAreAllocated |
+// | exposed through the rdma_cm_id | WithoutQueuesTheyAreAllocated |
+// | the actual capabilities will be returned through qp_init_attr | TheActualCapabilitiesAreReturned |
+// | an id may only be associated with a single QP | ASecondOneIsMinusOneAndEinval, AnotherOneAfterTheFirstIsDestroyed |
+// | rdma_destroy_qp(3): destroy a QP allocated on the id | DestroyingItTakesItFromTheId |
+// | rdma_destroy_qp(3): must be destroyed before the id | not testable: an order for the user |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

@@ -2,23 +2,22 @@
 //
 // rdma_create_srq(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | allocate a SRQ associated with the specified rdma_cm_id | TheQueueIsTheIds, AQueuePairOfTheIdUsesIt |
 // | returns 0 on success | everywhere |
 // | or -1 on error; errno will be set | TooManyRequestsAreMinusOneAndEinval |
 // | the id must be bound to a local RDMA device | BeforeTheIdIsBoundTheCallCrashes |
-// | the protection domain must be for that same device | not checked by 44.0:
-// ADomainOfAnotherContextMakesItThere | | after being allocated, the SRQ will be ready to handle posting of
-// receives | ReceivesMayBePostedAtOnce, ReceivesArePostedThereByRdmaPostRecv | | no protection domain: a
-// default protection domain | WithoutADomainItIsTheDefaultOne, WithADomainItIsThatOne | | one default
-// protection domain is allocated per RDMA device | rdma_create_qp | | ext.xrc.cq is optional: a CQ and a
-// channel will be allocated for an XRC SRQ, exposed through the id |
-// AnXrcQueueGetsACompletionQueueAndAChannel, AnXrcQueueUsesTheCompletionQueueGiven | | the actual
-// capabilities will be returned through the attr parameter | TheActualCapabilitiesAreReturned | | an id may
-// only be associated with a single SRQ | not so: rdma_create_srq_ex (cma.c, 44.0) forgets the first; not
-// tested, it would leak | | rdma_destroy_srq(3): destroy an SRQ allocated on the id |
-// DestroyingItTakesItFromTheId |
+// | the protection domain must be for that same device | not checked by 44.0: ADomainOfAnotherContextMakesItThere |
+// | after being allocated, the SRQ will be ready to handle posting of receives | ReceivesMayBePostedAtOnce, ReceivesArePostedThereByRdmaPostRecv |
+// | no protection domain: a default protection domain | WithoutADomainItIsTheDefaultOne, WithADomainItIsThatOne |
+// | one default protection domain is allocated per RDMA device | rdma_create_qp |
+// | ext.xrc.cq is optional: a CQ and a channel will be allocated for an XRC SRQ, exposed through the id | AnXrcQueueGetsACompletionQueueAndAChannel, AnXrcQueueUsesTheCompletionQueueGiven |
+// | the actual capabilities will be returned through the attr parameter | TheActualCapabilitiesAreReturned |
+// | an id may only be associated with a single SRQ | not so: rdma_create_srq_ex (cma.c, 44.0) forgets the first; not tested, it would leak |
+// | rdma_destroy_srq(3): destroy an SRQ allocated on the id | DestroyingItTakesItFromTheId |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

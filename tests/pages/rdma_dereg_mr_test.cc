@@ -2,14 +2,17 @@
 //
 // rdma_dereg_mr(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | deregisters a memory buffer that had been registered for RDMA | AfterwardsThePeerMayNotWriteIt,
-// AfterwardsThePeerMayNotReadIt | | or message operations | AfterwardsItIsNoBufferToSend | | before
-// destroying the rdma_cm_id | not testable: an order for the user | | returns 0 on success | ReturnsZero | |
-// or -1 on error; errno will be set | WithAMemoryWindowItIsMinusOneAndEbusy | | all memory registered with an
-// id is associated with its protection domain | rdma_reg_msgs | | must deregister all before the protection
-// domain can be destroyed | UntilThenTheDomainIsBusy |
+// | deregisters a memory buffer that had been registered for RDMA | AfterwardsThePeerMayNotWriteIt, AfterwardsThePeerMayNotReadIt |
+// | or message operations | AfterwardsItIsNoBufferToSend |
+// | before destroying the rdma_cm_id | not testable: an order for the user |
+// | returns 0 on success | ReturnsZero |
+// | or -1 on error; errno will be set | WithAMemoryWindowItIsMinusOneAndEbusy |
+// | all memory registered with an id is associated with its protection domain | rdma_reg_msgs |
+// | must deregister all before the protection domain can be destroyed | UntilThenTheDomainIsBusy |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

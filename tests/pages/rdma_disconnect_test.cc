@@ -2,16 +2,17 @@
 //
 // rdma_disconnect(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | disconnects a connection | TheOtherSideIsTold |
 // | and transitions any associated QP to the error state | TheQueuePairIsInError |
 // | which will flush any posted work requests to the completion queue | PostedRequestsAreFlushed |
 // | should be called by both the client and server side | CalledByBothSidesBothGetTheEvent |
-// | RDMA_CM_EVENT_DISCONNECTED will be generated on both sides | CalledByBothSidesBothGetTheEvent,
-// AtTheSameTimeBothGetTheEvent | | returns 0 on success, or -1 on error; errno will be set |
-// BeforeTheConnectionItIsMinusOneAndEinval, OnAnUnboundIdItIsMinusOneAndEinval | | (not only called by
-// programs) | AProcessThatIsKilledIsDisconnected, AnIdThatIsDestroyedIsDisconnected |
+// | RDMA_CM_EVENT_DISCONNECTED will be generated on both sides | CalledByBothSidesBothGetTheEvent, AtTheSameTimeBothGetTheEvent |
+// | returns 0 on success, or -1 on error; errno will be set | BeforeTheConnectionItIsMinusOneAndEinval, OnAnUnboundIdItIsMinusOneAndEinval |
+// | (not only called by programs) | AProcessThatIsKilledIsDisconnected, AnIdThatIsDestroyedIsDisconnected |
+// clang-format on
 #include "async_test.h"
 #include "connected_test.h"
 #include "peer.h"

@@ -2,29 +2,32 @@
 //
 // rdma_get_cm_event(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | retrieves a communication event | AnEventIsRetrievedOnce |
 // | if no events are pending, by default, the call will block | WithoutAnEventItBlocks |
-// | returns 0 on success, or -1 on error; errno will be set | NonblockingWithoutAnEventItIsMinusOneAndEagain,
-// WithoutAPlaceForItItIsMinusOneAndEinval | | can be changed by modifying the file descriptor |
-// NonblockingWithoutAnEventItIsMinusOneAndEagain | | all events must be acknowledged by rdma_ack_cm_event;
-// destruction will block until then | rdma_ack_cm_event | | id: the identifier associated with the event;
-// CONNECT_REQUEST: a new one | ARequestNamesANewIdAndTheListener | | listen_id: the corresponding listening
-// identifier | ARequestNamesANewIdAndTheListener | | event: the type | each type below | | status: zero if
-// successful, else a negative errno or a transport specific value | ASuccessHasStatusZero; rdma_connect,
-// rdma_reject | | param: conn or ud; the data of either | rdma_connect, rdma_accept, rdma_join_multicast | |
-// private_data: deallocated when calling rdma_ack_cm_event | not testable: it may not be looked at | |
-// ADDR_RESOLVED, ROUTE_RESOLVED | TheStepsOfResolvingHaveTheirEvents | | ADDR_ERROR | rdma_resolve_addr | |
-// ROUTE_ERROR | not testable: on RoCE a route is not asked for | | CONNECT_REQUEST, ESTABLISHED | rdma_accept
-// | | CONNECT_RESPONSE: only on ids without a QP | WithoutAQueuePairTheAnswerIsAResponse; rdma_establish | |
-// CONNECT_ERROR: may be generated on the active or passive side | WhenTheQueuePairCannotConnectItIsAnError |
+// | returns 0 on success, or -1 on error; errno will be set | NonblockingWithoutAnEventItIsMinusOneAndEagain, WithoutAPlaceForItItIsMinusOneAndEinval |
+// | can be changed by modifying the file descriptor | NonblockingWithoutAnEventItIsMinusOneAndEagain |
+// | all events must be acknowledged by rdma_ack_cm_event; destruction will block until then | rdma_ack_cm_event |
+// | id: the identifier associated with the event; CONNECT_REQUEST: a new one | ARequestNamesANewIdAndTheListener |
+// | listen_id: the corresponding listening identifier | ARequestNamesANewIdAndTheListener |
+// | event: the type | each type below |
+// | status: zero if successful, else a negative errno or a transport specific value | ASuccessHasStatusZero; rdma_connect, rdma_reject |
+// | param: conn or ud; the data of either | rdma_connect, rdma_accept, rdma_join_multicast |
+// | private_data: deallocated when calling rdma_ack_cm_event | not testable: it may not be looked at |
+// | ADDR_RESOLVED, ROUTE_RESOLVED | TheStepsOfResolvingHaveTheirEvents |
+// | ADDR_ERROR | rdma_resolve_addr |
+// | ROUTE_ERROR | unit.Families.AGidThatNobodyHasHasNoRouteOnInfiniBand: on RoCE a route is not asked for |
+// | CONNECT_REQUEST, ESTABLISHED | rdma_accept |
+// | CONNECT_RESPONSE: only on ids without a QP | WithoutAQueuePairTheAnswerIsAResponse; rdma_establish |
+// | CONNECT_ERROR: may be generated on the active or passive side | WhenTheQueuePairCannotConnectItIsAnError |
 // | UNREACHABLE, REJECTED | rdma_reject, rdma_connect |
 // | DISCONNECTED | rdma_disconnect |
-// | DEVICE_REMOVAL, ADDR_CHANGE, MULTICAST_ERROR | unit/cm_device_events_test, programs.mckey.device_events: they take
-// `verbena event` |
+// | DEVICE_REMOVAL, ADDR_CHANGE, MULTICAST_ERROR | unit/cm_device_events_test, programs.mckey.device_events: they take `verbena event` |
 // | MULTICAST_JOIN | rdma_join_multicast |
 // | TIMEWAIT_EXIT: the QP is ready to be re-used | AfterTheTimewaitThereIsAnEvent |
+// clang-format on
 #include <fcntl.h>
 
 #include <future>

@@ -2,17 +2,18 @@
 //
 // rdma_get_recv_comp(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | retrieves a completed work request for a receive operation | RetrievesAReceive |
 // | information is returned through wc; for details see ibv_poll_cq | RetrievesAReceive |
 // | with the wr_id set to the context of the request | RetrievesAReceive |
-// | returns the number of returned completions (0 or 1) | ReturnsOneForEachCompletion; 0 is not testable:
-// rdma_verbs.h loops until there is one | | or -1 on error; errno will be set | ReturnsMinusOneAndErrno | |
-// polls the receive completion queue associated with the id | DoesNotTakeSendCompletions | | if a completion
-// is not found, the call blocks until a request completes | BlocksUntilARequestCompletes,
-// DisconnectingWakesIt | | only on ids that do not share CQs, and maintain separate CQs for sends and
-// receives | not testable: an order for the user |
+// | returns the number of returned completions (0 or 1) | ReturnsOneForEachCompletion; 0 is not testable: rdma_verbs.h loops until there is one |
+// | or -1 on error; errno will be set | ReturnsMinusOneAndErrno |
+// | polls the receive completion queue associated with the id | DoesNotTakeSendCompletions |
+// | if a completion is not found, the call blocks until a request completes | BlocksUntilARequestCompletes, DisconnectingWakesIt |
+// | only on ids that do not share CQs, and maintain separate CQs for sends and receives | not testable: an order for the user |
+// clang-format on
 #include <fcntl.h>
 
 #include <future>

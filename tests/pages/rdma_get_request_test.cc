@@ -2,17 +2,18 @@
 //
 // rdma_get_request(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | retrieves a connection request event | ARequestThatWaitsIsRetrieved |
 // | if no requests are pending, the call will block until an event is received | WithoutARequestItBlocks |
 // | returns 0 on success, or -1 on error; errno will be set | OnAnAsynchronousIdItIsMinusOneAndEinval |
 // | may only be used on listening ids operating synchronously | OnAnAsynchronousIdItIsMinusOneAndEinval |
-// | a new id representing the request will be returned | ARequestThatWaitsIsRetrieved,
-// EveryRequestHasAnIdOfItsOwn | | it will reference event information associated with the request |
-// TheNewIdHasTheRequestsEvent | | until rdma_reject, rdma_accept or rdma_destroy_id |
-// AfterAcceptingItHasAnotherEvent | | if QP attributes are associated with the listening endpoint, an
-// allocated QP | rdma_create_ep |
+// | a new id representing the request will be returned | ARequestThatWaitsIsRetrieved, EveryRequestHasAnIdOfItsOwn |
+// | it will reference event information associated with the request | TheNewIdHasTheRequestsEvent |
+// | until rdma_reject, rdma_accept or rdma_destroy_id | AfterAcceptingItHasAnotherEvent |
+// | if QP attributes are associated with the listening endpoint, an allocated QP | rdma_create_ep |
+// clang-format on
 #include <future>
 
 #include "async_test.h"

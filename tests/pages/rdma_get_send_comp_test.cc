@@ -2,16 +2,18 @@
 //
 // rdma_get_send_comp(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | retrieves a completed work request for a send, RDMA read, or RDMA write operation |
-// RetrievesSendReadAndWrite | | information is returned through wc; for details see ibv_poll_cq |
-// RetrievesSendReadAndWrite | | with the wr_id set to the context of the request | RetrievesSendReadAndWrite
-// | | returns the number of returned completions (0 or 1) | ReturnsOneForEachCompletion; 0 is not testable:
-// rdma_verbs.h loops until there is one | | or -1 on error; errno will be set | ReturnsMinusOneAndErrno | |
-// polls the send completion queue associated with the id | DoesNotTakeReceiveCompletions | | if a completion
-// is not found, the call blocks until a request completes | BlocksUntilARequestCompletes | | only on ids that
-// do not share CQs, and maintain separate CQs for sends and receives | not testable: an order for the user |
+// | retrieves a completed work request for a send, RDMA read, or RDMA write operation | RetrievesSendReadAndWrite |
+// | information is returned through wc; for details see ibv_poll_cq | RetrievesSendReadAndWrite |
+// | with the wr_id set to the context of the request | RetrievesSendReadAndWrite |
+// | returns the number of returned completions (0 or 1) | ReturnsOneForEachCompletion; 0 is not testable: rdma_verbs.h loops until there is one |
+// | or -1 on error; errno will be set | ReturnsMinusOneAndErrno |
+// | polls the send completion queue associated with the id | DoesNotTakeReceiveCompletions |
+// | if a completion is not found, the call blocks until a request completes | BlocksUntilARequestCompletes |
+// | only on ids that do not share CQs, and maintain separate CQs for sends and receives | not testable: an order for the user |
+// clang-format on
 #include <fcntl.h>
 
 #include <future>

@@ -3,6 +3,7 @@
 // rdma_get_src_port(3), rdma_get_dst_port(3), rdma_get_local_addr(3), rdma_get_peer_addr(3),
 // rdma_event_str(3), rdma_get_devices(3) and rdma_create_event_channel(3), sentence by sentence.
 //
+// clang-format off
 // | the pages say | case |
 // | --- | --- |
 // | the local port number; 0 if the id is not bound | TheSourcePortIsZeroUntilTheIdIsBound |
@@ -13,8 +14,8 @@
 // | a string representation of an event | EveryEventHasAName |
 // | a NULL-terminated array of opened devices, and their number | TheDevicesAreOpened |
 // | devices remain opened while the librdmacm is loaded | TheIdsAreOnTheseDevices |
-// | events are reported through channels; each is mapped to a file descriptor | TheChannelIsADescriptorToPoll
-// |
+// | events are reported through channels; each is mapped to a file descriptor | TheChannelIsADescriptorToPoll |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

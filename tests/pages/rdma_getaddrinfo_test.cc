@@ -2,31 +2,34 @@
 //
 // rdma_getaddrinfo(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | resolves the destination node and service address | ANumericNodeAndServiceAreADestination,
-// ANameAndAServicesNameAreADestination | | provides the functional equivalent to getaddrinfo | everywhere |
-// | returns 0 on success, -1 on error, or an error code EAI_... | ANodeThatIsNoneIsAnEaiCode,
-// AServiceThatIsNoneIsAnEaiCode | | EAI_ADDRFAMILY, EAI_NONAME, EAI_SERVICE | ANodeThatIsNoneIsAnEaiCode,
-// AServiceThatIsNoneIsAnEaiCode, AnAddressOfAnotherFamilyIsAnEaiCode | | EAI_AGAIN, EAI_FAIL, EAI_MEMORY,
-// EAI_NODATA, EAI_SYSTEM | not testable: a name server's moods | | EAI_QPTYPE when ai_qp_type and
-// ai_port_space are inconsistent | InconsistentTypesAreAnEaiCode: the code does not exist, it is
-// getaddrinfo's | | EAI_NONAME when node and service are NULL | NothingAtAllIsMinusOneAndEinval: 44.0 says so
-// | | either node, service, or hints must be provided | NothingAtAllIsMinusOneAndEinval | | RAI_PASSIVE: for
-// use on the passive side | PassiveIsASourceAddress | | if node is not given: based on the hints' addresses |
-// WithoutANodeTheHintsDestinationIsUsed | | RAI_NUMERICHOST: node must be a numerical network address |
-// NumericHostRefusesNames | | RAI_NOROUTE: suppresses lengthy route resolution | NoRouteHasNoRoute | |
-// RAI_FAMILY: ai_family is an input hint; AF_IB from a numeric node | FamilyMakesAnIbAddress | | ai_family:
-// AF_INET, AF_INET6, AF_IB | ANumericNodeAndServiceAreADestination, ASixthVersionAddressHasItsFamily,
-// FamilyMakesAnIbAddress | | ai_qp_type: IBV_QPT_UD and IBV_QPT_RC | TheTypeFollowsThePortSpace | |
-// ai_port_space: RDMA_PS_UDP, RDMA_PS_TCP, RDMA_PS_IB | TheTypeFollowsThePortSpace | | ai_src_len: 0 if no
-// source address could be discovered | WithoutASourceTheLengthIsZero | | ai_src_addr: if provided, the
-// address for the local device | TheHintsSourceIsTaken | | ai_dst_len: 0 if RAI_PASSIVE |
-// PassiveIsASourceAddress | | ai_src_canonname, ai_dst_canonname | not testable: 44.0 never asks for them
-// (ucma_convert_to_ai sets no AI_CANONNAME) | | ai_route_len: 0 if none could be resolved | NoRouteHasNoRoute
-// | | ai_connect_len: 0 if not required | NoConnectionDataAreRequired | | ai_connect must be transferred as
-// private data, before the user's | not testable: only ibacm makes any | | ai_next: NULL if no more
-// structures exist | ThereIsOneResult |
+// | resolves the destination node and service address | ANumericNodeAndServiceAreADestination, ANameAndAServicesNameAreADestination |
+// | provides the functional equivalent to getaddrinfo | everywhere |
+// | returns 0 on success, -1 on error, or an error code EAI_... | ANodeThatIsNoneIsAnEaiCode, AServiceThatIsNoneIsAnEaiCode |
+// | EAI_ADDRFAMILY, EAI_NONAME, EAI_SERVICE | ANodeThatIsNoneIsAnEaiCode, AServiceThatIsNoneIsAnEaiCode, AnAddressOfAnotherFamilyIsAnEaiCode |
+// | EAI_AGAIN, EAI_FAIL, EAI_MEMORY, EAI_NODATA, EAI_SYSTEM | not testable: a name server's moods |
+// | EAI_QPTYPE when ai_qp_type and ai_port_space are inconsistent | InconsistentTypesAreAnEaiCode: the code does not exist, it is getaddrinfo's |
+// | EAI_NONAME when node and service are NULL | NothingAtAllIsMinusOneAndEinval: 44.0 says so |
+// | either node, service, or hints must be provided | NothingAtAllIsMinusOneAndEinval |
+// | RAI_PASSIVE: for use on the passive side | PassiveIsASourceAddress |
+// | if node is not given: based on the hints' addresses | WithoutANodeTheHintsDestinationIsUsed |
+// | RAI_NUMERICHOST: node must be a numerical network address | NumericHostRefusesNames |
+// | RAI_NOROUTE: suppresses lengthy route resolution | NoRouteHasNoRoute |
+// | RAI_FAMILY: ai_family is an input hint; AF_IB from a numeric node | FamilyMakesAnIbAddress |
+// | ai_family: AF_INET, AF_INET6, AF_IB | ANumericNodeAndServiceAreADestination, ASixthVersionAddressHasItsFamily, FamilyMakesAnIbAddress |
+// | ai_qp_type: IBV_QPT_UD and IBV_QPT_RC | TheTypeFollowsThePortSpace |
+// | ai_port_space: RDMA_PS_UDP, RDMA_PS_TCP, RDMA_PS_IB | TheTypeFollowsThePortSpace |
+// | ai_src_len: 0 if no source address could be discovered | WithoutASourceTheLengthIsZero |
+// | ai_src_addr: if provided, the address for the local device | TheHintsSourceIsTaken |
+// | ai_dst_len: 0 if RAI_PASSIVE | PassiveIsASourceAddress |
+// | ai_src_canonname, ai_dst_canonname | not testable: 44.0 never asks for them (ucma_convert_to_ai sets no AI_CANONNAME) |
+// | ai_route_len: 0 if none could be resolved | NoRouteHasNoRoute |
+// | ai_connect_len: 0 if not required | NoConnectionDataAreRequired |
+// | ai_connect must be transferred as private data, before the user's | not testable: only ibacm makes any |
+// | ai_next: NULL if no more structures exist | ThereIsOneResult |
+// clang-format on
 #include <infiniband/ib.h>
 #include <netdb.h>
 

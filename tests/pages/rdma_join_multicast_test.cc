@@ -2,17 +2,18 @@
 //
 // rdma_join_multicast(3), rdma_join_multicast_ex(3) and rdma_leave_multicast(3), sentence by sentence.
 //
+// clang-format off
 // | the pages say | case |
 // | --- | --- |
 // | joins a multicast group | TheEventNamesTheGroup |
 // | and attaches an associated QP to the group, when the event is retrieved | MessagesToTheGroupArrive |
-// | returns 0 on success, or -1 on error; errno will be set | AnAddressThatIsNoneIsMinusOneAndEinval,
-// BeforeTheIdIsBoundItIsMinusOneAndEinval | | the id must be bound to an RDMA device |
-// BeforeTheIdIsBoundItIsMinusOneAndEinval | | must call rdma_leave_multicast | AfterLeavingNoMessageArrives |
+// | returns 0 on success, or -1 on error; errno will be set | AnAddressThatIsNoneIsMinusOneAndEinval, BeforeTheIdIsBoundItIsMinusOneAndEinval |
+// | the id must be bound to an RDMA device | BeforeTheIdIsBoundItIsMinusOneAndEinval |
+// | must call rdma_leave_multicast | AfterLeavingNoMessageArrives |
 // | without a QP the user calls ibv_attach_mcast | WithoutAQueuePairNothingIsAttached |
 // | the join context is returned in private_data | TheContextIsThePrivateData |
-// | _ex: comp_mask, join_flags, addr | AMaskThatIsNoneIsMinusOneAndEnotsup,
-// FlagsThatAreNoneAreMinusOneAndEinval | | _ex: FULLMEMBER sends and receives | AFullMemberByFlagReceives |
+// | _ex: comp_mask, join_flags, addr | AMaskThatIsNoneIsMinusOneAndEnotsup, FlagsThatAreNoneAreMinusOneAndEinval |
+// | _ex: FULLMEMBER sends and receives | AFullMemberByFlagReceives |
 // | _ex: SENDONLY_FULLMEMBER: the QP will not be attached | ASendOnlyMemberDoesNotReceive |
 // | _ex: IGMP messages | not testable: nothing here leaves the machine |
 // | leave: leaves a group and detaches the QP | AfterLeavingNoMessageArrives |
@@ -20,6 +21,7 @@
 // | leave: before a group has been fully joined it cancels the join | LeavingBeforeTheEventCancelsTheJoin |
 // | leave: messages may still be queued immediately after | not testable: may |
 // | leave: destroying an id leaves all groups | ADestroyedIdHasLeft |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

@@ -2,15 +2,17 @@
 //
 // rdma_migrate_id(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | migrates a communication identifier to a different event channel | LaterEventsAreOnTheNewChannel |
-// | returns 0 on success, or -1 on error; errno will be set | FromSynchronousToSynchronousIsMinusOneAndEinval
-// | | moves any pending events associated with the id to the new channel | PendingEventsMove,
-// EventsOfOtherIdsStay | | users should not poll or invoke other routines while migrating | not testable: an
-// order for the user | | will block while there are any unacknowledged events on the current channel |
-// BlocksWhileAnEventIsUnacknowledged | | channel NULL: synchronous operation | WithoutAChannelItIsSynchronous
-// | | all calls on the id will block until the operation completes | WithoutAChannelItIsSynchronous |
+// | returns 0 on success, or -1 on error; errno will be set | FromSynchronousToSynchronousIsMinusOneAndEinval |
+// | moves any pending events associated with the id to the new channel | PendingEventsMove, EventsOfOtherIdsStay |
+// | users should not poll or invoke other routines while migrating | not testable: an order for the user |
+// | will block while there are any unacknowledged events on the current channel | BlocksWhileAnEventIsUnacknowledged |
+// | channel NULL: synchronous operation | WithoutAChannelItIsSynchronous |
+// | all calls on the id will block until the operation completes | WithoutAChannelItIsSynchronous |
+// clang-format on
 #include <future>
 
 #include "async_test.h"

@@ -2,19 +2,20 @@
 //
 // rdma_post_read(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id |
-// TheRequestCompletesInTheSendQueueOfTheId | | the contents of the remote memory region will be read into the
-// local data buffer | TheContentsAreReadIntoTheLocalBuffer, FromTheAddressThatIsNamed,
-// MemoryOfAnotherProcessIsRead | | returns 0 on success | everywhere | | or -1 on error; errno will be set |
-// BeforeTheConnectionItIsMinusOneAndEinval, InlineIsMinusOneAndEinval | | for a list of supported flags, see
-// ibv_post_send | SignaledAsksForACompletion, InlineIsMinusOneAndEinval | | the remote buffer must have been
-// registered | ARemoteBufferThatIsNotRegisteredIsARemoteAccessError | | the local buffer must have been
-// registered | ALocalBufferThatIsNotRegisteredIsAProtectionError | | and must remain registered until the
-// read completes | not testable: what comes of it otherwise is open | | may not be posted until it has been
-// connected | BeforeTheConnectionItIsMinusOneAndEinval | | the context will be returned through wr_id |
-// TheContextComesBackAsWrId |
+// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id | TheRequestCompletesInTheSendQueueOfTheId |
+// | the contents of the remote memory region will be read into the local data buffer | TheContentsAreReadIntoTheLocalBuffer, FromTheAddressThatIsNamed, MemoryOfAnotherProcessIsRead |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | BeforeTheConnectionItIsMinusOneAndEinval, InlineIsMinusOneAndEinval |
+// | for a list of supported flags, see ibv_post_send | SignaledAsksForACompletion, InlineIsMinusOneAndEinval |
+// | the remote buffer must have been registered | ARemoteBufferThatIsNotRegisteredIsARemoteAccessError |
+// | the local buffer must have been registered | ALocalBufferThatIsNotRegisteredIsAProtectionError |
+// | and must remain registered until the read completes | not testable: what comes of it otherwise is open |
+// | may not be posted until it has been connected | BeforeTheConnectionItIsMinusOneAndEinval |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "peer.h"
 #include "remote_memory_test.h"
 

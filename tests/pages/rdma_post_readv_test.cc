@@ -2,16 +2,20 @@
 //
 // rdma_post_readv(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | posts a work request to the send queue | TheBuffersAreOneRequest |
-// | the contents of the remote memory region will be read into the local data buffers |
-// TheContentsAreScatteredInTheOrderOfTheList | | returns 0 on success | everywhere | | or -1 on error; errno
-// will be set | TooManyEntriesAreMinusOneAndAnErrno | | for flags, see ibv_post_send | rdma_post_read, which
-// calls this function | | the remote buffer must have been registered | rdma_post_read | | the local buffers
-// must have been registered | OneBufferThatIsNotRegisteredIsAProtectionError | | and must remain so until the
-// read completes | not testable: what comes of it otherwise is open | | may not be posted until it has been
-// connected | rdma_post_read | | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// | the contents of the remote memory region will be read into the local data buffers | TheContentsAreScatteredInTheOrderOfTheList |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | TooManyEntriesAreMinusOneAndAnErrno |
+// | for flags, see ibv_post_send | rdma_post_read, which calls this function |
+// | the remote buffer must have been registered | rdma_post_read |
+// | the local buffers must have been registered | OneBufferThatIsNotRegisteredIsAProtectionError |
+// | and must remain so until the read completes | not testable: what comes of it otherwise is open |
+// | may not be posted until it has been connected | rdma_post_read |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "remote_memory_test.h"
 
 namespace verbena::pages {

@@ -2,22 +2,23 @@
 //
 // rdma_post_recv(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | posts a work request to the receive queue of the queue pair associated with the rdma_cm_id |
-// APostedRequestIsInTheIdsReceiveQueue | | the posted buffer will be queued to receive an incoming message
-// sent by the remote peer | TheBufferReceivesAMessageOfThePeer, BuffersReceiveInTheOrderOfPosting,
-// TheBufferReceivesAMessageOfAnotherProcess | | returns 0 on success | everywhere | | or -1 on error; errno
-// will be set | AFullQueueIsMinusOneAndEnomem | | the user is responsible for a buffer large enough |
-// ABufferTooSmallEndsBothSidesInError | | ... posted before the peer posts the send |
-// WithoutAPostedBufferTheSendEndsInError | | the buffer must have been registered |
-// ABufferThatIsNotRegisteredIsAProtectionError | | with the mr parameter referencing the registration |
-// ABufferOutsideTheRegionIsRefusedByAssertion | | the buffer must remain registered until the receive
-// completes | DeregisteredBeforeTheMessageIsAProtectionError | | only after a queue pair has been associated
-// with the id | WithoutAQueuePairTheCallCrashes | | bound after rdma_create_ep |
-// AfterRdmaCreateEpBeforeTheConnection | | or rdma_create_qp, if allocated using rdma_create_id |
-// AfterRdmaCreateQpBeforeTheConnection | | the context will be returned through wr_id |
-// TheContextComesBackAsWrId |
+// | posts a work request to the receive queue of the queue pair associated with the rdma_cm_id | APostedRequestIsInTheIdsReceiveQueue |
+// | the posted buffer will be queued to receive an incoming message sent by the remote peer | TheBufferReceivesAMessageOfThePeer, BuffersReceiveInTheOrderOfPosting, TheBufferReceivesAMessageOfAnotherProcess |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | AFullQueueIsMinusOneAndEnomem |
+// | the user is responsible for a buffer large enough | ABufferTooSmallEndsBothSidesInError |
+// | ... posted before the peer posts the send | WithoutAPostedBufferTheSendEndsInError |
+// | the buffer must have been registered | ABufferThatIsNotRegisteredIsAProtectionError |
+// | with the mr parameter referencing the registration | ABufferOutsideTheRegionIsRefusedByAssertion |
+// | the buffer must remain registered until the receive completes | DeregisteredBeforeTheMessageIsAProtectionError |
+// | only after a queue pair has been associated with the id | WithoutAQueuePairTheCallCrashes |
+// | bound after rdma_create_ep | AfterRdmaCreateEpBeforeTheConnection |
+// | or rdma_create_qp, if allocated using rdma_create_id | AfterRdmaCreateQpBeforeTheConnection |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 //
 // The page does not say it, rdma_verbs.h does (rdma_post_recvv): with an SRQ the request goes there;
 // rdma_create_srq.

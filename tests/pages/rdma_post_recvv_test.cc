@@ -2,19 +2,22 @@
 //
 // rdma_post_recvv(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | posts a single work request | TheBuffersAreOneRequest |
 // | to the receive queue of the queue pair associated with the rdma_cm_id | the same |
 // | the posted buffers will be queued to receive an incoming message | TheMessageIsScatteredOverTheBuffers |
-// | sgl: a scatter-gather list; nsge: the number of its entries | OnlySoManyEntriesAsSaidAreUsed,
-// AnEmptyListTakesAnEmptyMessage | | returns 0 on success | everywhere | | or -1 on error; errno will be set
-// | TooManyEntriesAreMinusOneAndEinval, AFullQueueIsMinusOneAndEnomem | | the total buffer space is large
-// enough | TheTotalSpaceCounts, ATotalTooSmallEndsBothSidesInError | | the buffers must have been registered
-// | OneBufferThatIsNotRegisteredIsAProtectionError | | and must remain registered until the receive completes
-// | DeregisteredBeforeTheMessageIsAProtectionError | | only after a queue pair has been associated | as
-// rdma_post_recv, which calls this function | | bound after rdma_create_ep or rdma_create_qp |
-// BeforeTheConnection | | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// | sgl: a scatter-gather list; nsge: the number of its entries | OnlySoManyEntriesAsSaidAreUsed, AnEmptyListTakesAnEmptyMessage |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | TooManyEntriesAreMinusOneAndEinval, AFullQueueIsMinusOneAndEnomem |
+// | the total buffer space is large enough | TheTotalSpaceCounts, ATotalTooSmallEndsBothSidesInError |
+// | the buffers must have been registered | OneBufferThatIsNotRegisteredIsAProtectionError |
+// | and must remain registered until the receive completes | DeregisteredBeforeTheMessageIsAProtectionError |
+// | only after a queue pair has been associated | as rdma_post_recv, which calls this function |
+// | bound after rdma_create_ep or rdma_create_qp | BeforeTheConnection |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

@@ -2,22 +2,24 @@
 //
 // rdma_post_send(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id |
-// TheRequestCompletesInTheSendQueueOfTheId | | the contents of the posted buffer will be sent to the remote
-// peer | TheContentsArriveAtThePeer, TheContentsArriveInAnotherProcessAndComeBack | | mr: optional; flags:
-// optional | InlineNeedsNoRegionAtAll | | returns 0 on success | everywhere | | or -1 on error; errno will be
-// set | AFullQueueIsMinusOneAndEnomem | | the remote peer has queued a receive request before |
-// WithoutAReceiveTheSendEndsInError, WithoutAReceiveAPatientSendWaitsForIt | | for a list of supported flags,
-// see ibv_post_send | SignaledAsksForACompletion, SolicitedWakesWhoAskedForThatOnly,
-// InlineTakesTheContentsAtOnce, FenceIsAccepted | | unless inline, the buffer must have been registered |
-// WithoutARegionItIsAProtectionError | | with the mr parameter referencing the registration |
-// ABufferOutsideTheRegionIsAProtectionError | | (inline data have a limit: ibv_create_qp(3)) |
-// MoreThanTheInlineLimitIsMinusOneAndAnErrno | | the buffer must remain registered until the send completes |
-// not testable: what comes of it otherwise is open | | may not be posted until it has been connected |
-// BeforeTheConnectionItIsMinusOneAndEinval | | (nor afterwards) | AfterTheConnectionTheSendIsFlushed | | the
-// context will be returned through wr_id | TheContextComesBackAsWrId |
+// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id | TheRequestCompletesInTheSendQueueOfTheId |
+// | the contents of the posted buffer will be sent to the remote peer | TheContentsArriveAtThePeer, TheContentsArriveInAnotherProcessAndComeBack |
+// | mr: optional; flags: optional | InlineNeedsNoRegionAtAll |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | AFullQueueIsMinusOneAndEnomem |
+// | the remote peer has queued a receive request before | WithoutAReceiveTheSendEndsInError, WithoutAReceiveAPatientSendWaitsForIt |
+// | for a list of supported flags, see ibv_post_send | SignaledAsksForACompletion, SolicitedWakesWhoAskedForThatOnly, InlineTakesTheContentsAtOnce, FenceIsAccepted |
+// | unless inline, the buffer must have been registered | WithoutARegionItIsAProtectionError |
+// | with the mr parameter referencing the registration | ABufferOutsideTheRegionIsAProtectionError |
+// | (inline data have a limit: ibv_create_qp(3)) | MoreThanTheInlineLimitIsMinusOneAndAnErrno |
+// | the buffer must remain registered until the send completes | not testable: what comes of it otherwise is open |
+// | may not be posted until it has been connected | BeforeTheConnectionItIsMinusOneAndEinval |
+// | (nor afterwards) | AfterTheConnectionTheSendIsFlushed |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "connected_test.h"
 #include "peer.h"
 

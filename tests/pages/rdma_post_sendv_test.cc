@@ -2,18 +2,20 @@
 //
 // rdma_post_sendv(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | posts a work request to the send queue | TheBuffersAreOneRequest |
-// | the contents of the posted buffers will be sent to the remote peer |
-// TheContentsAreGatheredInTheOrderOfTheList | | returns 0 on success | everywhere | | or -1 on error; errno
-// will be set | TooManyEntriesAreMinusOneAndAnErrno | | the remote peer has queued a receive request before |
-// as rdma_post_send, which calls this function | | for flags, see ibv_post_send | SignaledAsksForACompletion;
-// the others: rdma_post_send | | unless inline, the buffers must have been registered |
-// OneBufferThatIsNotRegisteredIsAProtectionError, InlineNeedsNoKeys | | and must remain registered until the
-// send completes | not testable: what comes of it otherwise is open | | may not be posted until it has been
-// connected | BeforeTheConnectionItIsMinusOneAndEinval | | the context will be returned through wr_id |
-// TheContextComesBackAsWrId |
+// | the contents of the posted buffers will be sent to the remote peer | TheContentsAreGatheredInTheOrderOfTheList |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | TooManyEntriesAreMinusOneAndAnErrno |
+// | the remote peer has queued a receive request before | as rdma_post_send, which calls this function |
+// | for flags, see ibv_post_send | SignaledAsksForACompletion; the others: rdma_post_send |
+// | unless inline, the buffers must have been registered | OneBufferThatIsNotRegisteredIsAProtectionError, InlineNeedsNoKeys |
+// | and must remain registered until the send completes | not testable: what comes of it otherwise is open |
+// | may not be posted until it has been connected | BeforeTheConnectionItIsMinusOneAndEinval |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

@@ -2,17 +2,20 @@
 //
 // rdma_post_ud_send(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id |
-// TheRequestCompletesInTheSendQueueOfTheId | | the contents of the posted buffer will be sent to the
-// specified destination queue pair | TheContentsArriveAtTheDestination | | (with RDMA_UDP_QKEY: rdma_verbs.h)
-// | TheDestinationsKeyIsThatOfThePortSpace | | returns 0 on success | everywhere | | or -1 on error; errno
-// will be set | AFullQueueIsMinusOneAndEnomem | | the destination has queued a receive request before |
-// WithoutAReceiveTheMessageIsLost | | for flags, see ibv_post_send | InlineNeedsNoRegionAtAll,
-// SignaledAsksForACompletion | | unless inline, the buffer must have been registered |
-// WithoutARegionItIsAProtectionError | | must remain registered until the send completes | not testable: what
-// comes of it otherwise is open | | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id | TheRequestCompletesInTheSendQueueOfTheId |
+// | the contents of the posted buffer will be sent to the specified destination queue pair | TheContentsArriveAtTheDestination |
+// | (with RDMA_UDP_QKEY: rdma_verbs.h) | TheDestinationsKeyIsThatOfThePortSpace |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | AFullQueueIsMinusOneAndEnomem |
+// | the destination has queued a receive request before | WithoutAReceiveTheMessageIsLost |
+// | for flags, see ibv_post_send | InlineNeedsNoRegionAtAll, SignaledAsksForACompletion |
+// | unless inline, the buffer must have been registered | WithoutARegionItIsAProtectionError |
+// | must remain registered until the send completes | not testable: what comes of it otherwise is open |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "datagram_test.h"
 
 namespace verbena::pages {

@@ -2,19 +2,20 @@
 //
 // rdma_post_write(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
-// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id |
-// TheRequestCompletesInTheSendQueueOfTheId | | the contents of the local data buffer will be written into the
-// remote memory region | TheContentsAreWrittenIntoTheRemoteRegion, ToTheAddressThatIsNamed,
-// MemoryOfAnotherProcessIsWritten | | returns 0 on success | everywhere | | or -1 on error; errno will be set
-// | BeforeTheConnectionItIsMinusOneAndEinval | | for a list of supported flags, see ibv_post_send |
-// SignaledAsksForACompletion, InlineNeedsNoLocalRegion | | unless inline, the local buffer must have been
-// registered | WithoutALocalRegionItIsAProtectionError | | and must remain registered until the write
-// completes | not testable: what comes of it otherwise is open | | the remote buffer must always be
-// registered | ARemoteBufferThatIsNotRegisteredIsARemoteAccessError, AlsoForInlineData | | may not be posted
-// until it has been connected | BeforeTheConnectionItIsMinusOneAndEinval | | the context will be returned
-// through wr_id | TheContextComesBackAsWrId |
+// | posts a work request to the send queue of the queue pair associated with the rdma_cm_id | TheRequestCompletesInTheSendQueueOfTheId |
+// | the contents of the local data buffer will be written into the remote memory region | TheContentsAreWrittenIntoTheRemoteRegion, ToTheAddressThatIsNamed, MemoryOfAnotherProcessIsWritten |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | BeforeTheConnectionItIsMinusOneAndEinval |
+// | for a list of supported flags, see ibv_post_send | SignaledAsksForACompletion, InlineNeedsNoLocalRegion |
+// | unless inline, the local buffer must have been registered | WithoutALocalRegionItIsAProtectionError |
+// | and must remain registered until the write completes | not testable: what comes of it otherwise is open |
+// | the remote buffer must always be registered | ARemoteBufferThatIsNotRegisteredIsARemoteAccessError, AlsoForInlineData |
+// | may not be posted until it has been connected | BeforeTheConnectionItIsMinusOneAndEinval |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "peer.h"
 #include "remote_memory_test.h"
 

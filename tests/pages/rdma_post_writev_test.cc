@@ -2,17 +2,20 @@
 //
 // rdma_post_writev(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | posts a work request to the send queue | TheBuffersAreOneRequest |
-// | the contents of the local data buffers will be written into the remote memory region |
-// TheContentsAreGatheredInTheOrderOfTheList | | returns 0 on success | everywhere | | or -1 on error; errno
-// will be set | TooManyEntriesAreMinusOneAndAnErrno | | for flags, see ibv_post_send | rdma_post_write, which
-// calls this function | | unless inline, the local buffers must have been registered |
-// OneBufferThatIsNotRegisteredIsAProtectionError, InlineNeedsNoKeys | | and must remain so until the write
-// completes | not testable: what comes of it otherwise is open | | the remote buffers must always be
-// registered | rdma_post_write | | may not be posted until it has been connected | rdma_post_write | | the
-// context will be returned through wr_id | TheContextComesBackAsWrId |
+// | the contents of the local data buffers will be written into the remote memory region | TheContentsAreGatheredInTheOrderOfTheList |
+// | returns 0 on success | everywhere |
+// | or -1 on error; errno will be set | TooManyEntriesAreMinusOneAndAnErrno |
+// | for flags, see ibv_post_send | rdma_post_write, which calls this function |
+// | unless inline, the local buffers must have been registered | OneBufferThatIsNotRegisteredIsAProtectionError, InlineNeedsNoKeys |
+// | and must remain so until the write completes | not testable: what comes of it otherwise is open |
+// | the remote buffers must always be registered | rdma_post_write |
+// | may not be posted until it has been connected | rdma_post_write |
+// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// clang-format on
 #include "remote_memory_test.h"
 
 namespace verbena::pages {

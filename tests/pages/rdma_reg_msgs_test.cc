@@ -2,19 +2,21 @@
 //
 // rdma_reg_msgs(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | registers an array of memory buffers | EveryBufferOfTheArrayMayBePosted |
 // | may be posted using rdma_post_send or rdma_post_recv | MayBePostedToSendAndToReceive |
 // | or specified as the target of an RDMA read operation | MayBeTheTargetOfAnRdmaRead |
 // | or the source of an RDMA write request | MayBeTheSourceOfAnRdmaWrite |
-// | (and for nothing else: rdma_verbs.h registers for local write only) | ThePeerMayNotReadIt,
-// ThePeerMayNotWriteIt | | returns a reference to the registered memory region | ReturnsTheRegion | | or NULL
-// on error; errno will be set | MemoryThatIsNoneIsNullAndEfault | | registered with the protection domain
-// associated with the identifier | TheRegionIsInTheIdsDomain, TheRegionIsInTheDomainGivenToTheQueuePair | |
-// the start is addr, the total size is length | ReturnsTheRegion, NothingBeyondTheLengthIsRegistered | |
-// should be registered before being posted | rdma_post_recv, rdma_post_send | | must deregister by calling
-// rdma_dereg_mr | rdma_dereg_mr |
+// | (and for nothing else: rdma_verbs.h registers for local write only) | ThePeerMayNotReadIt, ThePeerMayNotWriteIt |
+// | returns a reference to the registered memory region | ReturnsTheRegion |
+// | or NULL on error; errno will be set | MemoryThatIsNoneIsNullAndEfault |
+// | registered with the protection domain associated with the identifier | TheRegionIsInTheIdsDomain, TheRegionIsInTheDomainGivenToTheQueuePair |
+// | the start is addr, the total size is length | ReturnsTheRegion, NothingBeyondTheLengthIsRegistered |
+// | should be registered before being posted | rdma_post_recv, rdma_post_send |
+// | must deregister by calling rdma_dereg_mr | rdma_dereg_mr |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

@@ -2,16 +2,19 @@
 //
 // rdma_reg_read(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | registers a memory buffer that will be accessed by a remote RDMA read operation | ThePeerMayReadIt |
-// | to be specified as the remote_addr of rdma_post_read, or similar call | ThePeerMayReadIt,
-// ThePeerMayReadItByRdmaPostReadv | | (not for a remote write: rdma_verbs.h) | ThePeerMayNotWriteIt | | (for
-// local write: rdma_verbs.h) | MayBePostedToReceive | | returns a reference to the registered memory region |
-// ReturnsTheRegion | | or NULL on error; errno will be set | MemoryThatIsNoneIsNullAndEfault | | registered
-// with the protection domain associated with the identifier | TheRegionIsInTheIdsDomain | | the start is
-// addr, the total size is length | NothingBeyondTheLengthMayBeRead | | should be registered before being
-// posted; must deregister | rdma_post_read, rdma_dereg_mr |
+// | to be specified as the remote_addr of rdma_post_read, or similar call | ThePeerMayReadIt, ThePeerMayReadItByRdmaPostReadv |
+// | (not for a remote write: rdma_verbs.h) | ThePeerMayNotWriteIt |
+// | (for local write: rdma_verbs.h) | MayBePostedToReceive |
+// | returns a reference to the registered memory region | ReturnsTheRegion |
+// | or NULL on error; errno will be set | MemoryThatIsNoneIsNullAndEfault |
+// | registered with the protection domain associated with the identifier | TheRegionIsInTheIdsDomain |
+// | the start is addr, the total size is length | NothingBeyondTheLengthMayBeRead |
+// | should be registered before being posted; must deregister | rdma_post_read, rdma_dereg_mr |
+// clang-format on
 #include "connected_test.h"
 
 namespace verbena::pages {

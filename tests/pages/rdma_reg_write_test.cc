@@ -2,16 +2,18 @@
 //
 // rdma_reg_write(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | registers a memory buffer that will be accessed by a remote RDMA write operation | ThePeerMayWriteIt |
-// | to be specified as the remote_addr of rdma_post_write, or similar call | ThePeerMayWriteIt,
-// ThePeerMayWriteItByRdmaPostWritev | | (not for a remote read: rdma_verbs.h) | ThePeerMayNotReadIt | |
-// returns a reference to the registered memory region | ReturnsTheRegion | | or NULL on error; errno will be
-// set | MemoryThatIsNoneIsNullAndEfault, MemoryThatIsReadOnlyIsNullAndEfault | | registered with the
-// protection domain associated with the identifier | TheRegionIsInTheIdsDomain | | the start is addr, the
-// total size is length | NothingBeyondTheLengthMayBeWritten | | should be registered before being posted;
-// must deregister | rdma_post_write, rdma_dereg_mr |
+// | to be specified as the remote_addr of rdma_post_write, or similar call | ThePeerMayWriteIt, ThePeerMayWriteItByRdmaPostWritev |
+// | (not for a remote read: rdma_verbs.h) | ThePeerMayNotReadIt |
+// | returns a reference to the registered memory region | ReturnsTheRegion |
+// | or NULL on error; errno will be set | MemoryThatIsNoneIsNullAndEfault, MemoryThatIsReadOnlyIsNullAndEfault |
+// | registered with the protection domain associated with the identifier | TheRegionIsInTheIdsDomain |
+// | the start is addr, the total size is length | NothingBeyondTheLengthMayBeWritten |
+// | should be registered before being posted; must deregister | rdma_post_write, rdma_dereg_mr |
+// clang-format on
 #include <sys/mman.h>
 
 #include "connected_test.h"

@@ -2,16 +2,17 @@
 //
 // rdma_reject(3), sentence by sentence.
 //
+// clang-format off
 // | the page says | case |
 // | --- | --- |
 // | called from the listening side to reject a connection | TheCallerIsToldRejected |
 // | or datagram service lookup request | ADatagramLookupIsUnreachable |
-// | returns 0 on success, or -1 on error; errno will be set | OnTheListeningIdItIsMinusOneAndEinval,
-// AfterAcceptingItIsMinusOneAndEinval | | after receiving a connection request event |
-// TheCallerIsToldRejected | | the specified data will be passed to the remote side | ThePrivateDataArrive |
-// | (rdma_get_cm_event(3): the status is the reject reason) | TheReasonIsTheConsumers,
-// WithEceTheReasonIsTheVendorOption | | (the caller's QP: cma.c, ucma_modify_qp_err) |
-// TheCallersQueuePairIsInError |
+// | returns 0 on success, or -1 on error; errno will be set | OnTheListeningIdItIsMinusOneAndEinval, AfterAcceptingItIsMinusOneAndEinval |
+// | after receiving a connection request event | TheCallerIsToldRejected |
+// | the specified data will be passed to the remote side | ThePrivateDataArrive |
+// | (rdma_get_cm_event(3): the status is the reject reason) | TheReasonIsTheConsumers, WithEceTheReasonIsTheVendorOption |
+// | (the caller's QP: cma.c, ucma_modify_qp_err) | TheCallersQueuePairIsInError |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

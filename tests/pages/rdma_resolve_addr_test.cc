@@ -2,19 +2,21 @@
 //
 // rdma_resolve_addr(3) and rdma_resolve_route(3), sentence by sentence.
 //
+// clang-format off
 // | the pages say | case |
 // | --- | --- |
 // | resolve destination and optional source addresses to an RDMA address | TheDestinationIsTheIds |
 // | if successful, the id will be bound to a local device | TheIdIsBoundToADevice |
-// | returns 0 on success, or -1 on error; errno will be set | ASecondTimeIsMinusOneAndEinval,
-// ADestinationThatIsNoneIsMinusOneAndEinval, ASourceOfNobodyHereIsMinusOneAndAnErrno | | by the local routing
-// tables, or via ARP | WithoutASourceTheRoutingTablesFindOne | | a source address is given: as if
-// rdma_bind_addr were called | ASourceIsBoundTo | | no source: bound to one based on the local routing tables
-// | WithoutASourceTheRoutingTablesFindOne | | maps the addresses to GIDs | TheAddressesAreMappedToGids | |
-// rdma_resolve_route: resolves an RDMA route to the destination | TheRouteIsResolved | | the address must
-// have been resolved already | TheRouteBeforeTheAddressIsMinusOneAndEinval | | after rdma_resolve_addr,
-// before rdma_connect | rdma_connect | | obtains a path record that is used by the connection |
-// ThePathRecordIsBetweenTheGids |
+// | returns 0 on success, or -1 on error; errno will be set | ASecondTimeIsMinusOneAndEinval, ADestinationThatIsNoneIsMinusOneAndEinval, ASourceOfNobodyHereIsMinusOneAndAnErrno |
+// | by the local routing tables, or via ARP | WithoutASourceTheRoutingTablesFindOne |
+// | a source address is given: as if rdma_bind_addr were called | ASourceIsBoundTo |
+// | no source: bound to one based on the local routing tables | WithoutASourceTheRoutingTablesFindOne |
+// | maps the addresses to GIDs | TheAddressesAreMappedToGids |
+// | rdma_resolve_route: resolves an RDMA route to the destination | TheRouteIsResolved |
+// | the address must have been resolved already | TheRouteBeforeTheAddressIsMinusOneAndEinval |
+// | after rdma_resolve_addr, before rdma_connect | rdma_connect |
+// | obtains a path record that is used by the connection | ThePathRecordIsBetweenTheGids |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

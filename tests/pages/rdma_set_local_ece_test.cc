@@ -2,6 +2,7 @@
 //
 // rdma_set_local_ece(3) and rdma_get_remote_ece(3), sentence by sentence.
 //
+// clang-format off
 // | the pages say | case |
 // | --- | --- |
 // | set local ECE parameters for the REQ | TheActiveSidesReachThePassiveSide |
@@ -11,6 +12,7 @@
 // | returns 0 on success, or -1 on error | WithoutAVendorItIsMinusOneAndEinval |
 // | (a peer that has set none) | WithoutOptionsTheyAreZero |
 // | ibv_query_ece(3): the current ECE state of the QP | OptionsThatBothOfferAreInForce, OptionsOfAnotherVendorAreNot |
+// clang-format on
 #include "async_test.h"
 
 namespace verbena::pages {

@@ -7,6 +7,8 @@
 
 #include <deque>
 #include <memory>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include "cm/connection_table.h"
@@ -330,65 +332,100 @@ TEST_F(Pair, ADisconnectForNobodyIsAnswered) {
 
 // ---- a peer that dies, or is destroyed, in each state ---------------------------------------------------
 
+// One word of the other side's: the event, and a rejection's reason.
+struct Heard {
+  CmEvent event;
+  uint64_t reason = 0;
+};
+constexpr Heard kRejected{CmEvent::kRejReceived, kRejectConsumer};
+constexpr Heard kTimedOut{CmEvent::kRejReceived, kRejectTimeout};
+constexpr Heard kAsked{CmEvent::kDreqReceived};
+constexpr Heard kAnswered{CmEvent::kDrepReceived};
+constexpr Heard kNothing{CmEvent::kNone};
+
 struct Ending {
-  CmState state;
-  CmEvent heard_by_b;  // when A goes
-  uint64_t reason;
-  CmEvent heard_by_a;  // when B goes
-  uint64_t reason_a;
+  const char* name;
+  CmState a, b;            // where the two are
+  Heard by_b, by_b_death;  // when A goes properly, and when it dies
+  Heard by_a, by_a_death;  // likewise of B
+};
+
+void PrintTo(const Ending& ending, std::ostream* out) { *out << ending.name; }
+
+// cm_destroy_id says what each says at its end. Whoever has been asked to disconnect, or has asked and been
+// asked, has been told the end before (Id::connection_event): what comes then only ends the connection.
+constexpr Ending kEndings[] = {
+    {"Requested", CmState::kReqSent, CmState::kReqReceived, kTimedOut, kTimedOut, kRejected, kRejected},
+    {"RequestDelayed", CmState::kMraReqReceived, CmState::kMraReqSent, kTimedOut, kTimedOut, kRejected,
+     kRejected},
+    {"Responded", CmState::kRepReceived, CmState::kRepSent, kRejected, kRejected, kRejected, kRejected},
+    {"ResponseDelayed", CmState::kMraRepSent, CmState::kMraRepReceived, kRejected, kRejected, kRejected,
+     kRejected},
+    {"Established", CmState::kEstablished, CmState::kEstablished, kAsked, kAsked, kAsked, kAsked},
+    {"Disconnecting", CmState::kDreqSent, CmState::kEstablished, kNothing, kAsked, kAsked, kAnswered},
+    {"DisconnectHeard", CmState::kDreqSent, CmState::kDreqReceived, kNothing, kAnswered, kAnswered,
+     kAnswered},
 };
 
 struct Endings : Pair, ::testing::WithParamInterface<Ending> {
-  void reach_it() {
-    reach(GetParam().state);
-    if (GetParam().state == CmState::kReqSent) carry();
+  void SetUp() override {
+    Pair::SetUp();
+    const CmState to = GetParam().a, other = GetParam().b;
+    if (to == CmState::kMraReqReceived) {
+      reach(CmState::kReqSent);
+      carry();
+      b.connection->delay();
+      pass(kReqPeriod);
+      carry();
+    } else if (to == CmState::kMraRepSent) {
+      reach(CmState::kRepReceived);
+      a.connection->delay();
+      pass(kRepPeriod);
+      carry();
+    } else {
+      reach(to);
+      if (to == CmState::kReqSent || other == CmState::kDreqReceived) carry();
+      if (other == CmState::kDreqReceived) {
+        ASSERT_EQ(b.event(), CmEvent::kDreqReceived);
+      }
+    }
+    ASSERT_EQ(a.connection->state(), to);
+    ASSERT_EQ(b.connection->state(), other);
+    lose(a);  // what is still on its way
+  }
+  static void expect(Side& side, const Heard& heard) {
+    EXPECT_EQ(side.event(), heard.event);
+    if (heard.reason != 0) {
+      EXPECT_EQ(side.last[Field::kReason], heard.reason);
+    }
+    EXPECT_EQ(side.event(), CmEvent::kNone);
   }
 };
 
 TEST_P(Endings, AreHeardWhenTheActiveSideIsDestroyed) {
-  reach_it();
   a.connection.reset();
   carry();
-  EXPECT_EQ(b.event(), GetParam().heard_by_b);
-  if (GetParam().reason != 0) {
-    EXPECT_EQ(b.last[Field::kReason], GetParam().reason);
-  }
+  expect(b, GetParam().by_b);
 }
 
 TEST_P(Endings, AreHeardWhenTheActiveSideDies) {
-  reach_it();
-  lose(a);
   b.table.lose(a.me);
-  EXPECT_EQ(b.event(), GetParam().heard_by_b);
-  if (GetParam().reason != 0) {
-    EXPECT_EQ(b.last[Field::kReason], GetParam().reason);
-  }
+  expect(b, GetParam().by_b_death);
 }
 
 TEST_P(Endings, AreHeardWhenThePassiveSideIsDestroyed) {
-  reach_it();
-  lose(a);
   b.connection.reset();
   carry();
-  EXPECT_EQ(a.event(), GetParam().heard_by_a);
-  if (GetParam().reason_a != 0) {
-    EXPECT_EQ(a.last[Field::kReason], GetParam().reason_a);
-  }
+  expect(a, GetParam().by_a);
 }
 
 TEST_P(Endings, AreHeardWhenThePassiveSideDies) {
-  reach_it();
   a.table.lose(b.me);
-  EXPECT_NE(a.event(), CmEvent::kNone);
+  expect(a, GetParam().by_a_death);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Endings,
-                         ::testing::Values(Ending{CmState::kReqSent, CmEvent::kRejReceived, kRejectTimeout,
-                                                  CmEvent::kRejReceived, kRejectConsumer},
-                                           Ending{CmState::kRepReceived, CmEvent::kRejReceived,
-                                                  kRejectConsumer, CmEvent::kRejReceived, kRejectConsumer},
-                                           Ending{CmState::kEstablished, CmEvent::kDreqReceived, 0,
-                                                  CmEvent::kDreqReceived, 0}));
+INSTANTIATE_TEST_SUITE_P(Each, Endings, ::testing::ValuesIn(kEndings),
+                         [](const auto& entry) { return std::string(entry.param.name); });
 
 TEST_F(Pair, AreForgottenCompletely) {
   reach(CmState::kEstablished);
@@ -460,6 +497,29 @@ TEST_F(Resolution, WhoseAnswererIsDestroyedIsRejected) {
   b.connection.reset();
   carry();
   EXPECT_EQ(a.last[Field::kStatus], kSidrReject);
+}
+
+TEST_F(Resolution, WhoseAnswererDiesIsRejected) {
+  send_request();
+  carry();
+  a.table.lose(b.me);
+  EXPECT_EQ(a.event(), CmEvent::kSidrRepReceived);
+  EXPECT_EQ(a.last[Field::kStatus], kSidrReject);
+  EXPECT_EQ(a.connection->state(), CmState::kIdle);
+  EXPECT_EQ(a.clock.next(), kEndOfTime);
+}
+
+// An answer expects no answer: nothing tells who gives it that nobody waits for it (cm.c:
+// cm_sidr_rep_handler).
+TEST_F(Resolution, WhoseAskerDiesIsAnsweredAllTheSame) {
+  send_request();
+  carry();
+  b.table.lose(a.me);
+  EXPECT_EQ(b.event(), CmEvent::kNone);
+  EXPECT_EQ(
+      b.connection->send_sidr_rep({.status = kSidrSuccess, .qp_number = 5, .qkey = 6, .private_data = {}}),
+      0);
+  EXPECT_EQ(b.connection->state(), CmState::kIdle);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
+#include "cm/id.h"
 #include "support/cm_scene.h"
 #include "support/temporary_node.h"
 
@@ -68,6 +69,35 @@ TEST_F(Datagrams, AreRejectedByWhoIsDestroyed) {
   request();
   passive.reset();
   EXPECT_TRUE(next_is(active_inbox, EventType::kUnreachable, 2));
+}
+
+// cma_sidr_rep_handler: the Q_Key of the id is settled once its queue pair has it.
+TEST_F(Datagrams, AnAnswerWithAnotherQkeyIsAnAddressError) {
+  request();
+  ibv_qp_attr attr{};
+  int mask = 0;
+  attr.qp_state = IBV_QPS_INIT;
+  ASSERT_EQ(init_qp_attributes(active.get(), &attr, &mask), 0);
+  ConnectionParameters given = parameters(0x22);
+  given.qkey = attr.qkey + 1;
+  ASSERT_EQ(accept(passive.get(), &given, {}), 0);
+  EXPECT_TRUE(next_is(active_inbox, EventType::kAddressError, -EINVAL));
+}
+
+// What the connection says after 16 times 4.1 s (unit.Resolution.WithoutAnswerIsGivenUp).
+TEST_F(Datagrams, AreUnreachableWithoutAnAnswer) {
+  request();
+  {
+    Service::Guard guard(*service.get());
+    active->connection_event(CmEvent::kSidrReqError, nullptr);
+  }
+  EXPECT_TRUE(next_is(active_inbox, EventType::kUnreachable, -ETIMEDOUT));
+}
+
+TEST_F(Datagrams, ARefusedLookupIsRejected) {
+  passive_inbox.take_requests(false);
+  ASSERT_EQ(connect(active.get(), parameters(0x11), {}), 0);
+  EXPECT_TRUE(next_is(active_inbox, EventType::kUnreachable, 2));  // IB_SIDR_REJECT
 }
 
 TEST_F(Datagrams, TooMuchPrivateDataIsRefused) {

@@ -9,12 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "cm/message.h"
-#include "cm/message_fields.h"
-#include "cm/socket.h"
 #include "engine/clock.h"
-#include "fabric/node.h"
 #include "support/child.h"
+#include "support/cm_impostor.h"
 #include "support/cm_scene.h"
 #include "support/temporary_node.h"
 
@@ -23,33 +20,11 @@ namespace {
 
 constexpr uint16_t kOwnPort = 7471, kPortOfPeer = 7472;
 
-struct SlotName {
-  uint32_t slot, generation;
-};
-
-SlotName living_slot(const NodeDirectory& directory, int32_t pid) {
-  for (uint32_t i = 0; i < kMaxSlots; ++i) {
-    const Slot& slot = directory.slot(i);
-    if (slot.state == SlotState::kLive && slot.pid == pid) return {i, slot.generation};
-  }
-  return {};
-}
-
 // Speaks in the name of another process of the node.
 class HostilePeer {
  public:
   HostilePeer(const TemporaryNode& node, int32_t pid, uint64_t seed) : random_(seed) {
-    const SlotName victim = living_slot(node.directory(), getpid()),
-                   self = living_slot(node.directory(), pid);
-    EXPECT_EQ(socket_.connect_to(slot_folder(node.path(), victim.slot, victim.generation)), 0);
-    struct {
-      uint32_t magic = 0x484d4356, version = 1;
-      uint64_t node_id;
-      SlotName slot;
-    } hello;
-    hello.node_id = node.directory().header().node_id;
-    hello.slot = self;
-    EXPECT_EQ(socket_.send({reinterpret_cast<const uint8_t*>(&hello), sizeof hello}), 0);
+    introduce(socket_, node, pid);
   }
 
   void speak() {

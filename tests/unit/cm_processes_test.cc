@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
+#include "engine/clock.h"
+#include "support/cm_impostor.h"
 #include "support/cm_server.h"
 #include "support/temporary_node.h"
 
@@ -173,6 +175,49 @@ TEST_F(TwoProcesses, AClientKilledWhenConnectedIsHeardOf) {
   tell('e');
   client.kill_now();
   tell('d');
+}
+
+// ---- a peer that goes on living, and says nothing -------------------------------------------------------
+
+constexpr int64_t kMillisecond = 1'000'000;
+
+TEST_F(TwoProcesses, AResponseThatNobodyConfirmsIsUnreachable) {
+  const ServiceHolder service;
+  Inbox inbox;
+  const OwnedId listener = make_listener(service, inbox);
+  SilentPeer peer(node, server.pid());
+  peer.ask(port_of(listener.get()), 13, 3);  // 32 ms, and three times again
+  Event event;
+  ASSERT_TRUE(next_is(inbox, EventType::kConnectRequest, 0, &event));
+  const OwnedId passive(event.id);
+  const ConnectionParameters given = parameters(0x22);
+  const int64_t begin = now_ns();
+  ASSERT_EQ(accept(passive.get(), &given, {}), 0);
+  ASSERT_TRUE(next_is(inbox, EventType::kUnreachable, -ETIMEDOUT, &event));
+  EXPECT_EQ(event.id, passive.get());
+  EXPECT_GE(now_ns() - begin, 4 * 32 * kMillisecond);
+  EXPECT_EQ(peer.heard(MessageKind::kRep), 4);
+}
+
+TEST_F(TwoProcesses, ADisconnectThatNobodyAnswersIsOverAllTheSame) {
+  const ServiceHolder service;
+  Inbox inbox;
+  const OwnedId listener = make_listener(service, inbox);
+  SilentPeer peer(node, server.pid());
+  peer.ask(port_of(listener.get()), 14, 15);  // 64 ms, 1 s in all
+  Event event;
+  ASSERT_TRUE(next_is(inbox, EventType::kConnectRequest, 0, &event));
+  const OwnedId passive(event.id);
+  const ConnectionParameters given = parameters(0x22);
+  ASSERT_EQ(accept(passive.get(), &given, {}), 0);
+  ASSERT_EQ(notify(passive.get(), IBV_EVENT_COMM_EST), 0);
+  ASSERT_TRUE(next_is(inbox, EventType::kEstablished));
+  const int64_t begin = now_ns();
+  ASSERT_EQ(disconnect(passive.get()), 0);
+  ASSERT_TRUE(next_is(inbox, EventType::kDisconnected, -ETIMEDOUT));
+  EXPECT_GE(now_ns() - begin, 16 * 64 * kMillisecond);
+  EXPECT_EQ(peer.heard(MessageKind::kDreq), 16);
+  EXPECT_TRUE(next_is(inbox, EventType::kTimewaitExit));
 }
 
 }  // namespace

@@ -21,10 +21,11 @@ class Bench:
     def count(self, full):
         return max(int(full * self.scale), 1000)
 
-    def built(self, name):
+    def built(self, name, needs=""):
+        """The path of a program of ours. `needs`: the package without which it is not built."""
         path = os.path.join(self.build, "bin", name)
         if not os.access(path, os.X_OK):
-            raise programs.Unavailable("%s is not built" % name)
+            raise programs.Unavailable("%s is not built%s" % (name, needs and ": it needs %s" % needs))
         return path
 
     def two_cpus(self):
@@ -87,6 +88,15 @@ def fi_pingpong(provider, size, count=200000):
     return take
 
 
+def libfabric_rate(provider, size, count):
+    def take(bench):
+        port = programs.free_port()
+        command = [bench.built("verbena_bench_libfabric_rate", needs="libfabric-dev"), "--provider", provider, "--port",
+                   str(port), "--size", str(size), "--count", str(bench.count(count))]
+        return parse.own_json(programs.pair(command, command + ["127.0.0.1"], port, bench.two_cpus()))
+    return take
+
+
 def ucx_perftest(test, size, count, transports="posix,self"):
     def take(bench):
         port = programs.free_port()
@@ -112,6 +122,18 @@ def idle_qps(qps=1000, depth=16, address=None):
         command = [bench.built("verbena_bench_idle_qps"), "--qps", str(qps), "--depth", str(depth)]
         return parse.own_json(programs.alone(bench.on_node(address, *command) if address else
                                              bench.on_verbena(*command)))
+    return take
+
+
+def many_qps_latency(qps, count=50000):
+    """Half round trips between two nodes that are connected by so many QPs, message i on QP i mod N."""
+    def take(bench):
+        port = programs.free_port()
+        command = [bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--qps", str(qps), "--count",
+                   str(bench.count(count))]
+        return parse.own_json(programs.pair(bench.on_node(SERVER_ADDRESS, *command),
+                                            bench.on_node(CLIENT_ADDRESS, *command, SERVER_ADDRESS), port,
+                                            bench.two_cpus()))
     return take
 
 
@@ -186,7 +208,10 @@ MEASURES = {
     "network send_bw 64, 1000 QPs": (
         between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "20", "-r", "20", "-q", "1000",
                       size=64, count=1000), "ib_send_bw -s 64 -t 20 -q 1000"),
+    "network latency, 1 QP": (many_qps_latency(1), "the same, 1 QP"),
+    "network latency, 1000 QPs": (many_qps_latency(1000), "SEND 8 B there and back, round robin over 1,000 QPs"),
     "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
+    "libfabric tcp rate 64": (libfabric_rate("tcp", 64, 500000), "fi_inject over tcp, rdm, 64 B"),
     "ucx tcp tag_bw 64": (ucx_perftest("tag_bw", 64, 1000000, "tcp,self"), "ucx_perftest tag_bw (tcp), 64 B"),
     "tcp_hand_over 8": (micro("tcp_hand_over", 8, 50000), "one TCP connection, 8 B, both polling"),
     "tcp_stream 65536": (micro("tcp_stream", 65536, 40000), "one TCP stream, 64 KiB"),

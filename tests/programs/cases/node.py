@@ -3,6 +3,7 @@
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -115,6 +116,65 @@ def status_shows_pair(settings):
             side.signal(signal.SIGKILL)
             side.wait(settings.patience)
         await_queue_pairs(node, lambda qps: not qps, "the killed processes' queue pairs stay in the status")
+
+
+def ids_of(node):
+    """{pid: its rdma_cm ids} as `verbena status` shows them."""
+    return {process["pid"]: process["cm_ids"] for process in node.processes() if process.get("cm_ids")}
+
+
+def await_ids(node, holds, sentence):
+    deadline = time.monotonic() + node.settings.patience
+    while not holds(ids := ids_of(node)):
+        if time.monotonic() > deadline:
+            raise Failure(f"{sentence}; the last status was {ids}")
+        time.sleep(0.02)
+    return ids
+
+
+def states(ids):
+    return sorted(each["state"] for each in ids)
+
+
+@case("status.shows_rdma_cm", processors=1)
+def status_shows_rdma_cm(settings):
+    """A persistent server, a client that pings for ever and a member of a group: what each has, of whom, in which state."""
+    address, port, group = "127.0.0.1", 7999, "224.10.10.11"
+    listens = f"{address}:{port}"
+    with Node(settings) as node:
+        server = node.start("rping", "-s", "-P", "-a", address, "-p", port, name="rping (server)")
+        ids = await_ids(node, lambda ids: states(ids.get(server.pid, [])) == ["listening"], "no listener was seen")
+        listener = ids[server.pid][0]
+        expect((listener["local"], listener["port_space"], listener["backlog"], listener["peer"])
+               == (listens, "TCP", 3, None), f"this is not rping's listener: {listener}")
+
+        client = node.start("rping", "-c", "-a", address, "-p", port, name="rping (client)")
+        ids = await_ids(node, lambda ids: states(ids.get(server.pid, [])) == ["connected", "listening"]
+                        and states(ids.get(client.pid, [])) == ["connected"], "no connection was seen")
+        here, = ids[client.pid]
+        there, = (each for each in ids[server.pid] if each["state"] == "connected")
+        expect(here["remote"] == listens and there["local"] == listens, f"not to that port: {here}, {there}")
+        expect(here["local"] == there["remote"], f"not each other's addresses: {here}, {there}")
+        expect(here["peer"]["pid"] == server.pid and there["peer"]["pid"] == client.pid,
+               f"not each other's peer: {here}, {there}")
+        qps = {qp["pid"]: (qp["qpn"], qp["peer"]["qpn"]) for qp in queue_pairs(node)}
+        expect(qps == {client.pid: (here["qpn"], there["qpn"]), server.pid: (there["qpn"], here["qpn"])},
+               f"the ids' queue pairs are {here['qpn']} and {there['qpn']}, but {qps} are there")
+
+        member = node.start("mckey", "-m", group, "-b", address, name="mckey")
+        await_ids(node, lambda _: [(process["pid"], joined["mgid"]) for process in node.processes()
+                                   for joined in process.get("cm_groups", [])] == [(member.pid, f"::ffff:{group}")],
+                  "the group was not seen")
+
+        text = node.run(node.verbena, "status", name="verbena status (table)").out
+        for row in (f"TCP +RC +listening +{listens} .* 3$", f"TCP +RC +connected +{listens} .* {client.pid} \\(rping\\) ",
+                    f"TCP +RC +connected +{here['local']} +{listens} +{server.pid} \\(rping\\) ", f"::ffff:{group} .* full$"):
+            expect(re.search(row, text, re.MULTILINE), f"no row /{row}/ in the table:\n{text}")
+
+        client.signal(signal.SIGKILL)
+        client.wait(settings.patience)
+        await_ids(node, lambda ids: client.pid not in ids and "connected" not in states(ids.get(server.pid, [])),
+                  "the killed client's connection stays in the status")
 
 
 @case("nothing_left_behind", quick=True, processors=1)

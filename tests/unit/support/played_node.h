@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A process of this node (End, two_nodes.h) and a connection to one of another node that the test plays
+// itself: it writes the frames that the other one is to send and reads those that come. So a test says what
+// comes when.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <vector>
+
+#include "support/two_nodes.h"
+#include "wire/frame.h"
+
+namespace verbena {
+
+class PlayedNode {
+ public:
+  static constexpr uint32_t kQpn = 0x123;  // of the queue pair there that is known without being asked for
+
+  PlayedNode() : end(true, make_control(), {}, {}) {
+    end.peer.process = {77, 1, 1};
+    end.peer.qpn = kQpn;
+  }
+  PlayedNode(const PlayedNode&) = delete;
+  PlayedNode& operator=(const PlayedNode&) = delete;
+  ~PlayedNode() { close(stream_); }
+
+  // Its connection comes about.
+  void meet() {
+    int stream[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
+    stream_ = stream[1];
+    end.meet(stream[0]);
+  }
+
+  // Sends a frame, whose length it fills in.
+  template <typename Head>
+  void say(Head head, const std::vector<std::byte>& bytes = {}) {
+    head.length = static_cast<uint32_t>(sizeof head + bytes.size());
+    std::vector<std::byte> frame(head.length);
+    std::memcpy(frame.data(), &head, sizeof head);
+    std::copy(bytes.begin(), bytes.end(), frame.begin() + sizeof head);
+    ASSERT_EQ(::send(stream_, frame.data(), frame.size(), MSG_NOSIGNAL), static_cast<ssize_t>(frame.size()));
+  }
+  // Has the process taken all that was sent from the socket? unix(7), SIOCOUTQ.
+  bool is_all_taken() const {
+    int unread = -1;
+    return ioctl(stream_, SIOCOUTQ, &unread) == 0 && unread == 0;
+  }
+
+  // The next frame that comes within the time; empty: none.
+  std::vector<std::byte> hear(int timeout_ms = 20000) {
+    for (;;) {
+      uint32_t length = sizeof(wire::FrameStart);
+      if (heard_.size() >= length) std::memcpy(&length, heard_.data(), sizeof length);
+      if (heard_.size() >= length) {
+        const std::vector<std::byte> frame(heard_.begin(), heard_.begin() + length);
+        heard_.erase(heard_.begin(), heard_.begin() + length);
+        return frame;
+      }
+      pollfd readable{stream_, POLLIN, 0};
+      if (poll(&readable, 1, timeout_ms) != 1) return {};
+      std::byte bytes[16384];
+      const ssize_t got = recv(stream_, bytes, sizeof bytes, 0);
+      if (got <= 0) return {};
+      heard_.insert(heard_.end(), bytes, bytes + got);
+    }
+  }
+  static wire::FrameKind kind_of(const std::vector<std::byte>& frame) {
+    wire::FrameStart start;
+    std::memcpy(&start, frame.data(), sizeof start);
+    return start.kind;
+  }
+  template <typename Head>
+  static Head head_of(const std::vector<std::byte>& frame) {
+    Head head;
+    std::memcpy(&head, frame.data(), sizeof head);
+    return head;
+  }
+  // Whoever asks for a number is told that this process has it.
+  void answer(const wire::QueryHead& query) {
+    const wire::ProcessId& self = end.peer.process;
+    say(wire::WhereaboutsHead{
+        0, wire::FrameKind::kWhereabouts, {}, query.qpn, self.generation, self.node, self.slot, 0});
+  }
+
+ private:
+  // End speaks over it to another End, which is not there.
+  static int make_control() {
+    int control[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
+    close(control[1]);
+    return control[0];
+  }
+
+  int stream_ = -1;
+  std::vector<std::byte> heard_;
+
+ public:
+  End end;
+};
+
+}  // namespace verbena

@@ -17,7 +17,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 12;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 13;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -347,6 +347,9 @@ struct SharedQp {
   std::atomic<uint32_t> feeder_waits;     // a request found no receive WQE: posting one wakes the feeder
   std::atomic<uint32_t> dropped;          // UC and UD: messages the QP has dropped
   std::atomic<uint32_t> qkey_violations;  // UD
+  // XRC_RECV, written by the owner: what queries from other processes ask for (engine/xrc/shared_path.h).
+  std::atomic<uint32_t> path_version;  // odd: the words are being written
+  std::atomic<uint32_t> path_words[10];
   // Line 4, written by the owner's requester; for status.
   alignas(kCacheLine) std::atomic<uint64_t> requests_out;
   std::atomic<uint64_t> bytes_out;

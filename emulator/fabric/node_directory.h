@@ -93,6 +93,9 @@ struct DirectoryHeader {
   // Datagrams with another Q_Key than their target's, by the device they came to; saturated as the 16 bits of
   // PortInfo:Q_KeyViolations (vol. 1, 14.2.5.6).
   alignas(64) std::atomic<uint32_t> qkey_violations[kMaxDevices];
+  // Datagrams to a queue pair that there is none of, that is not of UD, or that does not receive in its state, by the
+  // device whose address they came to. They wrap around.
+  std::atomic<uint32_t> stray_datagrams[kMaxDevices];
 };
 
 constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }

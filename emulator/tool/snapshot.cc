@@ -209,7 +209,11 @@ NodeSnapshot look_at_node(const std::string& path) {
   }
   node.devices = directory.devices();
   for (DeviceDescription& device : node.devices.devices) device.limits.profile.back() = 0;
-  node.ports_down = directory.header().ports_down.load(std::memory_order_acquire);
+  node.ports_down = acquire(directory.header().ports_down);
+  for (uint32_t i = 0; i < kMaxDevices; ++i) {
+    node.stray_datagrams[i] = acquire(directory.header().stray_datagrams[i]);
+    node.qkey_violations[i] = acquire(directory.header().qkey_violations[i]);
+  }
   const auto deadline = Clock::now() + kPatience;
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     const Slot& slot = directory.slot(i);

@@ -5,6 +5,7 @@
 // read is trusted: offsets, indices and enumerations may be anything.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -115,8 +116,10 @@ struct NodeSnapshot {
   std::string path;
   std::string problem;  // why the node cannot be read; "" when it can
   DeviceTable devices{};
-  uint32_t ports_down = 0;  // bit d: of device d
-  std::string cm_problem;   // why nothing is known of the connection manager; "" also when nobody uses it
+  uint32_t ports_down = 0;                              // bit d: of device d
+  std::array<uint32_t, kMaxDevices> stray_datagrams{};  // by device: that no queue pair took
+  std::array<uint32_t, kMaxDevices> qkey_violations{};
+  std::string cm_problem;  // why nothing is known of the connection manager; "" also when nobody uses it
   std::vector<ProcessSnapshot> processes;
 };
 

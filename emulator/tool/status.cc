@@ -50,7 +50,9 @@ void add_status(CLI::App& app, CommandLine& line) {
   command->footer(
       "Shows the node of the options; without options that of VERBENA_NODE; without that all of them.\n"
       "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes;\n"
-      "DROP: messages that a UC or UD QP has dropped. A UD QP's receive queue is listed as an SRQ.\n"
+      "DROP: messages that a UC or UD QP has dropped. Datagrams that no QP takes are counted for the\n"
+      "device: in the node's line, and as stray_datagrams.\n"
+      "A UD QP's receive queue is listed as an SRQ.\n"
       "Listeners are the CM ids with a BACKLOG; GROUP: what rdma_join_multicast has joined.\n"
       "NODE: connections to processes of other nodes, their bytes, and what the kernel has sent again.\n"
       "The exit status is 1 when a node cannot be read.\n\n"

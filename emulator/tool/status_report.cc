@@ -139,6 +139,11 @@ std::string remarks(const NodeSnapshot& node) {
     text += fmt::format(", profile {}", node.devices.devices[0].limits.profile.data());
   for (uint32_t i = 0; i < std::min(node.devices.count, kMaxDevices); ++i)
     if (port_down(node, i)) text += fmt::format(", {}'s port is down", device_name(node, i));
+  for (uint32_t i = 0; i < std::min(node.devices.count, kMaxDevices); ++i)
+    if (node.stray_datagrams[i] != 0)
+      text += fmt::format(
+          ", {} dropped {} that no QP takes", device_name(node, i),
+          node.stray_datagrams[i] == 1 ? "1 datagram" : fmt::format("{} datagrams", node.stray_datagrams[i]));
   return text;
 }
 
@@ -156,6 +161,8 @@ Json devices_as_json(const NodeSnapshot& node) {
                     {"lid", device.lid},
                     {"profile", device.limits.profile.data()},
                     {"port_state", port_down(node, i) ? "down" : "active"},
+                    {"stray_datagrams", node.stray_datagrams[i]},
+                    {"qkey_violations", node.qkey_violations[i]},
                     {"gids", std::move(gids)}});
   }
   return list;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""docs/FEATURES.md, or docs/ERRORS.md, names every verb, opcode, flag and event of the installed <infiniband/verbs.h>.
+"""docs/FEATURES.md, or docs/ERRORS.md, names every verb, opcode, flag, completion status and event of the installed
+<infiniband/verbs.h>.
 
 With or without ibv_ and the enumeration's prefix; NAME_* stands for all that begin so.
 """
@@ -31,5 +32,7 @@ for prefix in PREFIXES:
         rest = name.removeprefix(prefix + "_")
         if rest != name and not named("IBV_" + name, name, rest):
             missing.add("IBV_" + name)
+statuses = re.findall(r"^\s*IBV_WC_(\w+)", re.search(r"enum ibv_wc_status\s*\{(.*?)\}", header, re.S)[1], re.M)
+missing |= {"IBV_WC_" + name for name in statuses if not named("IBV_WC_" + name, name)}
 print("\n".join(sorted(missing)) or "all are there")
-sys.exit(bool(missing) or not enumerators)
+sys.exit(bool(missing) or not enumerators or not statuses)

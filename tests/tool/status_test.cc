@@ -257,6 +257,15 @@ TEST_F(StatusCommand, ShowsWhatAQpHasDropped) {
   EXPECT_EQ(qp["qkey_violations"], 2);
 }
 
+TEST_F(StatusCommand, ShowsDatagramsThatNoQpTakes) {
+  NodeDirectory directory;
+  ASSERT_EQ(directory.open(directory_path(node_).c_str()), 0);
+  directory.header().stray_datagrams[0] = 3;
+  EXPECT_EQ(look()["nodes"][0]["devices"][0]["stray_datagrams"], 3);
+  EXPECT_NE(verbena({"status", "--node", "n"}).out.find(", verbena0 dropped 3 datagrams that no QP takes\n"),
+            std::string::npos);
+}
+
 TEST_F(StatusCommand, ShowsAPortThatIsDown) {
   ASSERT_TRUE(verbena({"event", "verbena0", "port-down", "--node", "n"}).exited_with(0));
   EXPECT_EQ(look()["nodes"][0]["devices"][0]["port_state"], "down");

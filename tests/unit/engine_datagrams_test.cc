@@ -22,6 +22,10 @@ class Datagram : public ::testing::Test, protected DatagramScene {
     return std::memcmp(in.data() + at + kGrh, out.data(), length) == 0;
   }
   uint32_t dropped(const Side& side) const { return (*side)->shared->dropped.load(); }
+  // That came to the device and that nobody took.
+  uint32_t strays(uint32_t device = 0) const {
+    return node.directory().header().stray_datagrams[device].load();
+  }
   uint32_t violations(const Side& side) const { return (*side)->shared->qkey_violations.load(); }
 };
 
@@ -261,6 +265,7 @@ TEST_F(Datagram, ToANumberNobodyHasIsDropped) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   sent(a, 0xfffff0, out.sge(0, 8));
   EXPECT_TRUE(nothing(b.recv_cq.get()));
+  EXPECT_EQ(strays(), 1u);
 }
 
 TEST_F(Datagram, ToAConnectedQueuePairIsDropped) {
@@ -271,6 +276,7 @@ TEST_F(Datagram, ToAConnectedQueuePairIsDropped) {
   ASSERT_EQ(receive(rc.get(), {in.sge(0, 100)}), 0);
   sent(a, qp_number(rc.get()), out.sge(0, 8));
   EXPECT_TRUE(nothing(cq.get()));
+  EXPECT_EQ(strays(), 1u);
 }
 
 TEST_F(Datagram, ToAQueuePairThatIsNotReadyIsDropped) {
@@ -279,6 +285,30 @@ TEST_F(Datagram, ToAQueuePairThatIsNotReadyIsDropped) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   sent(a, b.number(), out.sge(0, 8));
   EXPECT_TRUE(nothing(b.recv_cq.get()));
+  EXPECT_EQ(strays(), 1u);
+}
+
+TEST_F(Datagram, ThatArrivesOrIsDroppedByItsQueuePairIsNoStray) {
+  ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
+  sent(a, b.number(), out.sge(0, 8));
+  sent(a, b.number(), out.sge(0, 8));  // without a receive
+  EXPECT_EQ(dropped(b), 1u);
+  EXPECT_EQ(strays(), 0u);
+}
+
+// What is sent to a port that is down has never come to the device.
+TEST_F(Datagram, IsTheStrayOfTheDeviceItCameTo) {
+  Address to_other(pd.get(), address_of(gid(1)));
+  Sges sges{out.sge(0, 8)};
+  ibv_send_wr wr = datagram(sges, 0xfffff0);
+  wr.wr.ud.ah = to_other.ah();
+  for (const uint32_t ports_down : {0u, 2u}) {
+    node.directory().header().ports_down = ports_down;
+    ASSERT_EQ(post(*a, wr), 0);
+    EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(strays(0), 0u);
+    EXPECT_EQ(strays(1), 1u) << "ports down: " << ports_down;
+  }
 }
 
 TEST_F(Datagram, ReachesAQueuePairInRtr) {
@@ -307,6 +337,7 @@ TEST_F(Datagram, ToADestroyedQueuePairIsDropped) {
   const uint32_t number = b.number();
   b.qp.reset();
   sent(a, number, out.sge(0, 8));
+  EXPECT_EQ(strays(), 1u);
 }
 
 TEST_F(Datagram, ByAnAddressOfNoDeviceIsDropped) {
@@ -320,6 +351,35 @@ TEST_F(Datagram, ByAnAddressOfNoDeviceIsDropped) {
   ASSERT_EQ(post(*a, wr), 0);
   EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(nothing(b.recv_cq.get()));
+  EXPECT_EQ(strays(), 0u);
+}
+
+// ---- where it came from, on InfiniBand
+// ----------------------------------------------------------------------
+
+// The port has one LID (LMC 0, ibv_query_port(3)), so that path bits, of whatever handle, are none.
+TEST(InfinibandDatagram, TellsServiceLevelAndLid) {
+  DatagramScene scene(LinkLayer::kInfiniband);
+  ibv_port_attr port;
+  ASSERT_EQ(query_port(scene.context.get(), 1, &port), 0);
+  ASSERT_EQ(port.lmc, 0);
+  ibv_ah_attr attr{};
+  attr.dlid = port.lid;
+  attr.sl = 5;
+  attr.src_path_bits = 0x7f;
+  attr.port_num = 1;
+  Address by_lid(scene.pd.get(), attr);
+  ASSERT_EQ(receive(*scene.b, {scene.in.sge(0, 100)}), 0);
+  Sges sges{scene.out.sge(0, 8)};
+  ibv_send_wr wr = scene.datagram(sges, scene.b.number());
+  wr.wr.ud.ah = by_lid.ah();
+  ASSERT_EQ(post(*scene.a, wr), 0);
+  const ibv_wc wc = scene.b.received();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.sl, 5);
+  EXPECT_EQ(wc.slid, port.lid);
+  EXPECT_EQ(wc.dlid_path_bits, 0);
+  EXPECT_EQ(wc.wc_flags & IBV_WC_GRH, 0u);
 }
 
 // ---- errors of the receiver -----------------------------------------------------------------------------

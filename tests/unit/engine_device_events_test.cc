@@ -3,6 +3,7 @@
 // What happens to a device as a whole: who is told, what passes a port that is down, what a failed device
 // answers.
 #include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -217,12 +218,47 @@ TEST_F(FailedDevice, EndsWaitingForEver) {
   EXPECT_EQ(pair->a.sent().status, IBV_WC_WR_FLUSH_ERR);
 }
 
+// What verbs after the failure are called with. It goes afterwards: destroying works on.
+struct BeforeItFailed {
+  explicit BeforeItFailed(Pair& pair) {
+    ibv_srq_attr attr{4, 1, 0};
+    EXPECT_EQ(create_srq(pair.pd.get(), &attr, {}, 0, &srq), 0);
+    EXPECT_EQ(open_xrcd(pair.context.get(), -1, O_CREAT, &xrcd), 0);
+    EXPECT_EQ(create_xrc_recv_qp(xrcd, kHandle, &receiver), 0);
+    number = qp_number(receiver);
+    ibv_alloc_dm_attr dm_attr{};
+    dm_attr.length = 64;
+    EXPECT_EQ(alloc_dm(pair.context.get(), &dm_attr, &dm), 0);
+    ibv_qp_init_attr init{};
+    init.cap = {1, 1, 1, 1, 0};
+    init.qp_type = IBV_QPT_UD;
+    Qp* made = nullptr;
+    EXPECT_EQ(create_qp(pair.pd.get(), &init, pair.a.send_cq.get(), pair.a.recv_cq.get(), 0, &made), 0);
+    datagrams.reset(made);
+  }
+  ~BeforeItFailed() {
+    uint32_t events = 0;
+    EXPECT_EQ(close_qp(receiver, kHandle, &events), 0);
+    EXPECT_EQ(close_xrcd(xrcd), 0);
+    EXPECT_EQ(destroy_srq(srq, &events), 0);
+    EXPECT_EQ(free_dm(dm), 0);
+  }
+  static constexpr uint64_t kHandle = 7;
+  Srq* srq = nullptr;
+  Xrcd* xrcd = nullptr;
+  Qp* receiver = nullptr;
+  uint32_t number = 0;
+  Dm* dm = nullptr;
+  Owned<Qp> datagrams;
+};
+
 TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
   Mr* of_before = nullptr;
   ASSERT_EQ(reg_mr(pair->pd.get(), memory->data(), 8, memory->address(), 0, &of_before), 0);
   const Owned<Mr> owned(of_before);
-  fail();
   Context* context = pair->context.get();
+  BeforeItFailed before(*pair);
+  fail();
   ibv_device_attr_ex device;
   ibv_port_attr port;
   ibv_qp_attr qp_attr{};
@@ -234,8 +270,15 @@ TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
   Mw* mw = nullptr;
   Ah* ah = nullptr;
   Dm* dm = nullptr;
+  Srq* srq = nullptr;
+  Xrcd* xrcd = nullptr;
+  ibv_srq_attr srq_attr{4, 1, 0};
+  Sges sges{memory->sge(0, 8)};
+  ibv_recv_wr receive_wr{1, nullptr, sges.data(), 1}, *bad = nullptr;
+  const ibv_gid group = {.raw = {0xff, 0x12}};
   ibv_ah_attr ah_attr{};
   ibv_alloc_dm_attr dm_attr{};
+  ibv_qp_rate_limit_attr rate{};
   int fd = -1;
   const std::pair<const char*, int> answers[] = {
       {"query_device", query_device(context, &device)},
@@ -257,6 +300,21 @@ TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
       {"modify_cq", modify_cq(pair->a.send_cq.get(), 1, 1)},
       {"post_send", send(*pair->a, {memory->sge(0, 8)})},
       {"post_recv", receive(*pair->a, {memory->sge(0, 8)})},
+      {"create_srq", create_srq(pair->pd.get(), &srq_attr, {}, 0, &srq)},
+      {"create_srq of XRC",
+       create_srq(pair->pd.get(), &srq_attr, {before.xrcd, pair->a.recv_cq.get()}, 0, &srq)},
+      {"modify_srq", modify_srq(before.srq, &srq_attr, IBV_SRQ_LIMIT)},
+      {"query_srq", query_srq(before.srq, &srq_attr)},
+      {"post_srq_recv", post_srq_recv(before.srq, &receive_wr, &bad)},
+      {"open_xrcd", open_xrcd(context, -1, O_CREAT, &xrcd)},
+      {"create_xrc_recv_qp", create_xrc_recv_qp(before.xrcd, 1, &qp)},
+      {"open_qp", open_qp(context, before.xrcd, before.number, 2, &qp)},
+      {"attach_mcast", attach_mcast(before.datagrams.get(), &group, 0)},
+      {"detach_mcast", detach_mcast(before.datagrams.get(), &group, 0)},
+      {"resize_cq", resize_cq(pair->a.recv_cq.get(), 512)},
+      {"reg_dmabuf_mr", reg_dmabuf_mr(pair->pd.get(), 0, 8, 0, 0, 0, &mr)},
+      {"reg_dm_mr", reg_dm_mr(pair->pd.get(), before.dm, 0, 8, IBV_ACCESS_ZERO_BASED, &mr)},
+      {"modify_qp_rate_limit", modify_qp_rate_limit(*pair->a, &rate)},
   };
   for (const auto& [verb, error] : answers) EXPECT_EQ(error, EIO) << verb;
 }

@@ -201,6 +201,23 @@ const Row kRows[] = {
        go_to(s, IBV_WR_RDMA_WRITE, other.address(), other.rkey());
      },
      refused(V::rkey_other_pd, IBV_EVENT_QP_ACCESS_ERR)},
+    {"RkeyOfAnotherPd", kUc,
+     [](ErrorScene& s) {
+       Region other(s.other_pd.get(), 64);
+       go_to(s, IBV_WR_RDMA_WRITE, other.address(), other.rkey());
+     },
+     kDropped},
+    {"RkeyOutOfRange", kUc,
+     [](ErrorScene& s) {
+       go_to(s, IBV_WR_RDMA_WRITE, s.remote.address(s.remote.size() - 4), s.remote.rkey());
+     },
+     kDropped},
+    {"RkeyWithoutTheRight", kUc,
+     [](ErrorScene& s) {
+       Region constant(s.pd.get(), 64, IBV_ACCESS_REMOTE_READ);
+       go_to(s, IBV_WR_RDMA_WRITE, constant.address(), constant.rkey());
+     },
+     kDropped},
     {"RkeyOutOfRange", kAcknowledged,
      [](ErrorScene& s) {
        go_to(s, IBV_WR_RDMA_WRITE, s.remote.address(s.remote.size() - 4), s.remote.rkey());

@@ -135,6 +135,43 @@ TEST(ThreadsOnOneCq, AreSeenInOrderByOnePoller) {
   poller.join();
 }
 
+// The same while the poller makes it larger and smaller (ibv_resize_cq(3)): the smaller one, too, has room for all that
+// the send queues hold.
+TEST(ThreadsOnOneCq, AreSeenInOrderWhileItIsResized) {
+  constexpr uint64_t kEach = 2000;
+  Scene scene;
+  Owned<Cq> cq = make_cq(scene.context.get(), 512);
+  Region memory(scene.pd.get(), 64);
+  std::vector<Owned<Qp>> qps;
+  std::vector<std::pair<uint32_t, uint64_t>> expected;  // QP number, next wr_id
+  for (int t = 0; t < kThreads; ++t) {
+    qps.push_back(make_qp(scene.pd.get(), cq.get(), cq.get()));
+    connect(qps.back().get(), qp_number(qps.back().get()), scene.gid());
+    expected.emplace_back(qp_number(qps.back().get()), 0);
+  }
+  std::jthread poller([&] {
+    for (uint64_t seen = 0; seen < kThreads * kEach && !testing::Test::HasFailure(); ++seen) {
+      const ibv_wc wc = completion(cq.get());
+      for (auto& [number, next] : expected)
+        if (number == wc.qp_num) {
+          EXPECT_EQ(wc.wr_id, next++);
+        }
+      if (seen % 16 == 0) {
+        EXPECT_EQ(resize_cq(cq.get(), seen % 32 == 0 ? 260 : 1000), 0);
+      }
+    }
+  });
+  together(kThreads, [&](int t) {
+    for (uint64_t i = 0; i < kEach; ++i)
+      EXPECT_TRUE(insist([&] {
+        return rdma(qps[static_cast<size_t>(t)].get(), IBV_WR_RDMA_WRITE, {memory.sge(0, 8)},
+                    memory.address(8), memory.rkey(), i);
+      }));
+  });
+  poller.join();
+  for (const auto& [number, next] : expected) EXPECT_EQ(next, kEach);
+}
+
 TEST(ThreadsOnOneChannel, NeverMissAWakeUp) {
   constexpr int kMessages = 20000, kSenders = 2;
   Scene scene;

@@ -121,6 +121,79 @@ TEST_P(UcSize, WriteWithImmediate) {
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, UcSize, ::testing::Values(0, 1, 96, 97, 256, 257, 4096, 1 << 20));
 
+// ---- memory windows: ibv_post_send(3) lists BIND_MW, LOCAL_INV and SEND_WITH_INV for UC, too ----
+
+struct UcWindow : UnreliableConnection {
+  UcWindow() {
+    Mr* mr = nullptr;
+    EXPECT_EQ(reg_mr(pd.get(), in.data(), in.size(), in.address(), kAllAccess | IBV_ACCESS_MW_BIND, &mr), 0);
+    region.reset(mr);
+    EXPECT_EQ(alloc_mw(pd.get(), IBV_MW_TYPE_2, &mw), 0);
+  }
+  ~UcWindow() override { EXPECT_EQ(dealloc_mw(mw), 0); }
+  // b binds the first 64 bytes under another tag than before.
+  ibv_wc bound() {
+    ibv_mr bound_to{};
+    bound_to.lkey = mr_lkey(region.get());
+    ibv_mw handle{};
+    handle.rkey = mw_rkey(mw);
+    handle.type = IBV_MW_TYPE_2;
+    rkey = ibv_inc_rkey(rkey != 0 ? rkey : handle.rkey);
+    Sges none;
+    ibv_send_wr wr = request(IBV_WR_BIND_MW, none, 21);
+    wr.bind_mw = {&handle, rkey, {&bound_to, in.address(), 64, IBV_ACCESS_REMOTE_WRITE}};
+    EXPECT_EQ(post(*b, wr), 0);
+    return b.sent();
+  }
+  // Does a WRITE of a through the key arrive?
+  bool opens() {
+    in.clear();
+    written(IBV_WR_RDMA_WRITE, 64, rkey);
+    return same(64);
+  }
+  Owned<Mr> region;
+  Mw* mw = nullptr;
+  uint32_t rkey = 0;
+};
+
+TEST_F(UcWindow, IsBoundAndWrittenThrough) {
+  const ibv_wc wc = bound();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.opcode, IBV_WC_BIND_MW);
+  EXPECT_TRUE(opens());
+}
+
+TEST_F(UcWindow, IsInvalidatedByItsOwner) {
+  ASSERT_EQ(bound().status, IBV_WC_SUCCESS);
+  Sges none;
+  ibv_send_wr wr = request(IBV_WR_LOCAL_INV, none, 22);
+  wr.invalidate_rkey = rkey;
+  ASSERT_EQ(post(*b, wr), 0);
+  const ibv_wc wc = b.sent();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.opcode, IBV_WC_LOCAL_INV);
+  EXPECT_FALSE(opens());
+  EXPECT_EQ(dropped(), 1u);
+  ASSERT_EQ(bound().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(opens());
+}
+
+TEST_F(UcWindow, IsInvalidatedByThePeersSend) {
+  ASSERT_EQ(bound().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(receive(*b, {in.sge(1000, 64)}, 5), 0);
+  Sges sges{out.sge(0, 16)};
+  ibv_send_wr wr = request(IBV_WR_SEND_WITH_INV, sges, 23);
+  wr.invalidate_rkey = rkey;
+  ASSERT_EQ(post(*a, wr), 0);
+  EXPECT_EQ(a.sent().status, IBV_WC_SUCCESS);
+  const ibv_wc wc = b.received();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.wc_flags, static_cast<unsigned>(IBV_WC_WITH_INV));
+  EXPECT_EQ(wc.invalidated_rkey, rkey);
+  EXPECT_EQ(std::memcmp(in.data() + 1000, out.data(), 16), 0);
+  EXPECT_FALSE(opens());
+}
+
 TEST_F(UnreliableConnection, ReadsAndAtomicsAreRefused) {
   EXPECT_EQ(rdma(*a, IBV_WR_RDMA_READ, {out.sge(0, 8)}, in.address(), in.rkey()), EINVAL);
   EXPECT_EQ(rdma(*a, IBV_WR_ATOMIC_FETCH_AND_ADD, {out.sge(0, 8)}, in.address(), in.rkey()), EINVAL);

@@ -51,6 +51,7 @@ struct Opener {
     EXPECT_EQ(init.qp_type, IBV_QPT_XRC_RECV);
     return attr;
   }
+  uint32_t slot() const { return context->process->home().slot(); }
   Owned<Context> context = open_device();
   Xrcd* xrcd = nullptr;
   Qp* qp = nullptr;
@@ -108,6 +109,11 @@ class XrcOpenings : public ::testing::Test {
   void tell(char word) {
     other.command(word);
     ASSERT_EQ(other.answer(), 'y') << word;
+  }
+  // Of the process that has it now.
+  uint32_t numbers_slot() const {
+    QpnEntry found{};
+    return node.directory().find_qpn(numbers->receiver, &found) ? found.slot : UINT32_MAX;
   }
   bool exists() const {
     QpnEntry found;
@@ -169,6 +175,57 @@ struct MadeElsewhere : XrcOpenings {
     if (srq == nullptr) return;
     EXPECT_EQ(destroy_srq(std::exchange(srq, nullptr), &events), 0);
   }
+  // To RTS with attributes that nothing else here has.
+  ibv_qp_attr make_unusual() {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+    EXPECT_EQ(modify_qp(own->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+              0);
+    attr.qp_state = IBV_QPS_RTR;
+    attr.path_mtu = IBV_MTU_512;
+    attr.dest_qp_num = 0x123456;
+    attr.rq_psn = 0x321;
+    attr.max_dest_rd_atomic = 2;
+    attr.min_rnr_timer = 13;
+    attr.ah_attr = {
+        .grh = {.dgid = {}, .flow_label = 0x6789, .sgid_index = 0, .hop_limit = 33, .traffic_class = 96},
+        .dlid = 0,
+        .sl = 3,
+        .src_path_bits = 0,
+        .static_rate = IBV_RATE_10_GBPS,
+        .is_global = 1,
+        .port_num = 1};
+    std::memcpy(attr.ah_attr.grh.dgid.raw, gid().raw.data(), sizeof attr.ah_attr.grh.dgid.raw);
+    EXPECT_EQ(modify_qp(own->qp, &attr,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+              0);
+    attr.qp_state = IBV_QPS_RTS;
+    attr.timeout = 17;
+    attr.sq_psn = 0x654;
+    EXPECT_EQ(modify_qp(own->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN), 0);
+    return attr;
+  }
+  static void expect_unusual(const ibv_qp_attr& seen, const ibv_qp_attr& made) {
+    EXPECT_EQ(seen.qp_state, IBV_QPS_RTS);
+    EXPECT_EQ(
+        std::memcmp(&seen.ah_attr.grh, &made.ah_attr.grh, offsetof(ibv_global_route, traffic_class) + 1), 0);
+    EXPECT_EQ(seen.ah_attr.sl, made.ah_attr.sl);
+    EXPECT_EQ(seen.ah_attr.static_rate, made.ah_attr.static_rate);
+    EXPECT_EQ(seen.ah_attr.is_global, made.ah_attr.is_global);
+    EXPECT_EQ(seen.ah_attr.port_num, made.ah_attr.port_num);
+    EXPECT_EQ(seen.port_num, made.port_num);
+    EXPECT_EQ(seen.timeout, made.timeout);
+    EXPECT_EQ(seen.sq_psn, made.sq_psn);
+    EXPECT_EQ(seen.rq_psn, made.rq_psn);
+    EXPECT_EQ(seen.path_mtu, made.path_mtu);
+    EXPECT_EQ(seen.dest_qp_num, made.dest_qp_num);
+    EXPECT_EQ(seen.qp_access_flags, made.qp_access_flags);
+    EXPECT_EQ(seen.min_rnr_timer, made.min_rnr_timer);
+    EXPECT_EQ(seen.max_dest_rd_atomic, made.max_dest_rd_atomic);
+  }
   std::unique_ptr<Opener> own;
   Owned<Pd> pd;
   Owned<Cq> send_cq, recv_cq;
@@ -186,6 +243,26 @@ TEST_F(MadeElsewhere, IsQueried) {
   EXPECT_EQ(attr.qp_state, IBV_QPS_RTS);
   EXPECT_EQ(attr.dest_qp_num, numbers->sender);
   EXPECT_EQ(attr.path_mtu, IBV_MTU_1024);
+}
+
+// Each attribute by itself; those of a sender are not an XRC_RECV queue pair's (ibv_query_qp(3); verbs.c,
+// modify_qp_mask()).
+TEST_F(MadeElsewhere, IsQueriedWithAddressAndTimers) {
+  const ibv_qp_attr made = make_unusual();
+  expect_unusual(own->query(), made);
+  ASSERT_EQ(to_state(own->qp, IBV_QPS_RESET), 0);
+  const ibv_qp_attr anew = own->query();
+  EXPECT_EQ(anew.ah_attr.grh.hop_limit, 0);
+  EXPECT_EQ(anew.timeout, 0);
+  EXPECT_EQ(anew.port_num, 0);
+}
+
+TEST_F(MadeElsewhere, AfterItsMakersDeathAddressAndTimersAreAsHeMadeThem) {
+  const ibv_qp_attr made = make_unusual();
+  other.kill_now();
+  expect_unusual(own->query(), made);  // there, or here already
+  EXPECT_TRUE(eventually([&] { return numbers_slot() == own->slot(); }));
+  expect_unusual(own->query(), made);
 }
 
 TEST_F(MadeElsewhere, IsModifiedFromHere) {

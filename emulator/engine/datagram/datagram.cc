@@ -133,6 +133,14 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
   }
 }
 
+// Nobody took it at the device that it came to: one of this node that has the address, and whose port is up.
+void count_stray(const NodeDirectory& directory, const ibv_ah_attr& address) {
+  const DeviceTable& table = directory.devices();
+  for (uint32_t i = 0; i < std::min(table.count, kMaxDevices); ++i)
+    if (leads_to(address, table.devices[i]) && !port_down(directory, i))
+      directory.header().stray_datagrams[i].fetch_add(1, std::memory_order_relaxed);
+}
+
 // On a visit, and the destination is open.
 Delivery deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
@@ -215,6 +223,7 @@ Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Mes
   for (bool fresh = false;; fresh = true) {
     // What is there may have gone, and another may have come, since we were there last.
     if ((fresh || !to.adapter) && !DatagramTargets::resolve(qp, address, qpn, &to)) {
+      count_stray(directory, address);
       send_to_other_node(qp, address, qpn, message);
       return Delivery::kDropped;
     }
@@ -224,8 +233,10 @@ Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Mes
       if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
       return delivery;
     }
-    if (fresh) return Delivery::kDropped;
+    if (fresh) break;
   }
+  count_stray(directory, address);
+  return Delivery::kDropped;
 }
 
 bool is_itself(const Qp& qp, const MulticastMember& member) {

@@ -5,10 +5,10 @@
 // there is dropped in silence, and counted.
 //
 // Rules, and where they come from:
-//  * Dropped without a trace but SharedQp::dropped or qkey_violations: nobody at the address, a QP of another
-//  type
-//    or in a state that does not receive, another Q_Key, no receive request, one that is too small (it stays
-//    posted). InfiniBand Architecture Specification vol. 1, 9.8.3 and the responder's class D of 9.9.3;
+//  * Dropped without a trace but SharedQp::dropped or qkey_violations: another Q_Key, no receive request,
+//    one that is too small (it stays posted). Counted for the device alone, as its port's
+//    (DirectoryHeader::stray_datagrams): nobody has the number, a QP of another type or in a state that does
+//    not receive. InfiniBand Architecture Specification vol. 1, 9.8.3 and the responder's class D of 9.9.3;
 //    rxe_recv.c hdr_check(), rxe_resp.c RESPST_ERR_RNR and RESPST_ERR_LENGTH; google/rdma-unit-test
 //    unit/ud_test.cc. rxe spends the request where it comes from an SRQ; here it stays posted in either case.
 //  * A receive request whose keys do not hold costs that request and puts the QP into ERR (class A).

@@ -44,8 +44,9 @@ int Quota::take(const NodeDirectory& directory, uint32_t slot, uint32_t device, 
   std::atomic<uint32_t>& own = directory.count(device, kind, slot);
   own.fetch_add(static_cast<uint32_t>(amount), std::memory_order_seq_cst);
   uint64_t sum = 0;
+  const std::atomic<uint32_t>* counts = &directory.count(device, kind, 0);  // of all slots, side by side
   for (uint32_t i = 0; i < kMaxSlots && sum <= limit; ++i) {
-    const uint32_t there = directory.count(device, kind, i).load(std::memory_order_seq_cst);
+    const uint32_t there = counts[i].load(std::memory_order_seq_cst);
     if (there != 0 && (i == slot || directory.occupied(i))) sum += there;
   }
   if (sum <= limit) return 0;

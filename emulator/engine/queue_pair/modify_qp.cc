@@ -20,6 +20,7 @@
 #include "engine/remote/remote.h"
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
+#include "engine/xrc/shared_path.h"
 #include "engine/xrc/xrc_openings.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
@@ -82,6 +83,7 @@ void publish(Qp& qp, int mask) {
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) shared.min_rnr_timer = qp.attr.min_rnr_timer;
   if ((mask & IBV_QP_QKEY) != 0) shared.qkey.store(qp.attr.qkey, std::memory_order_relaxed);
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
+  if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
 }
 
 // Finds the queue pair that `attr` connects `qp` to, and pins it: from here on it is that one of that process
@@ -148,6 +150,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.shared->sticky.store(0, std::memory_order_release);
   qp.shared->feeder_waits.store(0, std::memory_order_release);
   qp.attr = {};
+  if (qp.type == IBV_QPT_XRC_RECV) publish_path(*qp.shared, qp.attr);
   qp.pacing = {};
   return true;
 }
@@ -239,6 +242,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   if (error != 0)
     return refuse_transition(*qp, from, (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from, mask, error,
                              offending);
+  mask &= ~ignored_attribute_bits(qp->type);
   AttributeLimits limits = attribute_limits(*qp->context->device);
   limits.current_state = from;
   limits.port = qp->attr.port_num;

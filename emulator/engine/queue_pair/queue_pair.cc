@@ -14,6 +14,7 @@
 #include "engine/program_enum.h"
 #include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
+#include "engine/xrc/shared_path.h"
 #include "engine/xrc/xrc.h"
 #include "engine/xrc/xrc_openings.h"
 #include "observe/log.h"
@@ -145,6 +146,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
                      &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
+  if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
   shut_gate(qp, IBV_QPS_RESET);
   shared.left_in = 0;
   shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.home().slot(), qp.index);

@@ -13,6 +13,7 @@
 #include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/queue_pair.h"
+#include "engine/xrc/shared_path.h"
 #include "engine/xrc/xrc.h"
 #include "fabric/ask.h"
 #include "fabric/hazards.h"
@@ -188,10 +189,12 @@ int query_foreign_qp(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   const SharedQp& there = *foreign.there;
   const Gate gate = Gate::unpack(there.gate.load(std::memory_order_acquire));
   attr->qp_state = attr->cur_qp_state = static_cast<ibv_qp_state>(gate.state);
-  attr->port_num = 1;
+  if (gate.state == IBV_QPS_RESET) return 0;
+  read_path(there, attr);
+  attr->qp_access_flags = there.access;
+  if (gate.state == IBV_QPS_INIT) return 0;  // what is left there is of the life before
   attr->path_mtu = static_cast<ibv_mtu>(there.path_mtu);
   attr->dest_qp_num = there.dest_qpn;
-  attr->qp_access_flags = there.access;
   attr->min_rnr_timer = there.min_rnr_timer;
   attr->max_dest_rd_atomic = there.max_dest_rd_atomic;
   attr->rq_psn = there.rq_psn;

@@ -10,6 +10,7 @@
 #include "engine/clock.h"
 #include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
+#include "engine/xrc/shared_path.h"
 #include "engine/xrc/xrc.h"
 #include "engine/xrc/xrc_openings.h"
 #include "fabric/hazards.h"
@@ -59,8 +60,10 @@ void inherit(Qp& heir, const SharedQp& old, const Inheritance& left) {
   shared.path_mtu = old.path_mtu;
   shared.max_dest_rd_atomic = heir.attr.max_dest_rd_atomic = old.max_dest_rd_atomic;
   shared.rq_psn = heir.attr.rq_psn = left.rq_psn;
-  heir.attr.port_num = 1;
   heir.attr.path_mtu = static_cast<ibv_mtu>(old.path_mtu);
+  read_path(old, &heir.attr);
+  publish_path(shared, heir.attr);
+  heir.send_psn = heir.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   // Of what feeders have left word and nobody has acted on.

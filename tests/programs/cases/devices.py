@@ -134,3 +134,39 @@ def asyncwatch(settings):
         watch.signal(signal.SIGTERM)
         expect(watch.wait(settings.patience) == -signal.SIGTERM, "ibv_asyncwatch did not end by the signal")
         expect("event_type" not in watch.out, "an event was reported although nothing happened")
+
+
+# What `verbena event DEVICE WHAT` makes ibv_get_async_event(3) answer: event_type, as ibv_asyncwatch names it, and its
+# number in <infiniband/verbs.h>; DEVICE_FATAL is not a port's (ibv_get_async_event(3)). A port that is up does not come
+# up: it goes down first.
+HAPPENINGS = (
+    ("port-down", "IBV_EVENT_PORT_ERR (10), port 1"),
+    ("port-up", "IBV_EVENT_PORT_ACTIVE (9), port 1"),
+    ("gid-change", "IBV_EVENT_GID_CHANGE (18), port 1"),
+    ("address-change", "IBV_EVENT_GID_CHANGE (18), port 1"),
+    ("device-fatal", "IBV_EVENT_DEVICE_FATAL (8), port "),
+)
+
+
+def reported(program):
+    """The events that ibv_asyncwatch has printed, in order."""
+    return re.findall(r"^\s*event_type (.*)$", program.out, re.M)
+
+
+@case("ibv_asyncwatch.events", quick=True, processors=1)
+def asyncwatch_events(settings):
+    """Each event of the command is read as that event, once, by everybody who has the device open."""
+    with Node(settings) as node:
+        watches = [node.start("ibv_asyncwatch", name=f"ibv_asyncwatch {i}") for i in range(2)]
+        for watch in watches:
+            watch.wait_for_output("verbena0: async event FD", settings.patience)
+        expected = []
+        for what, line in HAPPENINGS:
+            told = node.run(node.verbena, "event", "verbena0", what, name=f"verbena event {what}")
+            expect(told.out == f"verbena0: {what}, 2 processes on the node\n", f"the command says '{told.out}'")
+            expected.append(line)
+            for watch in watches:
+                watch.wait_for_lines("event_type", len(expected), settings.patience)
+                seen = reported(watch)
+                expect(len(seen) == len(expected) and all(map(str.startswith, seen, expected)),
+                       f"{watch.name}: after {what} the events are {seen}")

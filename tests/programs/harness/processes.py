@@ -60,8 +60,12 @@ class Program:
         return file.read()
 
     def wait_for_output(self, text, seconds):
+        self.wait_for_lines(text, 1, seconds)
+
+    def wait_for_lines(self, text, times, seconds):
+        """Until it has said `text` so many times."""
         deadline = time.monotonic() + seconds
-        while text not in self.out:
+        while self.out.count(text) < times:
             if self.poll() is not None:
                 raise Failure(f"{self.name} ended with status {self.poll()} without saying '{text}'")
             if time.monotonic() > deadline:

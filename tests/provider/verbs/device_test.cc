@@ -51,6 +51,32 @@ TEST_F(DeviceTest, QueryDeviceHasUsableLimits) {
   EXPECT_EQ(device_.atomic_cap, IBV_ATOMIC_HCA);
 }
 
+// What is not offered is not claimed: TSO, RSS, raw packets, tag matching, work queues (docs/FEATURES.md).
+TEST_F(DeviceTest, ClaimsNothingOfWhatItRefuses) {
+  ibv_device_attr_ex seen;
+  memset(&seen, 0xff, sizeof seen);
+  ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &seen), 0);
+  EXPECT_EQ(seen.tso_caps.max_tso, 0u);
+  EXPECT_EQ(seen.tso_caps.supported_qpts, 0u);
+  EXPECT_EQ(seen.rss_caps.supported_qpts, 0u);
+  EXPECT_EQ(seen.rss_caps.max_rwq_indirection_tables, 0u);
+  EXPECT_EQ(seen.rss_caps.max_rwq_indirection_table_size, 0u);
+  EXPECT_EQ(seen.rss_caps.rx_hash_fields_mask, 0u);
+  EXPECT_EQ(seen.rss_caps.rx_hash_function, 0);
+  EXPECT_EQ(seen.max_wq_type_rq, 0u);
+  EXPECT_EQ(seen.raw_packet_caps, 0u);
+  EXPECT_EQ(seen.tm_caps.max_rndv_hdr_size, 0u);
+  EXPECT_EQ(seen.tm_caps.max_num_tags, 0u);
+  EXPECT_EQ(seen.tm_caps.flags, 0u);
+  EXPECT_EQ(seen.tm_caps.max_ops, 0u);
+  EXPECT_EQ(seen.tm_caps.max_sge, 0u);
+  EXPECT_EQ(seen.orig_attr.max_raw_ipv6_qp, 0);
+  EXPECT_EQ(seen.orig_attr.max_raw_ethy_qp, 0);
+  EXPECT_EQ(seen.orig_attr.max_fmr, 0);
+  EXPECT_EQ(seen.orig_attr.max_ee, 0);
+  EXPECT_EQ(seen.orig_attr.max_rdd, 0);
+}
+
 TEST_F(DeviceTest, QueryDeviceExBeginsWithTheOldStructure) {
   ibv_device_attr_ex extended = {};
   ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &extended), 0);

@@ -2,6 +2,8 @@
 //
 // ibv_import_device(3) and the objects of one context seen from another.
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -69,6 +71,64 @@ TEST_F(DeviceTest, AFileThatIsNoDeviceCannotBeImported) {
   EXPECT_EQ(ibv_import_device(fd), nullptr);
   EXPECT_EQ(errno, ENODEV);
   close(fd);
+}
+
+// A command descriptor that came by SCM_RIGHTS: its objects are the adapter's of the process that sent it.
+// -1: none came.
+int receive_descriptor(int socket) {
+  char byte = 0;
+  iovec content = {.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message = {};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (!becomes_readable(socket) || recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  int fd = -1;
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+bool send_descriptor(int socket, int fd) {
+  char byte = 0;
+  iovec content = {.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &content;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  return sendmsg(socket, &message, 0) == 1;
+}
+
+// docs/FEATURES.md; with the kernel it would be shared.
+TEST_F(DeviceTest, AnotherProcesssDescriptorIsRefused) {
+  int sockets[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Context theirs = open_device();
+    char byte;
+    const bool sent = theirs != nullptr && send_descriptor(sockets[1], theirs->cmd_fd);
+    _exit(sent && becomes_readable(sockets[1]) && read(sockets[1], &byte, 1) == 1 ? 0 : 1);
+  }
+  const int fd = receive_descriptor(sockets[0]);
+  EXPECT_GE(fd, 0);
+  EXPECT_EQ(ibv_import_device(fd), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP) << strerror(errno);
+  EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC) << "a descriptor that was not taken is still the program's";
+  close(fd);
+  EXPECT_EQ(write(sockets[0], "", 1), 1);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the other process was not disturbed";
+  for (const int socket : sockets) close(socket);
 }
 
 TEST_F(ImportTest, APdHasItsHandleAndContext) {

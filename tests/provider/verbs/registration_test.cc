@@ -129,6 +129,40 @@ TEST_F(ReregTest, EverythingAtOnce) {
   EXPECT_EQ(write(new_.address() + kPageSize), IBV_WC_SUCCESS);
 }
 
+// Each set of flags changes what it names and nothing else. What it names is wrong before (another range,
+// another PD, no right to write); what it does not name is right, and offered something wrong where
+// libibverbs lets that pass (an access without its flag it does not). So a WRITE arrives if, and only if,
+// each of the three is as it should be.
+class ReregFlagsTest : public ReregTest, public testing::WithParamInterface<int> {};
+
+TEST_P(ReregFlagsTest, ChangeWhatTheyNameAndNothingElse) {
+  const int flags = GetParam();
+  const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  const bool changes_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+  const bool changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+  mr_.reset(ibv_reg_mr(changes_pd ? other_pd_.get() : pd_.get(), moves ? old_.data() : new_.data(), kPageSize,
+                       changes_access ? IBV_ACCESS_LOCAL_WRITE : kAllAccess));
+  ASSERT_NE(mr_, nullptr);
+  const uint32_t lkey = mr_->lkey, rkey = mr_->rkey;
+  ASSERT_EQ(rereg(flags, changes_pd ? pd_.get() : other_pd_.get(), moves ? new_.data() : old_.data(),
+                  kPageSize, changes_access ? kAllAccess : 0),
+            0);
+  EXPECT_EQ(mr_->pd, pd_.get());
+  EXPECT_EQ(mr_->addr, new_.data());
+  EXPECT_EQ(mr_->lkey, lkey);
+  EXPECT_EQ(mr_->rkey, rkey);
+  local_.data()[0] = 7;
+  EXPECT_EQ(write(new_.address()), IBV_WC_SUCCESS);
+  EXPECT_EQ(new_.data()[0], 7);
+}
+INSTANTIATE_TEST_SUITE_P(OfEveryCombination, ReregFlagsTest, testing::Range(1, 8), [](const auto& flags) {
+  std::string name;
+  if ((flags.param & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) name += "Translation";
+  if ((flags.param & IBV_REREG_MR_CHANGE_PD) != 0) name += "Pd";
+  if ((flags.param & IBV_REREG_MR_CHANGE_ACCESS) != 0) name += "Access";
+  return name;
+});
+
 TEST_F(ReregTest, AZeroBasedRegionBeginsAtZeroAfterwards) {
   ASSERT_EQ(rereg(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAllAccess | IBV_ACCESS_ZERO_BASED), 0);
   EXPECT_EQ(write(0), IBV_WC_SUCCESS);

@@ -48,7 +48,8 @@ struct DatagramSetup {
 };
 
 struct DatagramScene : Scene {
-  DatagramScene() : a(make(0xa)), b(make(0xb)) {}
+  explicit DatagramScene(LinkLayer link_layer = LinkLayer::kEthernet)
+      : Scene(link_layer), a(make(0xa)), b(make(0xb)) {}
 
   Side make(uint64_t handle, const DatagramSetup& setup = {}, Cq* channel_cq = nullptr) {
     Side side;

@@ -237,6 +237,9 @@ inline uint64_t completion_event(int channel, int timeout_ms = 20000) {
 // ---- scenes -----------------------------------------------------------------------------------------------
 
 struct Scene {
+  explicit Scene(LinkLayer link_layer = LinkLayer::kEthernet)
+      : node({.count = 2, .link_layer = link_layer}) {}
+
   TemporaryNode node;
   Owned<Context> context = open_device();
   Owned<Pd> pd = make_pd(context.get());

@@ -43,11 +43,12 @@ Flow InStream::receive(int fd, size_t most, bool* all) {
   return Flow::kMoved;
 }
 
-Flow InStream::receive_into(int fd, const iovec* ranges, size_t count, size_t size, size_t* moved) {
+Flow InStream::receive_into(int fd, const iovec* ranges, size_t count, size_t size, size_t taste,
+                            size_t* moved) {
   iovec all[kMaxRanges + 1];
   count = std::min(count, kMaxRanges);
   std::copy_n(ranges, count, all);
-  all[count] = {bytes_.get(), kTaste};
+  all[count] = {bytes_.get(), taste};
   msghdr message{};
   message.msg_iov = all;
   message.msg_iovlen = count + 1;

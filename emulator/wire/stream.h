@@ -38,13 +38,11 @@ class InStream {
   // Receives what has come, as far as there is room, at most `most` bytes. *all: there were fewer.
   Flow receive(int fd, size_t most, bool* all);
 
-  // Receives into `ranges` (at most kMaxRanges, `size` bytes in sum), what comes behind them into the buffer,
-  // which must be empty. *moved: bytes that went into the ranges.
+  // Receives into `ranges` (at most kMaxRanges, `size` bytes in sum), and of what comes behind them at most
+  // `taste` bytes into the buffer, which must be empty: what follows a large frame may be another one, whose
+  // bytes belong elsewhere. *moved: bytes that went into the ranges.
   static constexpr size_t kMaxRanges = 66;
-  // So much of what follows a large frame is taken along: it may be another large one, whose bytes belong
-  // elsewhere.
-  static constexpr size_t kTaste = 4096;
-  Flow receive_into(int fd, const iovec* ranges, size_t count, size_t size, size_t* moved);
+  Flow receive_into(int fd, const iovec* ranges, size_t count, size_t size, size_t taste, size_t* moved);
 
  private:
   std::unique_ptr<std::byte[]> bytes_;

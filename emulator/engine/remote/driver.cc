@@ -26,6 +26,13 @@ using wire::Frame;
 using wire::FrameKind;
 using wire::RequestHead;
 
+bool try_lock_for_a_moment(SpinLock& lock) {
+  constexpr int kMoment = 64;
+  for (int i = 0; i < kMoment; ++i)
+    if (lock.try_lock()) return true;
+  return false;
+}
+
 }  // namespace
 
 // ---- requests ---------------------------------------------------------------------------------------------
@@ -118,12 +125,15 @@ void Remote::acknowledge(RemotePeer& peer) {
 
 // ---- answers ----------------------------------------------------------------------------------------------
 
-// Whose request the answer is about, with its send_lock; nullptr: nobody's any more.
-Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head) {
+// Whose request the answer is about, with its send_lock; nullptr: nobody's any more, or, *busy, its program
+// is posting: that may take as long as the network has room, and whoever waited for it here would keep the
+// others waiting, too.
+Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy) {
+  *busy = false;
   const auto route = routes_.find(head.target_qpn);
   if (route == routes_.end()) return nullptr;
   Qp& qp = *route->second.qp;
-  qp.send_lock.lock();
+  if (*busy = !try_lock_for_a_moment(qp.send_lock); *busy) return nullptr;
   const RemotePath* path = qp.path.remote.get();
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (path != nullptr && path->peer.get() == &peer && path->qpn == head.source_qpn &&
@@ -160,7 +170,7 @@ bool Remote::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
         else
           peer.in.consume(wanted);
       } else {
-        const Flow flow = peer.in.receive_into(peer.fd, to, tos, wanted, &moved);
+        const Flow flow = peer.in.receive_into(peer.fd, to, tos, wanted, sizeof(AnswerHead), &moved);
         if (flow == Flow::kFault) error = VendorError::local_memory_gone;
         if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_release);
         if (flow != Flow::kMoved && flow != Flow::kFault) return true;
@@ -177,8 +187,10 @@ bool Remote::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
 
 Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
   const AnswerHead& head = frame.head.answer;
+  bool busy = false;
+  Qp* const qp = lock_requester(peer, head, &busy);
+  if (busy) return Next::kStop;
   peer.in.consume(frame.head_size);
-  Qp* const qp = lock_requester(peer, head);
   if (head.kind == FrameKind::kReadData) {
     peer.bulk_in = {};
     peer.bulk_in.left = frame.payload;
@@ -235,15 +247,17 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
 
 Remote::Next Remote::go_on_with_bulk(RemotePeer& peer) {
   auto& bulk = peer.bulk_in;
-  peer.takes_large = true;
+  peer.takes_large = bulk.stand_in != nullptr ? sizeof(RequestHead) : sizeof(AnswerHead);
   if (bulk.stand_in != nullptr) return after(peer, *bulk.stand_in, bulk.stand_in->go_on(bulk.request));
   if (bulk.is_answer) {
-    Qp* const qp = lock_requester(peer, bulk.answer);
+    bool busy = false;
+    Qp* const qp = lock_requester(peer, bulk.answer, &busy);
+    if (busy) return Next::kStop;
     bulk.is_answer = qp != nullptr && scatter(*qp, peer, bulk.answer) && bulk.left != 0;
     if (qp != nullptr) qp->send_lock.unlock();
     return bulk.is_answer ? Next::kMore : Next::kOn;
   }
-  peer.takes_large = false;
+  peer.takes_large = 0;
   const uint64_t skipped = std::min<uint64_t>(bulk.left, peer.in.size());
   peer.in.consume(skipped);
   bulk.left -= skipped;
@@ -268,7 +282,13 @@ Remote::Next Remote::take_query(RemotePeer& peer, const Frame& frame) {
   }
   const wire::WhereaboutsHead& head = frame.head.whereabouts;
   // It speaks for its own node only.
-  if (head.generation == 0 || head.node != peer.id.node) return Next::kOn;
+  if (head.node != peer.id.node) return Next::kOn;
+  if (head.generation == 0) {
+    for (auto& [qpn, route] : routes_)
+      if (route.path->qpn == head.qpn && route.path->to == peer.address)
+        route.path->is_called.store(false, std::memory_order_relaxed);
+    return Next::kOn;
+  }
   const wire::ProcessId id{head.node, head.slot, head.generation};
   const int64_t now = now_ns();
   for (auto& [qpn, route] : routes_) {

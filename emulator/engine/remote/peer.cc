@@ -36,6 +36,9 @@ size_t fill_up(uint64_t left, iovec* ranges) {
   return count;
 }
 
+// While a socket takes no more, it is tried once in so many times.
+constexpr uint32_t kTries = 8;
+
 uint64_t bulk_size(const RemotePeer& peer) {
   uint64_t size = 0;
   for (const KeyedRange& range : peer.bulk) size += range.length;
@@ -177,6 +180,7 @@ bool is_way_sound(RemotePeer& peer) {
 
 void flush(RemotePeer& peer) {
   if (!peer.connected.load(std::memory_order_relaxed)) return;
+  if (peer.blocked && ++peer.tries % kTries != 0) return;
   for (;;) {
     while (put_kept_answers(peer) || begin_answer(peer)) {
     }

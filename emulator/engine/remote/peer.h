@@ -85,8 +85,10 @@ struct RemotePeer {
   std::unordered_map<uint32_t, uint32_t> datagrams_taken;
   // Since when the first frame there is a datagram that waits for a receive request, in ns; 0: it is not.
   int64_t held_since = 0;
-  uint32_t held_turns = 0;   // how many turns of the program it has waited
-  bool takes_large = false;  // the last frame was: perhaps the next one is
+  uint32_t held_turns = 0;  // how many turns of the program it has waited
+  // The last frame was a long one, and this the size of its head: perhaps the next is another, whose bytes belong elsewhere.
+  // 0: it was not.
+  size_t takes_large = 0;
   bool answers_due = false;  // some were appended
   bool ready = false;        // epoll(7) says that there is something
   bool stalled = false;      // the first frame there is cannot be carried out now
@@ -98,6 +100,7 @@ struct RemotePeer {
   bool bulk_is_lost = false;     // they are not there any more: the frame is filled up
   bool awaits_answer = false;    // requests have gone and nothing has come since: what follows gathers
   bool blocked = false;          // the socket takes no more: epoll(7) tells
+  uint32_t tries = 0;            // to send, since then
   std::deque<ReadAnswer> reads;
   std::deque<wire::AnswerHead> answers;  // that found no room
   std::atomic<bool> gathered{false};     // there is something to send, perhaps
@@ -121,8 +124,11 @@ std::byte* append_request(RemotePeer& peer, size_t size);
 void append_answer(RemotePeer& peer, const wire::AnswerHead& head);
 // The bytes that follow the head appended last are those of `peer.bulk`.
 void begin_bulk(RemotePeer& peer, uint64_t size);
-// Sends as much as the socket takes. The caller is on no visit.
+// Sends as much as the socket takes. Where it takes no more, only one call in a few tries it: what polls would keep the
+// socket from the network. The caller is on no visit.
 void flush(RemotePeer& peer);
+// The next flush() does.
+inline void try_at_once(RemotePeer& peer) { peer.tries = UINT32_MAX; }
 // Nothing is wrong with the way: the other machine has acknowledged all that has gone, or has said something
 // that nobody here has read yet. Who is waited for has no processor, then, or is stopped. Not for the data
 // path.

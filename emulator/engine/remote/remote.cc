@@ -216,16 +216,18 @@ void Remote::find_peer(Route& route, int64_t now) {
     call(route.path->to, route.path->from, Target::queue_pair(route.path->qpn), route.path->qpn, nullptr);
     return;
   }
-  ask(*near, route.path->qpn);
+  route.path->is_called.store(ask(*near, route.path->qpn), std::memory_order_relaxed);
 }
 
-// Who of that node has the number?
-void Remote::ask(RemotePeer& near, uint32_t qpn) {
+// Who of that node has the number? Answers whether the way there is sound: then, if no answer comes, who would give it has
+// no processor.
+bool Remote::ask(RemotePeer& near, uint32_t qpn) {
   const wire::QueryHead head{sizeof head, wire::FrameKind::kQuery, {}, qpn, 0};
   std::lock_guard out(near.out_mutex);
   if (std::byte* const at = append_request(near, sizeof head); at != nullptr)
     std::memcpy(at, &head, sizeof head);
   flush(near);
+  return is_way_sound(near);
 }
 
 void Remote::bind(Route& route, const std::shared_ptr<RemotePeer>& peer) {

@@ -129,7 +129,7 @@ class Remote final : public wire::Arrivals {
   Next take_datagram(RemotePeer& peer, const wire::Frame& frame);
   bool may_be_held(RemotePeer& peer, uint32_t qpn);
   StandIn* stand_in_for(RemotePeer& peer, const wire::RequestHead& head);
-  Qp* lock_requester(RemotePeer& peer, const wire::AnswerHead& head);
+  Qp* lock_requester(RemotePeer& peer, const wire::AnswerHead& head, bool* busy);
   void acknowledge(RemotePeer& peer);
   void lose(RemotePeer& peer);
   void bind(Route& route, const std::shared_ptr<RemotePeer>& peer);
@@ -144,7 +144,7 @@ class Remote final : public wire::Arrivals {
   void ask_now(const wire::NetAddress& address);
   bool send_waiting_datagrams(int64_t now);
   bool is_searched(const wire::NetAddress& to, uint32_t qpn) const;
-  static void ask(RemotePeer& near, uint32_t qpn);
+  static bool ask(RemotePeer& near, uint32_t qpn);
   void drop_unused_peers();
   void tell_of_receives();
   void publish();
@@ -155,6 +155,7 @@ class Remote final : public wire::Arrivals {
   void arm(bool armed);
   bool is_left_lying();
   bool is_quicker_by_polling();
+  bool waits_long();
   void flush_peers();
 
   Process& process_;
@@ -169,6 +170,8 @@ class Remote final : public wire::Arrivals {
   uint32_t taken_by_poll_before_ = 0;       // the service thread's
   std::atomic<uint32_t> taken_by_poll_{0};  // under turn_
   bool lay_ = false;                        // the service thread's
+  uint32_t empty_polls_ = 0;                // under turn_: in a row, by programs
+  int64_t empty_since_ = 0;                 // ns, under turn_
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};   // the service thread looks at the sockets
   std::atomic<bool> served_{false};   // the service thread has the turn

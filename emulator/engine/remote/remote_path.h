@@ -48,7 +48,9 @@ struct RemotePath {
   int64_t send_again_at = 0;     // ns: nothing is sent before
   int64_t pause = 0;             // ns: how long the last wait for a responder that is not ready was
   bool is_watched = false;       // Remote looks at its deadline
-  std::atomic<bool> is_called{false};  // any thread: somebody there has taken a call, and not refused it
+  // Any thread: somebody there has taken a call, and not refused it; or is connected already and was asked who has the
+  // number, and has not said that nobody has.
+  std::atomic<bool> is_called{false};
 };
 
 // Sends what can be sent, and says when to come again at the latest, ns; kEndOfTime: not before something

@@ -324,7 +324,7 @@ Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes)
       }
     }
     size_t moved = 0;
-    const wire::Flow flow = in.receive_into(peer_.fd, to, count, left, &moved);
+    const wire::Flow flow = in.receive_into(peer_.fd, to, count, left, sizeof(RequestHead), &moved);
     if (flow == wire::Flow::kFault) return Placed::kRemoteFault;
     if (flow == wire::Flow::kEnded) peer_.broken.store(true, std::memory_order_release);
     if (flow != wire::Flow::kMoved) return Placed::kPartly;

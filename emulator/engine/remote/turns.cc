@@ -3,6 +3,7 @@
 // Whose turn it is at the sockets: a program's that polls, or the service thread's.
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +36,9 @@ constexpr int kWhile = 16, kMostDoublings = 3;
 constexpr int64_t kSecondLook = 100'000;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
+// A program that has polled so long in vain gives its processor away for a moment once in so many polls.
+constexpr int64_t kLong = 5'000'000, kMoment = 100'000;
+constexpr uint32_t kLook = 256;
 // A program whose polls find the service thread at the sockets so often, one after the other, waits until it
 // has done, but not for longer than this.
 constexpr uint32_t kInVain = 128;
@@ -61,8 +65,10 @@ void Remote::receive_posted() {
 // Answers whether anything has come.
 bool Remote::drive_one(RemotePeer& peer, bool from_service) {
   const uint64_t before = peer.bytes_in.load(std::memory_order_relaxed);
-  if (peer.gathered.load(std::memory_order_relaxed)) {
-    std::lock_guard out(peer.out_mutex);
+  // Who has the lock is sending, or awaits an answer, which sends what has gathered (below).
+  if (std::unique_lock out(peer.out_mutex, std::defer_lock);
+      peer.gathered.load(std::memory_order_relaxed) && out.try_lock()) {
+    if (from_service) try_at_once(peer);
     flush(peer);
   }
   bool all = false, had_enough = false;
@@ -81,15 +87,15 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
     const size_t had = peer.in.size();
     const Flow flow =
-        peer.in.receive(peer.fd, peer.takes_large ? wire::InStream::kTaste : wire::InStream::kCapacity, &all);
+        peer.in.receive(peer.fd, peer.takes_large != 0 ? peer.takes_large : wire::InStream::kCapacity, &all);
     if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_relaxed);
     if (flow != Flow::kMoved) break;
-    peer.takes_large = false;
+    peer.takes_large = 0;
     peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + peer.in.size() - had,
                         std::memory_order_relaxed);
   }
   const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
-  bool lingers = had_enough;
+  bool lingers = had_enough || peer.stalled;
   if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
     std::lock_guard out(peer.out_mutex);
     peer.answers_due = false;
@@ -152,8 +158,25 @@ void Remote::drive_from_poll() {
   tell_of_receives();
   for (const std::shared_ptr<RemotePeer>& peer : peers_)
     if (peer->held_since != 0) ++peer->held_turns;
-  if (drive(false))
+  if (drive(false)) {
     taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    empty_polls_ = 0;
+  } else if (ticking_.load(std::memory_order_relaxed) && waits_long()) {
+    turn.unlock();
+    const timespec moment{0, kMoment};
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &moment, nullptr);
+  }
+}
+
+// Under turn_. Has a program polled in vain for so long, with requests under way, that who should answer has
+// no processor, perhaps? Perhaps it is the one that this program keeps from everybody else: Linux has been
+// seen (6.18, each program in a scheduling group of its own) to let one that polls run for seconds while
+// others of the machine were ready to run.
+bool Remote::waits_long() {
+  if (++empty_polls_ % kLook != 0) return false;
+  const int64_t now = now_ns();
+  if (empty_polls_ == kLook) empty_since_ = now;
+  return now - empty_since_ > kLong;
 }
 
 int64_t Remote::serve() {
@@ -234,6 +257,7 @@ void Remote::flush_peers() {
   for (const std::shared_ptr<RemotePeer>& peer : peers_) {
     std::lock_guard out(peer->out_mutex);
     acknowledge(*peer);
+    try_at_once(*peer);
     flush(*peer);
   }
 }

@@ -5,11 +5,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <tuple>
 
+#include "suite/expectations.h"
 #include "suite/report.h"
 #include "suite/runner.h"
 #include "suite/test.h"
@@ -114,6 +118,64 @@ int check_combination() {
   return faults;
 }
 
+std::vector<Expectation> expectations_of(const std::string& text) {
+  std::string name = (std::filesystem::temp_directory_path() / "conformance-selftest-XXXXXX").string();
+  close(mkstemp(name.data()));
+  std::ofstream(name) << text;
+  struct Remove {
+    const std::string& name;
+    ~Remove() { std::filesystem::remove(name); }
+  } remove{name};
+  return read_expectations(name);
+}
+
+// A deviation that is known does not count; one that is known and does not occur is told, unless it need not.
+int check_expectations(const std::vector<const TestInfo*>& selected, const std::vector<TestResult>& results) {
+  const std::string name(first.clause().id);
+  const auto entry = [](const std::string& clause, const char* more) {
+    return std::string("[[deviation]]\nclause = \"") + clause + "\"\nreason = \"r\"\nsource = \"s\"\n" + more;
+  };
+  const std::string known = entry(name, ""), known_sometimes = entry(name, "sometimes = true\n");
+  const auto report_on = [&](const char* test, const std::string& text) {
+    const auto at =
+        std::find_if(selected.begin(), selected.end(), [&](const auto* info) { return info->name == test; });
+    return make_report({*at}, {results[static_cast<size_t>(at - selected.begin())]}, expectations_of(text));
+  };
+  const struct {
+    const char* test;
+    std::string text;
+    size_t expected, unexpected, stale;
+  } rows[] = {
+      {"Fails", "", 0, 2, 0},
+      {"Fails", known, 1, 1, 0},
+      {"Fails", known_sometimes, 1, 1, 0},
+      {"Passes", known, 0, 0, 1},
+      {"Passes", known_sometimes, 0, 0, 0},
+      {"NotTested", known, 0, 0, 0},
+  };
+  int faults = 0;
+  for (const auto& row : rows) {
+    const Report report = report_on(row.test, row.text);
+    if (report.summary.expected == row.expected && report.summary.unexpected == row.unexpected &&
+        report.stale.size() == row.stale)
+      continue;
+    std::cerr << row.test << " with\n"
+              << row.text << report.summary.expected << " expected, " << report.summary.unexpected
+              << " unexpected, " << report.stale.size() << " that no longer occur\n";
+    ++faults;
+  }
+  for (const std::string& bad : {entry("no.such-clause", ""), std::string("[[deviation]]\nclause = \"pd\n"),
+                                 "[[deviation]]\nclause = \"" + name + "\"\n"}) {
+    try {
+      expectations_of(bad);
+      std::cerr << "taken for expectations: " << bad;
+      ++faults;
+    } catch (const std::runtime_error&) {
+    }
+  }
+  return faults;
+}
+
 // A message comes back as it went; each shorter one, and one with a byte more, is refused.
 int check_wire() {
   wire::Send sent{7, {{}, {}}};
@@ -155,7 +217,8 @@ int main() {
   options.jobs = 2;
   size_t told = 0;
   const auto results = run_tests(selected, options, [&](const Progress&) { ++told; });
-  int faults = check_combination() + check_wire() + (told != selected.size());
+  int faults =
+      check_combination() + check_wire() + check_expectations(selected, results) + (told != selected.size());
   for (size_t i = 0; i < results.size(); ++i) faults += check(cases[i], results[i]);
   std::cout << (faults == 0 ? "the chassis sees" : "the chassis does not see") << '\n';
   return faults == 0 ? 0 : 1;

@@ -13,7 +13,7 @@ Expectation read(const toml::table& table, const std::string& path) {
   const auto clause = ClauseId::find(id);
   if (!clause) throw std::runtime_error(path + ": no clause '" + id + "'");
   Expectation out{*clause, table["reason"].value_or<std::string>(""),
-                  table["source"].value_or<std::string>("")};
+                  table["source"].value_or<std::string>(""), table["sometimes"].value_or(false)};
   if (out.reason.empty() || out.source.empty())
     throw std::runtime_error(path + ": '" + id + "' needs a reason and a source");
   return out;

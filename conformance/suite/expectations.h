@@ -6,6 +6,7 @@
 //   clause = "ibv_resize_cq.smaller"
 //   reason = "what this device does instead, and why that is so"
 //   source = "where that can be read"
+//   sometimes = true                    it depends on the instant: one that does not occur is not reported
 #pragma once
 
 #include <string>
@@ -19,6 +20,7 @@ struct Expectation {
   ClauseId clause;
   std::string reason;
   std::string source;
+  bool sometimes = false;
 };
 
 // Throws std::runtime_error for a file that cannot be read, an unknown clause, and one without reason or

@@ -96,7 +96,7 @@ Report make_report(const std::vector<const TestInfo*>& selected, std::vector<Tes
       if (expectation.clause != id) continue;
       if (clause.verdict == Verdict::deviates)
         clause.expectation = &expectation;
-      else if (clause.verdict != Verdict::not_tested)
+      else if (clause.verdict != Verdict::not_tested && !expectation.sometimes)
         report.stale.emplace_back(id.clause().id);
     }
     count(clause, report.summary);

@@ -136,6 +136,7 @@ bool Remote::drive(bool from_service) {
     peer.ready = false;
     moved |= drive_one(peer, from_service);
   }
+  if (moved) empty_polls_ = 0;
   return moved;
 }
 
@@ -160,8 +161,9 @@ void Remote::drive_from_poll() {
     if (peer->held_since != 0) ++peer->held_turns;
   if (drive(false)) {
     taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    empty_polls_ = 0;
-  } else if (ticking_.load(std::memory_order_relaxed) && waits_long()) {
+  } else if (!ticking_.load(std::memory_order_relaxed)) {
+    empty_polls_ = 0;  // nothing is under way
+  } else if (waits_long()) {
     turn.unlock();
     const timespec moment{0, kMoment};
     syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &moment, nullptr);

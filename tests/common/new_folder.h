@@ -5,6 +5,7 @@
 // can be made, errno says why. It is the caller's to remove.
 #pragma once
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -14,8 +15,13 @@
 namespace verbena::test {
 
 inline std::string new_folder(const char* what) {
-  std::error_code none;
-  std::string name = (std::filesystem::temp_directory_path(none) / "verbena-").string() + what + "-XXXXXX";
+  std::error_code error;
+  const std::filesystem::path root = std::filesystem::temp_directory_path(error);
+  if (error) {
+    errno = error.value();
+    return {};
+  }
+  std::string name = (root / "verbena-").string() + what + "-XXXXXX";  // mkdtemp(3) wants six X
   return mkdtemp(name.data()) != nullptr ? name : std::string();
 }
 

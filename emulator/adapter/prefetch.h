@@ -4,10 +4,19 @@
 // in a stream of messages the next ones are known.
 #pragma once
 
+#include <cstdint>
+
 namespace verbena {
 
 // For reading.
 inline void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
+
+// The same of all lines of [from, to).
+inline void prefetch(const void* from, const void* to) {
+  constexpr uintptr_t kLine = 64;
+  for (uintptr_t at = reinterpret_cast<uintptr_t>(from) & ~(kLine - 1); at < reinterpret_cast<uintptr_t>(to); at += kLine)
+    prefetch(reinterpret_cast<const void*>(at));
+}
 
 // For writing: takes the line away from whoever has it, so only for lines that nobody waits on.
 inline void prefetch_exclusive(void* line) {

@@ -136,35 +136,36 @@ class Carrier;
 // shows another generation.
 struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: nobody had the number
+  // The peer is on another node, and there is no `adapter` (remote/remote_path.h).
+  std::shared_ptr<RemotePath> remote;
   uint32_t ports = 0;  // as DirectoryHeader::ports_down: one of these down, and nothing passes
+  uint32_t small_size =
+      0;  // with `gate`: messages of up to so many bytes may go the short way (small_send.h)
+  SharedQp* qp = nullptr;
+  uint64_t gate = 0;   // the whole word, when everything was last found right: while it stays, there is nothing to
+                       // check; 0: never
+  uint64_t taken = 0;  // receive WQEs consumed there
   uint32_t index = 0;
   uint32_t birth = 0;
-  SharedQp* qp = nullptr;
   // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
   PeerAdapter* memory = nullptr;
-  uint32_t receive_pd = 0;  // to which the keys of receive requests must belong there,
-  uint32_t remote_pd = 0;   // and to which those of RDMA operations
   ReceiveRing receives;
-  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
-  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
-  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
   CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
-  uint64_t generation = 0;  // of the peer's gate, when everything was last found right; 0: never
-  uint64_t gate = 0;        // the whole word, then: while it stays, there is nothing to check; 0: never
-  uint64_t taken = 0;       // receive WQEs consumed there
   uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
   uint64_t last_landed_position = 0;
   uint32_t landed_generation = 0;  // CompletionRing::generation of these positions
-  uint32_t small_size =
-      0;  // with `gate`: messages of up to so many bytes may go the short way (small_send.h)
+  bool has_landed = false;
   bool established = false;  // COMM_EST is told, in this generation
   // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if
   // solicited.
   uint8_t event_due = 0;
-  bool has_landed = false;
-  // The peer is on another node, and there is no `adapter` (remote/remote_path.h).
-  std::shared_ptr<RemotePath> remote;
+  uint32_t receive_pd = 0;            // to which the keys of receive requests must belong there,
+  uint32_t remote_pd = 0;             // and to which those of RDMA operations
+  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
+  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
+  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
+  uint64_t generation = 0;            // of the peer's gate, when everything was last found right; 0: never
 };
 
 struct Datagrams;
@@ -177,69 +178,73 @@ struct QpOpening {
   uint32_t async_events;
 };
 
+// Many queue pairs are used in turn, and what one message touches of each is fetched from further away than from the
+// nearest cache: fields lie together by who uses them. No two groups share a cache line.
 struct Qp {
-  Context* context = nullptr;
-  Process* process = nullptr;
-  Pd* pd = nullptr;
-  Cq* send_cq = nullptr;
-  Cq* recv_cq = nullptr;
-  uint32_t index = 0;
+  // ---- read with each request and completion; changed by verbs off the data path ----
+  alignas(kCacheLine) Process* process = nullptr;
   SharedQp* shared = nullptr;
-  uint64_t user_handle = 0;
+  Context* context = nullptr;
+  Cq* send_cq = nullptr;
+  Pd* pd = nullptr;
+  Srq* srq = nullptr;  // receives come from there, and the queue below is not used
+  uint32_t index = 0;
   ibv_qp_type type = IBV_QPT_RC;
-  ibv_qp_cap cap{};
-  bool signal_all = false;
-  std::atomic<uint32_t> async_events{0};
-
-  std::mutex modify_mutex;
   std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
-  ibv_qp_attr attr{};  // what modify_qp was given last
-  uint32_t responder_resources = 0;         // held of max_res_rd_atom; under modify_mutex
-  std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
-
-  // ---- requester, under send_lock ----
-  SpinLock send_lock;
+  uint32_t mtu = 1024;
+  ibv_qp_cap cap{};
   std::atomic<uint32_t> expected_target{
       UINT32_MAX};  // slot: whom the next request will visit, by all likelihood
-  PeerPath path;
-  std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
-  uint32_t send_psn = 0;
-  uint32_t mtu = 1024;
+  uint32_t sq_inline_stride = 0;
+  bool signal_all = false;
   bool may_land = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
-  KnownRegion gathered;  // for messages on the short way
-  Pacing pacing;
+
+  // ---- receive queue, under recv_lock ----
+  alignas(kCacheLine) SpinLock recv_lock;
+  uint64_t rq_posted = 0;
+  std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
+  ReceiveRing receives;
+  std::vector<uint64_t> rq_wr_ids;
+  KnownRegion scattered;
+
+  // ---- requester, under send_lock ----
+  alignas(kCacheLine) SpinLock send_lock;
+  Waiting waiting = Waiting::kNothing;
+  bool listed = false;           // on the process's pending list, under its mutex
+  bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
+  bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
+  uint32_t send_psn = 0;
   uint64_t sq_size = 0;
   uint64_t sq_posted = 0;
   uint64_t sq_next = 0;               // first request not finished
   std::atomic<uint64_t> sq_freed{0};  // slots below are free again
+  int64_t give_up_at = 0;             // ns, CLOCK_MONOTONIC; INT64_MAX: never
+  int64_t try_again_at = 0;           // ns; not before, unless the service thread does
   std::vector<SendRequest> sq;        // requests in [sq_next, sq_posted), by number % sq.size()
   std::vector<ibv_sge> sq_sges;
   std::vector<std::byte> sq_inline;
-  uint32_t sq_inline_stride = 0;
-  Waiting waiting = Waiting::kNothing;
-  int64_t give_up_at = 0;    // ns, CLOCK_MONOTONIC; INT64_MAX: never
-  int64_t try_again_at = 0;  // ns; not before, unless the service thread does
+  KnownRegion gathered;  // for messages on the short way
+  Pacing pacing;
+  std::shared_ptr<Datagrams> datagrams;      // UD (datagram.h)
+  std::shared_ptr<XrcTargets> xrc_targets;   // XRC_SEND, under send_lock
+  Carrier* carrier = nullptr;                // of one that stands for an initiator on another node (remote/stand_in.h)
+  PeerPath path;
+  std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
   VendorError wait_reason{};
-  bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
-  bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
-  bool listed = false;           // on the process's pending list, under its mutex
-  std::shared_ptr<Datagrams> datagrams;  // UD (datagram.h)
-  Carrier* carrier = nullptr;  // of one that stands for an initiator on another node (remote/stand_in.h)
 
-  // ---- receive queue, under recv_lock ----
-  SpinLock recv_lock;
-  ReceiveRing receives;
-  KnownRegion scattered;
-  uint64_t rq_posted = 0;
-  std::atomic<uint64_t> rq_freed{0};  // slots below are free again: their completions were polled
-  std::vector<uint64_t> rq_wr_ids;
-  std::shared_ptr<XrcTargets> xrc_targets;  // XRC_SEND, under send_lock
+  // ---- seldom ----
+  ibv_qp_attr attr{};  // what modify_qp was given last
+  Cq* recv_cq = nullptr;
+  uint64_t user_handle = 0;
+  std::atomic<uint32_t> async_events{0};
+  std::mutex modify_mutex;
+  uint32_t responder_resources = 0;         // held of max_res_rd_atom; under modify_mutex
+  std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
   Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
   std::shared_ptr<ForeignQp> foreign;       // a handle on another process's XRC_RECV queue pair (xrc_openings.h)
   bool blocks_own_multicast = false;        // UD: IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   std::mutex openings_mutex;
   std::vector<QpOpening> openings;
-  Srq* srq = nullptr;  // receives come from there, and the queue above is not used
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;

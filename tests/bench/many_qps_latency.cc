@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What a message costs between two processes that are connected by many queue pairs: SENDs go to and fro, one
-// at a time, message i on queue pair i mod N, both ends polling one completion queue. Prints one line of
+// at a time, message i on queue pair i mod U, both ends polling one completion queue. Prints one line of
 // JSON: half round trips. Links libibverbs only, so it runs on any adapter.
 //
 //   verbena_bench_many_qps_latency --port P [options]        the server
 //   verbena_bench_many_qps_latency --port P [options] HOST   the client, which measures
 //
-//   --qps N            the same at both ends (1)
+//   --qps N            connected, the same at both ends (1)
+//   --used U           of them (all)
 //   --size BYTES       of a message (8), sent inline if the device takes it
-//   --count MESSAGES   there and back (50000), the same at both ends; one for each queue pair, and 1,000, go
-//   before
+//   --count MESSAGES   there and back (50000), the same at both ends; one for each queue pair in use, and
+//   1,000,
+//                      go before
 //   --gid-index I      default: the first that is not link-local
 //
 // Numbers and addresses of the queue pairs go over a TCP connection to port P. Sources: ibv_post_send(3),
@@ -41,11 +43,13 @@ constexpr unsigned kTimeLimitSeconds = 60;
 constexpr uint64_t kWarmUp = 1000;
 constexpr uint32_t kSends = 16;  // whose completions have not been seen, at most
 constexpr uint32_t kInlineBytes = 64;
+constexpr uint64_t kCompletions = 4095;  // at least: the queue is the same size whether one or 1,000 use it
 
 struct Options {
   std::string host;  // empty: the server
   std::string port;
   uint64_t qps = 1;
+  uint64_t used = 0;  // 0: all
   uint64_t size = 8;
   uint64_t count = 50000;
   uint64_t gid_index = UINT64_MAX;  // by itself
@@ -74,14 +78,15 @@ Port choose_port(ibv_context* context, const Options& options) {
 class End {
  public:
   End(const Options& options, Talk& talk)
-      : size_(static_cast<uint32_t>(options.size)), buffers_(2 * options.size) {
+      : size_(static_cast<uint32_t>(options.size)), used_(options.used), buffers_(2 * options.size) {
     ibv_context* context = open_first_device();
     const Port port = choose_port(context, options);
     ibv_pd* pd = ibv_alloc_pd(context);
     if (pd == nullptr) die("ibv_alloc_pd", errno);
     memory_ = ibv_reg_mr(pd, buffers_.data(), buffers_.size(), IBV_ACCESS_LOCAL_WRITE);
     if (memory_ == nullptr) die("ibv_reg_mr", errno);
-    completions_ = ibv_create_cq(context, static_cast<int>(2 * options.qps + kSends), nullptr, nullptr, 0);
+    completions_ = ibv_create_cq(context, static_cast<int>(std::max(kCompletions, 2 * options.qps + kSends)),
+                                 nullptr, nullptr, 0);
     if (completions_ == nullptr) die("ibv_create_cq", errno);
 
     const bool is_short = size_ <= kInlineBytes;
@@ -101,6 +106,7 @@ class End {
   }
 
   size_t qps() const { return qps_.size(); }
+  size_t used() const { return used_; }
 
   void send(size_t at) {
     while (unseen_ == kSends) poll();
@@ -159,6 +165,7 @@ class End {
   }
 
   const uint32_t size_;
+  const size_t used_;
   std::vector<char> buffers_;  // what is sent, and behind it what comes
   ibv_mr* memory_ = nullptr;
   ibv_cq* completions_ = nullptr;
@@ -171,7 +178,7 @@ class End {
 
 void answer(End& end, uint64_t messages) {
   for (uint64_t i = 0; i < messages; ++i) {
-    const size_t at = i % end.qps();
+    const size_t at = i % end.used();
     end.receive(at);
     end.send(at);
   }
@@ -182,7 +189,7 @@ std::vector<double> ask(End& end, uint64_t warm_up, uint64_t messages) {
   std::vector<double> samples;
   samples.reserve(messages);
   for (uint64_t i = 0; i < warm_up + messages; ++i) {
-    const size_t at = i % end.qps();
+    const size_t at = i % end.used();
     const auto begin = std::chrono::steady_clock::now();
     end.send(at);
     end.receive(at);
@@ -193,15 +200,17 @@ std::vector<double> ask(End& end, uint64_t warm_up, uint64_t messages) {
 }
 
 [[noreturn]] void usage() {
-  std::fprintf(stderr,
-               "usage: verbena_bench_many_qps_latency --port P [--qps N] [--size BYTES] [--count MESSAGES] "
-               "[--gid-index I] [HOST]\n");
+  std::fprintf(
+      stderr,
+      "usage: verbena_bench_many_qps_latency --port P [--qps N] [--used U] [--size BYTES] [--count MESSAGES] "
+      "[--gid-index I] [HOST]\n");
   std::exit(2);
 }
 
 Options parse(int argc, char** argv) {
   Options options;
   const std::pair<std::string_view, uint64_t*> numbers[] = {{"--qps", &options.qps},
+                                                            {"--used", &options.used},
                                                             {"--size", &options.size},
                                                             {"--count", &options.count},
                                                             {"--gid-index", &options.gid_index}};
@@ -223,8 +232,9 @@ Options parse(int argc, char** argv) {
     }
   }
   const auto is_between = [](uint64_t value, uint64_t most) { return value > 0 && value <= most; };
-  if (options.port.empty() || !is_between(options.qps, 10000) || !is_between(options.size, 1 << 20) ||
-      !is_between(options.count, 100000000)) {
+  if (options.used == 0) options.used = options.qps;
+  if (options.port.empty() || !is_between(options.qps, 10000) || !is_between(options.used, options.qps) ||
+      !is_between(options.size, 1 << 20) || !is_between(options.count, 100000000)) {
     usage();
   }
   return options;
@@ -235,7 +245,7 @@ int run(int argc, char** argv) {
   alarm(kTimeLimitSeconds);
   Talk talk(options.host, options.port);
   End end(options, talk);
-  const uint64_t warm_up = options.qps + kWarmUp;
+  const uint64_t warm_up = options.used + kWarmUp;
   if (options.host.empty()) {
     answer(end, warm_up + options.count);
     end.finish();
@@ -247,10 +257,11 @@ int run(int argc, char** argv) {
   talk.exchange('e');
   std::sort(samples.begin(), samples.end());
   std::printf(
-      "{\"qps\": %zu, \"size\": %zu, \"count\": %zu, \"median_us\": %.4f, \"mean_us\": %.4f, \"min_us\": "
+      "{\"qps\": %zu, \"used\": %zu, \"size\": %zu, \"count\": %zu, \"median_us\": %.4f, \"mean_us\": %.4f, "
+      "\"min_us\": "
       "%.4f, "
       "\"p99_us\": %.4f}\n",
-      end.qps(), static_cast<size_t>(options.size), samples.size(), samples[samples.size() / 2],
+      end.qps(), end.used(), static_cast<size_t>(options.size), samples.size(), samples[samples.size() / 2],
       std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size()),
       samples.front(), samples[samples.size() * 99 / 100]);
   return 0;

@@ -41,8 +41,10 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
   const uint64_t key = uint64_t{head.source_qpn} << 32 | head.target_qpn;
   const auto known = peer.stand_ins.find(key);
   VendorError error = VendorError::none;
-  if (known != peer.stand_ins.end() && known->second->aim(head) == VendorError::none)
-    return known->second.get();
+  if (known != peer.stand_ins.end()) {
+    known->second->expect_request();
+    if (known->second->aim(head) == VendorError::none) return known->second.get();
+  }
   // The queue pair there must be the one that ours was told of, at that address, and of one process.
   const auto route = routes_.find(head.target_qpn);
   if (route == routes_.end())
@@ -133,6 +135,7 @@ Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy)
   const auto route = routes_.find(head.target_qpn);
   if (route == routes_.end()) return nullptr;
   Qp& qp = *route->second.qp;
+  expect_request(qp, head.number);
   if (*busy = !try_lock_for_a_moment(qp.send_lock); *busy) return nullptr;
   const RemotePath* path = qp.path.remote.get();
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "adapter/prefetch.h"
 #include "engine/clock.h"
 #include "engine/queue_pair/error_flow.h"
 #include "engine/remote/peer.h"
@@ -211,6 +212,20 @@ bool wait_for_connection(Qp& qp) {
 }
 
 }  // namespace
+
+void expect_request(const Qp& qp, uint64_t number) {
+  const RemotePath& path = *qp.path.remote;
+  prefetch(&path.peer, &path.is_called + 1);
+  prefetch(&qp.send_lock, &qp.carrier + 1);
+  prefetch(&qp.attr.timeout);
+  prefetch(&qp.shared->gate);
+  prefetch(&qp.shared->requests_out);
+  if (qp.sq.empty()) return;
+  const uint64_t place = number & (qp.sq.size() - 1);
+  prefetch(qp.sq.data() + place, qp.sq.data() + place + 1);
+  prefetch(qp.sq_sges.data() + place * qp.cap.max_send_sge);
+  prefetch(qp.sq_inline.data() + place * qp.sq_inline_stride);
+}
 
 int64_t progress_remote(Qp& qp) {
   RemotePath& path = *qp.path.remote;

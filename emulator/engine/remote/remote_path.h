@@ -53,6 +53,10 @@ struct RemotePath {
   std::atomic<bool> is_called{false};
 };
 
+// Asks for the lines that the requester's next step is about, all at once: with many queue pairs used in turn they are
+// not in the nearest cache, and one after the other they would be waited for. `number`: the request.
+void expect_request(const Qp& qp, uint64_t number);
+
 // Sends what can be sent, and says when to come again at the latest, ns; kEndOfTime: not before something
 // comes from the peer. The caller holds send_lock and is on no visit.
 int64_t progress_remote(Qp& qp);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "adapter/prefetch.h"
 #include "engine/program_enum.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
@@ -47,6 +48,28 @@ StandIn::StandIn(RemotePeer& peer, Process& process) : peer_(peer) {
   qp_.process = &process;
   qp_.shared = &shared_;
   qp_.index = kRemoteIndex;
+}
+
+void StandIn::expect_request() const {
+  const PeerPath& path = qp_.path;
+  prefetch(&target_qpn_, &results_);
+  prefetch(&qp_.process);
+  prefetch(&qp_.send_lock);
+  prefetch(&qp_.xrc_targets, &qp_.peer_head + 1);
+  prefetch(&shared_.gate);
+  const SharedQp* const there = path.qp;
+  if (there == nullptr) return;
+  prefetch(&there->gate, &there->in_use);
+  prefetch(&there->expected_psn);
+  prefetch(&there->sticky);
+  prefetch(&there->requests_out);
+  if (const Qp* const owner = qp_.process->qp(path.index); owner != nullptr) {
+    prefetch(&owner->process);
+    prefetch(&owner->recv_lock, &owner->scattered + 1);
+  }
+  if (path.receives.ready == nullptr) return;
+  prefetch(&path.receives.ready[path.taken & path.receives.mask()]);
+  prefetch(&path.receives.wqe(path.taken));
 }
 
 VendorError StandIn::aim(const RequestHead& head) {

@@ -29,6 +29,10 @@ class StandIn final : public Carrier {
   StandIn(const StandIn&) = delete;
   StandIn& operator=(const StandIn&) = delete;
 
+  // Asks for the lines that carrying out a request, and polling its completion, is about (expect_request() of
+  // remote_path.h says why).
+  void expect_request() const;
+
   // Does it still lead to queue pair `qpn` of this process, or can it be made to? none; peer_gone,
   // peer_not_ready, peer_mismatch.
   VendorError aim(const wire::RequestHead& head);

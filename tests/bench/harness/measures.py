@@ -125,12 +125,12 @@ def idle_qps(qps=1000, depth=16, address=None):
     return take
 
 
-def many_qps_latency(qps, count=50000):
-    """Half round trips between two nodes that are connected by so many QPs, message i on QP i mod N."""
+def many_qps_latency(qps, used=None, count=50000):
+    """Half round trips between two nodes that are connected by so many QPs, message i on QP i mod `used` (all)."""
     def take(bench):
         port = programs.free_port()
-        command = [bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--qps", str(qps), "--count",
-                   str(bench.count(count))]
+        command = [bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--qps", str(qps), "--used",
+                   str(used or qps), "--count", str(bench.count(count))]
         return parse.own_json(programs.pair(bench.on_node(SERVER_ADDRESS, *command),
                                             bench.on_node(CLIENT_ADDRESS, *command, SERVER_ADDRESS), port,
                                             bench.two_cpus()))
@@ -209,6 +209,7 @@ MEASURES = {
         between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "20", "-r", "20", "-q", "1000",
                       size=64, count=1000), "ib_send_bw -s 64 -t 20 -q 1000"),
     "network latency, 1 QP": (many_qps_latency(1), "the same, 1 QP"),
+    "network latency, one of 1000 QPs": (many_qps_latency(1000, used=1), "SEND 8 B there and back, 1,000 QPs connected"),
     "network latency, 1000 QPs": (many_qps_latency(1000), "SEND 8 B there and back, round robin over 1,000 QPs"),
     "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
     "libfabric tcp rate 64": (libfabric_rate("tcp", 64, 500000), "fi_inject over tcp, rdm, 64 B"),

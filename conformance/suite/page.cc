@@ -19,7 +19,8 @@ p.dim,.dim{color:var(--dim)}
 .filters{position:sticky;top:0;background:#fff;padding:.5rem 0;border-bottom:1px solid var(--line);display:flex;flex-wrap:wrap;gap:.8rem;align-items:center}
 .filters label{white-space:nowrap;font-size:.85rem}
 .filters select{font:inherit;max-width:100%;padding:.3rem}
-nav{display:flex;flex-wrap:wrap;gap:.15rem .9rem;font-size:.85rem}
+nav{font-size:.85rem}nav details{border:0}nav summary{display:list-item}nav a{display:inline-block;margin:.15rem .9rem .15rem 0}
+.in p{margin:.35rem 0}
 section,h2{scroll-margin-top:4rem}
 .filters input[type=search]{flex:1 1 12rem;font:inherit;padding:.3rem .5rem;border:1px solid var(--line);border-radius:6px}
 details{border-bottom:1px solid var(--line)}
@@ -32,8 +33,8 @@ pre{background:var(--soft);padding:.6rem;overflow-x:auto;white-space:pre-wrap;ov
 table{border-collapse:collapse;width:100%;font-size:.88rem}td,th{border-bottom:1px solid var(--line);padding:.25rem .5rem;text-align:left;vertical-align:top;overflow-wrap:anywhere}
 .facts{columns:2 18rem;font-size:.85rem}.facts div{display:flex;justify-content:space-between;gap:1rem;border-bottom:1px dotted var(--line);break-inside:avoid}
 .scroll{overflow-x:auto}
-@media(max-width:40rem){body{padding:.6rem}.filters{position:static}.filters input[type=search],.filters select{flex:1 1 100%}summary{flex-wrap:nowrap}summary code{flex:1 1 0}.in{padding-left:0}.facts{columns:1}.facts span:last-child{text-align:right;overflow-wrap:anywhere}}
-@media print{.filters,nav{display:none}body{max-width:none;font-size:9.5pt;padding:0}details::details-content{content-visibility:visible;display:block}details,.facts div{break-inside:avoid}h2{break-after:avoid}pre{overflow:visible}.v{color:#000!important;background:none!important;border:1px solid #000}}
+@media(max-width:40rem){body{padding:.6rem}.filters{position:static}.filters input[type=search]{flex:1 1 100%}.filters select{flex:1 1 40%}summary{flex-wrap:nowrap}summary code{flex:1 1 0}.in{padding-left:0}.facts{columns:1}.facts span:last-child{text-align:right;overflow-wrap:anywhere}}
+@media print{.filters,nav{display:none}body{max-width:none;font-size:9.5pt;padding:0}details::details-content{content-visibility:visible;display:block}.bar{print-color-adjust:exact}.in p,pre{margin:.15rem 0}pre{padding:.3rem .6rem}.in{padding-bottom:.3rem}details,.facts div{break-inside:avoid}h2{break-after:avoid}pre{overflow:visible}.v{color:#000!important;background:none!important;border:1px solid #000}}
 </style>)";
 
 constexpr const char* script = R"(<script>

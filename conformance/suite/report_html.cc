@@ -57,9 +57,9 @@ void filters(std::ostream& out) {
 }
 
 void jumps(std::ostream& out) {
-  out << "<nav>";
+  out << "<nav><details><summary>Chapters</summary>";
   for (const Chapter& c : chapters()) out << "<a href=\"#" << text(c.key) << "\">" << text(c.title) << "</a>";
-  out << "<a href=\"#the-device\">The device</a></nav>\n";
+  out << "<a href=\"#the-device\">The device</a></details></nav>\n";
 }
 
 void calls(std::ostream& out, const Report& report, const ClauseReport& clause) {

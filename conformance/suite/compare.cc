@@ -103,7 +103,8 @@ std::string to_html(const Comparison& comparison) {
   out << "</table></div>\n<h2>" << comparison.rows.size()
       << " clauses differ</h2><div class=\"filters\" hidden><input type=\"search\" placeholder=\"clause, "
          "verdict, word\" "
-         "aria-label=\"Search\"></div><div class=\"scroll\"><table><tr><th></th>";
+         "aria-label=\"Search\"></div><div class=\"scroll\"><table class=\"rows\" style=\"min-width:"
+      << 11 * (comparison.devices.size() + 1) << "rem\"><tr><th></th>";
   for (const std::string& name : comparison.devices) out << "<th>" << escaped(name) << "</th>";
   out << "</tr>\n";
   for (const auto& row : comparison.rows) {

@@ -31,6 +31,7 @@ summary code{flex:1 1 14rem;overflow-wrap:anywhere}
 .in{padding:.1rem 0 .7rem 1rem}
 pre{background:var(--soft);padding:.6rem;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.82rem;border-radius:6px}
 table{border-collapse:collapse;width:100%;font-size:.88rem}td,th{border-bottom:1px solid var(--line);padding:.25rem .5rem;text-align:left;vertical-align:top;overflow-wrap:anywhere}
+.rows{table-layout:fixed}
 .facts{columns:2 18rem;font-size:.85rem}.facts div{display:flex;justify-content:space-between;gap:1rem;border-bottom:1px dotted var(--line);break-inside:avoid}
 .scroll{overflow-x:auto}
 @media(max-width:40rem){body{padding:.6rem}.filters{position:static}.filters input[type=search]{flex:1 1 100%}.filters select{flex:1 1 40%}summary{flex-wrap:nowrap}summary code{flex:1 1 0}.in{padding-left:0}.facts{columns:1}.facts span:last-child{text-align:right;overflow-wrap:anywhere}}

@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// By the value of min_rnr_timer: Linux drivers/infiniband/sw/rxe/rxe_comp.c, rnrnak_usec.
+// By the value of min_rnr_timer: Linux include/rdma/ib_verbs.h, enum ib_rnr_timeout.
 constexpr int rnr_microseconds[] = {655360, 10,    20,    30,     40,     60,     80,     120,
                                     160,    240,   320,   480,    640,    960,    1280,   1920,
                                     2560,   3840,  5120,  7680,   10240,  15360,  20480,  30720,

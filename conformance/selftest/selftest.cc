@@ -13,6 +13,7 @@
 #include <memory>
 #include <tuple>
 
+#include "suite/audit.h"
 #include "suite/expectations.h"
 #include "suite/report.h"
 #include "suite/runner.h"
@@ -202,6 +203,51 @@ int check_wire() {
   return faults;
 }
 
+// What the build asks: a clause without a test is told, and each way in which a test does not fit its
+// clauses.
+int check_audit() {
+  const auto excused = [](const Clause& clause) {
+    return !clause.untestable.empty() || !clause.pending.empty();
+  };
+  const auto add = [](const char* chapter, const std::string& name, const std::vector<std::string>& ids) {
+    register_generated(chapter, name, ids, {}, "here.cc", 7, []() -> testing::Test* { return nullptr; });
+  };
+  std::vector<std::string> all, expected;
+  std::string untestable;
+  for (const Clause& clause : clauses())
+    if (excused(clause))
+      untestable = clause.id;
+    else if (clause.id != first.clause().id)
+      all.emplace_back(clause.id);
+  int faults = 0;
+  const auto check = [&] {
+    std::vector<std::string> told = audit();
+    std::sort(told.begin(), told.end());
+    std::sort(expected.begin(), expected.end());
+    if (told == expected) return;
+    ++faults;
+    std::cerr << "the audit tells " << told.size() << " faults, not " << expected.size() << '\n';
+    for (size_t i = 0; i < std::min<size_t>(told.size(), 5); ++i) std::cerr << "  " << told[i] << '\n';
+  };
+  add("pd", "NearlyAll", all);
+  expected = {std::string(first.clause().id) + ": a clause without a test (or 'untestable', 'pending')"};
+  check();
+  add("pd", "TheOther", {std::string(first.clause().id)});
+  expected = {};
+  check();
+  add("pd", "TheOther", {std::string(first.clause().id)});
+  add("pd", "None", {});
+  add("pd", "Unknown", {"no.such", std::string(first.clause().id)});
+  add("nowhere", "Lost", {std::string(first.clause().id)});
+  add("pd", "Excused", {untestable});
+  expected = {"here.cc:7: pd.TheOther: another test has this name",
+              "here.cc:7: pd.None: a test without a clause", "here.cc:7: pd.Unknown: no clause 'no.such'",
+              "here.cc:7: nowhere.Lost: no chapter 'nowhere'",
+              untestable + ": has a test: take 'untestable' or 'pending' away"};
+  check();
+  return faults;
+}
+
 }  // namespace
 
 int main() {
@@ -220,6 +266,7 @@ int main() {
   int faults =
       check_combination() + check_wire() + check_expectations(selected, results) + (told != selected.size());
   for (size_t i = 0; i < results.size(); ++i) faults += check(cases[i], results[i]);
+  faults += check_audit();  // registers tests: the last
   std::cout << (faults == 0 ? "the chassis sees" : "the chassis does not see") << '\n';
   return faults == 0 ? 0 : 1;
 }

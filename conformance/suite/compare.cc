@@ -101,10 +101,15 @@ std::string to_html(const Comparison& comparison) {
     out << "</tr>\n";
   }
   out << "</table></div>\n<h2>" << comparison.rows.size()
-      << " clauses differ</h2><div class=\"scroll\"><table>\n";
+      << " clauses differ</h2><div class=\"filters\" hidden><input type=\"search\" placeholder=\"clause, "
+         "verdict, word\" "
+         "aria-label=\"Search\"></div><div class=\"scroll\"><table class=\"rows\" style=\"min-width:"
+      << 11 * (comparison.devices.size() + 1) << "rem\"><tr><th></th>";
+  for (const std::string& name : comparison.devices) out << "<th>" << escaped(name) << "</th>";
+  out << "</tr>\n";
   for (const auto& row : comparison.rows) {
-    out << "<tr><td><code>" << escaped(row.id) << "</code><br><span class=\"dim\">" << escaped(row.promise)
-        << "</span></td>";
+    out << "<tr data-v=\"\"><td><code>" << escaped(row.id) << "</code><br><span class=\"dim\">"
+        << escaped(row.promise) << "</span></td>";
     for (size_t i = 0; i < row.verdicts.size(); ++i)
       out << "<td><span class=\"v " << class_of(row.verdicts[i]) << "\">" << escaped(row.verdicts[i])
           << "</span><br><span class=\"dim\">" << escaped(row.details[i]) << "</span></td>";

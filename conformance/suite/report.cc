@@ -74,6 +74,25 @@ void count(const ClauseReport& clause, Summary& summary) {
   summary.pending += !clause.id.clause().pending.empty();
 }
 
+// Of the character that begins at `at`; 0 where none does. XML has no surrogates, and ends at U+10FFFF; what
+// is longer than it need be is none.
+size_t utf8_length(const std::string& text, size_t at) {
+  const auto byte = [&](size_t i) {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const unsigned second = byte(1);
+  const bool is_bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
+                      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90) ||
+                      (first == 0xef && second == 0xbf && byte(2) >= 0xbe);
+  return is_bad ? 0 : length;
+}
+
 void write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
@@ -106,25 +125,35 @@ Report make_report(const std::vector<const TestInfo*>& selected, std::vector<Tes
   return report;
 }
 
+std::vector<const Expectation*> expectations_of(const Report& report, const TestReport& test) {
+  std::vector<const Expectation*> out;
+  for (const ClauseReport& clause : report.clauses) {
+    if (!concerns(*test.test, clause.id) || verdict_of(test.result, clause.id) != Verdict::deviates) continue;
+    if (clause.expectation == nullptr) return {};
+    out.push_back(clause.expectation);
+  }
+  return out;
+}
+
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\t' ? ' ' : c;
-    }
+  for (size_t at = 0, length; at < text.size(); at += std::max<size_t>(length, 1)) {
+    const char c = text[at];
+    length = utf8_length(text, at);
+    if (length == 0)
+      out += "\xef\xbf\xbd";
+    else if (length > 1)
+      out.append(text, at, length);
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\t' ? ' ' : c;
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The report for people. Complete without its script; that only filters.
+// The report for people. Complete without its script; that only filters, and opens what is printed in older
+// browsers.
 #include <algorithm>
 #include <sstream>
 
@@ -36,12 +37,29 @@ void counts(std::ostream& out, const Summary& s) {
       << s.pending << " clauses wait for a test and " << s.untestable << " no program can test.</p>\n";
 }
 
+// Of use with the script alone, which shows them.
 void filters(std::ostream& out) {
-  out << "<div class=\"filters\">";
-  for (const Verdict v : {Verdict::conforms, Verdict::deviates, Verdict::not_claimed, Verdict::not_tested})
-    out << "<label><input type=\"checkbox\" checked value=\"" << css_class(v) << "\"> " << name_of(v)
-        << "</label>";
-  out << "<input type=\"search\" placeholder=\"clause, word, test\" aria-label=\"Search\"></div>\n";
+  out << "<div class=\"filters\" hidden>";
+  for (const std::string& kind :
+       {css_class(Verdict::conforms), css_class(Verdict::deviates), std::string("EXPECTED"),
+        css_class(Verdict::not_claimed), css_class(Verdict::not_tested)}) {
+    std::string label = kind;
+    std::replace(label.begin(), label.end(), '-', ' ');
+    out << "<label><input type=\"checkbox\" checked value=\"" << kind << "\"> " << label << "</label>";
+  }
+  out << "<select data-by=\"c\" aria-label=\"Chapter\"><option value=\"\">all chapters</option>";
+  for (const Chapter& c : chapters())
+    out << "<option value=\"" << text(c.key) << "\">" << text(c.title) << "</option>";
+  out << "</select><select data-by=\"l\" aria-label=\"Level\"><option value=\"\">all levels</option>";
+  for (const Level level : {Level::must, Level::should, Level::choice})
+    out << "<option value=\"" << name_of(level) << "\">" << name_of(level) << "</option>";
+  out << "</select><input type=\"search\" placeholder=\"clause, word, test\" aria-label=\"Search\"></div>\n";
+}
+
+void jumps(std::ostream& out) {
+  out << "<nav><details><summary>Chapters</summary>";
+  for (const Chapter& c : chapters()) out << "<a href=\"#" << text(c.key) << "\">" << text(c.title) << "</a>";
+  out << "<a href=\"#the-device\">The device</a></details></nav>\n";
 }
 
 void calls(std::ostream& out, const Report& report, const ClauseReport& clause) {
@@ -59,7 +77,8 @@ void calls(std::ostream& out, const Report& report, const ClauseReport& clause) 
 void one(std::ostream& out, const Report& report, const ClauseReport& clause) {
   const Clause& c = clause.id.clause();
   const std::string kind = css_class(clause.verdict);
-  out << "<details data-v=\"" << kind << "\"><summary><span class=\"v "
+  out << "<details data-v=\"" << (clause.expectation != nullptr ? "EXPECTED" : kind) << "\" data-c=\""
+      << text(c.chapter) << "\" data-l=\"" << name_of(c.level) << "\"><summary><span class=\"v "
       << (clause.expectation != nullptr ? "EXPECTED\">EXPECTED"
                                         : kind + "\">" + std::string(name_of(clause.verdict)))
       << "</span><code>" << text(c.id) << "</code></summary><div class=\"in\"><p>" << text(c.promise)
@@ -87,8 +106,8 @@ void chapter(std::ostream& out, const Report& report, const Chapter& chapter) {
     conforms += clause.verdict == Verdict::conforms;
     one(body, report, clause);
   }
-  out << "<section><h2>" << text(chapter.title) << " <span class=\"dim\">" << conforms << " of " << count
-      << "</span></h2>\n"
+  out << "<section id=\"" << text(chapter.key) << "\"><h2>" << text(chapter.title) << " <span class=\"dim\">"
+      << conforms << " of " << count << "</span></h2>\n"
       << body.str() << "</section>\n";
 }
 
@@ -103,9 +122,10 @@ std::string to_html(const Report& report) {
   counts(out, report.summary);
   for (const std::string& id : report.stale)
     out << "<p>Expected deviation that no longer occurs: <code>" << escaped(id) << "</code></p>\n";
+  jumps(out);
   filters(out);
   for (const Chapter& c : chapters()) chapter(out, report, c);
-  out << "<h2>The device</h2><div class=\"facts\">";
+  out << "<h2 id=\"the-device\">The device</h2><div class=\"facts\">";
   for (const auto& [key, value] : report.device)
     out << "<div><span class=\"dim\">" << escaped(key) << "</span><span>" << escaped(value)
         << "</span></div>";

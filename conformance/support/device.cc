@@ -103,7 +103,9 @@ void Device::choose_gid(const Options& options) {
     best = index;
     best_rank = rank(entry);
   }
-  if (best < 0 || best > 255) throw std::runtime_error("port of " + name_ + " has no such GID");
+  if (best < 0 || best > 255)
+    throw std::runtime_error("port " + std::to_string(port_number_) + " of " + name_ + " has no GID" +
+                             (options.gid_index < 0 ? "" : " of index " + std::to_string(options.gid_index)));
   gid_index_ = static_cast<uint8_t>(best);
   if (ibv_query_gid(context_, port_number_, best, &gid_) != 0)
     throw std::runtime_error("ibv_query_gid: errno " + errno_text(errno));

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Tests of every verdict, with the suite's own main(): what program.py looks at. They ask nothing of the
+// device; the clauses are borrowed. A program of its own, so that no run of the suite has them.
+#include <signal.h>
+#include <unistd.h>
+
+#include "suite/test.h"
+
+namespace conformance {
+namespace {
+
+using Fixture = Test;
+
+CONFORMANCE_TEST(pd, Conforms, "ibv_alloc_pd.pointer") { EXPECT_EQ(1, 1); }
+
+// Text that each of the reports has to escape: markup, a control character, half a character.
+CONFORMANCE_TEST(pd, Deviates, "ibv_dealloc_pd.zero") {
+  CALL(getpid());
+  EXPECT_TRUE(false) << "<script src=\"http://nowhere\">&]]></pre> \x01 \xc3\xa4 \xc3|";
+}
+
+CONFORMANCE_TEST(pd, DeviatesInOneOfTwo, "ibv_alloc_pd.several", "ibv_alloc_pd.many") {
+  const About about("ibv_alloc_pd.many");
+  throw Deviation{"expected: a thousand; seen: one", Where::current()};
+}
+
+CONFORMANCE_TEST(mr, Crashes, "ibv_reg_mr.fields") {
+  CALL(getppid());
+  raise(SIGSEGV);
+}
+
+CONFORMANCE_TEST(cq, IsNotClaimed, "ibv_create_cq.max") { throw NotClaimed{"no \"such\" thing"}; }
+CONFORMANCE_TEST(cq, IsNotTested, "ibv_create_cq.beyond-max") { throw NotTested{"no such <machine>"}; }
+
+CONFORMANCE_TEST_AS(Traits().slow(), cq, IsSlow, "ibv_create_cq.max") { EXPECT_EQ(1, 1); }
+CONFORMANCE_TEST_AS(Traits().disruptive(), cq, IsDisruptive, "ibv_create_cq.max") { EXPECT_EQ(1, 1); }
+
+}  // namespace
+}  // namespace conformance

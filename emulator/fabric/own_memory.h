@@ -9,8 +9,7 @@
 
 namespace verbena {
 
-// Does the kernel let this process do without process_vm_*(2)? A filter answers so (seccomp(2)), or ptrace's
-// rules.
+// The errno of process_vm_*(2) where a filter (seccomp(2)) or ptrace's rules keep this process from it.
 bool is_refusal(int error);
 
 // Can the byte at `at` be read, and written if so asked, by the kernel on another's behalf?

@@ -35,6 +35,8 @@ int PeerAdapter::attach(const Residence& home, int timeout_ms) {
   HandedOver fds;
   if (int error = ask_for_segment(folder_, timeout_ms, &fds); error != 0) return error;
   memory_fd_ = fds.memory_fd;
+  // process_vm_*(2) may be allowed to one of the two and not to the other.
+  within_reach_ = home.memory_fd() >= 0 && memory_fd_ >= 0;
   const int error = mapped_.map(fds.segment_fd, home.directory().header().node_id, slot_, generation_);
   syscall(SYS_close, fds.segment_fd);
   if (error != 0) return error;

@@ -35,6 +35,9 @@ class PeerAdapter {
   uint32_t generation() const { return generation_; }
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
   const SegmentView& view() const { return view_; }
+  // Do the two processes reach each other's memory? Both of them answer the same. If not, read() and write() answer EPERM
+  // or not as the kernel likes, and requests go as frames (engine/remote).
+  bool is_within_reach() const { return within_reach_; }
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
 
   // Turns of this process's threads at atomics on that adapter.
@@ -67,6 +70,7 @@ class PeerAdapter {
   std::string folder_;
   int memory_fd_ = -1;
   bool is_own_ = false;  // this process's: memory_fd_ is the Residence's
+  bool within_reach_ = true;
   int32_t pid_ = 0;
   std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them: everything works all the same."""
+"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them, and where no process can hand over
+its /proc/self/mem either, so that requests go as frames: everything works all the same."""
 
 import os
 import re
@@ -9,9 +10,9 @@ from cases.pingpong import exchange
 from harness.failure import Skip, expect
 from harness.processes import Node
 from harness.refusing import refusing
-from harness.registry import add
+from harness.registry import add, case
 
-ERRORS = ("EPERM", "ENOSYS")
+PLACES = ("EPERM", "ENOSYS", "EPERM+memory-file")
 
 
 # name: the row of perftest
@@ -36,12 +37,19 @@ def conforms(settings, what):
         expect(said and int(said.group(1)) > 0, "the suite reports no clause that conforms")
 
 
-for error in ERRORS:
+for place in PLACES:
     for size, rounds in ((64, 1000), (65536, 100)):
-        add(f"refused.{error}.ibv_rc_pingpong.size_{size}",
-            lambda settings, e=error, s=size, n=rounds:
-            exchange(settings, ("-g", 1), size=s, iterations=n, as_user=refusing(settings, e)))
+        add(f"refused.{place}.ibv_rc_pingpong.size_{size}",
+            lambda settings, p=place, s=size, n=rounds:
+            exchange(settings, ("-g", 1), size=s, iterations=n, as_user=refusing(settings, p)))
     for name, row in MEASURED.items():
-        add(f"refused.{error}.{name}",
-            lambda settings, e=error, r=row: measure(settings, r, as_user=refusing(settings, e)))
-    add(f"refused.{error}.conformance", lambda settings, e=error: conforms(settings, e))
+        add(f"refused.{place}.{name}",
+            lambda settings, p=place, r=row: measure(settings, r, as_user=refusing(settings, p)))
+    add(f"refused.{place}.conformance", lambda settings, p=place: conforms(settings, p))
+
+
+@case("refused.doctor", processors=1)
+def doctor_tells(settings):
+    for place, sentence in {"EPERM": "process_vm_readv is refused", "EPERM+memory-file": "go over sockets"}.items():
+        with Node(settings, as_user=refusing(settings, place)) as node:
+            expect(sentence in node.run(node.verbena, "doctor").out, f"verbena doctor does not say: {sentence}")

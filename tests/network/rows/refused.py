@@ -6,6 +6,7 @@ from harness.refusing import refusing
 from rows import ledger
 from rows.conformance import pair
 from rows.ledger import Pair
+from rows.pair import CLIENT, SERVER
 from rows.perftest import measure
 from rows.pingpong import exchange
 from rows.table import group
@@ -13,9 +14,9 @@ from rows.table import group
 rows = group("refused", places=("loopback",))
 
 
-def refused(hosts, what):
-    for host in hosts:
-        host.enter_by(*refusing(host.settings, what))
+def refused(hosts, what, where=(SERVER, CLIENT)):
+    for number, host in enumerate(hosts):
+        host.enter_by(*(refusing(host.settings, what) if number in where else ()))
     return hosts
 
 
@@ -41,4 +42,9 @@ ONE_NODE = ("one_line", "both_ways", "lines_50", "several_pairs", "target_killed
             "a_stopped_process_delays_nobody_else", "a_new_process_gets_nothing_old")
 for row in (row for row in ledger.rows.rows if row.name in ONE_NODE):
     within.add(f"ledger.{row.name}", lambda hosts, run=row.run: run(refused(hosts, "EPERM+memory-file")))
+for name, where in {"server": SERVER, "client": CLIENT}.items():
+    within.add(f"only_the_{name}.ledger", lambda hosts, w=where: Pair(
+        *refused(hosts, "EPERM+memory-file", (w,)), "--both", "--lines", 2, "--count", 1000).end_well())
+    within.add(f"only_the_{name}.ud", lambda hosts, w=where: measure(
+        refused(hosts, "EPERM+memory-file", (w,)), "ib_send_lat", ("-c", "UD", "-s", 4096), (4096,), iterations=100))
 within.add("conformance", lambda hosts: pair(refused(hosts, "EPERM+memory-file"), "--quick"))

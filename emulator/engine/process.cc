@@ -63,8 +63,23 @@ namespace {
 void Process::begin_remote(const Caller& caller) {
   const wire::ProcessId self{directory().header().node_id, home_.slot(), home_.generation()};
   remote_ = std::make_unique<Remote>(*this, self, caller);
-  remote_is_there_.store(true, std::memory_order_release);
+  remote_now_.store(remote_.get(), std::memory_order_release);
   home_.watch(remote_->descriptor());
+}
+
+Remote& Process::remote_or_begin() {
+  std::lock_guard lock(begin_mutex_);
+  if (remote_ == nullptr) begin_remote({nullptr, nullptr, false});
+  return *remote_;
+}
+
+size_t Process::answer(void* self, const std::byte* question, size_t size, std::byte* answer, Descriptor& passed) {
+  Process& process = *static_cast<Process*>(self);
+  if (is_call_within_node(question, size)) {
+    process.remote_or_begin().take_call(question, passed);
+    return 0;
+  }
+  return process.answer_about_openings(question, size, answer);
 }
 
 int Process::acquire(Process** out) {
@@ -118,7 +133,7 @@ void Process::release() {
   if (--references_ != 0) return;
   current = nullptr;
   lock.unlock();
-  if (remote_) remote_->flush_all();
+  if (Remote* const others = remote(); others != nullptr) others->flush_all();
   home_.leave();
   gate_.close();
   delete this;

@@ -105,10 +105,12 @@ class Process {
 
   PeerAdapter& self() { return *self_; }
 
-  // What there is with other nodes; nullptr: this one has no network.
-  Remote* remote() const { return remote_.get(); }
-  // Begins with them: before the first queue pair is connected.
+  // What there is with processes that are reached by frames; nullptr: nobody is, and the node has no network.
+  Remote* remote() const { return remote_now_.load(std::memory_order_acquire); }
+  // Begins with other nodes: before the first queue pair is connected.
   void begin_remote(const Caller& caller);
+  // Begins with those of this node if there is nothing yet. Any thread. Throws std::bad_alloc.
+  Remote& remote_or_begin();
   void poll_remote(bool active);  // has_pending() stands for sockets, too
 
   // ---- requests that wait, and what comes from other nodes (progress.cc) ----
@@ -127,7 +129,9 @@ class Process {
   bool adopt_orphan(Qp* qp);  // if it is one, it is none any more; false: it is ending
   std::vector<Qp*> take_xrc_qps_of(Context& context);  // made on it; unless another context of the device is there
   Standing foreign_now(Qp& qp, ForeignPlace* out);  // where what `qp` stands for is now
-  static size_t answer(void* self, const std::byte* question, size_t size, std::byte* answer);  // fabric/ask.h
+  // fabric/ask.h
+  static size_t answer(void* self, const std::byte* question, size_t size, std::byte* answer, Descriptor& passed);
+  size_t answer_about_openings(const std::byte* question, size_t size, std::byte* answer);
 
   // Calls `happened(context)` in the service thread whenever something has happened to a device of the node; what it
   // was is in the device's log. nullptr: no more, and on return it is not running.
@@ -171,7 +175,8 @@ class Process {
   wire::Gate gate_;
   std::shared_ptr<PeerAdapter> self_;
   std::unique_ptr<Remote> remote_;
-  std::atomic<bool> remote_is_there_{false};  // for the service thread
+  std::atomic<Remote*> remote_now_{nullptr};
+  std::mutex begin_mutex_;
   MemoryTable memory_;
   MemoryObjects memory_objects_;
   IndexPool qp_indices_{kMaxQpsPerProcess};

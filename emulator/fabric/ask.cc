@@ -48,8 +48,8 @@ void answer_questions(int listener, AnswerQuestion answer, void* context) {
     const ssize_t got = receive_attached(listener, question, sizeof question, &to);
     if (got < 0 && errno != EPERM && errno != EMSGSIZE) return;
     if (got < 0 || to.fd < 0) continue;
-    const size_t size = answer(context, question, static_cast<size_t>(got), reply);
-    if (size != 0) send(to.fd, reply, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const size_t size = answer(context, question, static_cast<size_t>(got), reply, to);
+    if (size != 0 && to.fd >= 0) send(to.fd, reply, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 }
 
@@ -77,6 +77,16 @@ int ask(const std::string& folder, const void* question, size_t size, std::byte*
   if (got <= 0) return ECONNREFUSED;
   *answer_size = static_cast<size_t>(got);
   return 0;
+}
+
+int offer(const std::string& folder, const void* message, size_t size, int descriptor) {
+  UnixAddress address;
+  if (int error = address.set(folder, kSocketName); error != 0) return error;
+  const Descriptor sending(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (sending.fd < 0) return errno;
+  if (connect(sending.fd, address.get(), UnixAddress::size()) != 0) return errno;
+  const int error = pass_descriptors(sending.fd, message, size, &descriptor, 1, MSG_DONTWAIT);
+  return error == EWOULDBLOCK ? EAGAIN : error;
 }
 
 }  // namespace verbena

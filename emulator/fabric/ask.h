@@ -8,13 +8,16 @@
 #include <cstddef>
 #include <string>
 
+#include "fabric/descriptor.h"
+
 namespace verbena {
 
 inline constexpr size_t kMaxMessage = 1024;  // bytes of a question or an answer
 
 // Writes the answer, and returns its length, at most kMaxMessage; 0: there is none. Must not wait for
-// anybody.
-using AnswerQuestion = size_t (*)(void* context, const std::byte* question, size_t size, std::byte* answer);
+// anybody. `passed` came with the question, and is closed unless it is taken (Descriptor::release).
+using AnswerQuestion = size_t (*)(void* context, const std::byte* question, size_t size, std::byte* answer,
+                                  Descriptor& passed);
 
 // The socket for questions in `folder`, non-blocking, close-on-exec; -1 and errno.
 int listen_for_questions(const std::string& folder);
@@ -27,5 +30,9 @@ void answer_questions(int listener, AnswerQuestion answer, void* context);
 // no descriptors, no memory.
 int ask(const std::string& folder, const void* question, size_t size, std::byte* answer, size_t* answer_size,
         int timeout_ms);
+
+// Gives the owner of `folder` a descriptor, with a message that wants no answer. Does not wait: EAGAIN, too much waits
+// there already; ENOENT, ECONNREFUSED: it is gone; other errno: no descriptors, no memory.
+int offer(const std::string& folder, const void* message, size_t size, int descriptor);
 
 }  // namespace verbena

@@ -96,8 +96,16 @@ int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) 
       error = got == 0 ? ECONNREFUSED : EPROTO;
     } else {
       int fds[2] = {-1, -1};
-      std::memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+      const size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof *fds;
+      std::memcpy(fds, CMSG_DATA(header), came * sizeof *fds);
       *out = {fds[0], fds[1], pid};
+      // Without room in this process for all of them the kernel drops the rest (unix(7), MSG_CTRUNC).
+      if (came != static_cast<size_t>(count)) {
+        for (const int passed : fds)
+          if (passed >= 0) close(passed);
+        *out = {};
+        error = EMFILE;
+      }
     }
   }
   close(fd);

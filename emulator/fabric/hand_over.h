@@ -25,7 +25,7 @@ int listen_for_peers(const std::string& folder);
 bool serve_peers(int listener, int segment_fd, int memory_fd);
 
 // Peer: asks the owner of `folder`. Waits at most `timeout_ms`. ENOENT/ECONNREFUSED: it is gone; ETIMEDOUT: it
-// does not answer (stopped?); EPROTO. The caller owns the descriptors.
+// does not answer (stopped?); EPROTO; EMFILE. The caller owns the descriptors.
 int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out);
 
 }  // namespace verbena

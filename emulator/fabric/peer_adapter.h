@@ -35,6 +35,9 @@ class PeerAdapter {
   uint32_t generation() const { return generation_; }
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
   const SegmentView& view() const { return view_; }
+  // Do the two processes reach each other's memory? Both of them answer the same. If not, read() and write() answer EPERM
+  // or not as the kernel likes, and requests go as frames (engine/remote).
+  bool is_within_reach() const { return within_reach_; }
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
 
   // Turns of this process's threads at atomics on that adapter.
@@ -55,7 +58,8 @@ class PeerAdapter {
            size_t remotes);
 
  private:
-  int through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  long move_piece(bool writing, void* here, void* there, size_t size);
   int transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                const iovec* remote, size_t remotes);
 
@@ -65,7 +69,8 @@ class PeerAdapter {
   PeerSegment mapped_;
   std::string folder_;
   int memory_fd_ = -1;
-  bool owns_memory_fd_ = true;
+  bool is_own_ = false;  // this process's: memory_fd_ is the Residence's
+  bool within_reach_ = true;
   int32_t pid_ = 0;
   std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
 

@@ -114,6 +114,7 @@ struct Arrival {
 struct Reach {
   int hand_over = 0;
   int segment = 0;
+  bool has_descriptor = false;
   int memory_descriptor = 0;
   int process_vm = 0;
 };
@@ -148,6 +149,7 @@ int visit(const std::string& node, const Arrival& host, int answer) {
   if (reach.hand_over == 0) {
     PeerSegment segment;
     reach.segment = segment.map(handed.segment_fd, host.node_id, host.slot, host.generation);
+    reach.has_descriptor = handed.memory_fd >= 0;
     uint64_t value = 0;
     ssize_t got = pread(handed.memory_fd, &value, sizeof value, static_cast<off_t>(host.secret_address));
     reach.memory_descriptor = read_secret(got, value);
@@ -172,7 +174,13 @@ std::string ptrace_remedy() {
 void judge_memory(const Reach& reach, Findings* findings) {
   const std::string where = "memory of another process";
   const auto word = [](int error) { return std::string(std::strerror(error)); };
-  if (reach.memory_descriptor != 0 && reach.process_vm != 0)
+  if (!reach.has_descriptor)
+    findings->push_back({Verdict::kNote, where,
+                         "no /proc/self/mem is handed over; process_vm_readv: " +
+                             (reach.process_vm == 0 ? "allowed" : word(reach.process_vm)) +
+                             ": messages between processes go over sockets, and are slower",
+                         "mount /proc, and leave processes dumpable (prctl PR_SET_DUMPABLE)"});
+  else if (reach.memory_descriptor != 0 && reach.process_vm != 0)
     findings->push_back({Verdict::kBad, where,
                          "out of reach: /proc/self/mem handed over: " + word(reach.memory_descriptor) +
                              "; process_vm_readv: " + word(reach.process_vm),

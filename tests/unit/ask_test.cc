@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fabric/unix_address.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr int kPatienceMs = 10000;
 
 // Answers a question by its bytes, backwards.
-size_t backwards(void*, const std::byte* question, size_t size, std::byte* answer) {
+size_t backwards(void*, const std::byte* question, size_t size, std::byte* answer, Descriptor&) {
   std::reverse_copy(question, question + size, answer);
   return size;
 }
@@ -137,8 +138,42 @@ TEST_F(Ask, OneWhoDoesNotAnswerIsEtimedout) {
 
 TEST_F(Ask, OneWhoHasNoAnswerIsEconnrefused) {
   listen();
-  const auto answering = owner([](void*, const std::byte*, size_t, std::byte*) { return size_t{0}; });
+  const auto answering = owner([](void*, const std::byte*, size_t, std::byte*, Descriptor&) { return size_t{0}; });
   EXPECT_EQ(put("abc"), ECONNREFUSED);
+}
+
+// What is offered is there for the owner to take; what he does not take is closed.
+TEST_F(Ask, ADescriptorCanBeOffered) {
+  listen();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor here(ends[0]);
+  Descriptor there(ends[1]);
+  ASSERT_EQ(offer(folder_, "take", 4, there.fd), 0);
+  ASSERT_EQ(offer(folder_, "leave", 5, there.fd), 0);
+  there.reset();
+  Descriptor taken;
+  answer_questions(
+      listener_,
+      [](void* to, const std::byte*, size_t size, std::byte*, Descriptor& passed) {
+        if (size == 4) static_cast<Descriptor*>(to)->reset(passed.release());
+        return size_t{0};
+      },
+      &taken);
+  ASSERT_GE(taken.fd, 0);
+  EXPECT_EQ(write(taken.fd, "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(read(here.fd, &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
+  taken.reset();
+  EXPECT_EQ(read(here.fd, &byte, 1), 0);
+}
+
+TEST_F(Ask, NothingCanBeOfferedToOneThatIsGone) {
+  listen();
+  close(std::exchange(listener_, -1));
+  EXPECT_EQ(offer(folder_, "take", 4, 0), ECONNREFUSED);
+  EXPECT_EQ(offer(folder_ + "-not", "take", 4, 0), ENOENT);
 }
 
 // What is no question is passed over, and nothing of it stays open.

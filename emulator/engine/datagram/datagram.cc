@@ -2,6 +2,7 @@
 #include "engine/datagram/datagram.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -202,7 +203,8 @@ wire::NetAddress source_of(const Qp& qp, const ibv_ah_attr& address) {
 // Nobody of this node is at the address.
 void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
   Remote* const remote = qp.process->remote();
-  if (remote == nullptr || qp.index == kRemoteIndex || address.is_global == 0 || remote->is_own(address))
+  if (remote == nullptr || !remote->leads_out() || qp.index == kRemoteIndex || address.is_global == 0 ||
+      remote->is_own(address))
     return;
   DatagramTo to{};
   to.qpn = qpn;
@@ -213,8 +215,22 @@ void send_to_other_node(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const 
 
 // To the members of a group on other nodes.
 void send_to_other_nodes(Qp& qp, const ibv_ah_attr& address, const Message& message) {
-  if (Remote* const remote = qp.process->remote(); remote != nullptr)
+  if (Remote* const remote = qp.process->remote(); remote != nullptr && remote->leads_out())
     remote->groups().send(source_of(qp, address), head_of(address, message), message.bytes, message.length);
+}
+
+// To a process of this node whose memory cannot be reached; `group`: to all members that it has.
+void send_as_frame(Qp& qp, const Destination& to, const ibv_gid* group, const Message& message) {
+  DatagramTo there{};
+  there.qpn = to.qp->qpn;
+  there.to_group = group != nullptr;
+  const DeviceTable& devices = qp.process->directory().devices();
+  ibv_ah_attr address{};
+  if (group != nullptr)
+    address.grh.dgid = *group;
+  else
+    std::memcpy(address.grh.dgid.raw, devices.devices[to.qp->device % kMaxDevices].gids[0].raw.data(), 16);
+  qp.process->remote_or_begin().send_datagram(there, head_of(address, message), message.bytes, message.length);
 }
 
 Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Message& message) {
@@ -227,8 +243,14 @@ Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Mes
       send_to_other_node(qp, address, qpn, message);
       return Delivery::kDropped;
     }
-    const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
-    if (open(to, directory)) {
+    Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
+    const bool is_open = open(to, directory);
+    if (is_open && !to.adapter->is_within_reach()) {
+      visit.end();
+      send_as_frame(qp, to, nullptr, message);
+      return Delivery::kTaken;
+    }
+    if (is_open) {
       const Delivery delivery = deliver(qp, to, message);
       if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
       return delivery;
@@ -251,14 +273,21 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
   std::memcpy(name.data(), gid.raw, sizeof gid.raw);
   std::vector<DatagramTargets::Member>& members = qp.datagrams->targets.members(qp, name);
   qp.datagrams->events_due.reserve(members.size());
+  std::bitset<kMaxSlots> by_frame;  // each of these processes gets one copy
   for (const DatagramTargets::Member& member : members) {
     if (qp.blocks_own_multicast && is_itself(qp, member.found.member)) continue;
     // From another node each process has a copy.
     if (qp.index == kRemoteIndex && member.found.member.slot != qp.process->home().slot()) continue;
     Destination& to = *member.destination;
-    const Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
+    Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
     // Looked at on the visit: whoever detaches waits for it.
     if (!table.is_still(member.found) || !open(to, directory)) continue;
+    if (const uint32_t slot = to.adapter->slot(); !to.adapter->is_within_reach()) {
+      visit.end();
+      if (!by_frame.test(slot)) send_as_frame(qp, to, &gid, message);
+      by_frame.set(slot);
+      continue;
+    }
     deliver(qp, to, message);
     if (mutated("mcast-two-copies")) deliver(qp, to, message);
     if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
@@ -348,8 +377,10 @@ bool must_wait(Qp& qp, const SendRequest& request) {
   Remote* const remote = qp.process->remote();
   const Ah* ah = request.ah;
   if (remote == nullptr || ah == nullptr || ah->multicast || ah->attr.is_global == 0) return false;
-  // On this node there is nothing to wait for.
-  if (qp.datagrams->targets.destination(ah->attr, request.remote_qpn).adapter) return false;
+  if (const auto& found = qp.datagrams->targets.destination(ah->attr, request.remote_qpn).adapter) {
+    // On this node there is nothing to wait for but a stream.
+    return !found->is_within_reach() && remote->is_full(kThisNode, request.remote_qpn);
+  }
   return remote->is_full(wire::NetAddress::of_gid(ah->attr.grh.dgid.raw), request.remote_qpn);
 }
 

@@ -183,11 +183,15 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
 // `known`: the peer that somebody else has found; nullptr: it is to be found here.
 int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
-  Remote* const others = qp.process->remote();
+  Remote* others = qp.process->remote();
   const bool connects = qp.type != IBV_QPT_UD;
-  const std::shared_ptr<RemotePath> remote =
-      others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
+  std::shared_ptr<RemotePath> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
   if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
+  if (path.adapter && !path.adapter->is_within_reach()) {
+    others = &qp.process->remote_or_begin();
+    remote = others->path_within(*path.adapter, qp.attr.dest_qp_num);
+    path = {};
+  }
   const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
   if (remote) {
     path.remote = remote;

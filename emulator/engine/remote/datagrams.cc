@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/clock.h"
+#include "engine/datagram/multicast.h"
 #include "engine/objects.h"
 #include "engine/remote/foreign_datagram.h"
 #include "engine/remote/remote.h"
@@ -46,7 +47,7 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
   DatagramHead whole = head;
   whole.kind = FrameKind::kDatagram;
   whole.length = static_cast<uint32_t>(sizeof head) + size;
-  whole.target_qpn = to.qpn;
+  whole.target_qpn = to.to_group ? kMulticastQpn : to.qpn;
   if (size > wire::kMaxDatagram) return;
   std::memcpy(frame, &whole, sizeof whole);
   std::memcpy(frame + sizeof whole, bytes, size);
@@ -147,7 +148,9 @@ bool Remote::send_waiting_datagrams(int64_t now) {
     });
   }
   for (const DatagramTo& to : wanted) {
-    if (const std::shared_ptr<RemotePeer> near = connected_to(to.address))
+    if (to.address == kThisNode)
+      call_within(wire::Target::queue_pair(to.qpn));
+    else if (const std::shared_ptr<RemotePeer> near = connected_to(to.address))
       ask(*near, to.qpn);
     else
       call(to.address, to.from, wire::Target::queue_pair(to.qpn), to.qpn, nullptr);

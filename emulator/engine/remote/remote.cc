@@ -81,7 +81,7 @@ bool Remote::is_own(const ibv_ah_attr& address) const {
 // ---- queue pairs ----------------------------------------------------------------------------------------
 
 std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& attr) {
-  if (attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
+  if (!caller_.leads_out || attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
   auto path = std::make_shared<RemotePath>();
   path->remote = this;
   path->to = NetAddress::of_gid(attr.ah_attr.grh.dgid.raw);
@@ -102,9 +102,11 @@ void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
     route.qp = &qp;
     route.path = path;
     route.since = now_ns();
+    if (path->to == kThisNode) route.peer = peer_of(path->process);
   }
   // One of the two begins, so that there are not two connections; the other one calls when it has to.
-  if (qp.type != IBV_QPT_XRC_RECV && path->from <= path->to) {
+  const bool begins = path->to == kThisNode ? self_ < path->process : path->from <= path->to;
+  if (qp.type != IBV_QPT_XRC_RECV && begins) {
     seek(qp.shared->qpn);
     process_.home().kick();
   }
@@ -186,6 +188,7 @@ std::shared_ptr<RemotePeer> Remote::connected_to(const NetAddress& address) {
 
 void Remote::call(const NetAddress& to, const NetAddress& from, const Target& target, uint32_t qpn,
                   const std::shared_ptr<RemotePeer>& peer) {
+  if (to == kThisNode) return call_within(target);
   for (const Call& call : calls_)
     if (call.to == to && (call.peer == peer || (!call.peer && !peer))) return;
   if (caller_.approach == nullptr) return;
@@ -197,6 +200,8 @@ void Remote::find_peer(Route& route, int64_t now) {
   if (route.peer) {
     if (route.peer->connected.load(std::memory_order_relaxed))
       bind(route, route.peer);
+    else if (route.path->to == kThisNode && route.path->process < self_ && now < route.since + kCallers)
+      seek(route.qp->shared->qpn);
     else if (!route.peer->gone && now >= route.asked_at + kAskAgain)
       route.asked_at = now,
       call(route.path->to, route.path->from, Target::of_process(route.peer->id), 0, route.peer);
@@ -254,6 +259,10 @@ void Remote::attend_seeks(int64_t now) {
 
 void Remote::arrived(const wire::Arrived& arrived) {
   std::lock_guard turn(turn_);
+  admit(arrived);
+}
+
+void Remote::admit(const wire::Arrived& arrived) {
   const int64_t now = now_ns();
   std::erase_if(calls_,
                 [&](const Call& call) { return arrived.ticket != 0 && call.ticket == arrived.ticket; });

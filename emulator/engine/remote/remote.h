@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// This process among those of other nodes: whom it is connected to, which of its queue pairs have a peer
+// This process among those that are reached by frames: those of other nodes, and of this one those whose memory cannot be
+// reached (PeerAdapter::is_within_reach). Whom it is connected to, which of its queue pairs have a peer
 // there, and who drives the sockets. One turn at a time: a program's poll takes it if nobody has it, the
 // service thread otherwise (drive()). The service thread sleeps on the sockets, too; but while the program
 // polls it keeps away from them, as long as what comes is found by the program first.
@@ -31,6 +32,7 @@ struct DatagramTo {
   wire::NetAddress address;
   wire::NetAddress from;
   uint32_t qpn;
+  bool to_group = false;  // to all members that the process with that queue pair has
 };
 
 // How connections are asked for: the gate's approach(), or a test's.
@@ -38,7 +40,11 @@ struct Caller {
   uint64_t (*approach)(void* context, const wire::NetAddress& to, const wire::NetAddress& from,
                        const wire::Target& target, int64_t deadline_ns) = nullptr;
   void* context = nullptr;
+  bool leads_out = true;  // false: the node has no network
 };
+
+// Is this message, which came with a connection, from a process of the node that is to be reached by frames?
+bool is_call_within_node(const std::byte* message, size_t size);
 
 class Remote final : public wire::Arrivals {
  public:
@@ -54,6 +60,8 @@ class Remote final : public wire::Arrivals {
 
   // The way to where `attr` leads; nullptr: that is on this node, or nowhere.
   std::shared_ptr<RemotePath> path_to(const Qp& qp, const ibv_qp_attr& attr);
+  // The same to queue pair `qpn` of a process of this node.
+  std::shared_ptr<RemotePath> path_within(const PeerAdapter& to, uint32_t qpn);
   // The queue pair has it now, and may be called. Its peer is looked for. No lock is held.
   void connect(Qp& qp, const std::shared_ptr<RemotePath>& path);
   // On return nobody here touches the queue pair any more. No lock is held.
@@ -61,6 +69,7 @@ class Remote final : public wire::Arrivals {
   void seek(uint32_t qpn);  // it has something to send, and no connection. Under its send_lock
   void watch(Qp& qp);       // it has something in flight. Under its send_lock
 
+  bool leads_out() const { return caller_.leads_out; }
   // Does the address belong to this node?
   bool is_own(const ibv_ah_attr& address) const;
 
@@ -85,6 +94,9 @@ class Remote final : public wire::Arrivals {
   // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
   void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size);
+
+  // Another process of this node calls. In the service thread.
+  void take_call(const std::byte* message, Descriptor& connection);
 
   RemoteGroups& groups() { return groups_; }
 
@@ -115,6 +127,8 @@ class Remote final : public wire::Arrivals {
   };
 
   // All of these in the driver's turn.
+  void admit(const wire::Arrived& arrived);
+  void call_within(const wire::Target& target);  // within_node.cc
   bool drive(bool from_service);
   bool drive_one(RemotePeer& peer, bool from_service);
   bool parse(RemotePeer& peer);

@@ -11,6 +11,7 @@
 
 #include "engine/requester/send_rules.h"
 #include "wire/net_address.h"
+#include "wire/process_id.h"
 
 namespace verbena {
 
@@ -22,6 +23,9 @@ struct SendRequest;
 // What SharedQp::dest_index says of a queue pair whose peer is on another node: it belongs to nobody here.
 inline constexpr uint32_t kRemoteIndex = UINT32_MAX;
 
+// Where processes are that have no address to each other, as they are of one node.
+inline constexpr wire::NetAddress kThisNode{};
+
 // Its answer brings bytes, and finishes it; an acknowledgement finishes the others.
 constexpr bool brings_answer(const SendOperation& operation) {
   return operation.awaits_response && operation.sges == SgeUse::scatter;
@@ -30,8 +34,9 @@ constexpr bool brings_answer(const SendOperation& operation) {
 // Under the queue pair's send_lock, but for what does not change.
 struct RemotePath {
   Remote* remote = nullptr;
-  wire::NetAddress to;
+  wire::NetAddress to;  // kThisNode: the peer is `process`
   wire::NetAddress from;
+  wire::ProcessId process;
   uint32_t qpn = 0;
   uint64_t life = 0;
   std::shared_ptr<RemotePeer> peer;  // nullptr: it is being looked for

@@ -61,7 +61,7 @@ void Process::add_pending(Qp* qp) {
 }
 
 void Process::forget_qp(uint32_t index) {
-  if (remote_) remote_->forget(*this->qp(index));
+  if (Remote* const there = remote(); there != nullptr) there->forget(*this->qp(index));
   {
     std::lock_guard lock(pending_mutex_);
     Qp* qp = this->qp(index);
@@ -124,7 +124,7 @@ int64_t Process::progress_pending(bool from_service) {
 
 void Process::progress_from_poll() {
   const uint32_t what = pending_count_.load(std::memory_order_acquire);
-  if ((what & kRemoteIsActive) != 0) remote_->drive_from_poll();
+  if ((what & kRemoteIsActive) != 0) remote()->drive_from_poll();
   if ((what & ~kRemoteIsActive) == 0) return;
   if (!pending_mutex_.try_lock()) return;
   polled_.store(true, std::memory_order_relaxed);
@@ -170,7 +170,8 @@ int64_t Process::serve() {
   attend_device_events();
   attend();
   const int64_t openings = attend_openings();
-  const int64_t remote = remote_is_there_.load(std::memory_order_acquire) ? remote_->serve() : kEndOfTime;
+  Remote* const others = remote();
+  const int64_t remote = others != nullptr ? others->serve() : kEndOfTime;
   int64_t next = kEndOfTime;
   bool pending;
   {
@@ -192,7 +193,7 @@ int64_t Process::serve() {
     }
   }
   next = std::min({next, openings, remote});
-  if (remote_is_there_.load(std::memory_order_acquire) && remote_->groups().serve()) next = now_ns();
+  if (others != nullptr && others->groups().serve()) next = now_ns();
   if (gate_is_open_.load(std::memory_order_acquire)) next = std::min(next, gate_.serve());
   if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);

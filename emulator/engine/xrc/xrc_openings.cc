@@ -138,7 +138,7 @@ int modify_foreign_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
     size_t size = 0;
     int error = 0;
     if (now.maker->slot() == process.home().slot())
-      size = Process::answer(&process, reinterpret_cast<const std::byte*>(&question), sizeof question, bytes);
+      size = process.answer_about_openings(reinterpret_cast<const std::byte*>(&question), sizeof question, bytes);
     else
       error = ask(slot_folder(process.home().node(), now.maker->slot(), now.maker->generation()), &question,
                   sizeof question, bytes, &size, kAnswerMs);
@@ -158,18 +158,17 @@ int modify_foreign_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
   return EIO;
 }
 
-size_t Process::answer(void* self, const std::byte* bytes, size_t size, std::byte* out) {
+size_t Process::answer_about_openings(const std::byte* bytes, size_t size, std::byte* out) {
   Question question;
   if (size != sizeof question) return 0;
   std::memcpy(&question, bytes, size);
   if (question.what != Question::kModify) return 0;
   if (question.peer.slot >= kMaxSlots && question.peer.slot != UINT32_MAX) return 0;
-  Process& process = *static_cast<Process*>(self);
   Answer answer{ESTALE};
   {
-    std::lock_guard lock(process.attend_mutex_);
-    Qp* qp = question.index < kMaxQpsPerProcess ? process.qp(question.index) : nullptr;
-    if (qp != nullptr && !process.is_going(question.index) && qp->type == IBV_QPT_XRC_RECV &&
+    std::lock_guard lock(attend_mutex_);
+    Qp* qp = question.index < kMaxQpsPerProcess ? this->qp(question.index) : nullptr;
+    if (qp != nullptr && !is_going(question.index) && qp->type == IBV_QPT_XRC_RECV &&
         qp->shared->qpn == question.qpn && qp->shared->birth == question.birth)
       answer.error = modify_for_another(*qp, question.attr, question.mask, question.peer);
   }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every host is the same node, as without --ip: what fails here as well is not the network's fault. By hand only."""
+"""Every host is the same node, as without --ip: what fails here as well is not the network's fault. By hand, but
+for what goes between the processes of a node as it does between nodes (rows/refused.py)."""
 
 import contextlib
 

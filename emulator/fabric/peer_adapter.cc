@@ -9,6 +9,7 @@
 
 #include "fabric/hand_over.h"
 #include "fabric/node.h"
+#include "fabric/own_memory.h"
 
 namespace verbena {
 namespace {
@@ -26,7 +27,7 @@ size_t total(const iovec* ranges, size_t count) {
 }  // namespace
 
 PeerAdapter::~PeerAdapter() {
-  if (memory_fd_ >= 0 && owns_memory_fd_) syscall(SYS_close, memory_fd_);
+  if (memory_fd_ >= 0 && !is_own_) syscall(SYS_close, memory_fd_);
 }
 
 int PeerAdapter::attach(const Residence& home, int timeout_ms) {
@@ -48,7 +49,7 @@ void PeerAdapter::attach_self(Residence& home) {
   folder_ = home.folder();
   view_ = home.segment().view();
   memory_fd_ = home.memory_fd();
-  owns_memory_fd_ = false;
+  is_own_ = true;
   pid_ = getpid();
 }
 
@@ -78,22 +79,31 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
   }
 }
 
-int PeerAdapter::through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote,
-                                   size_t remotes) {
-  if (memory_fd_ < 0) return EPERM;
+// Moves up to `size` bytes; how many, 0 if the process is gone, or minus errno.
+long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size) {
+  if (memory_fd_ < 0) {
+    if (!is_own_) return -EPERM;
+    const int error = writing ? copy_by_pipe(there, here, size) : copy_by_pipe(here, there, size);
+    return error == 0 ? static_cast<long>(size) : -error;
+  }
+  const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(there));
+  const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, size, at);
+  if (done >= 0) return done;
+  return errno == EIO ? -EFAULT : -errno;
+}
+
+int PeerAdapter::piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote,
+                                size_t remotes) {
   size_t l = 0, l_done = 0;
   for (size_t r = 0; r < remotes; ++r) {
     for (size_t r_done = 0; r_done < remote[r].iov_len;) {
       while (l < locals && l_done == local[l].iov_len) ++l, l_done = 0;
       if (l == locals) return EFAULT;
       const size_t n = std::min(remote[r].iov_len - r_done, local[l].iov_len - l_done);
-      char* here = static_cast<char*>(local[l].iov_base) + l_done;
-      const auto there = static_cast<off_t>(reinterpret_cast<uintptr_t>(remote[r].iov_base) + r_done);
-      const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, n, there);
-      if (done < 0) {
-        if (errno == EINTR) continue;
-        return errno == EIO ? EFAULT : errno;
-      }
+      const long done = move_piece(writing, static_cast<char*>(local[l].iov_base) + l_done,
+                                   static_cast<char*>(remote[r].iov_base) + r_done, n);
+      if (done == -EINTR) continue;
+      if (done < 0) return static_cast<int>(-done);
       if (done == 0) return ESRCH;  // the address space is gone (exec or death)
       r_done += static_cast<size_t>(done);
       l_done += static_cast<size_t>(done);
@@ -107,7 +117,7 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
   const size_t size = total(remote, remotes);
   if (size == 0) return 0;
   if (size <= kMemoryFdLimit && memory_fd_ >= 0)
-    return through_memory_fd(writing, local, locals, remote, remotes);
+    return piece_by_piece(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
     // A pid is not an identity: after exec it means another program. So it is looked at right before the
     // call.
@@ -120,10 +130,10 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
     // Fewer bytes: a range further on is not mapped.
     if (done >= 0) return EFAULT;
     if (errno == ESRCH || errno == EFAULT) return errno;
-    if (errno != EPERM && errno != ENOSYS && errno != EACCES) return errno;
+    if (!is_refusal(errno)) return errno;
     process_vm_.store(false, std::memory_order_relaxed);
   }
-  return through_memory_fd(writing, local, locals, remote, remotes);
+  return piece_by_piece(writing, local, locals, remote, remotes);
 }
 
 int PeerAdapter::write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,

@@ -55,7 +55,8 @@ class PeerAdapter {
            size_t remotes);
 
  private:
-  int through_memory_fd(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
+  long move_piece(bool writing, void* here, void* there, size_t size);
   int transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                const iovec* remote, size_t remotes);
 
@@ -65,7 +66,7 @@ class PeerAdapter {
   PeerSegment mapped_;
   std::string folder_;
   int memory_fd_ = -1;
-  bool owns_memory_fd_ = true;
+  bool is_own_ = false;  // this process's: memory_fd_ is the Residence's
   int32_t pid_ = 0;
   std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
 

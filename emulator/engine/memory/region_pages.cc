@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "fabric/own_memory.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -20,15 +21,6 @@ namespace {
 constexpr long kDmaBufMagic = 0x444d4142;
 
 uintptr_t page_size() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
-
-// Touches one byte as the kernel would on another process's behalf.
-bool reachable(uintptr_t at, bool writable) {
-  char byte = 0;
-  iovec here{&byte, 1}, there{reinterpret_cast<void*>(at), 1};
-  if (syscall(SYS_process_vm_readv, getpid(), &here, 1UL, &there, 1UL, 0UL) != 1) return errno != EFAULT;
-  return !writable || syscall(SYS_process_vm_writev, getpid(), &here, 1UL, &there, 1UL, 0UL) == 1 ||
-         errno != EFAULT;
-}
 
 }  // namespace
 
@@ -46,7 +38,7 @@ int bring_in_pages(uint64_t begin, uint64_t length, bool writable) {
   }
   // A kernel before 5.14, or memory that is not of the ordinary kind.
   for (uintptr_t at = first; at < end; at += page)
-    if (!reachable(at, writable)) return EFAULT;
+    if (!is_reachable(at, writable)) return EFAULT;
   return 0;
 }
 
@@ -61,7 +53,7 @@ int map_descriptor(int fd, uint64_t offset, size_t length, bool writable, Mapped
                       static_cast<off_t>(begin));
   if (memory == MAP_FAILED) return errno == ENOMEM ? ENOMEM : EOPNOTSUPP;
   const uint64_t address = reinterpret_cast<uint64_t>(memory) + (offset - begin);
-  if (!reachable(address, false) || !reachable(address + length - 1, false)) {
+  if (!is_reachable(address, false) || !is_reachable(address + length - 1, false)) {
     munmap(memory, mapped);
     return EOPNOTSUPP;
   }

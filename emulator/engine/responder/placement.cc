@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/responder/placement.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 
 #include "engine/remote/carrier.h"
 #include "engine/xrc/xrc.h"
+#include "fabric/own_memory.h"
 #include "observe/mutant.h"
 
 namespace verbena {
@@ -43,11 +42,8 @@ bool local_memory_readable(const iovec* ranges, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const auto begin = reinterpret_cast<uintptr_t>(ranges[i].iov_base);
     const uintptr_t end = begin + ranges[i].iov_len;
-    for (uintptr_t at = begin; at < end; at = (at / page + 1) * page) {
-      char byte;
-      iovec here{&byte, 1}, there{reinterpret_cast<void*>(at), 1};
-      if (syscall(SYS_process_vm_readv, getpid(), &here, 1UL, &there, 1UL, 0UL) != 1) return errno == EPERM;
-    }
+    for (uintptr_t at = begin; at < end; at = (at / page + 1) * page)
+      if (!is_reachable(at, false)) return false;
   }
   return true;
 }

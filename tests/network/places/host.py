@@ -28,6 +28,10 @@ class Host(Node):
         self.key = key
         self.enter = tuple(enter)  # the command that starts another one on this host
 
+    def enter_by(self, *command):
+        """From now on what is started here is started by `command`."""
+        self._as_user = [*command, *self.enter]
+
     def start_plain(self, *command, name=None):
         """Starts `command` on this host without Verbena."""
         program = Program(name or f"{command[0]} on {self.name}", [*self.enter, *map(str, command)],

@@ -117,8 +117,8 @@ OFFERED = {
 UNCALIBRATED = "Correlation coefficient r^2"
 
 
-def measure(settings, row):
-    with Node(settings, row.run_options) as node:
+def measure(settings, row, as_user=None):
+    with Node(settings, row.run_options, as_user) as node:
         both = ("-F", "-n", row.iterations, *row.options)
         for _ in range(5):
             server, client = run_pair(node, row.program, both=both, harmless=HARMLESS)

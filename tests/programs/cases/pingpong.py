@@ -30,8 +30,8 @@ def addresses(program):
     return found
 
 
-def exchange(settings, options, run_options=(), size=4096, iterations=1000, program=PROGRAM):
-    with Node(settings, run_options) as node:
+def exchange(settings, options, run_options=(), size=4096, iterations=1000, program=PROGRAM, as_user=None):
+    with Node(settings, run_options, as_user) as node:
         both = ("-s", size, "-n", iterations, "-c", *options)
         server, client = run_pair(node, program, both=both)
         for side in (server, client):

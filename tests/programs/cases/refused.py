@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them: everything works all the same."""
+
+import os
+import re
+
+from cases.perftest import Row, measure
+from cases.pingpong import exchange
+from harness.failure import Skip, expect
+from harness.processes import Node
+from harness.refusing import refusing
+from harness.registry import add
+
+ERRORS = ("EPERM", "ENOSYS")
+
+
+# name: the row of perftest
+MEASURED = {
+    "ib_write_bw": Row("ib_write_bw", "", ("-s", 1 << 20), 100, (1 << 20,)),
+    "ib_write_lat": Row("ib_write_lat", "", ("-s", 64), 1000, (64,)),
+    "ib_send_bw": Row("ib_send_bw", ""),
+    "ib_read_bw": Row("ib_read_bw", ""),
+    "ib_atomic_bw": Row("ib_atomic_bw", ""),
+    "ib_send_lat.ud": Row("ib_send_lat", "", ("-c", "UD", "-s", 4096), 500, (4096,)),
+    "ib_write_bw.uc": Row("ib_write_bw", "", ("-c", "UC")),
+    "ib_send_bw.xrc": Row("ib_send_bw", "", ("-c", "XRC")),
+}
+
+
+def conforms(settings, what):
+    suite = os.path.join(settings.build, "bin", "verbs-conformance")
+    if not os.path.exists(suite):
+        raise Skip("verbs-conformance is not built")
+    with Node(settings, as_user=refusing(settings, what)) as node:
+        said = re.search(r"(\d+) CONFORMS?\b", node.run(suite, "--quick").out)
+        expect(said and int(said.group(1)) > 0, "the suite reports no clause that conforms")
+
+
+for error in ERRORS:
+    for size, rounds in ((64, 1000), (65536, 100)):
+        add(f"refused.{error}.ibv_rc_pingpong.size_{size}",
+            lambda settings, e=error, s=size, n=rounds:
+            exchange(settings, ("-g", 1), size=s, iterations=n, as_user=refusing(settings, e)))
+    for name, row in MEASURED.items():
+        add(f"refused.{error}.{name}",
+            lambda settings, e=error, r=row: measure(settings, r, as_user=refusing(settings, e)))
+    add(f"refused.{error}.conformance", lambda settings, e=error: conforms(settings, e))

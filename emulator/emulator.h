@@ -11,7 +11,8 @@
 //    on a destroyed object is undefined, as in libibverbs.
 //  * All functions may be called from any thread, and at the same time on the same object
 //    (ibv_open_device(3)), except that nobody may use an object while it is being destroyed.
-//  * No function throws, and none is a cancellation point.
+//  * No function throws. The provider calls with cancellation disabled, but for posting, polling and asking for
+//    notification, which are no cancellation points (no_cancellation.h).
 //  * In a forked child every object of the parent is dead: verbs answer EIO, destroying frees the child's
 //    copy of the private memory and touches nothing that is shared.
 #pragma once

@@ -11,7 +11,7 @@
 //  * Events are raised through the id's handler: in the service's own thread, or within the call that caused
 //    them. Handlers of one id never run at the same time. A handler may call anything but destroy_id of an
 //    id whose handler is running.
-//  * No function throws, and none is a cancellation point.
+//  * No function throws. Who calls holds cancellation off (no_cancellation.h).
 #pragma once
 
 #include <infiniband/verbs.h>

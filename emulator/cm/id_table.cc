@@ -2,7 +2,6 @@
 #include "cm/id_table.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "cm/id_table_file.h"
 #include "cm/port_chain.h"
+#include "no_cancellation.h"
 #include "observe/log.h"
 
 namespace verbena::cm {
@@ -18,17 +18,6 @@ namespace {
 using Phase = EntryPhase;
 
 constexpr uint32_t kGenerationMask = 0xffffff;
-
-class NoCancellation {
- public:
-  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  NoCancellation(const NoCancellation&) = delete;
-  NoCancellation& operator=(const NoCancellation&) = delete;
-  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
 
 // Claims a free entry of `states` for the owner, the next one from `first` on. False: there is none.
 bool claim(std::atomic<uint64_t>* states, uint32_t count, uint32_t first, const Owner& owner, uint32_t* index,

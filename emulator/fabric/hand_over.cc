@@ -10,6 +10,7 @@
 
 #include "fabric/pass_descriptors.h"
 #include "fabric/unix_address.h"
+#include "no_cancellation.h"
 
 namespace verbena {
 namespace {
@@ -63,6 +64,7 @@ bool serve_peers(int listener, int segment_fd, int memory_fd) {
 }
 
 int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) {
+  const NoCancellation guard;  // the first message to somebody asks, too
   UnixAddress address;
   if (int error = address.set(folder, kSocketName); error != 0) return error;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -17,6 +17,7 @@ namespace {
 // The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is;
 // process_vm_*(2) is better from there on: it takes several ranges in one call.
 constexpr size_t kMemoryFdLimit = 8;
+constexpr size_t kPage = 4096;  // the smallest there is
 
 size_t total(const iovec* ranges, size_t count) {
   size_t sum = 0;
@@ -89,6 +90,9 @@ long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size)
     return error == 0 ? static_cast<long>(size) : -error;
   }
   const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(there));
+  // The kernel goes through a page of its own, and counts pages from where the call begins (fs/proc/base.c, mem_rw()): a
+  // call that begins within a page ends with it, so that no aligned word is copied in two parts.
+  if (const auto into = static_cast<size_t>(at) % kPage; into != 0) size = std::min(size, kPage - into);
   const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, size, at);
   if (done >= 0) return done;
   return errno == EIO ? -EFAULT : -errno;

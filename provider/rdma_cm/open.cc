@@ -3,11 +3,11 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <new>
 
+#include "no_cancellation.h"
 #include "rdma_cm/call.h"
 #include "rdma_cm/commands.h"
 
@@ -16,16 +16,6 @@ namespace verbena::rdma_cm {
 verbena_boundary_find_fn find_descriptor = nullptr;
 
 namespace {
-
-// So that a thread that is to end does not end with the mutex held.
-class NoCancellation {
- public:
-  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
 
 uint64_t handle_of(void* owner) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(owner)); }
 void* owner_of(uint64_t handle) { return reinterpret_cast<void*>(static_cast<uintptr_t>(handle)); }

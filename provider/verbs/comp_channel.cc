@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "no_cancellation.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -29,6 +30,7 @@ ssize_t refuse_command(int error) {
 // The order of the refusals is the kernel's (drivers/infiniband/core/uverbs_main.c, ib_uverbs_write and
 // verify_hdr).
 ssize_t answer_command(void* owner, const void* command, size_t length) {
+  const NoCancellation guard;
   CreateCompChannel request = {};
   if (length < sizeof(request.header)) return refuse_command(EINVAL);
   memcpy(&request.header, command, sizeof(request.header));

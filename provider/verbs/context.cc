@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include "boundary/claim.h"
+#include "no_cancellation.h"
+#include "observe/log.h"
 #include "rdma_core/libibverbs_imports.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -10,67 +12,80 @@
 namespace verbena::verbs {
 namespace {
 
+// `Verb`, in which a cancellation does not act.
+template <auto Verb>
+struct Uncancelled;
+template <typename Result, typename... Arguments, Result (*Verb)(Arguments...)>
+struct Uncancelled<Verb> {
+  static Result call(Arguments... arguments) {
+    const NoCancellation guard;
+    return Verb(arguments...);
+  }
+};
+template <auto Verb>
+constexpr auto uncancelled = Uncancelled<Verb>::call;
+
 // The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
-    .advise_mr = advise_mr,
-    .alloc_dm = alloc_dm,
-    .alloc_mw = alloc_mw,
-    .alloc_null_mr = alloc_null_mr,
-    .alloc_parent_domain = alloc_parent_domain,
-    .alloc_pd = alloc_pd,
-    .alloc_td = alloc_td,
-    .attach_mcast = attach_mcast,
-    .bind_mw = bind_mw,
-    .close_xrcd = close_xrcd,
-    .cq_event = cq_event,
-    .create_ah = create_ah,
-    .create_cq = create_cq,
-    .create_cq_ex = create_cq_ex,
-    .create_qp = create_qp,
-    .create_qp_ex = create_qp_ex,
-    .create_srq = create_srq,
-    .create_srq_ex = create_srq_ex,
-    .dealloc_mw = dealloc_mw,
-    .dealloc_pd = dealloc_pd,
-    .dealloc_td = dealloc_td,
-    .dereg_mr = dereg_mr,
-    .destroy_ah = destroy_ah,
-    .destroy_cq = destroy_cq,
-    .destroy_qp = destroy_qp,
-    .destroy_srq = destroy_srq,
-    .detach_mcast = detach_mcast,
-    .free_context = free_context,
-    .free_dm = free_dm,
-    .get_srq_num = get_srq_num,
-    .import_dm = import_dm,
-    .import_mr = import_mr,
-    .import_pd = import_pd,
-    .modify_cq = modify_cq,
-    .modify_qp = modify_qp,
-    .modify_qp_rate_limit = modify_qp_rate_limit,
-    .modify_srq = modify_srq,
-    .open_qp = open_qp,
-    .open_xrcd = open_xrcd,
+    .advise_mr = uncancelled<advise_mr>,
+    .alloc_dm = uncancelled<alloc_dm>,
+    .alloc_mw = uncancelled<alloc_mw>,
+    .alloc_null_mr = uncancelled<alloc_null_mr>,
+    .alloc_parent_domain = uncancelled<alloc_parent_domain>,
+    .alloc_pd = uncancelled<alloc_pd>,
+    .alloc_td = uncancelled<alloc_td>,
+    .attach_mcast = uncancelled<attach_mcast>,
+    .bind_mw = uncancelled<bind_mw>,
+    .close_xrcd = uncancelled<close_xrcd>,
+    .cq_event = uncancelled<cq_event>,
+    .create_ah = uncancelled<create_ah>,
+    .create_cq = uncancelled<create_cq>,
+    .create_cq_ex = uncancelled<create_cq_ex>,
+    .create_qp = uncancelled<create_qp>,
+    .create_qp_ex = uncancelled<create_qp_ex>,
+    .create_srq = uncancelled<create_srq>,
+    .create_srq_ex = uncancelled<create_srq_ex>,
+    .dealloc_mw = uncancelled<dealloc_mw>,
+    .dealloc_pd = uncancelled<dealloc_pd>,
+    .dealloc_td = uncancelled<dealloc_td>,
+    .dereg_mr = uncancelled<dereg_mr>,
+    .destroy_ah = uncancelled<destroy_ah>,
+    .destroy_cq = uncancelled<destroy_cq>,
+    .destroy_qp = uncancelled<destroy_qp>,
+    .destroy_srq = uncancelled<destroy_srq>,
+    .detach_mcast = uncancelled<detach_mcast>,
+    .free_context = uncancelled<free_context>,
+    .free_dm = uncancelled<free_dm>,
+    .get_srq_num = uncancelled<get_srq_num>,
+    .import_dm = uncancelled<import_dm>,
+    .import_mr = uncancelled<import_mr>,
+    .import_pd = uncancelled<import_pd>,
+    .modify_cq = uncancelled<modify_cq>,
+    .modify_qp = uncancelled<modify_qp>,
+    .modify_qp_rate_limit = uncancelled<modify_qp_rate_limit>,
+    .modify_srq = uncancelled<modify_srq>,
+    .open_qp = uncancelled<open_qp>,
+    .open_xrcd = uncancelled<open_xrcd>,
     .poll_cq = poll_cq,
     .post_recv = post_recv,
     .post_send = post_send,
     .post_srq_recv = post_srq_recv,
-    .query_device_ex = query_device_ex,
-    .query_ece = query_ece,
-    .query_port = query_port,
-    .query_qp = query_qp,
-    .query_rt_values = query_rt_values,
-    .query_srq = query_srq,
-    .reg_dm_mr = reg_dm_mr,
-    .reg_dmabuf_mr = reg_dmabuf_mr,
-    .reg_mr = reg_mr,
+    .query_device_ex = uncancelled<query_device_ex>,
+    .query_ece = uncancelled<query_ece>,
+    .query_port = uncancelled<query_port>,
+    .query_qp = uncancelled<query_qp>,
+    .query_rt_values = uncancelled<query_rt_values>,
+    .query_srq = uncancelled<query_srq>,
+    .reg_dm_mr = uncancelled<reg_dm_mr>,
+    .reg_dmabuf_mr = uncancelled<reg_dmabuf_mr>,
+    .reg_mr = uncancelled<reg_mr>,
     .req_notify_cq = req_notify_cq,
-    .rereg_mr = rereg_mr,
-    .resize_cq = resize_cq,
-    .set_ece = set_ece,
-    .unimport_dm = unimport_dm,
-    .unimport_mr = unimport_mr,
-    .unimport_pd = unimport_pd,
+    .rereg_mr = uncancelled<rereg_mr>,
+    .resize_cq = uncancelled<resize_cq>,
+    .set_ece = uncancelled<set_ece>,
+    .unimport_dm = uncancelled<unimport_dm>,
+    .unimport_mr = uncancelled<unimport_mr>,
+    .unimport_pd = uncancelled<unimport_pd>,
 };
 
 // RDMA_DRIVER_UNKNOWN of <rdma/ib_user_ioctl_verbs.h>: no kernel driver stands behind the descriptor.
@@ -121,6 +136,7 @@ VerbsContext* find_original(int cmd_fd) {
 }  // namespace
 
 verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_data*/) {
+  const NoCancellation guard;
   VerbsContext* context =
       make_context(device, cmd_fd, [device](Context** out) { return open_context(device->name, out); });
   if (context == nullptr) return nullptr;
@@ -132,8 +148,12 @@ verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_dat
 // which it is. It asks for the asynchronous descriptor itself, afterwards (answer_control). A descriptor of
 // another process's context is refused: that process's memory is not ours to hand out.
 verbs_context* import_context(ibv_device* /*device*/, int cmd_fd) {
+  const NoCancellation guard;
   const VerbsContext* original = find_original(cmd_fd);
-  if (original == nullptr) return refuse(EOPNOTSUPP);
+  if (original == nullptr) {
+    VERBENA_WARN("ibv_import_device: descriptor %d is of no context of this process", cmd_fd);
+    return refuse(EOPNOTSUPP);
+  }
   VerbsContext* context = make_context(original->base.context.device, cmd_fd, [original](Context** out) {
     return verbena::import_context(original->emulated, out);
   });

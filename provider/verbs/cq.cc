@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "verbs/cq.h"
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
@@ -14,7 +15,10 @@ namespace verbena::verbs {
 int fill_cq(VerbsCq& cq, ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector,
             const CqOptions& options) {
   // The kernel knows a channel only in the context that made it (lookup_get_fd_uobject: EINVAL).
-  if (channel != nullptr && channel->context != context) return EINVAL;
+  if (channel != nullptr && channel->context != context) {
+    VERBENA_WARN("ibv_create_cq: channel with descriptor %d: it belongs to another context", channel->fd);
+    return EINVAL;
+  }
   const int error =
       verbena::create_cq(to_context(context)->emulated, cqe, channel != nullptr ? channel->fd : -1,
                          comp_vector, reinterpret_cast<uintptr_t>(&cq), &cq.emulated, options);
@@ -60,8 +64,10 @@ int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
 
 // libibverbs/cmd.c, ibv_cmd_modify_cq: EINVAL for attributes nobody knows.
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
-  if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0)
+  if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) {
+    VERBENA_WARN("ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only", cq->handle, attr->attr_mask);
     return answer(mutated("cq-moderation-any-mask") ? 0 : EINVAL);
+  }
   if (attr->attr_mask == 0) return 0;
   return answer(verbena::modify_cq(to_cq(cq)->emulated, attr->moderate.cq_count, attr->moderate.cq_period));
 }

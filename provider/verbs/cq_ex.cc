@@ -4,6 +4,7 @@
 // reads what it asked for when the CQ was made.
 #include <ctime>
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "verbs/cq.h"
 #include "verbs/domain.h"
@@ -44,7 +45,10 @@ void end_poll(ibv_cq_ex* ibv) {
 }
 
 int start_poll(ibv_cq_ex* ibv, ibv_poll_cq_attr* attr) {
-  if (attr->comp_mask != 0) return EINVAL;  // as mlx5: no bit is defined
+  if (attr->comp_mask != 0) {  // as mlx5: no bit is defined
+    VERBENA_WARN("ibv_start_poll: CQ %u: comp_mask 0x%x: no bit is defined", to_cq_ex(ibv).cq.base.cq.handle, attr->comp_mask);
+    return EINVAL;
+  }
   VerbsCqEx& cq = to_cq_ex(ibv);
   if (!cq.alone) pthread_mutex_lock(&cq.mutex);
   const int error = advance(ibv);
@@ -135,15 +139,28 @@ void make_mutex(pthread_mutex_t* mutex) {
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr uint32_t kKnownMask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   constexpr uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-  if ((attr->comp_mask & ~kKnownMask) != 0) return refuse(EINVAL);
+  if ((attr->comp_mask & ~kKnownMask) != 0) {
+    VERBENA_WARN("ibv_create_cq_ex: comp_mask 0x%x: there are the bits 0x%x", attr->comp_mask, kKnownMask);
+    return refuse(EINVAL);
+  }
   const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
-  if ((flags & ~kKnownFlags) != 0 && !mutated("cq-extended-any-flags")) return refuse(EINVAL);
-  if ((attr->wc_flags & ~offered_fields()) != 0) return refuse(EOPNOTSUPP);
+  if ((flags & ~kKnownFlags) != 0 && !mutated("cq-extended-any-flags")) {
+    VERBENA_WARN("ibv_create_cq_ex: flags 0x%x: there are the bits 0x%x", flags, kKnownFlags);
+    return refuse(EINVAL);
+  }
+  if ((attr->wc_flags & ~offered_fields()) != 0) {
+    VERBENA_WARN("ibv_create_cq_ex: wc_flags 0x%llx: the device offers the bits 0x%llx",
+                 static_cast<unsigned long long>(attr->wc_flags), static_cast<unsigned long long>(offered_fields()));
+    return refuse(EOPNOTSUPP);
+  }
   VerbsPd* domain = nullptr;
   if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
     domain = attr->parent_domain != nullptr ? to_pd(attr->parent_domain) : nullptr;
-    if (domain == nullptr || !is_parent_domain(*domain) || domain->base.context != context)
+    if (domain == nullptr || !is_parent_domain(*domain) || domain->base.context != context) {
+      VERBENA_WARN("ibv_create_cq_ex: parent_domain %p is no parent domain of this context",
+                   static_cast<void*>(attr->parent_domain));
       return refuse(EINVAL);
+    }
   }
 
   bool from_domain = false;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -13,8 +14,15 @@ namespace verbena::verbs {
 // size are those of libibverbs/cmd_device.c, ibv_cmd_query_device_any.
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size) {
-  if (input != nullptr && input->comp_mask != 0) return answer(EINVAL);
-  if (attr_size < sizeof(ibv_device_attr)) return answer(EINVAL);
+  if (input != nullptr && input->comp_mask != 0) {
+    VERBENA_WARN("ibv_query_device_ex: %s: input's comp_mask 0x%x: no bit is defined", context->device->name, input->comp_mask);
+    return answer(EINVAL);
+  }
+  if (attr_size < sizeof(ibv_device_attr)) {
+    VERBENA_WARN("ibv_query_device_ex: %s: %zu bytes for the attributes: %zu are the least", context->device->name,
+                 attr_size, sizeof(ibv_device_attr));
+    return answer(EINVAL);
+  }
 
   ibv_device_attr_ex whole = {};
   if (const int error = query_device(to_context(context)->emulated, &whole); error != 0) return answer(error);
@@ -28,7 +36,11 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
 // As mlx5 (providers/mlx5/verbs.c, mlx5_query_rt_values): the clock is told in its own units, all of them in
 // tv_nsec.
 int query_rt_values(ibv_context* context, ibv_values_ex* values) {
-  if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return answer(EINVAL);
+  if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) {
+    VERBENA_WARN("ibv_query_rt_values_ex: %s: comp_mask 0x%x: there is IBV_VALUES_MASK_RAW_CLOCK only", context->device->name,
+                 values->comp_mask);
+    return answer(EINVAL);
+  }
   if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return 0;
   values->raw_clock.tv_sec = 0;
   values->raw_clock.tv_nsec = static_cast<long>(device_clock(to_context(context)->emulated));

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -62,7 +63,10 @@ void let_go(VerbsPd* pd) {
 }
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
-  if (attr->comp_mask != 0) return refuse(EINVAL);  // as mlx5: no bit is defined
+  if (attr->comp_mask != 0) {  // as mlx5: no bit is defined
+    VERBENA_WARN("ibv_alloc_td: comp_mask 0x%x: no bit is defined", attr->comp_mask);
+    return refuse(EINVAL);
+  }
   auto* td = allocate<VerbsTd>();
   if (td == nullptr) return nullptr;
   td->base.context = context;
@@ -71,7 +75,10 @@ ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
 
 int dealloc_td(ibv_td* ibv) {
   VerbsTd* td = to_td(ibv);
-  if (td->users.load(std::memory_order_acquire) != 0) return answer(EBUSY);
+  if (const uint32_t users = td->users.load(std::memory_order_acquire); users != 0) {
+    VERBENA_WARN("ibv_dealloc_td: %u parent domains still have it", users);
+    return answer(EBUSY);
+  }
   free(td);
   return 0;
 }
@@ -80,10 +87,15 @@ int dealloc_td(ibv_td* ibv) {
 // which no device would know.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
   constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
-  if (attr->pd == nullptr || ((attr->comp_mask & ~kKnown) != 0 && !mutated("parent-any-mask")))
+  if (attr->pd == nullptr || ((attr->comp_mask & ~kKnown) != 0 && !mutated("parent-any-mask"))) {
+    VERBENA_WARN("ibv_alloc_parent_domain: pd %p, comp_mask 0x%x: it needs a PD, and there are the bits 0x%x",
+                 static_cast<void*>(attr->pd), attr->comp_mask, kKnown);
     return refuse(EINVAL);
-  if (attr->pd->context != context || (attr->td != nullptr && attr->td->context != context))
+  }
+  if (attr->pd->context != context || (attr->td != nullptr && attr->td->context != context)) {
+    VERBENA_WARN("ibv_alloc_parent_domain: PD %u, or its thread domain, belongs to another context", attr->pd->handle);
     return refuse(EINVAL);
+  }
   auto* pd = allocate<VerbsPd>();
   if (pd == nullptr) return nullptr;
   auto* parent = allocate<ParentDomain>();

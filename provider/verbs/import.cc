@@ -5,6 +5,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include "no_cancellation.h"
 #include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -73,6 +74,7 @@ void unimport_dm(ibv_dm* dm) { free(to_dm(dm)); }
 // asynchronous descriptor of a context that has none yet (libibverbs/cmd_device.c). To all others the
 // stand-in's ENOTTY tells libibverbs to use write(2).
 int answer_control(void* owner, unsigned long request, void* argument) {
+  const NoCancellation guard;
   auto* context = static_cast<VerbsContext*>(owner);
   auto* command = static_cast<ib_uverbs_ioctl_hdr*>(argument);
   errno = ENOTTY;

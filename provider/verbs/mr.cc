@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <unistd.h>
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -13,6 +14,12 @@ namespace {
 bool same_place_in_page(uint64_t addr, uint64_t iova) {
   const uint64_t mask = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1;
   return (addr & mask) == (iova & mask);
+}
+
+std::nullptr_t refuse_iova(const char* verb, uint64_t begin, size_t length, uint64_t iova) {
+  VERBENA_WARN("%s: begin 0x%llx, length %zu, iova 0x%llx: the two begin at different places of a page", verb,
+               static_cast<unsigned long long>(begin), length, static_cast<unsigned long long>(iova));
+  return refuse(EINVAL);
 }
 
 // Registers by `reg(&emulated)`. The address, where there is one, is set by libibverbs.
@@ -39,7 +46,8 @@ ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
 
 // ibv_reg_mr(3) arrives with iova == addr, whatever the flags; a zero-based region begins at 0.
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access) {
-  if (!same_place_in_page(reinterpret_cast<uintptr_t>(addr), iova)) return refuse(EINVAL);
+  if (!same_place_in_page(reinterpret_cast<uintptr_t>(addr), iova))
+    return refuse_iova("ibv_reg_mr_iova", reinterpret_cast<uintptr_t>(addr), length, iova);
   if (mutated("mr-iova")) iova = reinterpret_cast<uintptr_t>(addr);
   if (mutated("mr-zero-based")) access &= ~IBV_ACCESS_ZERO_BASED;
   const uint64_t first = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
@@ -49,7 +57,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access)
 }
 
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
-  if (!same_place_in_page(offset, iova)) return refuse(EINVAL);
+  if (!same_place_in_page(offset, iova)) return refuse_iova("ibv_reg_dmabuf_mr", offset, length, iova);
   return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, access, [&](Mr** out) {
     return verbena::reg_dmabuf_mr(to_pd(pd)->emulated, offset, length, iova, fd, access, out);
   });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -22,7 +23,11 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 // ibv_bind_mw(3) has looked at the type and at the PD of the region. It posts, and tells the key that the
 // window will have; refused like mlx5 (providers/mlx5/qp.c, mlx5_bind_mw): a zero-based window.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
-  if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) return answer(EINVAL);
+  if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) {
+    VERBENA_WARN("ibv_bind_mw: QP 0x%06x, rkey 0x%x, mw_access_flags 0x%x: a window of type 1 is not zero-based", qp->qp_num,
+                 mw->rkey, bind->bind_info.mw_access_flags);
+    return answer(EINVAL);
+  }
   ibv_send_wr wr = {};
   wr.wr_id = bind->wr_id;
   wr.opcode = IBV_WR_BIND_MW;

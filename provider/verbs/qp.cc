@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <cstring>
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
@@ -34,6 +35,12 @@ bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
   return true;
 }
 
+int refuse_mask(const char* verb, const ibv_qp& qp, int mask, int known) {
+  VERBENA_WARN("%s: QP 0x%06x: attr_mask 0x%x: there are the bits 0x%x", verb, qp.qp_num, static_cast<unsigned>(mask),
+               static_cast<unsigned>(known));
+  return answer(EOPNOTSUPP);
+}
+
 Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated; }
 
 }  // namespace
@@ -41,8 +48,10 @@ Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated;
 // Fills in what libibverbs' own ibv_cmd_create_qp fills in for other providers (libibverbs/cmd_qp.c, set_qp).
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq) ||
-      (attr->srq != nullptr && attr->srq->context != pd->context))
+      (attr->srq != nullptr && attr->srq->context != pd->context)) {
+    VERBENA_WARN("ibv_create_qp: PD %u: a CQ or the SRQ given belongs to another context", pd->handle);
     return refuse(EINVAL);
+  }
   Srq* srq = attr->srq != nullptr ? to_srq(attr->srq)->emulated : nullptr;
   bool from_domain = false;
   auto* qp = static_cast<VerbsQp*>(allocate_in(to_pd(pd), sizeof(VerbsQp), Resource::kQp, &from_domain));
@@ -79,12 +88,25 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  if ((attr->comp_mask & ~kKnown) != 0 && !mutated("wr-any-mask")) return refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & ~kKnown) != 0 && !mutated("wr-any-mask")) {
+    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask, kKnown);
+    return refuse(EOPNOTSUPP);
+  }
   const uint32_t flags = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attr->create_flags : 0;
-  if ((flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) return refuse(EOPNOTSUPP);
+  if ((flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
+    VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x: the device offers IBV_QP_CREATE_BLOCK_SELF_MCAST_LB only", flags);
+    return refuse(EOPNOTSUPP);
+  }
   // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).
-  if (flags != 0 && attr->qp_type != IBV_QPT_UD) return refuse(EINVAL);
-  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) return refuse(EINVAL);
+  if (flags != 0 && attr->qp_type != IBV_QPT_UD) {
+    VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x, type %u: only UD QPs have multicast messages", flags,
+                 static_cast<unsigned>(attr->qp_type));
+    return refuse(EINVAL);
+  }
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) {
+    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: it needs a PD of this context", attr->comp_mask);
+    return refuse(EINVAL);
+  }
   ibv_qp_init_attr plain = {.qp_context = attr->qp_context,
                             .send_cq = attr->send_cq,
                             .recv_cq = attr->recv_cq,
@@ -110,13 +132,13 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   if (mutated("modify-any-bit")) attr_mask &= kKnownAttributes;
-  if ((attr_mask & ~kKnownAttributes) != 0) return answer(EOPNOTSUPP);
+  if ((attr_mask & ~kKnownAttributes) != 0) return refuse_mask("ibv_modify_qp", *qp, attr_mask, kKnownAttributes);
   return answer(verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask));
 }
 
 // ibv_query_qp(3): the mask is a hint, more may be returned; so everything is.
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
-  if ((attr_mask & ~kQueriedAttributes) != 0) return answer(EOPNOTSUPP);
+  if ((attr_mask & ~kQueriedAttributes) != 0) return refuse_mask("ibv_query_qp", *qp, attr_mask, kQueriedAttributes);
   if (const int error = verbena::query_qp(to_qp(qp)->emulated, attr, init_attr); error != 0)
     return answer(error);
   init_attr->qp_context = qp->qp_context;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "observe/log.h"
 #include "observe/mutant.h"
 #include "rdma_core/layout.h"
 #include "verbs/domain.h"
@@ -58,7 +59,10 @@ void end(WrArena& arena) {
 
 int complete(ibv_qp_ex* qp) {
   WrArena& arena = arena_of(qp);
-  if (!arena.open) return EINVAL;  // the lock is not ours
+  if (!arena.open) {  // the lock is not ours
+    VERBENA_WARN("ibv_wr_complete: QP 0x%06x: ibv_wr_start has not been called", qp->qp_base.qp_num);
+    return EINVAL;
+  }
   int error = arena.error;
   if (mutated("wr-failure-posts") && error != 0 && arena.count != 0) {
     arena.wrs[arena.count - 1].next = nullptr;
@@ -304,10 +308,13 @@ int check_send_ops(ibv_qp_type type, uint64_t send_ops_flags) {
   for (const SendOp& op : kSendOps) {
     if ((send_ops_flags & op.flag) == 0) continue;
     if (const int error = check_send_operation(type, op.opcode); error != 0) return error;
-    if (op.flag == kWithAtomicWrite && !library_has_atomic_write()) return EOPNOTSUPP;
+    if (op.flag == kWithAtomicWrite && !library_has_atomic_write()) break;
     send_ops_flags &= ~op.flag;
   }
-  return send_ops_flags == 0 ? 0 : EOPNOTSUPP;
+  if (send_ops_flags == 0) return 0;
+  VERBENA_WARN("ibv_create_qp_ex: send_ops_flags: the bits 0x%llx are of no operation of device and library",
+               static_cast<unsigned long long>(send_ops_flags));
+  return EOPNOTSUPP;
 }
 
 void define_send_ops(ibv_qp_ex* qp, ibv_qp_type type, uint64_t send_ops_flags) {

@@ -112,7 +112,10 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
     return EINVAL;
   }
   CompChannel* channel = nullptr;
-  if (channel_fd >= 0 && (channel = find_channel(*context, channel_fd)) == nullptr) return EINVAL;
+  if (channel_fd >= 0 && (channel = find_channel(*context, channel_fd)) == nullptr) {
+    VERBENA_WARN("ibv_create_cq: descriptor %d is no completion channel of the context", channel_fd);
+    return EINVAL;
+  }
 
   auto* cq = new (std::nothrow) Cq;
   if (cq == nullptr) return ENOMEM;
@@ -127,6 +130,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->shared = committed ? process.view().cq(cq->index) : nullptr;
   if (cq->shared == nullptr ||
       make_cq_ring(process, cq->shared->rings[0], cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
+    VERBENA_WARN("ibv_create_cq: %d entries: there is no memory for them", cqe);
     process.cq_indices().give(cq->index);
     give_quota(*context, Counted::kCqs);
     delete cq;
@@ -198,7 +202,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   if (process.dead()) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0 && mutated("cq-not-busy")) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0) {
-    VERBENA_WARN("ibv_destroy_cq: %u queue pairs still use it", cq->users.load());
+    VERBENA_WARN("ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it", cq->index, cq->users.load());
     return EBUSY;
   }
   SharedCq& shared = *cq->shared;

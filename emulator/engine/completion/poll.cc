@@ -10,6 +10,7 @@
 #include "engine/completion/streaming.h"
 #include "engine/objects.h"
 #include "engine/requester/small_copy.h"
+#include "observe/log.h"
 #include "observe/mutant.h"
 
 namespace verbena {
@@ -251,7 +252,10 @@ void scatter_landed(Cq& cq) {
 
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   if (cq->process->dead()) return -EIO;
-  if (num_entries < 0) return -EINVAL;
+  if (num_entries < 0) {
+    VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
+    return -EINVAL;
+  }
   // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken
   // by events may poll only once, whoever polls without end may look now and then.
   bool thoroughly = false;

@@ -26,8 +26,9 @@ int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
   if (int error = usable(*pd->context); error != 0) return error;
   const DeviceDescription& device = *pd->context->device;
   const char* why = nullptr;
-  if (int error = check_address(attribute_limits(device), *attr, false, &why); error != 0) {
-    VERBENA_WARN("ibv_create_ah: %s", why);
+  uint64_t value = 0;
+  if (int error = check_address(attribute_limits(device), *attr, false, &why, &value); error != 0) {
+    VERBENA_WARN("ibv_create_ah: PD %u: %s: it is %llu", pd->handle, why, static_cast<unsigned long long>(value));
     return error;
   }
   if (int error = take_quota(*pd->context, Counted::kAhs, "ibv_create_ah"); error != 0) return error;

@@ -12,6 +12,7 @@
 #include "engine/device/device_attributes.h"
 #include "engine/objects.h"
 #include "engine/xrc/xrc_openings.h"
+#include "observe/log.h"
 #include "observe/mutant.h"
 
 namespace verbena {
@@ -93,7 +94,10 @@ int query_device(Context* context, ibv_device_attr_ex* attr) {
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
   if (int error = usable(*context); error != 0) return error;
-  if (port != 1 && !mutated("port-any")) return EINVAL;
+  if (port != 1 && !mutated("port-any")) {
+    VERBENA_WARN("ibv_query_port: %s: port %u: there is port 1", context->device->name.data(), port);
+    return EINVAL;
+  }
   describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
                 attr);
   attr->qkey_viol_cntr =

@@ -64,9 +64,15 @@ int find_range(const Pd& pd, const Advice& advice, const ibv_sge& sge, Range* ou
 int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge* sges, uint32_t count) {
   if (int error = usable(*pd->context); error != 0) return error;
   const Advice* row = find_advice(number_in(advice));
-  if (row == nullptr) return EOPNOTSUPP;
-  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 && !mutated("advise-flags")) return EINVAL;
-  if (count == 0 || sges == nullptr) return EINVAL;  // kernel, uverbs_std_types_mr.c
+  const auto refused = [&](int error, const char* rule) {
+    VERBENA_WARN("ibv_advise_mr: PD %u: advice %u, flags 0x%x, %u elements: %s", pd->handle, number_in(advice), flags, count,
+                 rule);
+    return error;
+  };
+  if (row == nullptr) return refused(EOPNOTSUPP, "the device takes no such advice");
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 && !mutated("advise-flags"))
+    return refused(EINVAL, "there is IBV_ADVISE_MR_FLAG_FLUSH only");
+  if (count == 0 || sges == nullptr) return refused(EINVAL, "there is none");  // kernel, uverbs_std_types_mr.c
   const bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
   // All or nothing is asked for: every element is judged before any page is touched.
   Range range{};

@@ -35,7 +35,7 @@ int dealloc_pd(Pd* pd) {
     MemoryObjects& objects = process.memory_objects();
     std::lock_guard lock(objects.mutex);
     if (pd->users.load(std::memory_order_acquire) != 0) {
-      VERBENA_WARN("ibv_dealloc_pd: %u objects still belong to it", pd->users.load());
+      VERBENA_WARN("ibv_dealloc_pd: PD %u: %u objects still belong to it", pd->handle, pd->users.load());
       return EBUSY;
     }
     // Another context that shares it may have been first (the kernel: no such object).

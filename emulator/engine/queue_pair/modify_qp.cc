@@ -13,6 +13,7 @@
 #include "engine/datagram/privilege.h"
 #include "engine/device/device_attributes.h"
 #include "engine/objects.h"
+#include "engine/program_enum.h"
 #include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/qp_attributes.h"
@@ -32,8 +33,8 @@ namespace {
 int refuse_transition(const Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask, int error, int offending) {
   if (!logs(LogLevel::kWarn)) return error;
   if (offending == 0) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s to %s", qp.shared->qpn,
-                 name_of_state(from), name_of_state(to));
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s (%u) to %s (%u)", qp.shared->qpn,
+                 name_of_state(from), number_in(from), name_of_state(to), number_in(to));
   }
   for (int bit = 1; bit != 0 && bit <= offending; bit <<= 1)
     if ((offending & bit) != 0)
@@ -255,10 +256,11 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
     std::lock_guard send(qp->send_lock);
     limits.sq_draining = qp->waiting != Waiting::kNothing;
   }
-  error = check_attributes(limits, qp->type, *attr, mask, &why);
+  uint64_t value = 0;
+  error = check_attributes(limits, qp->type, *attr, mask, &why, &value);
   if (mutated("modify-half")) remember(qp->attr, *attr, mask);
   if (error != 0) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s", qp->shared->qpn, why);
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why, static_cast<unsigned long long>(value));
     return error;
   }
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
@@ -303,7 +305,11 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
 
 int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->context->device->limits.qp_rate_limit_max == 0) return EOPNOTSUPP;
+  if (qp->context->device->limits.qp_rate_limit_max == 0) {
+    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: the device paces nothing (packet_pacing_caps)",
+                 qp->shared->qpn, attr->rate_limit);
+    return EOPNOTSUPP;
+  }
   // providers/mlx5/verbs.c, mlx5_modify_qp_rate_limit().
   if (attr->comp_mask != 0 ||
       (attr->rate_limit == 0 && (attr->max_burst_sz != 0 || attr->typical_pkt_sz != 0))) {
@@ -314,7 +320,11 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
         attr->comp_mask != 0 ? "comp_mask is 0" : "without a rate there are no bursts and packets");
     return EINVAL;
   }
-  if (qp->foreign) return EINVAL;  // it sends nothing
+  if (qp->foreign) {
+    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing", qp->shared->qpn,
+                 attr->rate_limit);
+    return EINVAL;
+  }
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   ibv_qp_attr wanted{};

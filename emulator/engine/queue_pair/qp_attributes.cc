@@ -64,6 +64,7 @@ struct Rule {
   bool (*holds)(const Request&) noexcept;
   int refusal;
   const char* why;
+  uint64_t (*value)(const ibv_qp_attr&) noexcept;  // what the rule is about
 };
 
 // In the order in which the kernel asks: uverbs (ports, states, Q_Key), then the driver.
@@ -72,90 +73,113 @@ constexpr Rule kRules[] = {
      [](const Request& r) noexcept {
        return exists_port(r.limits, r.attr.port_num) || mutated("modify-port");
      },
-     EINVAL, "port_num is no port of the device"},
+     EINVAL, "port_num is no port of the device",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.port_num; }},
     // uverbs_cmd.c, modify_qp(): in INIT -> RTR the address must be on the port chosen in RESET -> INIT.
     {IBV_QP_AV | IBV_QP_STATE,
      [](const Request& r) noexcept {
        return !r.goes_to(IBV_QPS_RTR) || r.attr.ah_attr.port_num == r.limits.port;
      },
-     EINVAL, "ah_attr.port_num is not the port that the QP was given in INIT"},
+     EINVAL, "ah_attr.port_num is not the port that the QP was given in INIT",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.ah_attr.port_num; }},
     {IBV_QP_AV | IBV_QP_PORT,
      [](const Request& r) noexcept { return r.attr.ah_attr.port_num == r.attr.port_num; }, EINVAL,
-     "ah_attr.port_num and port_num differ"},
+     "ah_attr.port_num and port_num differ",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.ah_attr.port_num; }},
     {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return exists_port(r.limits, r.attr.alt_port_num); },
-     EINVAL, "alt_port_num is no port of the device"},
+     EINVAL, "alt_port_num is no port of the device",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_port_num; }},
     {IBV_QP_ALT_PATH,
      [](const Request& r) noexcept { return r.attr.alt_ah_attr.port_num == r.attr.alt_port_num; }, EINVAL,
-     "alt_ah_attr.port_num and alt_port_num differ"},
+     "alt_ah_attr.port_num and alt_port_num differ",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_ah_attr.port_num; }},
     {IBV_QP_CUR_STATE,
      [](const Request& r) noexcept {
        return number_in(r.attr.cur_qp_state) == r.limits.current_state || mutated("modify-current-state");
      },
-     EINVAL, "cur_qp_state is not the state that the QP is in"},
+     EINVAL, "cur_qp_state is not the state that the QP is in",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.cur_qp_state); }},
     {IBV_QP_STATE,
      [](const Request& r) noexcept {
        return !(r.limits.sq_draining && r.limits.current_state == IBV_QPS_SQD && r.goes_to(IBV_QPS_RTS));
      },
-     EINVAL, "the send queue is still draining: RTS only after IBV_EVENT_SQ_DRAINED"},
+     EINVAL, "the send queue is still draining: RTS only after IBV_EVENT_SQ_DRAINED",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.qp_state); }},
     {IBV_QP_QKEY,
      [](const Request& r) noexcept {
        return r.limits.privileged_qkey || (r.attr.qkey & kPrivilegedQkey) == 0;
      },
-     EPERM, "a qkey with the top bit needs CAP_NET_RAW"},
+     EPERM, "a qkey with the top bit needs CAP_NET_RAW",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.qkey; }},
 
     {IBV_QP_ALT_PATH,
      [](const Request& r) noexcept {
        return (r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND) ||
               mutated("modify-alternate-path");
      },
-     EINVAL, "an alternate path needs InfiniBand and IBV_DEVICE_AUTO_PATH_MIG"},
+     EINVAL, "an alternate path needs InfiniBand and IBV_DEVICE_AUTO_PATH_MIG",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_port_num; }},
     {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_timeout <= kFiveBits; }, EINVAL,
-     "alt_timeout is above 31"},
+     "alt_timeout is above 31",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_timeout; }},
     {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_pkey_index < r.limits.pkeys; },
-     EINVAL, "alt_pkey_index is behind the end of the P_Key table"},
+     EINVAL, "alt_pkey_index is behind the end of the P_Key table",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_pkey_index; }},
     {IBV_QP_PATH_MIG_STATE,
      [](const Request& r) noexcept {
        return number_in(r.attr.path_mig_state) == IBV_MIG_MIGRATED ||
               (r.limits.path_migration && number_in(r.attr.path_mig_state) == IBV_MIG_REARM);
      },
-     EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG"},
+     EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mig_state); }},
 
     {IBV_QP_PKEY_INDEX,
      [](const Request& r) noexcept {
        return r.attr.pkey_index < r.limits.pkeys || mutated("modify-pkey-index");
      },
-     EINVAL, "pkey_index is behind the end of the P_Key table"},
+     EINVAL, "pkey_index is behind the end of the P_Key table",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.pkey_index; }},
     {IBV_QP_ACCESS_FLAGS,
      [](const Request& r) noexcept { return (r.attr.qp_access_flags & ~kAccessFlags) == 0; }, EINVAL,
-     "qp_access_flags has bits that are no IBV_ACCESS_ flag"},
+     "qp_access_flags has bits that are no IBV_ACCESS_ flag",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.qp_access_flags; }},
     {IBV_QP_PATH_MTU,
      [](const Request& r) noexcept {
        return mtu_bytes(number_in(r.attr.path_mtu)) != 0 || mutated("modify-mtu");
      },
-     EINVAL, "path_mtu is no IBV_MTU_ value"},
+     EINVAL, "path_mtu is no IBV_MTU_ value",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mtu); }},
     {IBV_QP_PATH_MTU,
      [](const Request& r) noexcept { return number_in(r.attr.path_mtu) <= r.limits.active_mtu; }, EINVAL,
-     "path_mtu is above the port's active_mtu"},
+     "path_mtu is above the port's active_mtu",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mtu); }},
     {IBV_QP_MAX_QP_RD_ATOMIC,
      [](const Request& r) noexcept {
        return r.attr.max_rd_atomic <= r.limits.max_rd_atomic || mutated("modify-reads");
      },
-     EINVAL, "max_rd_atomic is above the device's max_qp_init_rd_atom"},
+     EINVAL, "max_rd_atomic is above the device's max_qp_init_rd_atom",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.max_rd_atomic; }},
     {IBV_QP_MAX_DEST_RD_ATOMIC,
      [](const Request& r) noexcept {
        return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic || mutated("modify-responder-reads");
      },
-     EINVAL, "max_dest_rd_atomic is above the device's max_qp_rd_atom"},
+     EINVAL, "max_dest_rd_atomic is above the device's max_qp_rd_atom",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.max_dest_rd_atomic; }},
     {IBV_QP_TIMEOUT, [](const Request& r) noexcept { return r.attr.timeout <= kFiveBits; }, EINVAL,
-     "timeout is above 31"},
+     "timeout is above 31",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.timeout; }},
     {IBV_QP_RETRY_CNT, [](const Request& r) noexcept { return r.attr.retry_cnt <= kThreeBits; }, EINVAL,
-     "retry_cnt is above 7"},
+     "retry_cnt is above 7",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.retry_cnt; }},
     {IBV_QP_RNR_RETRY, [](const Request& r) noexcept { return r.attr.rnr_retry <= kThreeBits; }, EINVAL,
-     "rnr_retry is above 7"},
+     "rnr_retry is above 7",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rnr_retry; }},
     {IBV_QP_MIN_RNR_TIMER, [](const Request& r) noexcept { return r.attr.min_rnr_timer <= kFiveBits; },
-     EINVAL, "min_rnr_timer is above 31"},
+     EINVAL, "min_rnr_timer is above 31",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.min_rnr_timer; }},
     {IBV_QP_RATE_LIMIT, [](const Request& r) noexcept { return r.limits.rate_limit_max != 0; }, EOPNOTSUPP,
-     "rate_limit: the device paces nothing (packet_pacing_caps)"},
+     "rate_limit: the device paces nothing (packet_pacing_caps)",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rate_limit; }},
     // 0 takes the limit away (drivers/infiniband/hw/mlx5/qp.c, modify_raw_packet_qp_sq(): index 0 of the
     // table of rates).
     {IBV_QP_RATE_LIMIT,
@@ -165,9 +189,11 @@ constexpr Rule kRules[] = {
                r.attr.rate_limit <= r.limits.rate_limit_max) ||
               mutated("rate-limit-any");
      },
-     EINVAL, "rate_limit is outside of qp_rate_limit_min and qp_rate_limit_max"},
+     EINVAL, "rate_limit is outside of qp_rate_limit_min and qp_rate_limit_max",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rate_limit; }},
     {IBV_QP_DEST_QPN, [](const Request& r) noexcept { return r.attr.dest_qp_num <= kMaxQpn; }, EINVAL,
-     "dest_qp_num has more than 24 bits"},
+     "dest_qp_num has more than 24 bits",
+     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.dest_qp_num; }},
 };
 
 struct Address {
@@ -181,6 +207,7 @@ struct Address {
 struct AddressRule {
   bool (*holds)(const Address&) noexcept;
   const char* why;
+  uint64_t (*value)(const ibv_ah_attr&) noexcept;
 };
 
 // All of them are EINVAL: mlx5 verbs.c mlx5_create_ah(), kernel mlx5 qp.c mlx5_set_path(), rxe_av.c
@@ -189,29 +216,36 @@ constexpr AddressRule kAddressRules[] = {
     {[](const Address& a) noexcept {
        return mutated("ah-port-not-checked") || exists_port(a.limits, a.ah.port_num);
      },
-     "ah_attr.port_num is no port of the device"},
+     "ah_attr.port_num is no port of the device",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.port_num; }},
     {[](const Address& a) noexcept {
        return a.ah.is_global != 0 || a.on_infiniband() || mutated("ah-grh-not-required");
      },
-     "an Ethernet port needs a GRH: is_global = 1 and a GID"},
+     "an Ethernet port needs a GRH: is_global = 1 and a GID",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.is_global; }},
     {[](const Address& a) noexcept {
        return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids || mutated("ah-sgid-not-checked");
      },
-     "grh.sgid_index is behind the end of the GID table"},
+     "grh.sgid_index is behind the end of the GID table",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.grh.sgid_index; }},
     // LID 0 is reserved (vol. 1, 4.1.1); with a GRH the GID says where to.
     {[](const Address& a) noexcept {
        return a.ah.is_global != 0 || a.ah.dlid != 0 || mutated("ah-grh-not-required");
      },
-     "dlid 0 without a GRH leads nowhere"},
-    {[](const Address& a) noexcept { return a.ah.sl <= kMaxServiceLevel; }, "sl is above 15"},
+     "dlid 0 without a GRH leads nowhere",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.dlid; }},
+    {[](const Address& a) noexcept { return a.ah.sl <= kMaxServiceLevel; }, "sl is above 15",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.sl; }},
     {[](const Address& a) noexcept {
        return !a.connected || !a.on_infiniband() || a.ah.dlid < kFirstMulticastLid;
      },
-     "dlid is a multicast LID, and the QP is connected"},
+     "dlid is a multicast LID, and the QP is connected",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.dlid; }},
     {[](const Address& a) noexcept {
        return !a.connected || a.ah.is_global == 0 || a.ah.grh.dgid.raw[0] != kMulticastGidPrefix;
      },
-     "grh.dgid is a multicast GID, and the QP is connected"},
+     "grh.dgid is a multicast GID, and the QP is connected",
+     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.grh.dgid.raw[0]; }},
 };
 
 int refuse(int error, const char* reason, const char** why) noexcept {
@@ -219,25 +253,31 @@ int refuse(int error, const char* reason, const char** why) noexcept {
   return error;
 }
 
+template <typename Rule, typename Attributes>
+int refuse(const Rule& rule, int error, const Attributes& attributes, const char** why, uint64_t* value) noexcept {
+  if (value != nullptr) *value = rule.value(attributes);
+  return refuse(error, rule.why, why);
+}
+
 }  // namespace
 
 int check_attributes(const AttributeLimits& limits, ibv_qp_type type, const ibv_qp_attr& attr, int mask,
-                     const char** why) noexcept {
+                     const char** why, uint64_t* value) noexcept {
   const Request request{limits, attr, mask & ~ignored_attribute_bits(type)};
   for (const Rule& rule : kRules)
     if ((request.mask & rule.bits) == rule.bits && !rule.holds(request))
-      return refuse(rule.refusal, rule.why, why);
+      return refuse(rule, rule.refusal, attr, why, value);
   if ((request.mask & IBV_QP_AV) != 0)
-    if (const int error = check_address(limits, attr.ah_attr, true, why)) return error;
-  if ((request.mask & IBV_QP_ALT_PATH) != 0) return check_address(limits, attr.alt_ah_attr, true, why);
+    if (const int error = check_address(limits, attr.ah_attr, true, why, value)) return error;
+  if ((request.mask & IBV_QP_ALT_PATH) != 0) return check_address(limits, attr.alt_ah_attr, true, why, value);
   return refuse(0, nullptr, why);
 }
 
 int check_address(const AttributeLimits& limits, const ibv_ah_attr& ah, bool connected,
-                  const char** why) noexcept {
+                  const char** why, uint64_t* value) noexcept {
   const Address address{limits, ah, connected};
   for (const AddressRule& rule : kAddressRules)
-    if (!rule.holds(address)) return refuse(EINVAL, rule.why, why);
+    if (!rule.holds(address)) return refuse(rule, EINVAL, ah, why, value);
   return refuse(0, nullptr, why);
 }
 

@@ -33,17 +33,17 @@ struct AttributeLimits {
 };
 
 // 0, or the errno of the refusal; *why (if `why` is not null) then names the rule in one line, a constant
-// string that is never freed, and is null after success. Attributes outside `mask` are not looked at.
+// string that is never freed, and is null after success; *value (if not null) is what the program gave. Attributes outside `mask` are not looked at.
 //   EINVAL  a value out of range
 //   EOPNOTSUPP  a rate, and nothing paces
 //   EPERM   a Q_Key with the top bit, without the privilege
 // PSNs are never refused: bits above 24 are dropped as the kernel drops them (psn.h, psn_of()).
 int check_attributes(const AttributeLimits& limits, ibv_qp_type type, const ibv_qp_attr& attr, int mask,
-                     const char** why) noexcept;
+                     const char** why, uint64_t* value = nullptr) noexcept;
 
 // The same for an address vector alone: the core of ibv_create_ah(3) and of ah_attr above. `connected` is
 // true for ah_attr of RC, UC and XRC, where no multicast address may stand. 0 or EINVAL.
 int check_address(const AttributeLimits& limits, const ibv_ah_attr& ah, bool connected,
-                  const char** why) noexcept;
+                  const char** why, uint64_t* value = nullptr) noexcept;
 
 }  // namespace verbena

@@ -170,6 +170,8 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
+    VERBENA_WARN("ibv_create_qp: max_send_wr %u, max_recv_wr %u: there is no memory for them", attr.cap.max_send_wr,
+                 attr.cap.max_recv_wr);
     unmake_datagram_parts(*qp);
     process.segment().release(qp->rq_offset, qp->rq_bytes);
     process.qp_indices().give(qp->index);
@@ -194,11 +196,18 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
               Srq* srq) {
   if (int error = usable(*pd->context); error != 0) return error;
-  if (int error = check_type(*attr); error != 0) return error;
+  if (int error = check_type(*attr); error != 0) {
+    VERBENA_WARN("ibv_create_qp: PD %u: type %u: the device has RC, UC, UD and XRC QPs", pd->handle,
+                 number_in(attr->qp_type));
+    return error;
+  }
   // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c,
   // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
-  if (send_cq == nullptr || (receives && recv_cq == nullptr)) return EINVAL;
+  if (send_cq == nullptr || (receives && recv_cq == nullptr)) {
+    VERBENA_WARN("ibv_create_qp: PD %u: %s is null", pd->handle, send_cq == nullptr ? "send_cq" : "recv_cq");
+    return EINVAL;
+  }
   // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
   if (srq != nullptr && attr->qp_type == IBV_QPT_UC && !mutated("qp-uc-with-srq")) {
     VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");

@@ -87,6 +87,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
       static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(attr->max_wr, 1u)), limits.max_srq_wr));
   Srq* srq = nullptr;
   if (int error = make_shared_queue(process, pd->handle, room, attr->max_sge, &srq); error != 0) {
+    VERBENA_WARN("ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them", attr->max_wr, attr->max_sge);
     give_quota(*pd->context, Counted::kSrqs);
     return error;
   }

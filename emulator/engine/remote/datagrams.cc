@@ -10,6 +10,7 @@
 #include "engine/objects.h"
 #include "engine/remote/foreign_datagram.h"
 #include "engine/remote/remote.h"
+#include "no_cancellation.h"
 
 namespace verbena {
 namespace {
@@ -49,6 +50,7 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
   whole.length = static_cast<uint32_t>(sizeof head) + size;
   whole.target_qpn = to.to_group ? kMulticastQpn : to.qpn;
   if (size > wire::kMaxDatagram) return;
+  const NoCancellation guard;  // a connection that breaks is closed
   std::memcpy(frame, &whole, sizeof whole);
   std::memcpy(frame + sizeof whole, bytes, size);
   std::shared_ptr<RemotePeer> peer;

@@ -6,6 +6,7 @@
 #include "engine/datagram/multicast.h"
 #include "engine/objects.h"
 #include "engine/remote/foreign_datagram.h"
+#include "no_cancellation.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -26,6 +27,7 @@ void RemoteGroups::listen() {
 void RemoteGroups::send(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
                         uint32_t size) {
   if (!open_) return;
+  const NoCancellation guard;
   uint8_t message[sizeof head + wire::kMaxDatagram];
   static_assert(sizeof message <= wire::kMaxCrowdMessage);
   if (size > wire::kMaxDatagram) return;

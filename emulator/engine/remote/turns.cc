@@ -13,6 +13,7 @@
 #include "engine/clock.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/stand_in.h"
+#include "no_cancellation.h"
 
 namespace verbena {
 namespace {
@@ -155,6 +156,7 @@ void Remote::drive_from_poll() {
   polled_.store(true, std::memory_order_relaxed);
   std::unique_lock turn(turn_, std::try_to_lock);
   if (!turn.owns_lock() && !wait_for_service(turn)) return;
+  const NoCancellation guard;  // connections that break are closed
   if (in_vain_.load(std::memory_order_relaxed) != 0) in_vain_.store(0, std::memory_order_relaxed);
   tell_of_receives();
   for (const std::shared_ptr<RemotePeer>& peer : peers_)

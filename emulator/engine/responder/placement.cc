@@ -95,7 +95,10 @@ size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t siz
 Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes) {
   if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
-  const uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kSliceSize));
+  uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kSliceSize));
+  // No aligned word at the destination lies in two slices.
+  if (remotes == 1 && request.done + size < request.length && size > 8)
+    size -= static_cast<uint32_t>((reinterpret_cast<uintptr_t>(remote[0].iov_base) + request.done + size) & 7);
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);

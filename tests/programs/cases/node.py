@@ -197,6 +197,16 @@ def exit_status(settings):
         node.run("sh", "-c", "kill -TERM $$", status=-signal.SIGTERM)
 
 
+def installed_profile(settings, prefix):
+    """Device profiles and the conformance suite come along."""
+    with Node(settings, ["--profile", "minimal"], verbena=os.path.join(prefix, "bin", "verbena")) as node:
+        most = re.search(r"max_srq:\s+(\d+)", node.run("ibv_devinfo", "-v").out)
+        expect(most is not None and int(most[1]) == 0, "the profile `minimal` is not that of the prefix")
+        suite = os.path.join(prefix, "bin", "verbs-conformance")
+        if os.path.exists(os.path.join(settings.build, "bin", "verbs-conformance")):
+            expect("pd" in node.run(suite, "--list").out, "the installed verbs-conformance does not say what it can")
+
+
 @case("without_root", quick=True)
 def without_root(settings):
     """Installed, and run as `nobody`: neither root nor the build folder is needed."""
@@ -219,5 +229,6 @@ def without_root(settings):
                 check(side, 4096, 1000)
             run_pair(node, "ib_write_bw", both=("-F", "-n", 1000))
             run_pair(node, "ib_read_lat", both=("-F", "-n", 1000), harmless=HARMLESS)
+        installed_profile(settings, prefix)
     finally:
         shutil.rmtree(prefix, ignore_errors=True)

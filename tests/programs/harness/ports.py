@@ -57,10 +57,10 @@ def is_listening(port, udp=False, of="self"):
     return False
 
 
-def wait_listening(port, server, seconds, udp=False):
+def wait_listening(port, server, seconds, udp=False, of="self"):
     """Returns when somebody listens on `port`. Fails when `server` ends before, or after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not is_listening(port, udp):
+    while not is_listening(port, udp, of):
         if server.poll() is not None:
             raise Failure(f"{server.name} ended with status {server.poll()} before it listened")
         if time.monotonic() > deadline:

@@ -118,6 +118,10 @@ class Node:
         environment["UBSAN_OPTIONS"] = "print_stacktrace=1"
         return environment
 
+    def enter_by(self, *command):
+        """From now on what is started here is started by `command`."""
+        self._as_user = list(map(str, command))
+
     def give_to(self, uid, gid):
         os.chown(self.folder, uid, gid)
 
@@ -128,9 +132,18 @@ class Node:
         self._programs.append(program)
         return program
 
+    def start_beside(self, *command, name=None, more={}):
+        """Starts `command` by itself, not under `verbena run`; `more`: variables of its environment."""
+        line = [*self._as_user, *map(str, command)]
+        program = Program(name or command[0], line, {**self.environment(), **more}, None)
+        self._programs.append(program)
+        return program
+
     def run(self, *command, name=None, status=0):
         """Runs `command` under `verbena run` to its end and returns it."""
-        program = self.start(*command, name=name)
+        return self.ended(self.start(*command, name=name), status)
+
+    def ended(self, program, status=0):
         seen = program.wait(self.settings.patience)
         expect(seen == status, f"{program.name} ended with status {seen}, not {status}")
         return program

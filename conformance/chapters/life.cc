@@ -35,7 +35,7 @@ class Fixture : public PairTest {
   // Posts, again and again where the queue is full.
   static void post_patiently(const std::function<int()>& post) {
     const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(8));
-    for (int error; (error = post()) != 0; std::this_thread::yield())
+    for (int error; (error = post()) != 0; give_way())
       if (error != ENOMEM || std::chrono::steady_clock::now() > deadline)
         throw Deviation{"posting; expected: 0; seen: " + errno_text(error), Where::current()};
   }

@@ -2,6 +2,7 @@
 #include "suite/test.h"
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "suite/child.h"
@@ -64,6 +65,8 @@ std::chrono::milliseconds scaled(std::chrono::milliseconds time) {
   return std::chrono::milliseconds(
       static_cast<int64_t>(static_cast<double>(time.count()) * options().time_scale));
 }
+
+void give_way() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 testing::AssertionResult refused(int result, std::initializer_list<int> allowed) {
   if (is_allowed(result, allowed)) return testing::AssertionSuccess();

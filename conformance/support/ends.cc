@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "support/ends.h"
 
-#include <thread>
 
 namespace conformance {
 namespace {
@@ -57,7 +56,7 @@ std::vector<ibv_wc> completions(ibv_cq* cq, size_t count, Where where, std::chro
                           std::to_string(scaled(time).count()) + " ms",
                       where};
     } else {
-      std::this_thread::yield();
+      give_way();
     }
   }
   return out;
@@ -72,7 +71,7 @@ testing::AssertionResult stays_empty(ibv_cq* cq, std::chrono::milliseconds time)
     const int polled = ibv_poll_cq(cq, 1, &wc);
     if (polled > 0) return testing::AssertionFailure() << "expected: no completion; seen: " << wc_text(wc);
     if (polled < 0) return testing::AssertionFailure() << "ibv_poll_cq gives " << polled;
-    std::this_thread::yield();
+    give_way();
   } while (Clock::now() < deadline);
   return testing::AssertionSuccess();
 }

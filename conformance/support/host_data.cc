@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "support/host.h"
 #include "support/pattern.h"
@@ -178,7 +177,7 @@ wire::Completions Host::poll(const wire::Poll& what) {
     } else if (Clock::now() >= deadline) {
       break;
     } else {
-      std::this_thread::yield();
+      give_way();
     }
   }
   return out;
@@ -200,7 +199,7 @@ wire::HammerAnswer Host::hammer(const wire::Hammer& what) {
     }
     ibv_wc wc;
     if (!poll_one(hosted.cqs().cq, wc)) {
-      std::this_thread::yield();
+      give_way();
       continue;
     }
     ++answer.completed;

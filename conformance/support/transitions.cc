@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "support/objects.h"
 
@@ -112,7 +111,7 @@ void wait_until_drained(ibv_qp* qp) {
   ibv_qp_init_attr init = {};
   do {
     if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) != 0 || attr.sq_draining == 0) return;
-    std::this_thread::yield();
+    give_way();
   } while (std::chrono::steady_clock::now() < deadline);
 }
 

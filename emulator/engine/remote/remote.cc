@@ -194,6 +194,7 @@ void Remote::call(const NetAddress& to, const NetAddress& from, const Target& ta
   if (caller_.approach == nullptr) return;
   const uint64_t ticket = caller_.approach(caller_.context, to, from, target, now_ns() + kCallPatience);
   calls_.push_back({ticket, to, qpn, peer});
+  publish();
 }
 
 void Remote::find_peer(Route& route, int64_t now) {
@@ -320,7 +321,9 @@ void Remote::failed(uint64_t ticket, wire::Refusal refusal) {
   if (found == calls_.end()) return;
   const Call call = *found;
   calls_.erase(found);
-  note_taken(call.to, false);
+  publish();
+  // A machine that has taken the call, and nobody there gets a processor to answer it: it is called again.
+  if (refusal != wire::Refusal::kSilent && refusal != wire::Refusal::kBusy) note_taken(call.to, false);
   VERBENA_INFO("no connection to %s: %s", call.to.text().c_str(), wire::words(refusal));
   // The one who had the numbers has ended; others that come after it are not meant.
   if (refusal == wire::Refusal::kNobody && call.peer) call.peer->gone = true;
@@ -377,8 +380,9 @@ void Remote::drop_unused_peers() {
   });
 }
 
+// Who polls while somebody is being called keeps a processor busy, too (waits_long()).
 void Remote::publish() {
-  const bool active = std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+  const bool active = !calls_.empty() || std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
     return peer->connected.load(std::memory_order_relaxed);
   });
   active_.store(active, std::memory_order_release);

@@ -207,6 +207,8 @@ bool wait_for_connection(Qp& qp) {
   RemotePath& path = *qp.path.remote;
   qp.wait_reason = path.peer && path.peer->gone ? VendorError::peer_gone : VendorError::no_path;
   wait_for(qp, Waiting::kTransport);
+  // An adapter has sent it by now: in SQD it is one that is under way.
+  if (is_acknowledged(qp.type)) path.begun = std::max(path.begun, std::min(path.sent + 1, qp.sq_posted));
   path.remote->seek(qp.shared->qpn);
   return is_acknowledged(qp.type) || now_ns() < qp.give_up_at;
 }

@@ -42,7 +42,7 @@ struct RemotePath {
   std::shared_ptr<RemotePeer> peer;  // nullptr: it is being looked for
   uint32_t epoch = 0;                // of the peer's connection over which requests went
   uint64_t sent = 0;                 // the first request that is not sent as a whole
-  uint64_t begun = 0;                // the first of which nothing has ever been sent
+  uint64_t begun = 0;                // the first of which nothing has been sent, nor would have been by an adapter
   uint64_t acknowledged = 0;         // those below are done, but for answers that are on their way
   uint64_t refused_at = 0;           // 1 + number: refused for `refusal`, once those before it are finished
   VendorError refusal = VendorError::none;

@@ -176,12 +176,9 @@ void add(const std::string& clause, Target target, const Operation& operation) {
     const std::string key = target_keys[static_cast<size_t>(target)];
     for (const Operation& operation : operations) {
       const std::string name = operation.key;
-      const bool is_main = name == "write" || name == "read" || name == "fetch-add";
-      if (target == Target::mr || is_main) {
-        add<AllowedTest>(key + '.' + name + ".allowed", target, operation);
-        add<DeniedTest>(key + '.' + name + ".denied", target, operation);
-      }
-      if (is_main) add<BoundsTest>("bounds." + key + '.' + name, target, operation);
+      add<AllowedTest>(key + '.' + name + ".allowed", target, operation);
+      add<DeniedTest>(key + '.' + name + ".denied", target, operation);
+      add<BoundsTest>("bounds." + key + '.' + name, target, operation);
     }
   }
   return true;

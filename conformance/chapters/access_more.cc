@@ -127,6 +127,66 @@ CONFORMANCE_TEST(access, AtomicsNeedLocalWrite, "access.local.atomic-needs-write
   EXPECT_TRUE(near().untouched(1024, 256));
 }
 
+CONFORMANCE_TEST(access, AtomicsBeyondTheirRegion, "access.local.atomic-bounds") {
+  need_atomics();
+  for (const auto& [offset, fits] :
+       {std::pair(1024, true), {1272, true}, {1020, false}, {1276, false}, {1280, false}}) {
+    SCOPED_TRACE("at " + std::to_string(offset - 1024));
+    new_pair();
+    const wire::Region region = local(IBV_ACCESS_LOCAL_WRITE);
+    const ibv_wc_status status =
+        status_of(remote_request(IBV_WR_ATOMIC_FETCH_AND_ADD, {{offset, 8, region.lkey}}, far().facts()));
+    EXPECT_EQ(status, fits ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+    EXPECT_TRUE(near().untouched(0, 1024));
+    EXPECT_TRUE(near().untouched(1280, 1024));
+  }
+}
+
+class WindowsAndRegions : public Fixture {
+ protected:
+  // Every window with remote write, remote read, or both, on every region of remote rights with and without
+  // local write.
+  void try_all(bool second_type) {
+    const unsigned flags = device().attributes().device_cap_flags;
+    constexpr unsigned second = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    if ((flags & (second_type ? second : unsigned{IBV_DEVICE_MEM_WINDOW})) == 0)
+      throw NotClaimed{"device_cap_flags has no memory windows of this type"};
+    constexpr int writes = IBV_ACCESS_REMOTE_WRITE, reads = IBV_ACCESS_REMOTE_READ,
+                  local = IBV_ACCESS_LOCAL_WRITE;
+    for (const int region : {0, reads, local, local | writes, local | reads, local | writes | reads})
+      for (const int window : {writes, reads, writes | reads}) {
+        SCOPED_TRACE("window " + std::to_string(window) + " on a region of " + std::to_string(region));
+        PairSpec spec;
+        spec.path = with_access(writes | reads);
+        spec.far = spec.both;
+        spec.far->access = region | IBV_ACCESS_MW_BIND;
+        new_pair(spec);
+        const wire::Window bound = far().bind_window(second_type, 1024, 256, static_cast<unsigned>(window));
+        const bool may_be = (window & writes) == 0 || (region & local) != 0;
+        EXPECT_EQ(bound.status == IBV_WC_SUCCESS, may_be) << ibv_wc_status_str(bound.status);
+        if (bound.status != IBV_WC_SUCCESS) continue;
+        // What is allowed first: what is not ends the connection.
+        const bool write_first = (window & writes) != 0;
+        for (const bool is_write : {write_first, !write_first}) {
+          SendRequest request =
+              remote_request(is_write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, {{0, 8}}, far().facts(), 1024);
+          request.rkey = bound.rkey;
+          const ibv_wc_status status = status_of(request);
+          const bool allowed = (window & (is_write ? writes : reads)) != 0;
+          EXPECT_EQ(status, allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+        }
+      }
+  }
+};
+
+namespace windows {
+using Fixture = WindowsAndRegions;
+
+CONFORMANCE_TEST(access, WindowsOfTypeOneHaveTheirOwnRights, "access.mw1.region-rights") { try_all(false); }
+CONFORMANCE_TEST(access, WindowsOfTypeTwoHaveTheirOwnRights, "access.mw2.region-rights") { try_all(true); }
+
+}  // namespace windows
+
 CONFORMANCE_TEST(access, ReceivesBeyondTheirRegion, "access.local.receive-bounds") {
   for (const int64_t offset : {1023, 1217}) {
     new_pair();

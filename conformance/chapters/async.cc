@@ -2,7 +2,6 @@
 //
 // Asynchronous events of the near end's QPs and CQs, whatever the far one does to raise them. That of an
 // SRQ's limit is in srq.cc.
-#include <fcntl.h>
 #include <poll.h>
 
 #include <atomic>
@@ -179,23 +178,16 @@ CONFORMANCE_TEST(async, OverrunIsFatalToTheQp, "ibv_get_async_event.qp-fatal") {
 CONFORMANCE_TEST(async, MigrationIsAnEvent, "ibv_get_async_event.path-mig") {
   if ((device().attributes().device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) == 0)
     throw NotClaimed{"device_cap_flags has no alternate paths"};
-  Ends ends(device());  // either needs an alternate path
-  fcntl(context()->async_fd, F_SETFL, fcntl(context()->async_fd, F_GETFL) | O_NONBLOCK);
-  for (const End* end : {&ends.near, &ends.far}) {
-    ibv_qp_attr attr = attributes_for(device(), {});
-    attr.alt_ah_attr = device().own_address();
-    attr.alt_port_num = device().port_number();
-    attr.alt_timeout = 14;
-    attr.path_mig_state = IBV_MIG_REARM;
-    ASSERT_TRUE(succeeded(modify(end->qp, attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)));
-  }
-  ibv_qp_attr attr = {};
-  attr.path_mig_state = IBV_MIG_MIGRATED;
-  ASSERT_TRUE(succeeded(modify(ends.near.qp, attr, IBV_QP_PATH_MIG_STATE)));
-  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
-  ibv_sge element = ends.near.sge(0, 8);
-  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
+  wire::Modify change;  // either needs an alternate path
+  change.mask = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+  change.timeout = 14;
+  change.migration = IBV_MIG_REARM;
+  for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->modify(change), 0);
+  change.mask = IBV_QP_PATH_MIG_STATE;
+  change.migration = IBV_MIG_MIGRATED;
+  ASSERT_EQ(near().modify(change), 0);
+  ASSERT_EQ(far().receive(0, 64), 0);
+  ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
   ibv_async_event event = wait_for(IBV_EVENT_PATH_MIG);
   ibv_ack_async_event(&event);
 }

@@ -144,6 +144,19 @@ CONFORMANCE_TEST(cm_setup, IbPortSpaceConnects, "rdma_create_id.ib") {
   EXPECT_EQ(attributes_of(near_->qp).qp_state, IBV_QPS_RTS);
 }
 
+CONFORMANCE_TEST(cm_setup, IpoibPortSpace, "rdma_create_id.ipoib") {
+  addresses();
+  rdma_cm_id* id = nullptr;
+  const int result = CALL(rdma_create_id(channel(), &id, nullptr, RDMA_PS_IPOIB));
+  if (result != 0) {
+    EXPECT_TRUE(minus_one(result));
+    observe("rdma_create_id.ipoib", "refused with " + errno_text(errno));
+    return;
+  }
+  const CmId owned(id);
+  observe("rdma_create_id.ipoib", "an identifier is created");
+}
+
 CONFORMANCE_TEST(cm_setup, NothingIsReportedOfADestroyedIdentifier, "rdma_destroy_id.cancels") {
   CmId id = start_resolving();
   EXPECT_SUCCEEDS(rdma_destroy_id(id.release()));

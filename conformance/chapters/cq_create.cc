@@ -6,13 +6,12 @@
 
 #include <algorithm>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
   Cq create(int entries, void* cq_context = nullptr, ibv_comp_channel* channel = nullptr, int vector = 0) {
     return Cq(CALL(ibv_create_cq(context(), entries, cq_context, channel, vector)));
@@ -123,24 +122,23 @@ CONFORMANCE_TEST(cq, GrowsAndShrinks, "ibv_resize_cq.larger", "ibv_resize_cq.sma
 }
 
 CONFORMANCE_TEST(cq, WhatWaitsSurvivesAResize, "ibv_resize_cq.keeps", "ibv_resize_cq.below-unpolled") {
-  EndsSpec spec;
-  spec.separate_cqs = true;
-  Ends ends(device(), spec);
+  PairSpec spec;
+  spec.both.separate_cqs = true;
+  pair(spec);
+  ibv_cq* const cq = pair().native().end.receives();
   constexpr uint64_t count = 6;
   for (uint64_t id = 0; id < count; ++id) {
-    ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, id)));
-    ibv_sge element = ends.near.sge(0, 8);
-    ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-    ASSERT_TRUE(succeeded(ends.near.post(wr)));
-    ASSERT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
+    ASSERT_EQ(near().receive(0, 64, id), 0);
+    ASSERT_EQ(far().post(send_request({{0, 8}})), 0);
+    ASSERT_EQ(far().completion().status, IBV_WC_SUCCESS);
   }
   {
     const About about("ibv_resize_cq.below-unpolled");
-    EXPECT_TRUE(refused(resize(ends.far.receives(), static_cast<int>(count) - 1)));
+    EXPECT_TRUE(refused(resize(cq, static_cast<int>(count) - 1)));
   }
-  EXPECT_TRUE(succeeded(resize(ends.far.receives(), std::min(300, device().attributes().max_cqe))));
-  const auto found = completions(ends.far.receives(), count);
-  for (uint64_t id = 0; id < count; ++id) EXPECT_EQ(found[id].wr_id, id);
+  EXPECT_TRUE(succeeded(resize(cq, std::min(300, device().attributes().max_cqe))));
+  const auto found = near().completions(count, true);
+  for (uint64_t id = 0; id < count; ++id) EXPECT_EQ(found[id].id, id);
 }
 
 }  // namespace resizing

@@ -6,8 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
@@ -19,7 +18,7 @@ struct Destroy {
 };
 using CqEx = std::unique_ptr<ibv_cq_ex, Destroy>;
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
   ibv_cq_init_attr_ex attributes(uint32_t entries = 16) {
     ibv_cq_init_attr_ex attr = {};
@@ -34,7 +33,7 @@ class Fixture : public DeviceTest {
     return cq;
   }
 
-  // A QP of the extended CQ, connected to itself, so that each SEND gives two completions.
+  // A QP of the extended CQ, connected with an end wherever far ends are.
   void connect(uint64_t more_fields = 0) {
     ibv_cq_init_attr_ex attr = attributes();
     attr.wc_flags |= more_fields;
@@ -43,22 +42,19 @@ class Fixture : public DeviceTest {
     pd_ = make_pd(device());
     mr_ = make_mr(pd_, buffer_);
     qp_ = make_qp(pd_, ibv_cq_ex_to_cq(cq_.get()));
-    bring_to(qp_, IBV_QPS_RTS, attributes_for(device(), {.destination = qp_->qp_num}));
+    sender_.emplace(topology().far(), wire::MakeEnd{});
+    conformance::connect(device(), qp_, *sender_);
   }
+  // From the far end: a completion at the extended CQ.
   void send(uint64_t id, ibv_wr_opcode opcode = IBV_WR_SEND) {
     ibv_sge element{buffer_.address(), 64, mr_->lkey};
     ibv_recv_wr receive = {id, nullptr, &element, 1};
     ibv_recv_wr* bad_receive;
     EXPECT_EQ(CALL(ibv_post_recv(qp_, &receive, &bad_receive)), 0);
-    ibv_send_wr wr = {};
-    wr.wr_id = id;
-    wr.sg_list = &element;
-    wr.num_sge = 1;
-    wr.opcode = opcode;
-    wr.send_flags = 0;  // no completion of its own
-    wr.imm_data = htonl(0x01020304);
-    ibv_send_wr* bad_send;
-    EXPECT_EQ(CALL(ibv_post_send(qp_, &wr, &bad_send)), 0);
+    SendRequest request = send_request({{0, 64}}, id, opcode);
+    request.flags = 0;
+    request.imm = 0x01020304;
+    EXPECT_EQ(sender_->post(request), 0);
   }
   // start_poll until something is there.
   int start() {
@@ -84,6 +80,7 @@ class Fixture : public DeviceTest {
   Mr mr_;
   CqEx cq_;
   Qp qp_;
+  std::optional<Endpoint> sender_;
 };
 
 CONFORMANCE_TEST(cq, ExtendedHasItsFields, "ibv_create_cq_ex.fields", "ibv_create_cq_ex.at-least",

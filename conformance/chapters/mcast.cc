@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 #include "support/pair.h"
 
@@ -150,6 +151,30 @@ CONFORMANCE_TEST(mcast, EveryMemberReceives, "ibv_attach_mcast.delivers") {
     receives(member);
   }
   for (Endpoint& member : members) EXPECT_EQ(send_until_received(far(), member).status, IBV_WC_SUCCESS);
+  for (Endpoint& member : members) EXPECT_EQ(member.detach(gid, lid), 0);
+}
+
+// After a first message that all of the network knows the members by, one that each receives once.
+CONFORMANCE_TEST_AS(Traits().alone().limit(30), mcast, AsManyAsCanBeInAGroup, "ibv_attach_mcast.limit") {
+  ends();
+  const ibv_device_attr& claims = device().attributes();
+  const int count =
+      std::min({claims.max_mcast_qp_attach, claims.max_total_mcast_qp_attach, claims.max_qp / 2, 32});
+  if (count < 1) throw NotClaimed{"max_mcast_qp_attach is 0"};
+  const ibv_gid gid = group(8);
+  std::vector<Endpoint> members;
+  for (int i = 0; i < count; ++i) {
+    members.push_back(one_more(topology().near()));
+    ASSERT_EQ(members.back().attach(gid, lid), 0) << "QP " << i + 1 << " of " << count;
+    receives(members.back());
+  }
+  lead_to(far(), gid);
+  for (Endpoint& member : members) send_until_received(far(), member);
+  for (Endpoint& member : members)
+    for (const uint64_t id : {1, 2}) receives(member, id);
+  send(far());
+  for (Endpoint& member : members) EXPECT_EQ(member.received().status, IBV_WC_SUCCESS);
+  for (Endpoint& member : members) EXPECT_TRUE(member.poll(1, {}, true).empty()) << "a second copy";
   for (Endpoint& member : members) EXPECT_EQ(member.detach(gid, lid), 0);
 }
 

@@ -335,18 +335,17 @@ CONFORMANCE_TEST(more, ForkAfterARegistration, "ibv_fork_init.after-mr") {
 
 CONFORMANCE_TEST(more, ParentGoesOnAfterAFork, "ibv_fork_init.parent-goes-on") {
   ASSERT_EQ(CALL(ibv_fork_init()), 0);
-  Ends ends(device());
   int hold[2];
   ASSERT_EQ(pipe(hold), 0);
   const auto exchange = [&](uint8_t value) {
-    ends.near.buffer[0] = value;
-    ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
-    ibv_sge element = ends.near.sge(0, 8);
-    ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-    ASSERT_TRUE(succeeded(ends.near.post(wr)));
-    EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
-    EXPECT_EQ(completion(ends.far.cq).status, IBV_WC_SUCCESS);
-    EXPECT_EQ(ends.far.buffer[0], value);
+    near().fill(0, 8, value);
+    for (const auto& [sender, receiver] : {std::pair(&near(), &far()), {&far(), &near()}}) {
+      ASSERT_EQ(receiver->receive(64, 64), 0);
+      ASSERT_EQ(sender->post(send_request({{sender == &near() ? 0 : 64, 8}})), 0);
+      EXPECT_EQ(sender->completion().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(receiver->received().status, IBV_WC_SUCCESS);
+      EXPECT_TRUE(receiver->has(64, 8, value));
+    }
   };
   exchange(1);
   const pid_t child = fork();

@@ -5,13 +5,12 @@
 #include <set>
 #include <vector>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
   ibv_pd* pd() {
     if (!pd_) pd_ = make_pd(device());
@@ -157,13 +156,10 @@ CONFORMANCE_TEST(qp, DestroyedInAnyState, "ibv_destroy_qp.any-state") {
     bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
     EXPECT_SUCCEEDS(qp.destroy()) << "in " << state_name(state);
   }
-  Ends ends(device());
-  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
-  ibv_sge element = ends.near.sge(0, 8);
-  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
-  EXPECT_SUCCEEDS(ends.near.qp.destroy());
-  EXPECT_SUCCEEDS(ends.far.qp.destroy());
+  ASSERT_EQ(far().receive(0, 64), 0);
+  ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
+  EXPECT_EQ(near().destroy_qp(), 0);
+  EXPECT_EQ(far().destroy_qp(), 0);
 }
 
 CONFORMANCE_TEST(qp, AttachedToAGroupIsBusy, "ibv_destroy_qp.mcast") {
@@ -183,108 +179,91 @@ CONFORMANCE_TEST(qp, AttachedToAGroupIsBusy, "ibv_destroy_qp.mcast") {
 }
 
 CONFORMANCE_TEST(qp, EachQueueHasItsCq, "ibv_create_qp.two-cqs") {
-  EndsSpec spec;
-  spec.separate_cqs = true;
-  Ends ends(device(), spec);
-  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
-  ibv_sge element = ends.near.sge(0, 8);
-  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
-  EXPECT_EQ(completion(ends.near.cq).opcode, IBV_WC_SEND);
-  EXPECT_EQ(completion(ends.far.receives()).opcode, IBV_WC_RECV);
-  EXPECT_TRUE(stays_empty(ends.near.receives()));
-  EXPECT_TRUE(stays_empty(ends.far.cq));
+  PairSpec spec;
+  spec.both.separate_cqs = true;
+  pair(spec);
+  for (const auto& [sender, receiver] : {std::pair(&near(), &far()), {&far(), &near()}}) {
+    ASSERT_EQ(receiver->receive(0, 64), 0);
+    ASSERT_EQ(sender->post(send_request({{0, 8}})), 0);
+    EXPECT_EQ(sender->completion().opcode, IBV_WC_SEND);
+    EXPECT_EQ(receiver->received().opcode, IBV_WC_RECV);
+    EXPECT_TRUE(sender->stays_empty(true));
+    EXPECT_TRUE(receiver->stays_empty());
+  }
 }
 
 CONFORMANCE_TEST(qp, SignalsAllOrWhatIsAsked, "ibv_create_qp.sig-all", "ibv_create_qp.sig-some") {
   for (const bool all : {true, false}) {
-    EndsSpec spec;
-    spec.qp.signal_all = all;
-    spec.separate_cqs = true;
-    Ends ends(device(), spec);
+    PairSpec spec;
+    spec.both.signal_all = all;
+    spec.both.separate_cqs = true;
+    new_pair(spec);
     for (uint64_t id = 1; id <= 2; ++id) {
-      ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64)));
-      ibv_sge element = ends.near.sge(0, 8);
-      ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element, id);
-      wr.send_flags = id == 2 ? IBV_SEND_SIGNALED : 0;
-      ASSERT_TRUE(succeeded(ends.near.post(wr)));
+      ASSERT_EQ(far().receive(0, 64), 0);
+      SendRequest request = send_request({{0, 8}}, id);
+      request.flags = id == 2 ? IBV_SEND_SIGNALED : 0;
+      ASSERT_EQ(near().post(request), 0);
     }
     if (all) {
-      EXPECT_EQ(completion(ends.near.cq).wr_id, 1u);
+      EXPECT_EQ(near().completion().id, 1u);
     }
-    EXPECT_EQ(completion(ends.near.cq).wr_id, 2u);
-    EXPECT_TRUE(stays_empty(ends.near.cq));
+    EXPECT_EQ(near().completion().id, 2u);
+    EXPECT_TRUE(near().stays_empty());
   }
 }
 
 CONFORMANCE_TEST(qp, QueuesHoldWhatCapSays, "ibv_create_qp.cap-holds") {
-  Ends ends(device());  // for a connected QP whose requests stay: the far end posts no receive
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(ends.far.qp, &attr, IBV_QP_CAP, &init));
-  for (uint32_t i = 0; i < attr.cap.max_recv_wr; ++i)
-    ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, i)))
-        << "receive " << i << " of " << attr.cap.max_recv_wr;
-  ASSERT_SUCCEEDS(ibv_query_qp(ends.near.qp, &attr, IBV_QP_CAP, &init));
-  for (uint32_t i = 0; i < attr.cap.max_send_wr; ++i) {
-    ibv_sge element = ends.near.sge(0, 8);
-    ibv_send_wr wr = ends.near.remote(IBV_WR_RDMA_WRITE, &element, ends.far);
-    wr.send_flags = 0;  // its place is taken until a later completion is polled
-    ASSERT_TRUE(succeeded(ends.near.post(wr))) << "send " << i << " of " << attr.cap.max_send_wr;
-  }
+  for (uint32_t i = 0; i < near().facts().receive_depth; ++i)
+    ASSERT_EQ(near().receive(0, 64, i), 0) << "receive " << i << " of " << near().facts().receive_depth;
+  SendRequest request = remote_request(IBV_WR_RDMA_WRITE, {{0, 8}}, far().facts());
+  request.flags = 0;  // its place is taken until a later completion is polled
+  for (uint32_t i = 0; i < near().facts().send_depth; ++i)
+    ASSERT_EQ(near().post(request), 0) << "send " << i << " of " << near().facts().send_depth;
 }
 
 CONFORMANCE_TEST(qp, RequestsHaveAsManyElementsAsCapSays, "ibv_create_qp.cap-sge") {
-  EndsSpec spec;
+  PairSpec spec;
   const auto asked = static_cast<uint32_t>(std::min(device().attributes().max_sge, 16));
-  spec.qp.send_sges = spec.qp.receive_sges = asked;
-  Ends ends(device(), spec);
-  ibv_qp_attr near = {}, far = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(ends.near.qp, &near, IBV_QP_CAP, &init));
-  ASSERT_SUCCEEDS(ibv_query_qp(ends.far.qp, &far, IBV_QP_CAP, &init));
-  ASSERT_GE(near.cap.max_send_sge, asked);
-  ASSERT_GE(far.cap.max_recv_sge, asked);
-  const uint32_t sends = std::min(near.cap.max_send_sge, 100u),
-                 receives = std::min(far.cap.max_recv_sge, 100u);
-  for (const auto& [gathers, scatters] : {std::pair(sends, 1u), {1u, receives}}) {
-    SCOPED_TRACE(std::to_string(gathers) + " elements to " + std::to_string(scatters));
-    const uint32_t bytes = gathers * scatters;
-    std::vector<ibv_sge> from, to;
-    for (uint32_t i = 0; i < bytes; ++i)
-      ends.near.buffer[gathers == 1 ? i : i * 16] = static_cast<uint8_t>(i + 1);
-    for (uint32_t i = 0; i < gathers; ++i) from.push_back(ends.near.sge(i * 16, scatters));
-    for (uint32_t i = 0; i < scatters; ++i) to.push_back(ends.far.sge(i * 32, gathers));
-    ibv_recv_wr receive = {1, nullptr, to.data(), static_cast<int>(scatters)}, *bad = nullptr;
-    ASSERT_EQ(CALL(ibv_post_recv(ends.far.qp, &receive, &bad)), 0);
-    ibv_send_wr wr = ends.near.request(IBV_WR_SEND, from.data());
-    wr.num_sge = static_cast<int>(gathers);
-    ASSERT_TRUE(succeeded(ends.near.post(wr)));
-    EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
-    EXPECT_EQ(completion(ends.far.cq).byte_len, bytes);
-    for (uint32_t i = 0; i < bytes; ++i)
-      EXPECT_EQ(ends.far.buffer[scatters == 1 ? i : i * 32], i + 1) << "byte " << i;
-  }
+  spec.both.send_sges = spec.both.receive_sges = asked;
+  pair(spec);
+  ASSERT_GE(near().facts().send_sges, asked);
+  ASSERT_GE(near().facts().receive_sges, asked);
+  near().fill_pattern(0, 4096, 5);
+  far().fill_pattern(0, 4096, 6);
+  const uint32_t gathers = std::min(near().facts().send_sges, 100u),
+                 scatters = std::min(near().facts().receive_sges, 100u);
+  std::vector<Element> from, to;
+  for (uint32_t i = 0; i < gathers; ++i) from.push_back({i * 16, 1});
+  for (uint32_t i = 0; i < scatters; ++i) to.push_back({4096 + i * 32, 1});
+  ASSERT_EQ(far().receive(4096, gathers), 0);
+  ASSERT_EQ(near().post(send_request(from)), 0);
+  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().bytes, gathers);
+  for (uint32_t i = 0; i < gathers; ++i)
+    EXPECT_TRUE(far().has_pattern(4096 + i, 1, 5, i * 16)) << "element " << i << " of " << gathers;
+  ASSERT_EQ(near().receive({{1, to}}), 0);
+  ASSERT_EQ(far().post(send_request({{0, scatters}})), 0);
+  EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(near().received().bytes, scatters);
+  for (uint32_t i = 0; i < scatters; ++i)
+    EXPECT_TRUE(near().has_pattern(4096 + i * 32, 1, 6, i)) << "element " << i << " of " << scatters;
 }
 
 CONFORMANCE_TEST(qp, InlineHoldsWhatCapSays, "ibv_create_qp.inline-holds") {
-  EndsSpec spec;
-  spec.qp.inline_data = 32;
-  Ends ends(device(), spec);
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(ends.near.qp, &attr, IBV_QP_CAP, &init));
-  ASSERT_GE(attr.cap.max_inline_data, 32u);
-  const size_t length = std::min<size_t>(attr.cap.max_inline_data, ends.near.buffer.size());
-  ASSERT_TRUE(succeeded(ends.far.post_receive(0, length)));
-  ends.near.buffer[length - 1] = 0x77;
-  ibv_sge element = ends.near.sge(0, length);
-  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-  wr.send_flags |= IBV_SEND_INLINE;
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
-  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(ends.far.cq).byte_len, length);
-  EXPECT_EQ(ends.far.buffer[length - 1], 0x77);
+  PairSpec spec;
+  spec.both.inline_data = 32;
+  pair(spec);
+  ASSERT_GE(near().facts().inline_data, 32u);
+  const auto length =
+      static_cast<uint32_t>(std::min<uint64_t>(near().facts().inline_data, near().facts().length));
+  near().fill_pattern(0, length, 5);
+  ASSERT_EQ(far().receive(0, length), 0);
+  SendRequest request = send_request({{0, length}});
+  request.flags |= IBV_SEND_INLINE;
+  ASSERT_EQ(near().post(request), 0);
+  EXPECT_EQ(near().completion().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().bytes, length);
+  EXPECT_TRUE(far().has_pattern(0, length, 5));
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 // belong to which transition is in qp_table.cc.
 #include <cstring>
 
-#include "support/ends.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-class Fixture : public DeviceTest {
+class Fixture : public PairTest {
  protected:
   // A QP of the type in `state`, connected to itself; values_ are its attributes.
   Qp qp_in(ibv_qp_state state, ibv_qp_type type = IBV_QPT_RC, Path path = {}) {
@@ -157,22 +156,16 @@ CONFORMANCE_TEST(qp, AlternatePathWithoutMigrationIsRefused, "ibv_modify_qp.alt-
 }
 
 CONFORMANCE_TEST(qp, ResetAndUpAgain, "ibv_modify_qp.reset-clears") {
-  Ends ends(device());
-  ASSERT_TRUE(succeeded(ends.near.post_receive(0, 64, 99)));  // gone after RESET
-  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, 99)));
-  for (End* end : {&ends.near, &ends.far}) {
-    ibv_qp_attr attr = {};
-    attr.qp_state = IBV_QPS_RESET;
-    ASSERT_TRUE(succeeded(modify(end->qp, attr, IBV_QP_STATE)));
+  ASSERT_EQ(near().receive(0, 64, 99), 0);  // gone after RESET
+  ASSERT_EQ(far().receive(0, 64, 99), 0);
+  for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->to_state(IBV_QPS_RESET), 0);
+  pair().connect();
+  for (const auto& [sender, receiver] : {std::pair(&near(), &far()), {&far(), &near()}}) {
+    ASSERT_EQ(receiver->receive(0, 64, 7), 0);
+    ASSERT_EQ(sender->post(send_request({{0, 8}})), 0);
+    EXPECT_EQ(sender->completion().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(receiver->received().id, 7u);
   }
-  for (End* end : {&ends.near, &ends.far})
-    bring_to(end->qp, IBV_QPS_RTS, attributes_for(device(), {.destination = end->other_qpn}));
-  ASSERT_TRUE(succeeded(ends.far.post_receive(0, 64, 7)));
-  ibv_sge element = ends.near.sge(0, 8);
-  ibv_send_wr wr = ends.near.request(IBV_WR_SEND, &element);
-  ASSERT_TRUE(succeeded(ends.near.post(wr)));
-  EXPECT_EQ(completion(ends.near.cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(ends.far.cq).wr_id, 7u);
 }
 
 CONFORMANCE_TEST(qp, QueryGivesTheState, "ibv_query_qp.zero", "ibv_query_qp.state") {

@@ -253,9 +253,10 @@ wire::Result Host::connect(const wire::Connect& how) {
   path.min_rnr_timer = how.min_rnr_timer, path.reads = how.reads;
   path.destination = how.other.receiving_qpn;
   ibv_qp_attr attr = attributes_for(device_, path);
-  attr.path_mtu = std::min(attr.path_mtu, how.other.mtu);
+  attr.path_mtu = std::min({attr.path_mtu, how.other.mtu, how.mtu});
   attr.pkey_index = how.pkey_index;
   attr.ah_attr = device_.address_of(gid_of(how.other.gid), static_cast<uint16_t>(how.other.lid));
+  hosted.address = attr.ah_attr;
   bring_to(hosted.end.qp, how.state, attr);
   hosted.end.other_qpn = how.other.qpn;
   hosted.end.qkey = how.qkey;
@@ -276,6 +277,8 @@ wire::Result Host::modify(const wire::Modify& how) {
   attr.qp_access_flags = how.access, attr.qkey = how.qkey;
   attr.timeout = how.timeout, attr.retry_cnt = how.retry_count, attr.rnr_retry = how.rnr_retry;
   attr.min_rnr_timer = how.min_rnr_timer, attr.en_sqd_async_notify = how.notify;
+  attr.alt_ah_attr = hosted.address, attr.alt_port_num = device_.port_number();
+  attr.alt_timeout = how.timeout, attr.path_mig_state = how.migration;
   const bool to_receiver = hosted.receiver && (how.mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER)) != 0;
   return {conformance::modify(to_receiver ? hosted.receiver : hosted.end.qp, attr, how.mask)};
 }

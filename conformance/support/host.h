@@ -45,6 +45,7 @@ struct HostedEnd {
   std::vector<Descriptor> memberships;  // of IP groups; one ends when its socket is closed
   uint32_t next_region = 1;
   uint32_t remote_srqn = 0;  // XRC: where requests go
+  ibv_ah_attr address = {};  // of the end that it is connected with
   wire::EndFacts facts;
 
   bool uses_lenders_cqs = false;

@@ -16,7 +16,7 @@
 namespace conformance::wire {
 
 // Raised whenever a message changes: ends of different versions refuse each other.
-constexpr uint32_t magic = 0x76636631, version = 3;
+constexpr uint32_t magic = 0x76636631, version = 4;
 constexpr uint32_t largest_message = 64u << 20;
 
 #define CONFORMANCE_FIELDS(...)                    \
@@ -115,8 +115,9 @@ struct Connect {
   int32_t access = 0;
   uint8_t timeout = 14, retry_count = 7, rnr_retry = 7, min_rnr_timer = 12, reads = 1;
   uint16_t pkey_index = 0;
+  ibv_mtu mtu = IBV_MTU_4096;  // cut to what both ports have
   CONFORMANCE_FIELDS(end, other, state, psn, qkey, access, timeout, retry_count, rnr_retry, min_rnr_timer,
-                     reads, pkey_index)
+                     reads, pkey_index, mtu)
 };
 
 // The attributes that tests change afterwards.
@@ -127,8 +128,9 @@ struct Modify {
   uint32_t access = 0, qkey = 0;
   uint8_t timeout = 0, retry_count = 0, rnr_retry = 0, min_rnr_timer = 0;
   bool notify = false;
+  ibv_mig_state migration = IBV_MIG_MIGRATED;  // IBV_QP_ALT_PATH: the way it is connected by, once more
   CONFORMANCE_FIELDS(end, mask, state, current, access, qkey, timeout, retry_count, rnr_retry, min_rnr_timer,
-                     notify)
+                     notify, migration)
 };
 
 struct OfEnd {

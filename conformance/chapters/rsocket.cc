@@ -48,8 +48,21 @@ class Fixture : public CmTest {
     EXPECT_SUCCEEDS(ask(fd, reinterpret_cast<sockaddr*>(&name), &size));
     return SocketAddress(reinterpret_cast<sockaddr*>(&name));
   }
+  // What the library asks for unless it is told otherwise (rdma-core librdmacm/rsocket.c, rs_create_ep):
+  // elements for the end of the peer's ring and its beginning, and small messages inline.
+  void need_queue() {
+    const Pd pd = make_pd(device());
+    const Cq cq = make_cq(device());
+    ibv_qp_init_attr attr = init_attributes({}, cq, cq);
+    attr.cap.max_send_sge = 2;
+    attr.cap.max_inline_data = 64;
+    const Qp qp(CALL(ibv_create_qp(pd, &attr)));
+    if (qp == nullptr && is_refusal(errno))
+      throw NotClaimed{"a QP with 2 elements and 64 bytes inline is refused with " + errno_text(errno)};
+  }
   // near_ connects, far_ is accepted; `mappings` of either end's memory may be written by the other.
   void connect_pair(int mappings = 0) {
+    need_queue();
     const Socket listener = make_bound();
     near_ = make();
     for (const int fd : {listener.fd, near_.fd}) {
@@ -140,6 +153,7 @@ CONFORMANCE_TEST(cm_verbs, SocketsTellWhatHasCome, "rsocket.dontwait", "rsocket.
 }
 
 CONFORMANCE_TEST(cm_verbs, SocketsOfNobodyAreRefused, "rsocket.refused") {
+  need_queue();
   SocketAddress to;
   {
     const Socket gone = make_bound();

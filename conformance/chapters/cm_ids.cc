@@ -271,7 +271,8 @@ CONFORMANCE_TEST(cm_setup, BothEndsKnowBothAddresses, "rdma_get_dst_port.connect
   EXPECT_EQ(ntohs(rdma_get_src_port(near_)), request.peer.port());
 }
 
-CONFORMANCE_TEST(cm_setup, DevicesAreOpened, "rdma_get_devices.list", "rdma_get_devices.contexts") {
+CONFORMANCE_TEST(cm_setup, DevicesAreOpened, "rdma_get_devices.list", "rdma_get_devices.contexts",
+                 "rdma_free_devices.contexts-stay") {
   const CmId id = make_bound();
   int count = 0;
   ibv_context** const devices = CALL(rdma_get_devices(&count));
@@ -293,7 +294,26 @@ CONFORMANCE_TEST(cm_setup, DevicesAreOpened, "rdma_get_devices.list", "rdma_get_
     EXPECT_EQ(id->qp->pd, pd);
     rdma_destroy_qp(id);
   }
-  rdma_free_devices(devices);
+  Pd before(CALL(ibv_alloc_pd(own)));
+  ASSERT_NE(before, nullptr);
+  CALL(rdma_free_devices(devices));
+  const About about("rdma_free_devices.contexts-stay");
+  const Pd after(CALL(ibv_alloc_pd(own)));
+  EXPECT_NE(after, nullptr);
+  EXPECT_SUCCEEDS(before.destroy());
+  EXPECT_EQ(id->verbs, own);
+}
+
+CONFORMANCE_TEST(cm_setup, FailureIsMinusOne, "rdma_cm.minus-one") {
+  const CmId id = make_bound();
+  EXPECT_MINUS_ONE(rdma_bind_addr(id, address().get()));
+  EXPECT_MINUS_ONE(rdma_resolve_route(id, resolve_milliseconds()));
+  rdma_conn_param parameters = ConnectionSpec().parameters();
+  EXPECT_MINUS_ONE(rdma_connect(id, &parameters));
+  EXPECT_MINUS_ONE(rdma_accept(id, &parameters));
+  EXPECT_MINUS_ONE(rdma_disconnect(id));
+  int value = 0;
+  EXPECT_MINUS_ONE(rdma_set_option(id, 99, 99, &value, sizeof value));
 }
 
 CONFORMANCE_TEST(cm_setup, EveryEventHasAText, "rdma_event_str.text") {

@@ -54,7 +54,8 @@ class Page(html.parser.HTMLParser):
         for name, value in attrs.items():
             if name == "href" and value.startswith("#"):
                 self.jumps.add(value[1:])
-            elif name in ("src", "href", "srcset", "action", "data", "background") or tag in ("link", "iframe", "object"):
+            elif (name in ("src", "href", "srcset", "action", "data", "background")
+                  or tag in ("link", "iframe", "object")):
                 self.outside.append((tag, name, value))
 
     def handle_endtag(self, tag):
@@ -205,7 +206,8 @@ class Reports(WithAFolder):
                 ("ibv_alloc_pd.several", "CONFORMS", ""),
                 ("ibv_dealloc_pd.zero", "DEVIATES", "Deviates: scripted.cc:"),
                 ("ibv_alloc_pd.many", "DEVIATES", "seen: one"),
-                ("ibv_reg_mr.fields", "DEVIATES", "Crashes: killed by signal Segmentation fault; its last call: getppid()"),
+                ("ibv_reg_mr.fields", "DEVIATES",
+                 "Crashes: killed by signal Segmentation fault; its last call: getppid()"),
                 ("ibv_create_cq.beyond-max", "NOT TESTED", "no such <machine>"),
                 ("ibv_reg_mr.lkey", "NOT TESTED", "")):
             with self.subTest(clause=name):

@@ -4,8 +4,8 @@
 
     conformance/selftest/unprivileged.py VERBENA SUITE [OPTION...]
 
-Run by root it becomes another user first (the user of `nobody`); otherwise whoever runs it has no rights anyway. 77 where
-that user cannot reach the programs.
+Run by root it becomes another user first (the user of `nobody`); otherwise whoever runs it has no rights anyway. 77
+where that user cannot reach the programs.
 """
 import json
 import os

@@ -7,9 +7,9 @@ import sys
 
 # Drivers of the kernel and providers of rdma-core; who makes adapters; this one.
 WORDS = r"""
-bnxt\w* broadcom chelsio connectx cxgb\d efa efadv erdma hfi1\w* hns hns_roce\w* huawei ibmvnic infinipath intel
-ionic ipathverbs irdma i40iw iwpmd mana manadv marvell mellanox microsoft mlx4\w* mlx5\w* mthca nes nvidia ocrdma pensando
-qedr qib qlogic rdmavt rxe rxe_\w+ rdma_rxe siw siw_\w+ softroce soft-roce usnic verbena\w* vmw_pvrdma vmware
+bnxt\w* broadcom chelsio connectx cxgb\d efa efadv erdma hfi1\w* hns hns_roce\w* huawei ibmvnic infinipath intel ionic
+ipathverbs irdma i40iw iwpmd mana manadv marvell mellanox microsoft mlx4\w* mlx5\w* mthca nes nvidia ocrdma
+pensando qedr qib qlogic rdmavt rxe rxe_\w+ rdma_rxe siw siw_\w+ softroce soft-roce usnic verbena\w* vmw_pvrdma vmware
 """
 NAME = re.compile(r"(?<![A-Za-z0-9])(" + "|".join(WORDS.split()) + r")(?![A-Za-z0-9])", re.IGNORECASE)
 

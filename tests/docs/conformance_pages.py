@@ -20,7 +20,8 @@ def installed_pages():
     pages = {}
     for package in PACKAGES:
         try:
-            listed = subprocess.run(["dpkg", "-L", package], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            listed = subprocess.run(["dpkg", "-L", package], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                    text=True)
         except FileNotFoundError:
             return {}
         for line in listed.stdout.splitlines():
@@ -70,7 +71,8 @@ def main():
         elif not excuses:
             faults.append(f"{', '.join(sorted(names))}: no clause, and no reason in pages_without_clauses.txt")
         used |= excuses
-    faults += [f"{pattern}: no such page is installed" for pattern in reasons if pattern not in used and "*" not in pattern]
+    faults += [f"{pattern}: no such page is installed" for pattern in reasons
+               if pattern not in used and "*" not in pattern]
     print("\n".join(sorted(faults)) or f"{len(files)} pages of {len(pages)} names have clauses, or a reason why not")
     return 1 if faults else 0
 

@@ -53,6 +53,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
                           IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_BAD_QKEY_CNTR;
   if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   if (limits.max_xrcd != 0) attr.device_cap_flags |= IBV_DEVICE_XRC;
+  if (mutated("offload-claims-flows")) attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
   attr.max_sge = mutated("device-no-sges") ? 0 : claimed(limits.max_sge);
   attr.max_sge_rd = claimed(limits.max_sge_rd);
   attr.max_cq = claimed(limits.max_cq);
@@ -82,6 +83,8 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   if (mutated("device-no-clock")) out->hca_core_clock = 0;
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = limits.max_dm_size;
+  if (mutated("offload-claims-work-queues")) out->max_wq_type_rq = 8;
+  if (mutated("offload-claims-tags")) out->tm_caps.max_num_tags = out->tm_caps.max_ops = 16;
   if (limits.qp_rate_limit_max != 0)
     out->packet_pacing_caps = {.qp_rate_limit_min = static_cast<uint32_t>(limits.qp_rate_limit_min),
                                .qp_rate_limit_max = static_cast<uint32_t>(limits.qp_rate_limit_max),

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Everything that the device has: others get nothing meanwhile, so that these are for --allow-disruptive.
+#include <functional>
+#include <vector>
+
+#include "support/fixture.h"
+#include "support/objects.h"
+
+namespace conformance {
+namespace {
+
+// What a process may have at once before this is a test of its memory rather than of the device.
+constexpr size_t enough = 20000;
+
+class Fixture : public DeviceTest {
+ protected:
+  // `make` gives an object, or none and errno.
+  template <typename Object>
+  void exhaust(size_t claimed, const std::function<Object()>& make) {
+    std::vector<Object> all;
+    Object more;
+    int error = 0;
+    while (all.size() < std::min(claimed + 1, enough)) {
+      errno = 0;
+      more = make();
+      error = errno;
+      if (more == nullptr) break;
+      all.push_back(std::move(more));
+    }
+    observe_count(all.size(), claimed);
+    EXPECT_LE(all.size(), claimed) << "more than the maximum";
+    ASSERT_FALSE(all.empty()) << errno_text(error);
+    if (all.size() == enough) return;  // not exhausted: nothing was refused
+    EXPECT_GT(error, 0) << "refused, and errno says why";
+    EXPECT_SUCCEEDS(all.back().destroy());
+    all.pop_back();
+    EXPECT_NE(make(), nullptr) << "one was given back: " << errno_text(errno);
+  }
+
+  static void observe_count(size_t count, size_t claimed) {
+    trace(std::to_string(count) + " at once; claimed " + std::to_string(claimed));
+  }
+};
+
+CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), device, EveryCqThereIs, "ibv_create_cq.exhausted") {
+  exhaust<Cq>(static_cast<size_t>(device().attributes().max_cq),
+              [&] { return Cq(ibv_create_cq(context(), 1, nullptr, nullptr, 0)); });
+}
+
+CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), device, EveryQpThereIs, "ibv_create_qp.exhausted") {
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  QpSpec spec;
+  spec.send_depth = spec.receive_depth = 1;
+  exhaust<Qp>(static_cast<size_t>(device().attributes().max_qp), [&] {
+    ibv_qp_init_attr attr = init_attributes(spec, cq, cq);
+    return Qp(ibv_create_qp(pd, &attr));
+  });
+}
+
+CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), device, EverySrqThereIs, "ibv_create_srq.exhausted") {
+  if (device().attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
+  const Pd pd = make_pd(device());
+  exhaust<Srq>(static_cast<size_t>(device().attributes().max_srq), [&] {
+    ibv_srq_init_attr attr = {};
+    attr.attr.max_wr = attr.attr.max_sge = 1;
+    return Srq(ibv_create_srq(pd, &attr));
+  });
+}
+
+}  // namespace
+}  // namespace conformance

@@ -7,6 +7,7 @@ import re
 
 from cases.perftest import Row, measure
 from cases.pingpong import exchange
+from cases.rdma_cm import multicast
 from harness.failure import Skip, expect
 from harness.processes import Node
 from harness.refusing import refusing
@@ -45,6 +46,7 @@ for place in PLACES:
     for name, row in MEASURED.items():
         add(f"refused.{place}.{name}",
             lambda settings, p=place, r=row: measure(settings, r, as_user=refusing(settings, p)))
+    add(f"refused.{place}.mckey", lambda settings, p=place: multicast(settings, refusing(settings, p)))
     add(f"refused.{place}.conformance", lambda settings, p=place: conforms(settings, p))
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them, and where no process can hand over
-its /proc/self/mem either, so that requests go as frames: everything works all the same."""
+"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them, and where no process can hand
+over its /proc/self/mem either, so that requests go as frames: everything works all the same."""
 
 import os
 import re

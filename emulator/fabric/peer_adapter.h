@@ -35,8 +35,8 @@ class PeerAdapter {
   uint32_t generation() const { return generation_; }
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
   const SegmentView& view() const { return view_; }
-  // Do the two processes reach each other's memory? Both of them answer the same. If not, read() and write() answer EPERM
-  // or not as the kernel likes, and requests go as frames (engine/remote).
+  // Do the two processes reach each other's memory? Both answer the same. If they do not, requests go as
+  // frames (engine/remote), and read() and write() may answer EPERM.
   bool is_within_reach() const { return within_reach_; }
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// This process among those that are reached by frames: those of other nodes, and of this one those whose memory cannot be
-// reached (PeerAdapter::is_within_reach). Whom it is connected to, which of its queue pairs have a peer
+// This process among those that are reached by frames: those of other nodes, and of this one those whose memory cannot
+// be reached (PeerAdapter::is_within_reach). Whom it is connected to, which of its queue pairs have a peer
 // there, and who drives the sockets. One turn at a time: a program's poll takes it if nobody has it, the
 // service thread otherwise (drive()). The service thread sleeps on the sockets, too; but while the program
 // polls it keeps away from them, as long as what comes is found by the program first.

@@ -258,6 +258,8 @@ void Remote::flush_at_exit() {
 }
 
 void Remote::flush_peers() {
+  // Within the node nobody has to answer for that: who sends and ends at once has sent.
+  send_waiting_datagrams(now_ns());
   for (const std::shared_ptr<RemotePeer>& peer : peers_) {
     std::lock_guard out(peer->out_mutex);
     acknowledge(*peer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/responder/placement.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "engine/remote/carrier.h"
 #include "engine/xrc/xrc.h"
 #include "fabric/own_memory.h"
+#include "observe/log.h"
 #include "observe/mutant.h"
 
 namespace verbena {
@@ -48,8 +50,11 @@ bool local_memory_readable(const iovec* ranges, size_t count) {
   return true;
 }
 
-Placed verdict(int error, const iovec* local, size_t locals) {
+Placed verdict(int error, const Qp& initiator, const iovec* local, size_t locals) {
   if (error == ESRCH) return Placed::kGone;
+  if (is_refusal(error))
+    VERBENA_WARN("QP 0x%06x: the memory of the process in slot %u cannot be reached (errno %d): see verbena doctor",
+                 initiator.shared->qpn, initiator.path.memory->slot(), error);
   return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;
 }
 
@@ -113,7 +118,7 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   }
   if (mutated("second-slice-missing") && request.done != 0) return advance(request, size);
   const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
-  if (error != 0) return verdict(error, from, froms);
+  if (error != 0) return verdict(error, initiator, from, froms);
   return advance(request, size);
 }
 
@@ -128,7 +133,7 @@ Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
     return advance(request, size);
   }
   const int error = initiator.path.memory->read(initiator.process->directory(), to, tos, &from, 1);
-  if (error != 0) return verdict(error, to, tos);
+  if (error != 0) return verdict(error, initiator, to, tos);
   return advance(request, size);
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Processes that may reach nobody's memory by the kernel's help, not even their own: process_vm_readv(2) and _writev(2) are
-refused, and /proc/self/mem cannot be opened (tests/programs/refuse.cc)."""
+"""Processes that may reach nobody's memory by the kernel's help, not even their own: process_vm_readv(2) and _writev(2)
+are refused, and /proc/self/mem cannot be opened (tests/programs/refuse.cc)."""
 
 from harness.refusing import refusing
 from rows import ledger

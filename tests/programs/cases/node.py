@@ -96,8 +96,8 @@ def await_queue_pairs(node, holds, sentence):
 
 
 @case("status.shows_a_running_pair")
-def status_shows_pair(settings):
-    with Node(settings) as node:
+def status_shows_pair(settings, as_user=None):
+    with Node(settings, as_user=as_user) as node:
         port = ports.reserve()
         both = (PROGRAM, "-g", 1, "-e", "-n", FOREVER, "-p", port)
         server = node.start(*both, name="server")
@@ -110,6 +110,8 @@ def status_shows_pair(settings):
             "no status with both queue pairs in RTS was seen")
         ends = {qp["pid"]: (qp["qpn"], qp["peer"]["qpn"]) for qp in qps}
         expect(ends[server.pid] == ends[client.pid][::-1], f"the queue pairs are not each other's peer: {ends}")
+        whose = {qp["pid"]: qp["peer"]["pid"] for qp in qps}
+        expect(whose == {server.pid: client.pid, client.pid: server.pid}, f"their processes are not each other's: {whose}")
         expect({qp["device"] for qp in qps} == {"verbena0"}, f"the queue pairs are not on verbena0: {qps}")
 
         for side in (client, server):

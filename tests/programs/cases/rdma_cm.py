@@ -181,8 +181,8 @@ def server_stopped(settings):
 
 
 @case("mckey.receivers_3", quick=True)
-def multicast(settings):
-    with Node(settings) as node:
+def multicast(settings, as_user=None):
+    with Node(settings, as_user=as_user) as node:
         options = ("-m", "224.10.10.10", "-b", ADDRESS)
         receivers = [node.start("mckey", *options, name=f"mckey (receiver {i})") for i in range(3)]
         wait_for(node, "groups", 3)

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them, and where no process can hand over
-its /proc/self/mem either, so that requests go as frames: everything works all the same."""
+"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them, and where no process can hand
+over its /proc/self/mem either, so that requests go as frames: everything works all the same."""
 
 import os
 import re
 
+from cases.node import status_shows_pair
 from cases.perftest import Row, measure
 from cases.pingpong import exchange
+from cases.rdma_cm import multicast
 from harness.failure import Skip, expect
 from harness.processes import Node
 from harness.refusing import refusing
 from harness.registry import add, case
 
-PLACES = ("EPERM", "ENOSYS", "EPERM+memory-file")
+# name: what refuse.cc is told
+PLACES = {"EPERM": "EPERM", "ENOSYS": "ENOSYS", "both": "EPERM+memory-file"}
 
 
 # name: the row of perftest
@@ -37,15 +40,17 @@ def conforms(settings, what):
         expect(said and int(said.group(1)) > 0, "the suite reports no clause that conforms")
 
 
-for place in PLACES:
+for name, place in PLACES.items():
     for size, rounds in ((64, 1000), (65536, 100)):
-        add(f"refused.{place}.ibv_rc_pingpong.size_{size}",
+        add(f"refused.{name}.ibv_rc_pingpong.size_{size}",
             lambda settings, p=place, s=size, n=rounds:
             exchange(settings, ("-g", 1), size=s, iterations=n, as_user=refusing(settings, p)))
-    for name, row in MEASURED.items():
-        add(f"refused.{place}.{name}",
+    for program, row in MEASURED.items():
+        add(f"refused.{name}.{program}",
             lambda settings, p=place, r=row: measure(settings, r, as_user=refusing(settings, p)))
-    add(f"refused.{place}.conformance", lambda settings, p=place: conforms(settings, p))
+    add(f"refused.{name}.mckey", lambda settings, p=place: multicast(settings, refusing(settings, p)))
+    add(f"refused.{name}.status", lambda settings, p=place: status_shows_pair(settings, refusing(settings, p)))
+    add(f"refused.{name}.conformance", lambda settings, p=place: conforms(settings, p))
 
 
 @case("refused.doctor", processors=1)

@@ -104,8 +104,6 @@ void keep(Qp& qp, const SendRequest& request) {
   }
   if (mutated("life-last-place") && qp.sq_posted - qp.sq_freed.load() + 1 >= qp.sq_size && qp.sq_size > 1024)
     return ENOMEM;
-  if (mutated("post-fence-refused") && (wr.send_flags & IBV_SEND_FENCE) != 0 && number_in(wr.opcode) == IBV_WR_SEND)
-    return EINVAL;
   if (mutated("post-inline-immediate-refused") && (wr.send_flags & IBV_SEND_INLINE) != 0 &&
       number_in(wr.opcode) == IBV_WR_RDMA_WRITE_WITH_IMM)
     return EINVAL;
@@ -143,6 +141,8 @@ int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
                  state);
     return EINVAL;
   }
+  if (mutated("post-fence-refused") && (wr.send_flags & IBV_SEND_FENCE) != 0 && number_in(wr.opcode) == IBV_WR_SEND)
+    return EINVAL;
   const bool idle = qp.sq_next == qp.sq_posted;
   if (idle && state == IBV_QPS_RTS && send_small(qp, wr, visit)) return 0;
   visit.end();

@@ -141,7 +141,8 @@ int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
                  state);
     return EINVAL;
   }
-  if (mutated("post-fence-refused") && (wr.send_flags & IBV_SEND_FENCE) != 0 && number_in(wr.opcode) == IBV_WR_SEND)
+  if (mutated("post-fence-refused") && (wr.send_flags & IBV_SEND_FENCE) != 0 &&
+      number_in(wr.opcode) == IBV_WR_SEND)
     return EINVAL;
   const bool idle = qp.sq_next == qp.sq_posted;
   if (idle && state == IBV_QPS_RTS && send_small(qp, wr, visit)) return 0;

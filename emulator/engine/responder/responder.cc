@@ -371,7 +371,8 @@ Response refuse(PeerPath& path, VendorError error) {
     error = VendorError::remote_opcode_refused;
   if (mutated("error-bounds-status") && error == VendorError::rkey_out_of_range)
     error = VendorError::remote_operation_failed;
-  if (mutated("error-xrc-status") && path.qp->type == IBV_QPT_XRC_RECV) error = VendorError::remote_operation_failed;
+  if (mutated("error-xrc-status") && path.qp->type == IBV_QPT_XRC_RECV)
+    error = VendorError::remote_operation_failed;
   if (path.qp->type == IBV_QPT_UC || mutated("rkey-error-responder-stays")) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError

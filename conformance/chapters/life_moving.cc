@@ -22,6 +22,7 @@ class Moving : public PairTest {
   void change_under_way(ibv_wr_opcode opcode, const std::function<int(ibv_mr*)>& change) {
     PairSpec spec;
     spec.both.buffer = 2 * length;
+    spec.path.retry_count = 6;  // some take 7 for endless
     pair(spec);
     region_ = near().register_region(0, length, remote);
     ASSERT_EQ(region_.error, 0);

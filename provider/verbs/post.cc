@@ -14,7 +14,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 }
 
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  return verbena::post_recv(to_qp(qp)->emulated, wr, bad_wr);
+  const int error = verbena::post_recv(to_qp(qp)->emulated, wr, bad_wr);
+  return mutated("receive-error-negative") ? -error : error;
 }
 
 }  // namespace verbena::verbs

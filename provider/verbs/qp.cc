@@ -133,7 +133,8 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   if (mutated("modify-any-bit")) attr_mask &= kKnownAttributes;
   if ((attr_mask & ~kKnownAttributes) != 0) return refuse_mask("ibv_modify_qp", *qp, attr_mask, kKnownAttributes);
-  return answer(verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask));
+  const int error = verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask);
+  return mutated("modify-error-negative") && error != 0 ? -error : answer(error);
 }
 
 // ibv_query_qp(3): the mask is a hint, more may be returned; so everything is.

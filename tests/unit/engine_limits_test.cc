@@ -159,6 +159,23 @@ TEST_F(Limits, Qps) {
   EXPECT_EQ(error, ENOMEM);
 }
 
+TEST(WithoutXrc, NoQueuePairOfItIsCreated) {
+  DeviceTableOptions options{.count = 1};
+  options.limits.max_xrcd = 0;
+  const TemporaryNode node{options};
+  const Owned<Context> context = open_device();
+  const Owned<Pd> pd = make_pd(context.get());
+  const Owned<Cq> cq = make_cq(context.get(), 4);
+  ibv_qp_init_attr init{};
+  init.cap = {4, 0, 1, 0, 0};
+  init.qp_type = IBV_QPT_XRC_SEND;
+  Qp* qp = nullptr;
+  EXPECT_EQ(create_qp(pd.get(), &init, cq.get(), nullptr, 0, &qp), EOPNOTSUPP);
+  init.qp_type = IBV_QPT_RC;
+  ASSERT_EQ(create_qp(pd.get(), &init, cq.get(), cq.get(), 0, &qp), 0);
+  const Owned<Qp> owned(qp);
+}
+
 TEST_F(Limits, ARefusedObjectIsNotCounted) {
   Owned<Cq> one = make_cq(context.get()), two = make_cq(context.get());
   Cq* refused = nullptr;

@@ -145,7 +145,8 @@ void count_stray(const NodeDirectory& directory, const ibv_ah_attr& address) {
 // On a visit, and the destination is open.
 Delivery deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
-  if (there.qkey.load(std::memory_order_relaxed) != message.qkey && !mutated("ud-any-qkey")) {
+  const uint32_t seen_bits = mutated("ud-short-qkey") ? 0xffffu : ~0u;
+  if (((there.qkey.load(std::memory_order_relaxed) ^ message.qkey) & seen_bits) != 0 && !mutated("ud-any-qkey")) {
     there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
     count_qkey_violation(from.process->directory(), there.device);
     return Delivery::kDropped;
@@ -345,8 +346,9 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   const auto lid = static_cast<uint16_t>(qp.context->device->lid);
   const uint8_t with_grh = address.is_global != 0 ? DatagramSource::kWithGrh : uint8_t{0};
   message.source = {qp.shared->qpn, lid, address.sl, with_grh};
+  if (mutated("ud-other-source")) ++message.source.qpn;
   message.qkey = (request.remote_qkey & kOwnQkey) != 0 ? qp.attr.qkey : request.remote_qkey;
-  message.immediate = request.immediate;
+  message.immediate = mutated("ud-immediate-lost") ? 0 : request.immediate;
   message.length = kGrhBytes + request.length;
   if (mutated("ud-offset")) {
     std::memmove(message.bytes, message.bytes + kGrhBytes, request.length);

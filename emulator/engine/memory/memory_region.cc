@@ -92,6 +92,7 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
       VERBENA_WARN("%s: lkey 0x%x: a memory window is bound to it", verb, mr.lkey);
       return EBUSY;
     }
+    if (for_good && mutated("life-dereg-busy") && mr.pd_users->load() > 1) return EBUSY;
     if (!mutated("mr-lkey-lives")) process.memory().invalidate(process.segment(), mr.lkey);
     if (for_good) objects.mrs.erase(mr_handle(&mr));
     for (Mw* window : mr.windows) window->region = nullptr;

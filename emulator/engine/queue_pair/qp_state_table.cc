@@ -209,6 +209,13 @@ Transition deviating(ibv_qp_type type, ibv_qp_state cur, unsigned next, Transiti
   if (mutated("table-sqd-no-notify") && is(IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD))
     row.required &= ~IBV_QP_EN_SQD_ASYNC_NOTIFY, row.optional &= ~IBV_QP_EN_SQD_ASYNC_NOTIFY;
   if (mutated("table-sqd-for-ever") && is(IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS)) return {};
+  if (mutated("table-xrc-send-without-retries") && is(IBV_QPT_XRC_SEND, IBV_QPS_RTR, IBV_QPS_RTS))
+    row.required &= ~IBV_QP_RETRY_CNT, row.optional |= IBV_QP_RETRY_CNT;
+  if (mutated("table-xrc-receive-without-psn") && is(IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR))
+    row.required &= ~IBV_QP_RQ_PSN, row.optional |= IBV_QP_RQ_PSN;
+  if (mutated("table-xrc-receive-init-to-rts") && is(IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTS))
+    return {true, 0, 0};
+  if (mutated("table-sqe-for-ever") && is(IBV_QPT_UC, IBV_QPS_SQE, IBV_QPS_RTS)) return {};
   if (mutated("table-error-for-ever") && is(IBV_QPT_UD, IBV_QPS_ERR, IBV_QPS_RESET)) return {};
   return row;
 }

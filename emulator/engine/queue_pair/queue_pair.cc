@@ -23,14 +23,15 @@
 namespace verbena {
 namespace {
 
-int check_type(const ibv_qp_init_attr& attr) {
+int check_type(const DeviceLimits& limits, const ibv_qp_init_attr& attr) {
   // The program may have put any number there.
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
     case IBV_QPT_UC:
     case IBV_QPT_UD:
-    case IBV_QPT_XRC_SEND:
       return 0;
+    case IBV_QPT_XRC_SEND:  // a device without XRC claims none (device_attributes.cc)
+      return limits.max_xrcd != 0 ? 0 : EOPNOTSUPP;
     case IBV_QPT_XRC_RECV:  // has a domain instead of a PD: create_xrc_recv_qp()
       return EINVAL;
     case IBV_QPT_RAW_PACKET:
@@ -196,9 +197,9 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
               Srq* srq) {
   if (int error = usable(*pd->context); error != 0) return error;
-  if (int error = check_type(*attr); error != 0) {
-    VERBENA_WARN("ibv_create_qp: PD %u: type %u: the device has RC, UC, UD and XRC QPs", pd->handle,
-                 number_in(attr->qp_type));
+  if (int error = check_type(pd->context->device->limits, *attr); error != 0) {
+    VERBENA_WARN("ibv_create_qp: PD %u: type %u: the device has RC, UC, UD and, where it claims them, XRC QPs",
+                 pd->handle, number_in(attr->qp_type));
     return error;
   }
   // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c,
@@ -310,6 +311,7 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
     VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
     return EBUSY;
   }
+  if (mutated("life-destroy-busy") && qp->sq_next != qp->sq_posted) return EBUSY;
   take_down_qp(*qp);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
   free_qp(qp);

@@ -189,7 +189,7 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
     *why = "receive queue full";
   }
   *bad_wr = wr;
-  return error;
+  return mutated("srq-error-negative") ? -error : error;
 }
 
 bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->home().worker(), slot); }

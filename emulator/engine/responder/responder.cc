@@ -161,6 +161,8 @@ bool drops(const PeerPath& path, VendorError seen_here) {
 Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request,
                       VendorError seen_here, VendorError seen_there) {
   PeerPath& path = initiator.path;
+  if (mutated("error-receive-status") && seen_here == VendorError::receive_too_small)
+    seen_here = VendorError::lkey_unknown;
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
@@ -367,6 +369,10 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
 Response refuse(PeerPath& path, VendorError error) {
   if (mutated("rkey-error-status") && error == VendorError::rkey_unknown)
     error = VendorError::remote_opcode_refused;
+  if (mutated("error-bounds-status") && error == VendorError::rkey_out_of_range)
+    error = VendorError::remote_operation_failed;
+  if (mutated("error-xrc-status") && path.qp->type == IBV_QPT_XRC_RECV)
+    error = VendorError::remote_operation_failed;
   if (path.qp->type == IBV_QPT_UC || mutated("rkey-error-responder-stays")) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError

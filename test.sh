@@ -15,7 +15,7 @@ selection() {  # the tests a preset runs; release runs all
   case $1 in
     asan) echo "-L ^asan\$" ;;
     # The suites of the programs that the target tsan_tests builds.
-    tsan) echo "-R ^unit\\.(.*/)?(Threads.*|CompletionRingThreads|SharedReceiveRingThreads|Hazards|Events|AsyncEvents|Rnr.*|Silent.*|Draining|Datagram.*|Multicast.*|UnreliableConnection|Connecting|Connected|ConnectedNodes|DatagramNodes|TheGate|TwoProcesses|Datagrams|Groups|Resolving|TheService|TheFailedDevice|TheDevice|TheInfinibandDevice|Ask|RemoteNode|RemoteTurn|HostileNode)\\.|^provider\\.rdma_cm\\." ;;
+    tsan) echo "-R ^unit\\.(.*/)?(Threads.*|CompletionRingThreads|SharedReceiveRingThreads|Hazards|Events|AsyncEvents|Rnr.*|Silent.*|Draining|Datagram.*|Multicast.*|UnreliableConnection|Connecting|Connected|ConnectedNodes|DatagramNodes|TheGate|TwoProcesses|Datagrams|Groups|Resolving|TheService|TheFailedDevice|TheDevice|TheInfinibandDevice|Ask|RemoteNode|RemoteTurn|HostileNode)\\.|^provider\\.rdma_cm\\.|^boundary\\.Descriptors\\." ;;
   esac
 }
 

@@ -264,6 +264,17 @@ bool send_probe(const std::string& node, const Installation& installation, const
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// Of a program that does not get to its device, by what it says and what else was found.
+std::string remedy_of_way(const std::string& said, const Findings& findings) {
+  // provider/rdma_core/layout.cc
+  if (said.find("this libibverbs is ") != std::string::npos)
+    return "use an rdma-core from 36 to 56, as distributions have it, or a Verbena that knows this one";
+  const std::string more = "VERBENA_LOG=info IBV_SHOW_WARNINGS=1 verbena run -- ibv_devinfo says more";
+  const bool known = std::any_of(findings.begin(), findings.end(),
+                                 [](const Finding& finding) { return finding.verdict == Verdict::kBad; });
+  return known ? "see to what is BAD above; then " + more : more;
+}
+
 void examine_way(const std::string& node, Findings* findings) {
   Installation installation;
   std::string problem;
@@ -271,8 +282,7 @@ void examine_way(const std::string& node, Findings* findings) {
   std::string said;
   if (!send_probe(node, installation, "", &said)) {
     findings->push_back({Verdict::kBad, "a program", "does not get to the device: " + said,
-                         "see to what is BAD above; then VERBENA_LOG=info IBV_SHOW_WARNINGS=1 verbena run -- "
-                         "ibv_devinfo says more"});
+                         remedy_of_way(said, *findings)});
     return;
   }
   findings->push_back({Verdict::kGood, "a program", said, ""});

@@ -27,7 +27,7 @@ void add_key(CLI::App& app, CommandLine& line) {
       "(mode 0600), and\n"
       "refused when others can read it. Without --key the nodes of one user on one machine share a key by "
       "themselves.\n\n"
-      "Example:\n"
+      "Examples:\n"
       "  verbena key fabric.key; scp -p fabric.key other:\n"
       "  verbena run --ip 192.0.2.1 --key fabric.key -- PROGRAM");
   auto file = std::make_shared<std::string>();

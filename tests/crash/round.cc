@@ -125,6 +125,8 @@ void Ensemble::start_round(Kind kind, const Times& times) {
   main = {victim.get(), target.get(), 0, 0, kind};
   main.connect(times);
   main.start();
+  for (const uint32_t qpn : {main.from_qpn, main.to_qpn})
+    require(node.has_qpn(qpn), "the directory lacks QP number " + text(qpn));
   main.await_progress(20, "at the beginning");
   side.await_progress(2, "at the beginning");
 }
@@ -135,6 +137,9 @@ void Ensemble::end_round() {
     const bool from_lives = link->from == victim.get() || link->from == neighbour.get();
     const bool to_lives = link->to == target.get();
     if (from_lives && to_lives && link == &side) continue;
+    // Whoever lives drops his end; the other one has died.
+    for (const uint32_t qpn : {link->from_qpn, link->to_qpn})
+      if (qpn != 0) gone.push_back(qpn);
     if (from_lives) link->from->call("drop " + std::to_string(link->from_flow));
     if (to_lives) link->to->call("drop " + std::to_string(link->to_flow));
     *link = {};
@@ -155,6 +160,13 @@ void Ensemble::expect_only_the_living() {
     if (*role) living.insert((*role)->pid());
   const std::string problem = node.only(living);
   require(problem.empty(), problem);
+  expect_no_numbers_left();
+}
+
+void Ensemble::expect_no_numbers_left() {
+  for (const uint32_t qpn : gone)
+    require(!node.has_qpn(qpn), "QP number " + text(qpn) + " is still the dead one's");
+  gone.clear();
 }
 
 void Ensemble::finish() {
@@ -164,6 +176,7 @@ void Ensemble::finish() {
   auto newcomer = make("newcomer");
   std::string problem = node.only({newcomer->pid()});
   require(problem.empty(), "with one newcomer: " + problem);
+  expect_no_numbers_left();
   newcomer->quit();
   problem = node.only({});
   require(problem.empty(), "when all are gone: " + problem);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 #include <set>
 #include <string>
 
@@ -76,6 +77,9 @@ class Ensemble {
 
  private:
   std::unique_ptr<RoleProcess> make(const char* name);
+  void expect_no_numbers_left();
+
+  std::vector<uint32_t> gone;  // numbers of queue pairs that went since somebody last looked
 };
 
 }  // namespace verbena::crash

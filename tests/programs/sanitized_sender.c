@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Two connected queue pairs: SEND, WRITE and READ of short and long messages between buffers of malloc(3), whose bytes are
- * then compared. Built with the address sanitizer, whatever the rest is built with. */
+ * Two connected queue pairs: SEND, WRITE and READ of short and long messages between buffers of malloc(3),
+ * whose bytes are then compared. Built with the address sanitizer, whatever the rest is built with. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                       \
-  do {                                                         \
-    if (!(condition)) {                                        \
-      printf("line %d: not so: %s\n", __LINE__, #condition);   \
-      return 1;                                                \
-    }                                                          \
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition)) {                                      \
+      printf("line %d: not so: %s\n", __LINE__, #condition); \
+      return 1;                                              \
+    }                                                        \
   } while (0)
 
 enum { kSize = 1 << 20 };
@@ -21,7 +21,8 @@ static int connect_to(struct ibv_context* context, struct ibv_qp* qp, uint32_t p
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                              .port_num = 1,
                              .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
-  if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0) return 1;
+  if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0)
+    return 1;
   attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
                               .path_mtu = IBV_MTU_1024,
                               .dest_qp_num = peer,
@@ -29,13 +30,15 @@ static int connect_to(struct ibv_context* context, struct ibv_qp* qp, uint32_t p
                               .min_rnr_timer = 12,
                               .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}}};
   if (ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid) != 0) return 1;
-  if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
+  if (ibv_modify_qp(qp, &attr,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
     return 1;
   attr = (struct ibv_qp_attr){
       .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
-  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                      IBV_QP_MAX_QP_RD_ATOMIC);
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                           IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 /* The next completion of `cq` is a success. */

@@ -66,6 +66,16 @@ TEST_F(DoctorCommand, TellsASetUserIdProgram) {
   EXPECT_NE(line.find("set-user-ID"), std::string::npos) << line;
 }
 
+TEST_F(DoctorCommand, TellsASetGroupIdProgram) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a program another group's";
+  const std::string path = copy_of("/usr/bin/env", "sgid");
+  ASSERT_EQ(chown(path.c_str(), 0, 12345), 0);
+  ASSERT_EQ(chmod(path.c_str(), 02755), 0);
+  const std::string line = finding(path, path);
+  EXPECT_TRUE(bad(line)) << outcome_.out;
+  EXPECT_NE(line.find("set-group-ID"), std::string::npos) << line;
+}
+
 TEST_F(DoctorCommand, TellsAnotherArchitecture) {
   const std::string path = copy_of("/usr/bin/env", "foreign");
   {
@@ -154,6 +164,21 @@ TEST_F(DoctorCommand, TellsTooFewDescriptors) {
   const Outcome outcome =
       run({"/bin/sh", "-c", "ulimit -n 20; exec " VERBENA_COMMAND " doctor"}, environment_);
   EXPECT_NE(outcome.out.find("BAD   RLIMIT_NOFILE"), std::string::npos) << outcome.out;
+}
+
+TEST_F(DoctorCommand, MentionsThatDescriptorsAreForFewPeers) {
+  const Outcome outcome = run({"/bin/sh", "-c", "ulimit -n 500; exec " VERBENA_COMMAND " doctor"}, environment_);
+  EXPECT_NE(outcome.out.find("note  RLIMIT_NOFILE: 500 descriptors"), std::string::npos) << outcome.out;
+}
+
+TEST_F(DoctorCommand, MentionsALimitOfTheAddressSpace) {
+#ifdef VERBENA_SANITIZER_RUNTIME
+  GTEST_SKIP() << "a sanitizer's shadow takes more than any limit leaves";
+#endif
+  const Outcome outcome =  // 64 GiB
+      run({"/bin/sh", "-c", "ulimit -v 67108864; exec " VERBENA_COMMAND " doctor"}, environment_);
+  EXPECT_NE(outcome.out.find("note  RLIMIT_AS: the address space is limited"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("remedy: ulimit -v unlimited"), std::string::npos) << outcome.out;
 }
 
 TEST_F(DoctorCommand, TellsALimitOfTheFileSize) {

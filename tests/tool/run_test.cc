@@ -221,12 +221,17 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"NodeWithSlash", {"run", "--node", "../x", "--", "true"}},
         Misuse{"NodeWithNewline", {"run", "--node", "a\nb", "--", "true"}},
         Misuse{"EmptyNode", {"run", "--node", "", "--", "true"}}, Misuse{"MissingValue", {"env", "--node"}},
-        Misuse{"EnvWithProgram", {"env", "--", "true"}}, Misuse{"EnvWithWord", {"env", "true"}}),
+        Misuse{"EnvWithProgram", {"env", "--", "true"}}, Misuse{"EnvWithWord", {"env", "true"}},
+        Misuse{"UnknownStatusOption", {"status", "--fast"}}, Misuse{"StatusWithWord", {"status", "all"}},
+        Misuse{"UnknownDoctorOption", {"doctor", "--fast"}}, Misuse{"DoctorPortNotANumber", {"doctor", "--port", "x"}},
+        Misuse{"KeyWithoutFile", {"key"}}, Misuse{"KeyWithTwoFiles", {"key", "a", "b"}},
+        Misuse{"UnknownKeyOption", {"key", "--fast", "a"}}),
     [](const auto& misuse) { return misuse.param.name; });
 
 TEST_F(RunCommand, HelpTeachesByExample) {
   for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"env", "--help"}}) {
+       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"env", "--help"}, {"status", "--help"},
+        {"doctor", "--help"}, {"event", "--help"}, {"key", "--help"}}) {
     const Outcome outcome = verbena(words);
     EXPECT_TRUE(outcome.exited_with(0));
     EXPECT_NE(outcome.out.find("Examples:"), std::string::npos) << outcome.out;

@@ -125,12 +125,16 @@ def idle_qps(qps=1000, depth=16, address=None):
     return take
 
 
-def many_qps_latency(qps, used=None, count=50000):
-    """Half round trips between two nodes that are connected by so many QPs, message i on QP i mod `used` (all)."""
+def many_qps_latency(qps, used=None, count=50000, within_a_node=False):
+    """Half round trips between two processes, of two nodes or of one, that are connected by so many QPs, message i on QP
+    i mod `used` (all)."""
     def take(bench):
         port = programs.free_port()
         command = [bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--qps", str(qps), "--used",
                    str(used or qps), "--count", str(bench.count(count))]
+        if within_a_node:
+            return parse.own_json(programs.pair(bench.on_verbena(*command), bench.on_verbena(*command, "127.0.0.1"), port,
+                                                bench.two_cpus()))
         return parse.own_json(programs.pair(bench.on_node(SERVER_ADDRESS, *command),
                                             bench.on_node(CLIENT_ADDRESS, *command, SERVER_ADDRESS), port,
                                             bench.two_cpus()))
@@ -211,6 +215,9 @@ MEASURES = {
     "network latency, 1 QP": (many_qps_latency(1), "the same, 1 QP"),
     "network latency, one of 1000 QPs": (many_qps_latency(1000, used=1), "SEND 8 B there and back, 1,000 QPs connected"),
     "network latency, 1000 QPs": (many_qps_latency(1000), "SEND 8 B there and back, round robin over 1,000 QPs"),
+    "latency, 1 QP": (many_qps_latency(1, count=200000, within_a_node=True), "the same, 1 QP"),
+    "latency, 1000 QPs": (many_qps_latency(1000, count=200000, within_a_node=True),
+                          "SEND 8 B there and back, round robin over 1,000 QPs"),
     "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
     "libfabric tcp rate 64": (libfabric_rate("tcp", 64, 500000), "fi_inject over tcp, rdm, 64 B"),
     "ucx tcp tag_bw 64": (ucx_perftest("tag_bw", 64, 1000000, "tcp,self"), "ucx_perftest tag_bw (tcp), 64 B"),

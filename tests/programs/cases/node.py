@@ -95,6 +95,49 @@ def await_queue_pairs(node, holds, sentence):
     return qps
 
 
+# Of ibv_rc_pingpong: messages of 4096 bytes, a CQ of so many receives and one SEND, made of a power of two.
+MESSAGE, LEAST_CQE = 4096, 501
+
+
+def shows_the_rest(node, pids):
+    """CQs, MRs and counters of programs that exchange messages for ever, in JSON and in the table."""
+    before = {process["pid"]: process for process in node.processes()}
+    for pid in pids:
+        process = before[pid]
+        expect([cq["capacity"] >= LEAST_CQE and not cq["overrun"] for cq in process["cqs"]] == [True],
+               f"the CQs are {process['cqs']}")
+        expect([(mr["length"], mr["access"]) for mr in process["mrs"]] == [(MESSAGE, ["LOCAL_WRITE"])],
+               f"the MRs are {process['mrs']}")
+        qp, mr = process["qps"][0], process["mrs"][0]
+        expect(qp["send_cq"] == qp["recv_cq"] == process["cqs"][0]["index"], f"the queue pair's CQs: {qp}")
+        expect(mr["lkey"] != mr["rkey"] and mr["iova"] == mr["address"], f"the MR: {mr}")
+        counters = process["counters"]
+        expect(counters["bytes_out"] == MESSAGE * counters["requests_out"], f"the counters: {counters}")
+        expect(counters["bytes_in"] == MESSAGE * counters["requests_in"], f"the counters: {counters}")
+    deadline = time.monotonic() + node.settings.patience
+    while True:
+        later = {process["pid"]: process["counters"] for process in node.processes()}
+        if all(later[pid][way] > before[pid]["counters"][way] for pid in pids for way in ("requests_out", "requests_in",
+                                                                                          "bytes_out", "bytes_in")):
+            break
+        expect(time.monotonic() < deadline, f"the counters stand: {later}")
+    table = node.ended(node.start_beside(node.verbena, "status")).out
+    for pid in pids:
+        process = before[pid]
+        lines = table[table.index(f"process {pid} "):].splitlines()[1:]
+        qp, cq, mr = process["qps"][0], process["cqs"][0], process["mrs"][0]
+        rows = {words[0]: dict(zip(words, lines[i + 1].split())) for i, line in enumerate(lines[:6])
+                if (words := line.split()) and words[0] in ("QP", "CQ", "MR")}
+        expect(rows["QP"]["QP"] == f"0x{qp['qpn']:06x}" and rows["QP"]["DEVICE"] == "verbena0", f"the table: {table}")
+        expect((rows["CQ"]["CQ"], rows["CQ"]["SIZE"], rows["CQ"]["STATE"]) ==
+               (str(cq["index"]), str(cq["capacity"]), "good"), f"the table: {table}")
+        expect((rows["MR"]["LKEY"], rows["MR"]["RKEY"], rows["MR"]["ADDRESS"], rows["MR"]["LENGTH"], rows["MR"]["ACCESS"]) ==
+               (f"0x{mr['lkey']:x}", f"0x{mr['rkey']:x}", f"0x{mr['address']:x}", str(MESSAGE), "LOCAL_WRITE"),
+               f"the table: {table}")
+        expect(int(re.search(rf"process {pid} .*?; (\d+) requests", table)[1]) >= process["counters"]["requests_out"],
+               f"the table's counters: {table}")
+
+
 @case("status.shows_a_running_pair")
 def status_shows_pair(settings, as_user=None):
     with Node(settings, as_user=as_user) as node:
@@ -113,6 +156,7 @@ def status_shows_pair(settings, as_user=None):
         whose = {qp["pid"]: qp["peer"]["pid"] for qp in qps}
         expect(whose == {server.pid: client.pid, client.pid: server.pid}, f"their processes are not each other's: {whose}")
         expect({qp["device"] for qp in qps} == {"verbena0"}, f"the queue pairs are not on verbena0: {qps}")
+        shows_the_rest(node, pids)
 
         for side in (client, server):
             side.signal(signal.SIGKILL)

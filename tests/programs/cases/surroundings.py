@@ -12,6 +12,7 @@ from harness import ports
 from harness.failure import Skip, expect
 from harness.pair import no_trouble
 from harness.processes import Node
+from harness.refusing import refusing
 from harness.registry import case
 
 DEMO = pathlib.Path(__file__).resolve().parents[3] / "demo.sh"
@@ -127,6 +128,30 @@ def env_eval(settings):
         line = f'eval "$({node.verbena} env)"; ibv_devices | grep verbena0 && exec ibv_devinfo -d verbena0'
         seen = node.ended(node.start_beside("sh", "-c", line, name="a shell"))
         expect("PORT_ACTIVE" in seen.out, f"the device cannot be opened: {seen.out}")
+
+
+REACH = "memory of another process: "
+
+
+def doctors_words(settings, what):
+    """The verdict about other processes' memory where `what` is refused, what was found, and the remedy."""
+    with Node(settings) as node:
+        node.enter_by(*refusing(settings, what))
+        doctor = node.start_beside(node.verbena, "doctor")
+        doctor.wait(settings.patience)
+        found = re.search(r"^(\w+) +" + REACH + r"(.*)\n +remedy: (.*)$", doctor.out, re.M)
+        expect(found is not None, f"verbena doctor does not speak of it: {doctor.out}{doctor.err}")
+        return doctor.poll(), *found.groups()
+
+
+@case("doctor.process_vm_refused", quick=True, processors=1)
+def doctor_process_vm_refused(settings):
+    """What verbena doctor says where the kernel helps less to reach another process."""
+    for error, word in (("EPERM", "Operation not permitted"), ("ENOSYS", "Function not implemented")):
+        status, verdict, found, remedy = doctors_words(settings, error)
+        expect(status == 0 and verdict == "note", f"{error}: status {status}, {verdict}")
+        expect(word in found and "slower" in found, f"{error}: {found}")
+        expect("process_vm_readv" in remedy or "ptrace_scope" in remedy, f"{error}: {remedy}")
 
 
 EMULATOR = "libverbena-rdmav34.so"

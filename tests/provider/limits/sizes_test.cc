@@ -14,6 +14,12 @@
 namespace verbena::test {
 namespace {
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kMostConnected = 600;
+#else
+constexpr int kMostConnected = 1 << 16;
+#endif
+
 // ---- work requests and SGEs of a queue pair and of an SRQ ----
 
 struct Capability {
@@ -204,6 +210,36 @@ TEST_F(ConnectionSizes, AsInitiator) {
 TEST_F(ConnectionSizes, AsInitiatorNotOneMore) {
   ASSERT_EQ(to_rtr(1, IBV_MTU_256), 0);
   EXPECT_EQ(to_rts(device_.max_qp_init_rd_atom + 1), EINVAL);
+}
+// As many as the device claims, each connected, and each carries a message. An earlier one does so again at the end.
+TEST_F(ConnectionSizes, EveryQueuePairAtOnce) {
+  const size_t all = static_cast<size_t>(std::min(device_.max_qp, kMostConnected));
+  mrs_.emplace_back(ibv_reg_mr(pd_.get(), bytes_, sizeof bytes_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+  ASSERT_NE(mrs_[0], nullptr);
+  const auto carries = [&](ibv_qp* qp, uint8_t number) {
+    bytes_[0] = number;
+    bytes_[32] = 0;
+    ibv_sge sge = {.addr = reinterpret_cast<uintptr_t>(bytes_), .length = 1, .lkey = mrs_[0]->lkey};
+    ibv_send_wr wr = {}, *bad = nullptr;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma = {reinterpret_cast<uintptr_t>(bytes_) + 32, mrs_[0]->rkey};
+    if (ibv_post_send(qp, &wr, &bad) != 0) return false;
+    ibv_wc wc = {};
+    int polled = 0;
+    for (int tries = 0; polled == 0 && tries < 100'000'000; ++tries) polled = ibv_poll_cq(cq_.get(), 1, &wc);
+    return polled == 1 && wc.status == IBV_WC_SUCCESS && wc.qp_num == qp->qp_num && bytes_[32] == number;
+  };
+  while (qps_.size() < all) ASSERT_EQ(keep(qps_, qp(IBV_QPT_RC)), 0) << qps_.size() << " of " << all;
+  for (size_t i = 0; i < all; ++i) {
+    std::swap(qps_[0], qps_[i]);  // it()
+    ASSERT_EQ(to_rtr(0, IBV_MTU_256), 0) << i;
+    ASSERT_EQ(to_rts(0), 0) << i;
+    ASSERT_TRUE(carries(it(), static_cast<uint8_t>(i % 255 + 1))) << i;
+  }
+  ASSERT_TRUE(carries(qps_[all / 2].get(), 7));
 }
 TEST_F(ConnectionSizes, PathMtu) { EXPECT_EQ(to_rtr(1, port_.active_mtu), 0); }
 TEST_F(ConnectionSizes, PathMtuNotOneMore) {

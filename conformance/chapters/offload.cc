@@ -240,12 +240,6 @@ CONFORMANCE_TEST(offload, WorkQueuesHaveWhatWasAsked, "ibv_create_wq.at-least", 
   EXPECT_SUCCEEDS(ibv_destroy_wq(wq.release()));
 }
 
-CONFORMANCE_TEST(offload, UnclaimedWorkQueuesAreRefused, "ibv_create_wq.unclaimed") {
-  if (device().extended().max_wq_type_rq != 0) throw NotClaimed{"work queues are claimed"};
-  ibv_wq_init_attr attr = work_queue();
-  EXPECT_EQ(CALL(ibv_create_wq(context(), &attr)), nullptr);
-}
-
 CONFORMANCE_TEST(offload, WorkQueuesChangeTheirState, "ibv_modify_wq.states", "ibv_modify_wq.current-state") {
   const Wq wq = make_wq();
   ASSERT_TRUE(succeeded(modify(wq.get(), IBV_WQS_RDY)));
@@ -271,12 +265,6 @@ CONFORMANCE_TEST(offload, TablesOfWorkQueues, "ibv_create_rwq_ind_table.pointer"
   const About about("ibv_destroy_rwq_ind_table.zero");
   EXPECT_SUCCEEDS(ibv_destroy_rwq_ind_table(table.release()));
   EXPECT_TRUE(succeeded(modify(first.get(), IBV_WQS_RDY)));
-}
-
-CONFORMANCE_TEST(offload, UnclaimedTablesAreRefused, "ibv_create_rwq_ind_table.unclaimed") {
-  if (device().extended().rss_caps.max_rwq_indirection_tables != 0) throw NotClaimed{"tables are claimed"};
-  ibv_rwq_ind_table_init_attr attr = {};
-  EXPECT_EQ(CALL(ibv_create_rwq_ind_table(context(), &attr)), nullptr);
 }
 
 CONFORMANCE_TEST(offload, CountersComeAndGo, "ibv_create_counters.pointer", "ibv_destroy_counters.zero") {

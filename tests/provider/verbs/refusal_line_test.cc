@@ -33,7 +33,7 @@ std::string said_during(const std::function<void()>& call) {
   return text;
 }
 
-struct Refusal {
+struct RefusedCall {
   std::vector<std::string> words;  // that its line has: the verb, the value, the rule
   std::function<bool()> refused;
 };
@@ -106,7 +106,7 @@ TEST_F(RefusalLineTest, NamesVerbValueAndRule) {
   ibv_send_wr* bad = nullptr;
   ibv_recv_wr receive = {.wr_id = 1, .next = nullptr, .sg_list = &sge, .num_sge = 1};
   ibv_recv_wr* bad_receive = nullptr;
-  const std::vector<Refusal> refusals = {
+  const std::vector<RefusedCall> refusals = {
       {{"ibv_query_port", "port 2"}, [&] { return ibv_query_port(context_.get(), 2, &port) != 0; }},
       {{"ibv_create_cq", "0 entries", "must be 1 to"},
        [&] { return ibv_create_cq(context_.get(), 0, nullptr, nullptr, 0) == nullptr; }},
@@ -208,7 +208,7 @@ TEST_F(RefusalLineTest, NamesVerbValueAndRule) {
        }},
       {{"ibv_import_pd", "handle 9999"}, [&] { return ibv_import_pd(context_.get(), 9999) == nullptr; }},
   };
-  for (const Refusal& refusal : refusals) {
+  for (const RefusedCall& refusal : refusals) {
     bool refused = false;
     const std::string said = said_during([&] { refused = refusal.refused(); });
     EXPECT_TRUE(refused) << refusal.words[0] << ", " << refusal.words[1];

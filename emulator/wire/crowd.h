@@ -2,9 +2,10 @@
 //
 // Multicast between nodes: one multicast group per fabric and family, 239.192.<port> (RFC 2365:
 // organisation-local) and ff18::766d:<port>, UDP, the fabric's port. Each process with members of some group
-// listens there and picks what concerns it; who sends to any group sends there once, in each family of which its
-// node has an address. Every message is signed with the fabric's key and numbered: nothing is taken twice. As
-// datagrams are, it may be lost. It reaches as far as the network carries IP multicast (TTL 1: one subnet).
+// listens there and picks what concerns it; who sends to any group sends there once, in each family of which
+// its node has an address. Every message is signed with the fabric's key and numbered: nothing is taken
+// twice. As datagrams are, it may be lost. It reaches as far as the network carries IP multicast (TTL 1: one
+// subnet).
 //
 // Threads: listen() by anybody; send() by anybody; receive() by one.
 #pragma once

@@ -138,7 +138,8 @@ TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
   rlimit files;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
   const rlimit enough{std::max<rlim_t>(files.rlim_cur, 4 * kMaxSlots), files.rlim_max};
-  if (setrlimit(RLIMIT_NOFILE, &enough) != 0) GTEST_SKIP() << "a process has " << files.rlim_max << " descriptors";
+  if (setrlimit(RLIMIT_NOFILE, &enough) != 0)
+    GTEST_SKIP() << "a process has " << files.rlim_max << " descriptors";
   const LogLevel before = std::exchange(log_level, LogLevel::kWarn);
   int control[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);

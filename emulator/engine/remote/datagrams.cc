@@ -134,10 +134,11 @@ bool Remote::is_wanted(const wire::NetAddress& at, uint32_t qpn) {
     if (!route.peer && route.path->qpn == qpn && route.path->to == at) return true;
   std::lock_guard lock(known_mutex_);
   if (const auto known = known_.find({at, qpn}); known != known_.end())
-    if (const auto peer = known->second.lock(); peer && peer->connected.load(std::memory_order_relaxed)) return false;
-  return std::any_of(waiting_datagrams_.begin(), waiting_datagrams_.end(), [&](const WaitingDatagram& waiting) {
-    return waiting.to.address == at && waiting.to.qpn == qpn;
-  });
+    if (const auto peer = known->second.lock(); peer && peer->connected.load(std::memory_order_relaxed))
+      return false;
+  return std::any_of(
+      waiting_datagrams_.begin(), waiting_datagrams_.end(),
+      [&](const WaitingDatagram& waiting) { return waiting.to.address == at && waiting.to.qpn == qpn; });
 }
 
 // In the driver's turn. True: some still wait.

@@ -58,9 +58,9 @@ void not_claimed(const std::string& reason);
 const Options& options();
 void use_options(const Options& options);  // of this process; they must outlive it
 std::chrono::milliseconds scaled(std::chrono::milliseconds time);  // times --time-scale
-// Between two looks at what has not happened yet. Not sched_yield(2): Linux 6.18, with a scheduling group for each session,
-// has been seen to leave both processors for two seconds to a program one thread of which yields while another wakes
-// every 200 us, with others ready to run.
+// Between two looks at what has not happened yet. Not sched_yield(2): Linux 6.18, with a scheduling group for each
+// session, has been seen to leave both processors for two seconds to a program one thread of which yields while
+// another wakes every 200 us, with others ready to run.
 void give_way();
 
 // "Returns the value of errno on failure": some positive errno value, or one of those named.

@@ -5,6 +5,8 @@
 #include "wire/crowd.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -30,12 +32,60 @@ constexpr size_t kMostSenders = 1024;
 constexpr uint64_t kWindow = 64;
 constexpr std::string_view kLabel = "verbena multicast";
 
-in_addr group_of(uint16_t port) { return {htonl(0xefc00000u | port)}; }
+// Where the fabric meets: RFC 2365, 6.2; RFC 4291, 2.7, transient and organisation-local.
+NetAddress group_of(bool ipv4, uint16_t port) {
+  const auto high = static_cast<uint8_t>(port >> 8), low = static_cast<uint8_t>(port);
+  if (ipv4) return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 192, high, low}};
+  return {{0xff, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'v', 'm', high, low}};
+}
 
-in_addr host_of(const NetAddress& address) {
+in_addr ipv4_of(const NetAddress& address) {
   in_addr host;
   std::memcpy(&host, &address.bytes[12], sizeof host);
   return host;
+}
+
+in6_addr ipv6_of(const NetAddress& address) {
+  in6_addr host;
+  std::memcpy(&host, address.bytes.data(), sizeof host);
+  return host;
+}
+
+// The interface that has an IPv6 address; 0: none.
+unsigned interface_of(const NetAddress& address) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return 0;
+  unsigned found = 0;
+  const in6_addr wanted = ipv6_of(address);
+  for (const ifaddrs* each = all; each != nullptr && found == 0; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET6) continue;
+    sockaddr_in6 has;
+    std::memcpy(&has, each->ifa_addr, sizeof has);
+    if (IN6_ARE_ADDR_EQUAL(&has.sin6_addr, &wanted)) found = if_nametoindex(each->ifa_name);
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+int join(int fd, const NetAddress& at, const NetAddress& group) {
+  if (at.is_ipv4()) {
+    const ip_mreq membership{ipv4_of(group), ipv4_of(at)};
+    return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership);
+  }
+  const ipv6_mreq membership{ipv6_of(group), interface_of(at)};
+  if (membership.ipv6mr_interface == 0) return errno = EADDRNOTAVAIL, -1;
+  return setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &membership, sizeof membership);
+}
+
+int leave_by(int fd, const NetAddress& from) {
+  if (from.is_ipv4()) {
+    const in_addr interface = ipv4_of(from);
+    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
+  }
+  const unsigned interface = interface_of(from);
+  const int hops = 1;  // as with IPv4, where it is what ip(7) says
+  setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof hops);
+  return setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface, sizeof interface);
 }
 
 Digest proof(const NetworkKey& key, const uint8_t* head, std::span<const uint8_t> message) {
@@ -43,8 +93,8 @@ Digest proof(const NetworkKey& key, const uint8_t* head, std::span<const uint8_t
       key, {{reinterpret_cast<const uint8_t*>(kLabel.data()), kLabel.size()}, {head, kSigned}, message});
 }
 
-int new_socket() {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+int new_socket(bool ipv4) {
+  const int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd >= 0) keep_from_children(fd);
   return fd;
 }
@@ -55,14 +105,11 @@ void close_kept(int fd) {
 }
 
 int open_sender(const NetAddress& from) {
-  const int fd = new_socket();
+  const int fd = new_socket(from.is_ipv4());
   if (fd < 0) return -1;
   sockaddr_storage where;
   const socklen_t size = from.to_socket_address(0, &where);
-  const in_addr interface = host_of(from);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 &&
-      setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface) == 0)
-    return fd;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 && leave_by(fd, from) == 0) return fd;
   close_kept(fd);
   return -1;
 }
@@ -72,9 +119,11 @@ int open_sender(const NetAddress& from) {
 Crowd::~Crowd() {
   for (const Sender& sender : senders_)
     if (sender.fd >= 0) close_kept(sender.fd);
-  if (fd_ < 0) return;
-  home_->unwatch(fd_);
-  close_kept(fd_);
+  for (const int fd : fds_) {
+    if (fd < 0) continue;
+    home_->unwatch(fd);
+    close_kept(fd);
+  }
 }
 
 int Crowd::open(Residence& home) {
@@ -83,7 +132,7 @@ int Crowd::open(Residence& home) {
   self_ = {home.directory().header().node_id, home.slot(), home.generation()};
   port_ = static_cast<uint16_t>(network.port);
   for (uint32_t i = 0; i < std::min(network.count, kMaxGids) && network.enabled != 0; ++i)
-    if (const NetAddress address{network.addresses[i]}; address.is_ipv4()) senders_.push_back({address, -1});
+    senders_.push_back({NetAddress{network.addresses[i]}, -1});
   if (senders_.empty()) return ENONET;
   return node_key(home.node(), &key_);
 }
@@ -91,33 +140,56 @@ int Crowd::open(Residence& home) {
 int Crowd::listen() {
   if (listens()) return 0;
   const std::lock_guard lock(mutex_);
-  if (senders_.empty() || fd_ >= 0) return fd_ >= 0 ? 0 : ENONET;
-  const int fd = new_socket();
+  if (listens()) return 0;
+  int error = ENONET;
+  bool any = false;
+  for (const bool ipv4 : {true, false}) {
+    const bool has = std::any_of(senders_.begin(), senders_.end(),
+                                 [&](const Sender& s) { return s.address.is_ipv4() == ipv4; });
+    if (!has) continue;
+    error = listen_to(ipv4);
+    any |= error == 0;
+  }
+  if (!any) return error;
+  listening_.store(true, std::memory_order_release);
+  return 0;
+}
+
+// Under mutex_. At the group of one family, by every interface that has an address of the node's.
+int Crowd::listen_to(bool ipv4) {
+  const int fd = new_socket(ipv4);
   if (fd < 0) return errno;
   const int on = 1, off = 0, room = 4 << 20;
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(port_);
-  where.sin_addr = group_of(port_);
+  const NetAddress group = group_of(ipv4, port_);
+  sockaddr_storage where;
+  const socklen_t size = group.to_socket_address(port_, &where);
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof off);
+  if (ipv4)
+    setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof off);
+  else
+    setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof off);
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
   bool joined = false;
-  int error = bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0 ? 0 : errno;
-  for (const Sender& sender : senders_) {
-    const ip_mreq membership{group_of(port_), host_of(sender.address)};
-    if (error == 0 && setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) == 0)
-      joined = true;
-  }
+  int error = bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 ? 0 : errno;
+  // Two addresses of one interface: it is joined already.
+  for (const Sender& sender : senders_)
+    if (error == 0 && sender.address.is_ipv4() == ipv4 && join(fd, sender.address, group) == 0) joined = true;
   if (error == 0 && !joined) error = errno;
   if (error == 0) error = home_->watch(fd);
   if (error != 0) {
     close_kept(fd);
     return error;
   }
-  fd_ = fd;
-  listening_.store(true, std::memory_order_release);
+  fds_[ipv4 ? 0 : 1] = fd;
   return 0;
+}
+
+// Under mutex_. Which of the node's addresses of one family a message goes out from; nullptr: it has none.
+Crowd::Sender* Crowd::sender_of(bool ipv4, const NetAddress& from) {
+  Sender* found = nullptr;
+  for (Sender& sender : senders_)
+    if (sender.address.is_ipv4() == ipv4 && (found == nullptr || sender.address == from)) found = &sender;
+  return found;
 }
 
 void Crowd::send(const NetAddress& from, std::span<const uint8_t> message) {
@@ -130,24 +202,23 @@ void Crowd::send(const NetAddress& from, std::span<const uint8_t> message) {
   put32(head + 20, self_.generation);
   const std::lock_guard lock(mutex_);  // numbers leave in their order
   if (senders_.empty()) return;
-  const auto own =
-      std::find_if(senders_.begin(), senders_.end(), [&](const Sender& s) { return s.address == from; });
-  Sender& sender = own != senders_.end() ? *own : senders_.front();
-  if (sender.fd < 0) sender.fd = open_sender(sender.address);
   put64(head + 24, next_number_++);
   const Digest digest = proof(key_, head, message);
   std::copy(digest.begin(), digest.end(), head + kSigned);
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(port_);
-  where.sin_addr = group_of(port_);
   iovec parts[] = {{head, sizeof head}, {const_cast<uint8_t*>(message.data()), message.size()}};
-  msghdr all{};
-  all.msg_name = &where;
-  all.msg_namelen = sizeof where;
-  all.msg_iov = parts;
-  all.msg_iovlen = 2;
-  [[maybe_unused]] const ssize_t sent = sendmsg(sender.fd, &all, MSG_DONTWAIT | MSG_NOSIGNAL);
+  // Some nodes have addresses of the one family alone; who hears both takes one of the two.
+  for (const bool ipv4 : {true, false}) {
+    Sender* const sender = sender_of(ipv4, from);
+    if (sender == nullptr) continue;
+    if (sender->fd < 0) sender->fd = open_sender(sender->address);
+    sockaddr_storage where;
+    msghdr all{};
+    all.msg_namelen = group_of(ipv4, port_).to_socket_address(port_, &where);
+    all.msg_name = &where;
+    all.msg_iov = parts;
+    all.msg_iovlen = 2;
+    [[maybe_unused]] const ssize_t sent = sendmsg(sender->fd, &all, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
 }
 
 // Numbers may overtake each other by less than kWindow.
@@ -168,13 +239,19 @@ bool Crowd::is_new(const ProcessId& sender, uint64_t number) {
 
 size_t Crowd::receive(std::array<uint8_t, kMaxCrowdMessage>* message) {
   if (!listens()) return 0;
+  for (const int fd : fds_)
+    if (const size_t size = fd >= 0 ? receive_from(fd, message) : 0; size != 0) return size;
+  return 0;
+}
+
+size_t Crowd::receive_from(int fd, std::array<uint8_t, kMaxCrowdMessage>* message) {
   for (;;) {
     uint8_t head[kHead];
     iovec parts[] = {{head, sizeof head}, {message->data(), message->size()}};
     msghdr all{};
     all.msg_iov = parts;
     all.msg_iovlen = 2;
-    const ssize_t got = recvmsg(fd_, &all, MSG_DONTWAIT);
+    const ssize_t got = recvmsg(fd, &all, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return 0;
     if (static_cast<size_t>(got) <= kHead || (all.msg_flags & MSG_TRUNC) != 0) continue;

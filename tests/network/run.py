@@ -84,7 +84,7 @@ def run_group(group, place, settings, options):
         raise Skip("all rows are pending")
     with tempfile.TemporaryDirectory(prefix="vn.", dir="/tmp") as folder:
         key = make_key(settings, folder, group, place)
-        with PLACES[place](settings, key).hosts(group.hosts) as hosts:
+        with PLACES[place](settings, key, group.ipv6).hosts(group.hosts) as hosts:
             return all(all([run_row(row, hosts) for row in ready]) for _ in range(options.repeat))
 
 

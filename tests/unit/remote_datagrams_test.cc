@@ -158,6 +158,19 @@ TEST_F(DatagramHold, AReceivePostedMeanwhileIsInTime) {
   EXPECT_EQ(dropped(), 0u);
 }
 
+TEST_F(DatagramHold, WhatIsForNobodyIsCountedForTheDeviceItCameTo) {
+  const std::atomic<uint32_t>& stray = end().node.directory().header().stray_datagrams[0];
+  there.meet();
+  DatagramHead head{};
+  head.kind = FrameKind::kDatagram;
+  head.target_qpn = side.number() ^ 1;
+  head.source_qpn = 0x200;
+  std::memcpy(head.destination, end().node.directory().devices().devices[0].gids[0].raw.data(), 16);
+  for (int i = 0; i < 3; ++i) there.say(head, std::vector<std::byte>(kGrh + 8));
+  EXPECT_TRUE(eventually([&] { return stray.load() == 3; })) << stray.load();
+  EXPECT_EQ(dropped(), 0u);
+}
+
 // ---- those that wait for a connection -------------------------------------------------------------
 
 constexpr int64_t kPatience = 2'000 * kMillisecond;  // then they are lost
@@ -244,6 +257,25 @@ TEST_F(DatagramQueue, MoreThanAFewForOneStayInTheSendQueue) {
   EXPECT_TRUE(all.size() == kMany || !in_time) << all.size();
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
                              [](const Heard& a, const Heard& b) { return a.number < b.number; }));
+}
+
+// Nobody has the number: what was for it is lost, and is asked for no more.
+TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
+  constexpr uint32_t kNobody = PlayedNode::kQpn + 1;
+  there.meet();
+  send_numbered(kNobody, 0);
+  const std::vector<std::byte> asked = there.hear();
+  ASSERT_EQ(PlayedNode::kind_of(asked), FrameKind::kQuery);
+  const auto query = PlayedNode::head_of<wire::QueryHead>(asked);
+  EXPECT_EQ(query.qpn, kNobody);
+  there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kNobody, 0, end().peer.process.node, 0, 0});
+  while (!there.is_all_taken()) nothing(side.send_cq.get());
+  // What it had asked before it heard; then no more.
+  for (int repeated = 0; !there.hear(100).empty(); ++repeated) ASSERT_LT(repeated, 1000);
+  send_numbered(PlayedNode::kQpn, 1);
+  const std::vector<Heard> all = hear_all({PlayedNode::kQpn});
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all[0].number, 1u);
 }
 
 TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {

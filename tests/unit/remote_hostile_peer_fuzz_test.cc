@@ -4,11 +4,16 @@
 // never asked, requests of queue pairs that are not there. Whatever it says, the process goes on, and memory
 // that is registered without remote rights does not change. A second in ctest; VERBENA_FUZZ_SECONDS for
 // longer.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <random>
 
+#include "engine/remote/peer.h"
+#include "observe/log.h"
+#include "support/played_node.h"
 #include "support/two_nodes.h"
 
 namespace verbena {
@@ -126,6 +131,73 @@ TEST(HostileNode, IsSurvived) {
     ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
   }
   for (size_t i = 0; i < canary.size(); ++i) ASSERT_EQ(canary.data()[i], 0x5a) << i;
+}
+
+// He has the key, and as many names as he likes.
+TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
+  rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit enough{std::max<rlim_t>(files.rlim_cur, 4 * kMaxSlots), files.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &enough) != 0)
+    GTEST_SKIP() << "a process has " << files.rlim_max << " descriptors";
+  const LogLevel before = std::exchange(log_level, LogLevel::kWarn);
+  int control[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
+  End end(true, control[0], {}, {});
+  close(control[1]);
+  std::vector<int> his;
+  const auto knock = [&](uint32_t name) {
+    int stream[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
+    his.push_back(stream[1]);
+    wire::Arrived arrived;
+    arrived.fd = stream[0];
+    arrived.peer = {77 + name, 1, 1};
+    arrived.peer_address.bytes = End::address_of(false).raw;
+    arrived.own_address.bytes = End::address_of(true).raw;
+    arrived.target = wire::Target::queue_pair(1);
+    end.remote().arrived(arrived);
+    return fcntl(arrived.fd, F_GETFD) >= 0;
+  };
+  for (uint32_t name = 0; name < kMaxSlots; ++name) ASSERT_TRUE(knock(name)) << name;
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(knock(kMaxSlots));
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("refused process 1 of 198.51.100.2: 1024 processes"),
+            std::string::npos);
+  EXPECT_TRUE(knock(0)) << "who is there already may come anew";
+  for (const int stream : his) close(stream);
+  ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
+  log_level = before;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// He asks for more and more, and takes nothing.
+TEST(HostileNode, HasNoMoreReadsKeptThanADeviceHasInFlight) {
+  PlayedNode there;
+  there.end.connect_qp();
+  there.meet();
+  const uint32_t qpn = qp_number(there.end.qp.get());
+  wire::RequestHead head{};
+  head.kind = wire::FrameKind::kRequest;
+  head.opcode = IBV_WR_RDMA_READ;
+  head.connection = 2 | 3 << 4;
+  head.target_qpn = qpn;
+  head.source_qpn = PlayedNode::kQpn;
+  head.life = 1;
+  head.size = 1024 * 1024;
+  head.remote_address = there.end.memory.address();
+  head.rkey = there.end.memory.rkey();
+  const auto ask = [&](uint32_t times) {
+    for (uint32_t i = 0; i < times; ++i, ++head.number, head.psn += 1024) {
+      there.say(head);
+      if (i % 64 != 63) continue;
+      ASSERT_TRUE(eventually([&] { return there.is_all_taken(); }));
+    }
+  };
+  ask(kMostReadsOfOne);
+  EXPECT_EQ(there.end.qp->state.load(), IBV_QPS_RTS);
+  ask(2 * kMostReadsOfOne);
+  EXPECT_TRUE(eventually([&] { return there.end.qp->state.load() == IBV_QPS_ERR; }));
 }
 
 }  // namespace

@@ -121,6 +121,29 @@ void Remote::ask_now(const wire::NetAddress& address) {
     if (waiting.to.address == address) waiting.ask_again_at = 0;
 }
 
+// Nobody there has the number: what waits for it does not keep the others from being asked for.
+void Remote::drop_waiting_datagrams(const wire::NetAddress& to, uint32_t qpn) {
+  std::lock_guard lock(known_mutex_);
+  std::erase_if(waiting_datagrams_, [&](const WaitingDatagram& waiting) {
+    if (waiting.to.address != to || waiting.to.qpn != qpn) return false;
+    waiting_bytes_ -= waiting.frame.size();
+    return true;
+  });
+}
+
+// In the driver's turn. Does somebody here look for the number?
+bool Remote::is_wanted(const wire::NetAddress& at, uint32_t qpn) {
+  for (const auto& [own, route] : routes_)
+    if (!route.peer && route.path->qpn == qpn && route.path->to == at) return true;
+  std::lock_guard lock(known_mutex_);
+  if (const auto known = known_.find({at, qpn}); known != known_.end())
+    if (const auto peer = known->second.lock(); peer && peer->connected.load(std::memory_order_relaxed))
+      return false;
+  return std::any_of(
+      waiting_datagrams_.begin(), waiting_datagrams_.end(),
+      [&](const WaitingDatagram& waiting) { return waiting.to.address == at && waiting.to.qpn == qpn; });
+}
+
 // In the driver's turn. True: some still wait.
 bool Remote::send_waiting_datagrams(int64_t now) {
   if (!datagrams_wait_.load(std::memory_order_acquire)) return false;

@@ -290,8 +290,10 @@ Remote::Next Remote::take_query(RemotePeer& peer, const Frame& frame) {
     for (auto& [qpn, route] : routes_)
       if (route.path->qpn == head.qpn && route.path->to == peer.address)
         route.path->is_called.store(false, std::memory_order_relaxed);
+    drop_waiting_datagrams(peer.address, head.qpn);
     return Next::kOn;
   }
+  if (!is_wanted(peer.address, head.qpn)) return Next::kOn;
   const wire::ProcessId id{head.node, head.slot, head.generation};
   const int64_t now = now_ns();
   for (auto& [qpn, route] : routes_) {

@@ -111,6 +111,9 @@ struct RemotePeer {
 // So much of the out-buffer is left to answers.
 inline constexpr size_t kAnswersRoom = 64 * 1024;
 inline constexpr size_t kMostAnswersKept = 1 << 16;
+// Answers to READs that wait, for each queue pair that the peer has a connected one to: no device of ours lets a
+// requester have more in flight (max_qp_init_rd_atom).
+inline constexpr size_t kMostReadsOfOne = 256;
 // What has gathered is sent at the latest when it is so much.
 inline constexpr size_t kGathered = 32 * 1024;
 

@@ -33,6 +33,8 @@ constexpr int64_t kCallers = 50'000'000;
 // Two processes that call each other at the same moment come to have two connections within such a time. A
 // call that comes later is by somebody who has lost the one there was.
 constexpr int64_t kSameMoment = 2'000'000'000;
+// An address is one node's, and a node has no more processes.
+constexpr size_t kMostOfOneAddress = kMaxSlots;
 // What is in flight is looked at this often, deadline or not.
 constexpr int64_t kLongestTick = 10'000'000, kShortestTick = 1'000'000;
 
@@ -180,6 +182,18 @@ std::shared_ptr<RemotePeer> Remote::peer_of(const wire::ProcessId& id) {
   return peer;
 }
 
+// Somebody who has the key gives himself more names than there can be.
+bool Remote::has_enough_of(const wire::Arrived& arrived) const {
+  size_t others = 0;
+  for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    others += peer->address == arrived.peer_address && peer->id != arrived.peer &&
+              peer->connected.load(std::memory_order_relaxed);
+  if (others < kMostOfOneAddress) return false;
+  VERBENA_WARN("refused process %u of %s: %zu processes of that address are connected, as many as a node has",
+               arrived.peer.slot, arrived.peer_address.text().c_str(), others);
+  return true;
+}
+
 std::shared_ptr<RemotePeer> Remote::connected_to(const NetAddress& address) {
   for (const std::shared_ptr<RemotePeer>& peer : peers_)
     if (peer->address == address && peer->connected.load(std::memory_order_relaxed)) return peer;
@@ -189,9 +203,12 @@ std::shared_ptr<RemotePeer> Remote::connected_to(const NetAddress& address) {
 void Remote::call(const NetAddress& to, const NetAddress& from, const Target& target, uint32_t qpn,
                   const std::shared_ptr<RemotePeer>& peer) {
   if (to == kThisNode) return call_within(target);
-  for (const Call& call : calls_)
+  size_t others = 0;
+  for (const Call& call : calls_) {
     if (call.to == to && (call.peer == peer || (!call.peer && !peer))) return;
-  if (caller_.approach == nullptr) return;
+    others += call.to == to;
+  }
+  if (caller_.approach == nullptr || others >= kMostOfOneAddress) return;
   const uint64_t ticket = caller_.approach(caller_.context, to, from, target, now_ns() + kCallPatience);
   calls_.push_back({ticket, to, qpn, peer});
   publish();
@@ -267,6 +284,10 @@ void Remote::admit(const wire::Arrived& arrived) {
   const int64_t now = now_ns();
   std::erase_if(calls_,
                 [&](const Call& call) { return arrived.ticket != 0 && call.ticket == arrived.ticket; });
+  if (has_enough_of(arrived)) {
+    close_connection(arrived.fd);
+    return;
+  }
   const std::shared_ptr<RemotePeer> peer = peer_of(arrived.peer);
   if (peer->connected.load(std::memory_order_relaxed)) {
     // Two at once: the one begun by the lesser of the two stays, as both of them will find.
@@ -327,6 +348,7 @@ void Remote::failed(uint64_t ticket, wire::Refusal refusal) {
   VERBENA_INFO("no connection to %s: %s", call.to.text().c_str(), wire::words(refusal));
   // The one who had the numbers has ended; others that come after it are not meant.
   if (refusal == wire::Refusal::kNobody && call.peer) call.peer->gone = true;
+  if (refusal == wire::Refusal::kNobody && !call.peer) drop_waiting_datagrams(call.to, call.qpn);
 }
 
 void Remote::taken(uint64_t ticket) {
@@ -382,11 +404,11 @@ void Remote::drop_unused_peers() {
 
 // Who polls while somebody is being called keeps a processor busy, too (waits_long()).
 void Remote::publish() {
-  const bool active = !calls_.empty() || std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+  const bool active = std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
     return peer->connected.load(std::memory_order_relaxed);
   });
   active_.store(active, std::memory_order_release);
-  process_.poll_remote(active);
+  process_.poll_remote(active || !calls_.empty());
 }
 
 }  // namespace verbena

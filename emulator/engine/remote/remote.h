@@ -153,11 +153,14 @@ class Remote final : public wire::Arrivals {
   void call(const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
             uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
   std::shared_ptr<RemotePeer> peer_of(const wire::ProcessId& id);
+  bool has_enough_of(const wire::Arrived& arrived) const;
   std::shared_ptr<RemotePeer> connected_to(const wire::NetAddress& address);
   void know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
   void ask_now(const wire::NetAddress& address);
   bool send_waiting_datagrams(int64_t now);
   bool is_searched(const wire::NetAddress& to, uint32_t qpn) const;
+  bool is_wanted(const wire::NetAddress& at, uint32_t qpn);
+  void drop_waiting_datagrams(const wire::NetAddress& to, uint32_t qpn);
   static bool ask(RemotePeer& near, uint32_t qpn);
   void drop_unused_peers();
   void tell_of_receives();
@@ -184,6 +187,7 @@ class Remote final : public wire::Arrivals {
   uint32_t taken_by_poll_before_ = 0;       // the service thread's
   std::atomic<uint32_t> taken_by_poll_{0};  // under turn_
   bool lay_ = false;                        // the service thread's
+  int64_t served_at_ = 0;                   // ns, the service thread's
   uint32_t empty_polls_ = 0;                // under turn_: in a row, by programs
   int64_t empty_since_ = 0;                 // ns, under turn_
   std::atomic<bool> polled_{false};

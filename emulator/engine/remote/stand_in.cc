@@ -382,7 +382,7 @@ Placed StandIn::fetch(SendRequest& request, const iovec& remote) {
     std::memcpy(at, &head, sizeof head);
   } else {
     // An honest requester has no more of them in flight than it was told (max_dest_rd_atomic).
-    if (peer_.reads.size() >= kMostAnswersKept) return Placed::kRemoteFault;
+    if (peer_.reads.size() >= kMostReadsOfOne * (peer_.stand_ins.size() + 1)) return Placed::kRemoteFault;
     peer_.reads.push_back({head,
                            {request.rkey, true, qp_.path.remote_pd, target_qpn_, MemoryUse::remote_read,
                             request.remote_address, request.length},

@@ -35,6 +35,9 @@ constexpr int64_t kPollingTick = 1'000'000;
 constexpr int kWhile = 16, kMostDoublings = 3;
 // It has found something lying there, and looks whether it still does.
 constexpr int64_t kSecondLook = 100'000;
+// While something is under way the service thread comes every 10 ms. After so long a pause it has had no
+// processor; then no request fails before it has had time to make up for it.
+constexpr int64_t kMissed = 100'000'000, kCatchUp = 10'000'000;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
 // A program that has polled so long in vain gives its processor away for a moment once in so many polls.
@@ -185,7 +188,10 @@ bool Remote::waits_long() {
 
 int64_t Remote::serve() {
   const int64_t now = now_ns();
-  int64_t next = check_deadlines(now);
+  // Who had no processor for so long has made no calls, and has not seen what came: that first.
+  const bool missed =
+      now - std::exchange(served_at_, now) > kMissed && ticking_.load(std::memory_order_relaxed);
+  int64_t next = missed ? now + kCatchUp : check_deadlines(now);
   const bool polled = polled_.exchange(false, std::memory_order_relaxed);
   const int in_a_row = polled ? polled_in_a_row_.load(std::memory_order_relaxed) + 1 : 0;
   polled_in_a_row_.store(in_a_row, std::memory_order_relaxed);

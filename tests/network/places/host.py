@@ -13,9 +13,10 @@ from harness.processes import Node, Program
 class Place:
     """Where hosts are: hosts(count) is a context that yields so many."""
 
-    def __init__(self, settings, key):
+    def __init__(self, settings, key, ipv6=False):
         self.settings = settings
         self.key = key
+        self.ipv6 = ipv6
 
 
 class Host(Node):
@@ -25,6 +26,7 @@ class Host(Node):
         super().__init__(settings, ("--ip", address, "--key", key), as_user=enter)
         self.name = name
         self.address = address
+        self.plain_address = address  # by which plain sockets are named
         self.key = key
         self.enter = tuple(enter)  # the command that starts another one on this host
 
@@ -47,6 +49,13 @@ class Host(Node):
         """Runs a tool of the machine on this host; what it prints."""
         done = subprocess.run([*self.enter, *command], capture_output=True, text=True, timeout=60)
         expect(done.returncode == 0, f"{' '.join(command)} on {self.name}: {done.stderr.strip()}")
+        return done.stdout
+
+    def tool(self, verb, *options, status=0):
+        """What `verbena VERB` prints here, told which node is meant; it must end with `status`."""
+        line = [*self.enter, self.verbena, verb, *map(str, self.options), *map(str, options)]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=self.environment())
+        expect(done.returncode == status, f"verbena {verb} ended with status {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout
 
     def wait_for(self, what, count=1):

@@ -16,7 +16,7 @@ from places.host import Host, Place
 INSIDE = "VERBENA_TEST_INSIDE"  # set: this process is in the namespaces already
 # In a user namespace of one's own; as root, where those are forbidden.
 WAYS = (("unshare", "--user", "--map-root-user", "--net"), ("unshare", "--net"))
-NETWORK = "10.77.0."
+NETWORK, NETWORK6 = "10.77.0.", "fd77::"
 
 
 def enter():
@@ -66,8 +66,10 @@ class Namespace:
 class NamespaceHost(Host):
     """A host whose cable can be pulled."""
 
-    def __init__(self, settings, number, key, namespace):
-        super().__init__(settings, f"host {number}", f"{NETWORK}{2 + number}", key, namespace.enter)
+    def __init__(self, settings, number, key, namespace, ipv6):
+        plain = f"{NETWORK}{2 + number}"
+        super().__init__(settings, f"host {number}", f"{NETWORK6}{2 + number}" if ipv6 else plain, key, namespace.enter)
+        self.plain_address = plain
         self._namespace = namespace
         self._port = f"port{number}"  # of the bridge
 
@@ -78,12 +80,20 @@ class NamespaceHost(Host):
         space.ip("link", "set", "lo", "up")
         space.ip("link", "set", "eth0", "up")
         self.give_address()
+        if self.plain_address != self.address:
+            self.add_address(self.plain_address)
 
     def add_address(self, address):
-        self._namespace.ip("address", "add", f"{address}/24", "dev", "eth0")
+        # nodad: an address that is still looked for elsewhere cannot be bound to.
+        nodad = ["nodad"] if ":" in address else []
+        self._namespace.ip("address", "add", self._with_prefix(address), "dev", "eth0", *nodad)
 
     def remove_address(self, address):
-        self._namespace.ip("address", "del", f"{address}/24", "dev", "eth0")
+        self._namespace.ip("address", "del", self._with_prefix(address), "dev", "eth0")
+
+    @staticmethod
+    def _with_prefix(address):
+        return f"{address}/{64 if ':' in address else 24}"
 
     def give_address(self):
         self.add_address(self.address)
@@ -126,7 +136,7 @@ class Namespaces(Place):
             for number in range(count):
                 namespace = Namespace()
                 stack.callback(namespace.end)
-                host = stack.enter_context(NamespaceHost(self.settings, number, self.key, namespace))
+                host = stack.enter_context(NamespaceHost(self.settings, number, self.key, namespace, self.ipv6))
                 host.connect()
                 hosts.append(host)
             yield hosts

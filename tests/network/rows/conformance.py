@@ -17,10 +17,10 @@ def pair(hosts, *selection):
     if not os.path.exists(suite):
         raise Skip("verbs-conformance is not built")
     port = ports.reserve()
-    server = hosts[SERVER].start(suite, "--serve", "--bind", hosts[SERVER].address, "--port-tcp", port,
+    server = hosts[SERVER].start(suite, "--serve", "--bind", hosts[SERVER].plain_address, "--port-tcp", port,
                                  name="verbs-conformance --serve")
     hosts[SERVER].wait_listening(port, server)
-    client = hosts[CLIENT].start(suite, "--peer", f"{hosts[SERVER].address}:{port}", *selection,
+    client = hosts[CLIENT].start(suite, "--peer", f"{hosts[SERVER].plain_address}:{port}", *selection,
                                  name="verbs-conformance --peer")
     seen = client.wait(4 * hosts[CLIENT].settings.patience)
     expect(seen == 0, f"the suite ended with status {seen}")

@@ -10,6 +10,7 @@ from rows.table import group
 rows = group("faults", places=("namespaces",), processors=1)
 three = group("faults_of_three", hosts=3, places=("namespaces",), processors=1)
 BOTH = ("--both", "--lines", 2)
+UNSCHEDULED = 5  # seconds more that a process without a processor is given (docs/NETWORK.md)
 
 
 @rows.row("cable_pulled_within_retries")
@@ -21,6 +22,9 @@ def cable_pulled_within_retries(hosts):
         pair.wait_standstill()
         hosts[0].plug_cable()
     pair.wait_progress()
+    again = sum(connection["retransmissions"] for host in hosts for process in host.processes()
+                for connection in process["connections"])
+    expect(again > 0, "`verbena status` shows nothing of what was sent again")
     pair.end_well()
 
 
@@ -34,6 +38,7 @@ def cable_pulled_for_good(hosts):
     took = time.monotonic() - began
     expect(list(driven["statuses"]) == [FAILED], f"the lines ended with {driven['statuses']}")
     expect(took >= HASTY_SECONDS * 0.9, f"it failed after {took:.2f} s, before its {HASTY_SECONDS:.2f} s")
+    expect(took < HASTY_SECONDS + UNSCHEDULED, f"it failed after {took:.2f} s only, instead of {HASTY_SECONDS:.2f} s")
     pair.report(pair.serve)
     hosts[0].plug_cable()
     Pair(*hosts, "--count", 500).end_well()  # whoever connects now is served
@@ -70,6 +75,27 @@ def address_taken_away_and_given_back(hosts):
     pair.wait_standstill()
     hosts[0].give_address()
     pair.wait_progress()
+    pair.end_well()
+
+
+@rows.row("address_taken_away_for_good")
+def address_taken_away_for_good(hosts):
+    pair = Pair(*hosts, *ENDLESS, *HASTY)
+    pair.wait_progress()
+    hosts[0].take_address()
+    pair.end_failed()
+    hosts[0].give_address()
+    Pair(*hosts, "--count", 500).end_well()
+
+
+@rows.row("bytes_are_shown")
+def bytes_are_shown(hosts):
+    """What `verbena status` shows of a connection is what its queue pairs have sent, and a head for each."""
+    pair = Pair(*hosts, *ENDLESS, *PATIENT)
+    pair.wait_progress()
+    sent = sum(qp["bytes_out"] for process in hosts[1].processes() for qp in process["qps"])
+    carried = sum(connection["bytes_out"] for process in hosts[1].processes() for connection in process["connections"])
+    expect(carried >= sent > 0, f"the queue pairs have sent {sent} bytes, and their connection {carried}")
     pair.end_well()
 
 

@@ -111,6 +111,41 @@ def several_pairs(hosts):
         pair.end_well()
 
 
+def connections(host):
+    """Of each process on the host, how many to other nodes."""
+    return [len(process["connections"]) for process in host.processes() if process["program"] == "network_ledger"]
+
+
+@rows.row("queue_pairs_share_a_connection")
+def queue_pairs_share_a_connection(hosts):
+    """200 of them, which call each other from both ends at once."""
+    pair = Pair(*hosts, *ENDLESS, *PATIENT, "--lines", 200, "--both")
+    pair.wait_progress()
+    for host in hosts:
+        expect(connections(host) == [1], f"the processes on {host.name} have {connections(host)} connections")
+    pair.end_well()
+
+
+def resident(program):
+    """Kilobytes of a program that `verbena run` has become."""
+    lines = open(f"/proc/{program.pid}/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+@rows.row("who_waits_for_a_stopped_target_does_not_grow")
+def who_waits_for_a_stopped_target_does_not_grow(hosts):
+    pair = Pair(*hosts, *ENDLESS, *PATIENT, "--lines", 20)
+    pair.wait_progress()
+    with stopped(pair.serve):
+        pair.wait_standstill()
+        before = resident(pair.drive)
+        time.sleep(1)
+        grown = resident(pair.drive) - before
+    expect(grown < 512, f"it has grown by {grown} kB, and a connection is 384 kB")
+    pair.wait_progress()
+    pair.end_well()
+
+
 @rows.row("target_killed")
 def target_killed(hosts):
     pair = Pair(*hosts, *ENDLESS, *HASTY)

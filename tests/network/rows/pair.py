@@ -16,7 +16,7 @@ def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", har
     port = ports.reserve()
     first = hosts[SERVER].start(program, port_option, port, *both, *server, name=f"{program} (server)")
     hosts[SERVER].wait_listening(port, first)
-    second = hosts[CLIENT].start(program, port_option, port, *both, *client, hosts[SERVER].address,
+    second = hosts[CLIENT].start(program, port_option, port, *both, *client, hosts[SERVER].plain_address,
                                  name=f"{program} (client)")
     finish(hosts, second, first)
     for side in (second, first):

@@ -57,6 +57,9 @@ for program in (*LATENCY, *BANDWIDTH):
     direct.add(f"{program}.few", lambda hosts, p=program: measure(hosts, p, (), iterations=FEW))
     managed.add(f"{program}.few", lambda hosts, p=program: measure_by_manager(hosts, p, iterations=FEW))
 
+direct.add("ib_write_bw.uc_few", lambda hosts: measure(hosts, "ib_write_bw", ("-c", "UC"), iterations=FEW))
+direct.add("ib_send_lat.uc_few", lambda hosts: measure(hosts, "ib_send_lat", ("-c", "UC"), iterations=FEW))
+
 for variant, (programs, options, sizes, iterations) in VARIANTS.items():
     for program in programs:
         direct.add(f"{program}.{variant}", lambda hosts, p=program, o=options, s=sizes, n=iterations:

@@ -21,7 +21,7 @@ def exchange(hosts, program, options=(), size=4096, iterations=1000):
     mine, theirs = addresses(server)
     expect(addresses(client) == [theirs, mine], "the two sides do not name the same queue pairs")
     if hosts[SERVER].address != hosts[CLIENT].address:
-        expect([mine[2], theirs[2]] == [f"::ffff:{host.address}" for host in (hosts[SERVER], hosts[CLIENT])],
+        expect([mine[2], theirs[2]] == [host.address if ":" in host.address else f"::ffff:{host.address}" for host in (hosts[SERVER], hosts[CLIENT])],
                f"the GIDs are {mine[2]} and {theirs[2]}, not the nodes' addresses")
 
 

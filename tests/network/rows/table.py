@@ -20,6 +20,7 @@ class Group:
     places: tuple = BOTH
     processors: int = 2
     needs_network: bool = True  # of `verbena run`
+    ipv6: bool = False  # the nodes have IPv6 addresses alone; in namespaces only
     rows: list = dataclasses.field(default_factory=list)
 
     def add(self, name, run, quick=True):

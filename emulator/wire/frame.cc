@@ -43,7 +43,7 @@ bool is_sound(const Frame& frame) {
     case FrameKind::kRequest:
       return lies_within(head.request.offset, frame.payload, head.request.size) &&
              head.request.target_qpn <= kMostQpn && head.request.source_qpn <= kMostQpn &&
-             head.request.psn <= kMostQpn;
+             head.request.finished_below <= head.request.number && head.request.psn <= kMostQpn;
     case FrameKind::kReadData:
       return lies_within(head.answer.offset(), frame.payload, head.answer.size());
     case FrameKind::kDatagram:

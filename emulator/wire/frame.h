@@ -48,6 +48,8 @@ struct RequestHead {
   uint32_t source_qpn;
   uint64_t life;    // of the requester; grows with each time it is connected
   uint64_t number;  // running, within the life
+  // All below this number are finished: those that the responder has not seen were carried out without it.
+  uint64_t finished_below;
   uint32_t psn;
   uint32_t size;       // of the message
   uint32_t offset;     // of these bytes in it
@@ -60,7 +62,7 @@ struct RequestHead {
 
   static constexpr uint8_t kSolicited = 1;
 };
-static_assert(sizeof(RequestHead) == 80);
+static_assert(sizeof(RequestHead) == 88);
 
 // kAck to kAtomicAnswer. `value` is, by kind: nothing; a VendorError; nothing; a VendorError; offset | size
 // of the whole answer << 32; what was there.

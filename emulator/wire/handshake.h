@@ -33,7 +33,7 @@
 
 namespace verbena::wire {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kHelloSize = 136;
 inline constexpr size_t kChallengeSize = 88;
 inline constexpr size_t kProofSize = 40;

@@ -71,6 +71,49 @@ TEST(RemoteNode, WritesArriveWhileTheTargetDoesNothing) {
       });
 }
 
+// Binding a window and invalidating it are carried out where they are posted: what follows them is not taken
+// for what comes after something lost.
+TEST(RemoteNode, WhatIsCarriedOutHereIsNotMissedThere) {
+  constexpr uint64_t kRounds = 4;
+  play(
+      [](End& end) {
+        end.start();
+        Mw* window = nullptr;
+        ASSERT_EQ(alloc_mw(end.pd.get(), IBV_MW_TYPE_2, &window), 0);
+        Region memory(end.pd.get(), 64, kAllAccess | IBV_ACCESS_MW_BIND);
+        ibv_mr region{};
+        region.lkey = memory.lkey();
+        ibv_mw handle{};
+        handle.type = IBV_MW_TYPE_2;
+        handle.rkey = mw_rkey(window);
+        for (uint64_t i = 0; i < kRounds; ++i) {
+          ibv_send_wr wr{}, *bad = nullptr;
+          wr.opcode = IBV_WR_BIND_MW;
+          wr.bind_mw = {
+              &handle, ibv_inc_rkey(handle.rkey), {&region, memory.address(), 64, IBV_ACCESS_REMOTE_WRITE}};
+          ASSERT_EQ(post_send(end.qp.get(), &wr, &bad), 0);
+          ASSERT_EQ(end.write_there(0, kThere, 8, 3 * i), 0);
+          wr.opcode = IBV_WR_LOCAL_INV;
+          wr.invalidate_rkey = handle.rkey = ibv_inc_rkey(handle.rkey);
+          wr.send_flags = IBV_SEND_SIGNALED;
+          wr.wr_id = 3 * i + 1;
+          ASSERT_EQ(post_send(end.qp.get(), &wr, &bad), 0);
+          ASSERT_EQ(end.write_there(0, kThere, 8, 3 * i + 2), 0);
+          for (uint64_t id = 3 * i; id < 3 * i + 3; ++id) {
+            const ibv_wc wc = end.sent();
+            ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << id;
+            EXPECT_EQ(wc.wr_id, id);
+          }
+        }
+        EXPECT_EQ(dealloc_mw(window), 0);
+        end.together();
+      },
+      [](End& end) {
+        end.start();
+        end.together();
+      });
+}
+
 // The rate that the queue pair was given (ibv_modify_qp_rate_limit(3)).
 TEST(RemoteNode, PacedWritesTakeTheirTime) {
   constexpr uint32_t kSize = 512 * 1024, kKbps = 80'000;

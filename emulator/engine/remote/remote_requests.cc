@@ -38,6 +38,7 @@ void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* he
   head->source_qpn = qp.shared->qpn;
   head->life = path.life;
   head->number = request.number;
+  head->finished_below = qp.sq_next;
   head->psn = psn;
   head->size = request.length;
   head->offset = request.done;

@@ -180,6 +180,7 @@ Taken StandIn::take(const RequestHead& head, const std::byte* bytes, uint32_t pa
     if (head.offset == 0) expected_ = head.number, request_.done = 0;
     if (head.number != expected_ || head.offset != request_.done) return Taken::kSkip;
   } else {
+    if (head.finished_below > expected_) expected_ = head.finished_below, request_.done = 0;
     if (head.number < expected_) return repeat(head, *operation);
     if (head.number > expected_) return Taken::kSkip;
     if (head.offset == 0) request_.done = 0;

@@ -3,6 +3,7 @@
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import time
@@ -24,10 +25,17 @@ def wait_for(node, what, count=1):
     node.run(program, what, count, int(node.settings.patience), name=f"wait_for {count} {what}")
 
 
+# rping of rdma-core 44 closes its channel at the end, after everything else, while its other thread may be about to ask
+# for the next event; that one then ends the program (later ones wait for it: examples/rping.c, main()).
+CLOSED_TOO_EARLY = re.compile(r"(client DISCONNECT EVENT\.\.\.\n)?rdma_get_cm_event: Bad file descriptor\n")
+
+
 def finish(node, *programs):
     for program in programs:
         seen = program.wait(node.settings.patience)
-        expect(seen == 0, f"{program.name} ended with status {seen}")
+        ended_well = seen == 0 or (program.name.startswith("rping") and seen == 255 and
+                                   CLOSED_TOO_EARLY.fullmatch(program.err) is not None)
+        expect(ended_well, f"{program.name} ended with status {seen}")
         said = TROUBLE.search(program.out)
         expect(said is None, f"{program.name} speaks of trouble: '{said and said.group(0)}'")
 

@@ -30,7 +30,8 @@
 namespace verbena {
 namespace {
 
-int refuse_transition(const Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask, int error, int offending) {
+int refuse_transition(const Qp& qp, ibv_qp_state from, const ibv_qp_state& to, int mask, int error,
+                      int offending) {
   if (!logs(LogLevel::kWarn)) return error;
   if (offending == 0) {
     VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s (%u) to %s (%u)", qp.shared->qpn,

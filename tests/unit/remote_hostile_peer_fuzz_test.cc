@@ -140,7 +140,11 @@ TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
   const rlimit enough{std::max<rlim_t>(files.rlim_cur, 4 * kMaxSlots), files.rlim_max};
   if (setrlimit(RLIMIT_NOFILE, &enough) != 0)
     GTEST_SKIP() << "a process has " << files.rlim_max << " descriptors";
-  const LogLevel before = std::exchange(log_level, LogLevel::kWarn);
+  // For as long as there is a service thread that looks at it.
+  struct Level {
+    LogLevel before = std::exchange(log_level, LogLevel::kWarn);
+    ~Level() { log_level = before; }
+  } level;
   int control[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
   End end(true, control[0], {}, {});
@@ -167,7 +171,6 @@ TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
   EXPECT_TRUE(knock(0)) << "who is there already may come anew";
   for (const int stream : his) close(stream);
   ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
-  log_level = before;
   setrlimit(RLIMIT_NOFILE, &files);
 }
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Shows what Verbena does: an RDMA device without any RDMA hardware, and stock programs that use it. It is built first,
-# which takes about two minutes on two processors that are free; the rest takes seconds. Needs no root, except to install missing packages.
+# which takes about two minutes on two processors that are free; the rest takes seconds. Needs no root, except to
+# install missing packages.
 #
 #   ./demo.sh                              installs what is missing, builds into build/demo
 #   VERBENA_DEMO_BUILD=FOLDER ./demo.sh    shows what has been built there, and neither installs nor builds

@@ -325,7 +325,7 @@ CONFORMANCE_TEST(offload, TagsAreAddedAndDeleted, "ibv_post_srq_ops.tags") {
   const auto completion = [&] {
     ibv_wc wc = {};
     const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(2));
-    while (ibv_poll_cq(cq(), 1, &wc) == 0 && std::chrono::steady_clock::now() < end) usleep(100);
+    while (ibv_poll_cq(cq(), 1, &wc) == 0 && std::chrono::steady_clock::now() < end) give_way();
     return wc;
   };
   ASSERT_SUCCEEDS(ibv_post_srq_ops(srq, &add, &bad));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -120,8 +121,11 @@ int check_combination() {
 }
 
 std::vector<Expectation> expectations_of(const std::string& text) {
-  std::string name = (std::filesystem::temp_directory_path() / "conformance-selftest-XXXXXX").string();
-  close(mkstemp(name.data()));
+  std::string name = (std::filesystem::temp_directory_path() / "conformance-selftest-XXXXXX")
+                         .string();  // mkstemp(3) wants six X
+  const int file = mkstemp(name.data());
+  if (file < 0) throw std::runtime_error("a file in " + name + ": " + std::strerror(errno));
+  close(file);
   std::ofstream(name) << text;
   struct Remove {
     const std::string& name;

@@ -300,6 +300,9 @@ enum Sticky : uint32_t {
 
 inline constexpr uint32_t kFlushing = 1u << 31;
 
+// What SharedQp::dest_index says of a queue pair whose peer is reached by frames: it is in no table here.
+inline constexpr uint32_t kRemoteIndex = UINT32_MAX;
+
 struct SharedQp {
   // Line 0, written by the owner, read by the feeder with every request.
   alignas(kCacheLine) std::atomic<uint64_t> gate;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "adapter/layout.h"
+
 namespace verbena {
 
 // For reading.
@@ -13,8 +15,8 @@ inline void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
 
 // The same of all lines of [from, to).
 inline void prefetch(const void* from, const void* to) {
-  constexpr uintptr_t kLine = 64;
-  for (uintptr_t at = reinterpret_cast<uintptr_t>(from) & ~(kLine - 1); at < reinterpret_cast<uintptr_t>(to); at += kLine)
+  const auto end = reinterpret_cast<uintptr_t>(to);
+  for (uintptr_t at = reinterpret_cast<uintptr_t>(from) & ~(kCacheLine - 1); at < end; at += kCacheLine)
     prefetch(reinterpret_cast<const void*>(at));
 }
 

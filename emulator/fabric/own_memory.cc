@@ -18,24 +18,26 @@
 namespace verbena {
 namespace {
 
-// 0 or errno.
-int populate(uintptr_t at, bool writable) {
+int populate_page_of(uintptr_t at, bool writable) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  while (syscall(SYS_madvise, at & ~(page - 1), page, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) !=
-         0)
-    if (errno != EINTR && errno != EAGAIN) return errno;
-  return 0;
+  return populate(at & ~(page - 1), page, writable);
 }
 
 // A kernel before 5.14 does not. It says EINVAL to that as well as to memory without the permission
 // (madvise(2)).
 bool kernel_populates() {
   static const char there = 1;
-  static const bool known = populate(reinterpret_cast<uintptr_t>(&there), false) == 0;
+  static const bool known = populate_page_of(reinterpret_cast<uintptr_t>(&there), false) == 0;
   return known;
 }
 
 }  // namespace
+
+int populate(uintptr_t first_page, size_t length, bool writable) {
+  while (syscall(SYS_madvise, first_page, length, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) != 0)
+    if (errno != EINTR && errno != EAGAIN) return errno;
+  return 0;
+}
 
 bool is_refusal(int error) { return error == EPERM || error == ENOSYS || error == EACCES; }
 
@@ -46,7 +48,7 @@ bool is_reachable(uintptr_t at, bool writable) {
       (!writable || syscall(SYS_process_vm_writev, getpid(), &here, 1UL, &there, 1UL, 0UL) == 1))
     return true;
   if (!is_refusal(errno)) return errno != EFAULT;
-  if (kernel_populates()) return populate(at, writable) == 0;
+  if (kernel_populates()) return populate_page_of(at, writable) == 0;
   return copy_by_pipe(&byte, there.iov_base, 1) == 0 &&
          (!writable || copy_by_pipe(there.iov_base, &byte, 1) == 0);
 }

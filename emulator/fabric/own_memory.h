@@ -12,6 +12,10 @@ namespace verbena {
 // The errno of process_vm_*(2) where a filter (seccomp(2)) or ptrace's rules keep this process from it.
 bool is_refusal(int error);
 
+// Has whole pages brought in, writable ones if so asked (madvise(2), MADV_POPULATE_READ and _WRITE). 0 or errno; EINVAL
+// also where the kernel, before 5.14, cannot.
+int populate(uintptr_t first_page, size_t length, bool writable);
+
 // Can the byte at `at` be read, and written if so asked, by the kernel on another's behalf?
 bool is_reachable(uintptr_t at, bool writable);
 

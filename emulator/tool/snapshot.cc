@@ -45,7 +45,7 @@ PeerSnapshot find_peer(const NodeDirectory& directory, const SharedQp& qp) {
   if (peer.qpn == 0 || peer.slot >= kMaxSlots) return peer;
   uint32_t generation = acquire(qp.dest_slot_generation);
   // Reached by frames: the slot is this end's own. Where nobody is outside, the number says whose it is.
-  if (QpnEntry found; acquire(qp.dest_index) == UINT32_MAX && directory.devices().network.enabled == 0 &&
+  if (QpnEntry found; acquire(qp.dest_index) == kRemoteIndex && directory.devices().network.enabled == 0 &&
                       directory.find_qpn(peer.qpn, &found)) {
     peer.slot = found.slot;
     generation = acquire(directory.slot(found.slot).generation);

@@ -3,20 +3,18 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
+
+#include "common/refuse_calls.h"
 
 namespace verbena {
 namespace {
@@ -52,24 +50,13 @@ std::string verdicts(const OwnPages& pages) {
   return said;
 }
 
-bool refuse_reaching(uint32_t error, bool madvise_too) {
-  const uint32_t third = madvise_too ? SYS_madvise : SYS_process_vm_readv;
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 4, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 3, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, third, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),  // as a kernel before 5.14
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-  };
-  const sock_fprog filter{sizeof program / sizeof *program, program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+bool refuse_reaching(int error, bool madvise_too) {
+  if (madvise_too && !test::refuse_calls({{SYS_madvise, EINVAL}})) return false;  // as a kernel before 5.14
+  return test::refuse_calls({{SYS_process_vm_readv, error}, {SYS_process_vm_writev, error}});
 }
 
 // The same of a child that may not use process_vm_*(2).
-std::string verdicts_where_refused(const OwnPages& pages, uint32_t error, bool madvise_too) {
+std::string verdicts_where_refused(const OwnPages& pages, int error, bool madvise_too) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return "no pipe";
   const pid_t child = fork();

@@ -3,16 +3,10 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "fabric/own_memory.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace verbena {
 namespace {
@@ -28,14 +22,10 @@ int bring_in_pages(uint64_t begin, uint64_t length, bool writable) {
   const uintptr_t page = page_size();
   const uintptr_t first = begin & ~(page - 1);
   const uintptr_t end = (begin + length + page - 1) & ~(page - 1);
-  for (;;) {
-    if (syscall(SYS_madvise, first, end - first, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
-      return 0;
-    if (errno == EINTR || errno == EAGAIN) continue;
-    // madvise(2): ENOMEM for addresses that are not mapped; pinning calls that EFAULT (kernel, mm/gup.c).
-    if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON) return EFAULT;
-    break;
-  }
+  const int error = populate(first, end - first, writable);
+  if (error == 0) return 0;
+  // madvise(2): ENOMEM for addresses that are not mapped; pinning calls that EFAULT (kernel, mm/gup.c).
+  if (error == ENOMEM || error == EFAULT || error == EHWPOISON) return EFAULT;
   // A kernel before 5.14, or memory that is not of the ordinary kind.
   for (uintptr_t at = first; at < end; at += page)
     if (!is_reachable(at, writable)) return EFAULT;

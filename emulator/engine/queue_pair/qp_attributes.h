@@ -33,7 +33,8 @@ struct AttributeLimits {
 };
 
 // 0, or the errno of the refusal; *why (if `why` is not null) then names the rule in one line, a constant
-// string that is never freed, and is null after success; *value (if not null) is what the program gave. Attributes outside `mask` are not looked at.
+// string that is never freed, and is null after success; *value (if not null) is what the program gave.
+// Attributes outside `mask` are not looked at.
 //   EINVAL  a value out of range
 //   EOPNOTSUPP  a rate, and nothing paces
 //   EPERM   a Q_Key with the top bit, without the privilege

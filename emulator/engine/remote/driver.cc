@@ -135,9 +135,9 @@ Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy)
   const auto route = routes_.find(head.target_qpn);
   if (route == routes_.end()) return nullptr;
   Qp& qp = *route->second.qp;
-  expect_request(qp, head.number);
   if (*busy = !try_lock_for_a_moment(qp.send_lock); *busy) return nullptr;
   const RemotePath* path = qp.path.remote.get();
+  if (path != nullptr) expect_request(qp, head.number);
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (path != nullptr && path->peer.get() == &peer && path->qpn == head.source_qpn &&
       path->life == head.life && path->epoch == peer.epoch.load(std::memory_order_relaxed) &&

@@ -20,9 +20,6 @@ struct RemotePeer;
 struct Qp;
 struct SendRequest;
 
-// What SharedQp::dest_index says of a queue pair whose peer is on another node: it belongs to nobody here.
-inline constexpr uint32_t kRemoteIndex = UINT32_MAX;
-
 // Where processes are that have no address to each other, as they are of one node.
 inline constexpr wire::NetAddress kThisNode{};
 
@@ -59,7 +56,8 @@ struct RemotePath {
 };
 
 // Asks for the lines that the requester's next step is about, all at once: with many queue pairs used in turn they are
-// not in the nearest cache, and one after the other they would be waited for. `number`: the request.
+// not in the nearest cache, and one after the other they would be waited for. `number`: the request. The caller holds
+// send_lock.
 void expect_request(const Qp& qp, uint64_t number);
 
 // Sends what can be sent, and says when to come again at the latest, ns; kEndOfTime: not before something

@@ -153,6 +153,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
 }  // namespace
 
 int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit) {
+  if (qp.path.remote) expect_request(qp, qp.sq_posted);
   for (; wr != nullptr; wr = wr->next) {
     const int error = post_one(qp, *wr, visit);
     if (error == 0) continue;
@@ -173,7 +174,6 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     *bad_wr = wr;
     return EIO;
   }
-  if (qp->path.remote) expect_request(*qp, qp->sq_posted);
   act_on_sticky_if_any(*qp);
   received_in_a_row = 0;
   // Said before the lock is taken, which is a full fence all the same. Not while waiting for it: its holder

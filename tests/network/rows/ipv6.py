@@ -3,8 +3,8 @@
 sockets know of nothing else find each other."""
 
 from harness.failure import expect
-from rows import conformance, ledger, perftest, pingpong
-from rows.pair import CLIENT, SERVER, by_manager, finish
+from rows import conformance, ledger, perftest, pingpong, rdma_cm
+from rows.pair import CLIENT, SERVER, by_manager
 from rows.table import group
 
 rows = group("ipv6", places=("namespaces",), ipv6=True)
@@ -15,6 +15,7 @@ for program, options in {"ib_write_bw": (), "ib_send_lat": ("-c", "UD"), "ib_ato
     rows.add(program, lambda hosts, p=program, o=options:
              perftest.measure(hosts, p, ("-x", 1, *o), iterations=perftest.FEW))
 rows.add("ledger", lambda hosts: ledger.Pair(*hosts, "--count", 500, "--lines", 2, "--both").end_well())
+rows.add("mckey", lambda hosts: rdma_cm.multicast(hosts, "ff15::7"))
 rows.add("conformance.multicast", lambda hosts: conformance.pair(hosts, "--quick", "--chapter", "mcast,ud"))
 rows.add("conformance.all", lambda hosts: conformance.pair(hosts, "--quick"), quick=False)
 
@@ -35,21 +36,6 @@ def rping(hosts):
 def udaddy(hosts):
     address = hosts[SERVER].address
     between(hosts, ("udaddy", "-b", address), ("udaddy", "-s", address), "return status 0")
-
-
-@rows.row("mckey")
-def multicast(hosts):
-    """One receiver beside the sender, two on the other node."""
-    def line(host):
-        return ("mckey", "-m", "ff15::7", "-b", host.address)
-    receivers = [host.start(*line(host), name=f"mckey (receiver {i} on {host.name})")
-                 for i, host in enumerate((hosts[0], hosts[1], hosts[1]))]
-    hosts[0].wait_for("groups", 1)
-    hosts[1].wait_for("groups", 2)
-    sender = hosts[0].start(*line(hosts[0]), "-s", name="mckey (sender)")
-    finish(hosts, sender, *receivers)
-    for receiver in receivers:
-        expect("return status 0" in receiver.out, f"{receiver.name} did not receive")
 
 
 @rows.row("doctor_and_status")

@@ -31,24 +31,10 @@ def from_own_address(hosts):
     expect("bind addr" in client.out, f"{client.name} did not say 'bind addr'")
 
 
-for each in rdma_cm.ROWS:
-    if each.name not in LEFT_OUT and not each.run_options and each.name != "cmtime.bound":
-        rows.add(each.name, lambda hosts, r=each: between(hosts, r), quick=each.quick)
-rows.add("cmtime.bound", from_own_address)
-
-
-@rows.row("rping.nobody_listens")
-def nobody_listens(hosts):
-    hosts[SERVER].run("true")  # the node is there, and nobody listens
-    client = hosts[CLIENT].start("rping", "-c", "-a", hosts[SERVER].address, "-C", 1)
-    expect(client.wait(hosts[CLIENT].settings.patience) != 0, "rping connected to nobody")
-
-
-@rows.row("mckey.on_both_nodes")
-def multicast(hosts):
-    """One receiver beside the sender, two on the other node."""
+def multicast(hosts, address):
+    """mckey: one receiver beside the sender, two on the other node."""
     def line(host):
-        return ("mckey", "-m", "224.10.10.10", "-b", host.address)
+        return ("mckey", "-m", address, "-b", host.address)
     receivers = [host.start(*line(host), name=f"mckey (receiver {i} on {host.name})")
                  for i, host in enumerate((hosts[0], hosts[1], hosts[1]))]
     hosts[0].wait_for("groups", 1)
@@ -57,6 +43,20 @@ def multicast(hosts):
     finish(hosts, sender, *receivers)
     for receiver in receivers:
         expect("return status 0" in receiver.out, f"{receiver.name} did not receive")
+
+
+for each in rdma_cm.ROWS:
+    if each.name not in LEFT_OUT and not each.run_options and each.name != "cmtime.bound":
+        rows.add(each.name, lambda hosts, r=each: between(hosts, r), quick=each.quick)
+rows.add("cmtime.bound", from_own_address)
+rows.add("mckey.on_both_nodes", lambda hosts: multicast(hosts, "224.10.10.10"))
+
+
+@rows.row("rping.nobody_listens")
+def nobody_listens(hosts):
+    hosts[SERVER].run("true")  # the node is there, and nobody listens
+    client = hosts[CLIENT].start("rping", "-c", "-a", hosts[SERVER].address, "-C", 1)
+    expect(client.wait(hosts[CLIENT].settings.patience) != 0, "rping connected to nobody")
 
 
 @rows.row("rcopy.file")

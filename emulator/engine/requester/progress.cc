@@ -126,8 +126,8 @@ void Process::progress_from_poll() {
   const uint32_t what = pending_count_.load(std::memory_order_acquire);
   if ((what & kRemoteIsActive) != 0) remote()->drive_from_poll();
   if ((what & ~kRemoteIsActive) == 0) return;
+  polled_.store(true, std::memory_order_relaxed);  // also while the service thread is at it: it is to stop
   if (!pending_mutex_.try_lock()) return;
-  polled_.store(true, std::memory_order_relaxed);
   progress_pending(false);
   pending_mutex_.unlock();
 }

@@ -23,7 +23,19 @@ namespace {
 constexpr size_t kMaxRanges = PeerAdapter::kMaxRanges;
 
 size_t cut(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iovec* out) {
-  return cut_ranges(ranges, count, from, size, out, kMaxRanges - 1);
+  return cut_ranges(ranges, count, from, size, out, kMaxRanges - 2);
+}
+
+// Splits the first range so that what comes after it begins with an aligned word at the destination: how the
+// kernel copies a range depends on the processor, in words of its own from the first byte on, or string
+// instructions.
+size_t split_first_word(iovec* local, size_t locals, uint64_t destination) {
+  const uint64_t before = -destination & 7;
+  if (before == 0 || local[0].iov_len <= before) return locals;
+  std::copy_backward(local, local + locals, local + locals + 1);
+  local[0].iov_len = before;
+  local[1] = {static_cast<char*>(local[1].iov_base) + before, local[1].iov_len - before};
+  return locals + 1;
 }
 
 // Splits the last range so that the bytes of the last aligned 8-byte word at the destination are a range of
@@ -53,8 +65,9 @@ bool local_memory_readable(const iovec* ranges, size_t count) {
 Placed verdict(int error, const Qp& initiator, const iovec* local, size_t locals) {
   if (error == ESRCH) return Placed::kGone;
   if (is_refusal(error))
-    VERBENA_WARN("QP 0x%06x: the memory of the process in slot %u cannot be reached (errno %d): see verbena doctor",
-                 initiator.shared->qpn, initiator.path.memory->slot(), error);
+    VERBENA_WARN(
+        "QP 0x%06x: the memory of the process in slot %u cannot be reached (errno %d): see verbena doctor",
+        initiator.shared->qpn, initiator.path.memory->slot(), error);
   return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;
 }
 
@@ -103,15 +116,19 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kSliceSize));
   // No aligned word at the destination lies in two slices.
   if (remotes == 1 && request.done + size < request.length && size > 8)
-    size -= static_cast<uint32_t>((reinterpret_cast<uintptr_t>(remote[0].iov_base) + request.done + size) & 7);
+    size -=
+        static_cast<uint32_t>((reinterpret_cast<uintptr_t>(remote[0].iov_base) + request.done + size) & 7);
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
   const size_t tos = cut(remote, remotes, request.done, size, to);
   if (mutated("last-byte-missing") && size > initiator.mtu) --from[froms - 1].iov_len, --to[tos - 1].iov_len;
-  if (size > 8 && request.done + size == request.length && request.opcode != IBV_WR_SEND &&
-      request.opcode != IBV_WR_SEND_WITH_IMM)
-    froms = split_last_word(from, froms, reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
+  if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM) {
+    froms = split_first_word(from, froms, reinterpret_cast<uintptr_t>(to[0].iov_base));
+    if (request.done + size == request.length)
+      froms = split_last_word(from, froms,
+                              reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
+  }
   if (mutated("data-after-completion")) {
     copy_later(from, froms, to, tos);
     return advance(request, size);
@@ -137,16 +154,17 @@ Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   return advance(request, size);
 }
 
-// Takes the lock that serialises atomics on the adapter, for at most some 20 microseconds' worth of tries. Atomics are two
-// system calls; a process may be stopped between them, and nobody else shall stand still for it.
+// Takes the lock that serialises atomics on the adapter, for at most some 20 microseconds' worth of tries.
+// Atomics are two system calls; a process may be stopped between them, and nobody else shall stand still for
+// it.
 namespace {
 
 bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDirectory& directory) {
   for (int tries = 0; tries < 20; ++tries) {
     uint64_t holder = 0;
     if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
-    // In our own name, and it is this thread's turn: nobody of this process is at work there. The word is a peer's
-    // memory, and damaged.
+    // In our own name, and it is this thread's turn: nobody of this process is at work there. The word is a
+    // peer's memory, and damaged.
     if (holder == mine) return true;
     const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
     if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {

@@ -24,6 +24,12 @@ inline bool mutated(const char* name) noexcept {
   return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
 
+// Is any deviation chosen? Shortcuts that have none of their own are left out then.
+inline bool is_any_mutant() noexcept {
+  static const bool chosen = std::getenv("VERBENA_MUTANT") != nullptr;
+  return chosen;
+}
+
 // Does `work` when everybody has had the time to look, in a thread of its own. The sleep is the deviation: a driver that
 // is late.
 template <typename Work>
@@ -37,6 +43,7 @@ void later(Work work) {
 #else
 
 consteval bool mutated(const char* /*name*/) { return false; }
+consteval bool is_any_mutant() { return false; }
 
 template <typename Work>
 void later(Work) {}

@@ -29,6 +29,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -243,6 +244,17 @@ std::vector<double> process_vm_hand_over(const Options& options) {
   });
 }
 
+// The same by pwrite(2) to the other's memory as a file, opened once.
+std::vector<double> memory_hand_over(const Options& options) {
+  int memory = -1;
+  return ping_pong(options, MAP_PRIVATE, [memory](pid_t pid, std::atomic<uint64_t>& word, uint64_t value) mutable {
+    if (memory < 0) memory = open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDWR);
+    if (memory < 0) die("open /proc/pid/mem");
+    const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(&word));
+    if (pwrite(memory, &value, sizeof value, at) != sizeof value) die("pwrite");
+  });
+}
+
 // Two ends of a TCP connection over the loopback interface, without Nagle's algorithm (tcp(7)).
 struct Connection {
   int here, there;
@@ -328,6 +340,7 @@ struct Measure {
 
 constexpr Measure kMeasures[] = {
     {"hand_over", hand_over, false},
+    {"mem_hand_over", memory_hand_over, false},
     {"mem_pwrite", memory_descriptor_write, true},
     {"memcpy", memory_copy, true},
     {"process_vm_hand_over", process_vm_hand_over, false},

@@ -76,6 +76,7 @@ void pace(Qp& qp, const PacingLimits& limits) {
   qp.pacing = pacing_of(limits, qp.mtu);
   qp.path.gate = 0;
   qp.path.small_size = 0;
+  qp.path.rdma_may_be_short = false;
 }
 
 // Responder attributes that may change while requests come in: the feeder reads them with each request.

@@ -86,8 +86,8 @@ struct RemotePeer {
   // Since when the first frame there is a datagram that waits for a receive request, in ns; 0: it is not.
   int64_t held_since = 0;
   uint32_t held_turns = 0;  // how many turns of the program it has waited
-  // The last frame was a long one, and this the size of its head: perhaps the next is another, whose bytes belong elsewhere.
-  // 0: it was not.
+  // The last frame was a long one, and this the size of its head: perhaps the next is another, whose bytes
+  // belong elsewhere. 0: it was not.
   size_t takes_large = 0;
   bool answers_due = false;  // some were appended
   bool ready = false;        // epoll(7) says that there is something
@@ -96,11 +96,11 @@ struct RemotePeer {
   // ---- what goes ----
   std::mutex out_mutex;
   wire::OutStream out;
-  std::vector<KeyedRange> bulk;  // where the bulk frame's bytes are
-  bool bulk_is_lost = false;     // they are not there any more: the frame is filled up
-  bool awaits_answer = false;    // requests have gone and nothing has come since: what follows gathers
-  bool blocked = false;          // the socket takes no more: epoll(7) tells
-  uint32_t tries = 0;            // to send, since then
+  std::vector<KeyedRange> bulk;    // where the bulk frame's bytes are
+  bool bulk_is_lost = false;       // they are not there any more: the frame is filled up
+  bool awaits_answer = false;      // requests have gone and nothing has come since: what follows gathers
+  bool blocked = false;            // the socket takes no more: epoll(7) tells
+  std::atomic<int64_t> try_at{0};  // in ns: who polls leaves the socket alone until then, while blocked
   std::deque<ReadAnswer> reads;
   std::deque<wire::AnswerHead> answers;  // that found no room
   std::atomic<bool> gathered{false};     // there is something to send, perhaps
@@ -111,8 +111,8 @@ struct RemotePeer {
 // So much of the out-buffer is left to answers.
 inline constexpr size_t kAnswersRoom = 64 * 1024;
 inline constexpr size_t kMostAnswersKept = 1 << 16;
-// Answers to READs that wait, for each queue pair that the peer has a connected one to: no device of ours lets a
-// requester have more in flight (max_qp_init_rd_atom).
+// Answers to READs that wait, for each queue pair that the peer has a connected one to: no device of ours
+// lets a requester have more in flight (max_qp_init_rd_atom).
 inline constexpr size_t kMostReadsOfOne = 256;
 // What has gathered is sent at the latest when it is so much.
 inline constexpr size_t kGathered = 32 * 1024;
@@ -127,11 +127,12 @@ std::byte* append_request(RemotePeer& peer, size_t size);
 void append_answer(RemotePeer& peer, const wire::AnswerHead& head);
 // The bytes that follow the head appended last are those of `peer.bulk`.
 void begin_bulk(RemotePeer& peer, uint64_t size);
-// Sends as much as the socket takes. Where it takes no more, only one call in a few tries it: what polls would keep the
-// socket from the network. The caller is on no visit.
+// Sends as much as the socket takes. Where it takes no more, it is left alone for a moment (kRoomPause): each
+// call in vain, of send(2) or recv(2), would keep the socket's lock from the network. The caller is on no
+// visit.
 void flush(RemotePeer& peer);
-// The next flush() does.
-inline void try_at_once(RemotePeer& peer) { peer.tries = UINT32_MAX; }
+// The next flush() does not wait for that.
+inline void try_at_once(RemotePeer& peer) { peer.try_at.store(0, std::memory_order_relaxed); }
 // Nothing is wrong with the way: the other machine has acknowledged all that has gone, or has said something
 // that nobody here has read yet. Who is waited for has no processor, then, or is stopped. Not for the data
 // path.

@@ -66,8 +66,21 @@ void Remote::receive_posted() {
   if (asleep_.load(std::memory_order_acquire)) process_.home().kick();
 }
 
+namespace {
+
+// Nothing that has come from it is half done.
+bool is_at_rest(const RemotePeer& peer) {
+  return peer.in.size() == 0 && peer.bulk_in.left == 0 && peer.acknowledgements_due.empty() &&
+         !peer.answers_due && !peer.stalled && !peer.broken.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
 // Answers whether anything has come.
 bool Remote::drive_one(RemotePeer& peer, bool from_service) {
+  if (const int64_t at = peer.try_at.load(std::memory_order_relaxed);
+      at != 0 && !from_service && is_at_rest(peer))
+    if (now_ns() < at) return false;
   const uint64_t before = peer.bytes_in.load(std::memory_order_relaxed);
   // Who has the lock is sending, or awaits an answer, which sends what has gathered (below).
   if (std::unique_lock out(peer.out_mutex, std::defer_lock);
@@ -99,6 +112,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
                         std::memory_order_relaxed);
   }
   const bool moved = peer.bytes_in.load(std::memory_order_relaxed) != before;
+  if (moved) try_at_once(peer);
   bool lingers = had_enough || peer.stalled;
   if (moved || !peer.acknowledgements_due.empty() || peer.answers_due) {
     std::lock_guard out(peer.out_mutex);
@@ -241,8 +255,12 @@ bool Remote::is_quicker_by_polling() {
 
 // Was there something in the sockets when the service thread looked last, and is there now?
 bool Remote::is_left_lying() {
-  epoll_event event;
-  const bool lies = syscall(SYS_epoll_pwait, epoll_, &event, 1, 0, nullptr, 8) > 0;
+  epoll_event events[kMostEvents];
+  const long count = syscall(SYS_epoll_pwait, epoll_, events, kMostEvents, 0, nullptr, 8);
+  // Room for what is to be sent is nothing that lies there.
+  const bool lies = std::any_of(events, events + std::max(count, 0L), [](const epoll_event& event) {
+    return (event.events & ~uint32_t{EPOLLOUT}) != 0;
+  });
   return std::exchange(lay_, lies) && lies;
 }
 

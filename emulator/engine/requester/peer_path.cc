@@ -2,6 +2,7 @@
 #include "engine/requester/peer_path.h"
 
 #include "engine/requester/requester.h"
+#include "engine/requester/small_rdma.h"
 #include "engine/xrc/xrc.h"
 #include "observe/mutant.h"
 
@@ -96,9 +97,11 @@ VendorError check_path(Qp& qp) {
   const VendorError error = check_path_slowly(qp, gate);
   path.gate = error == VendorError::none ? gate : 0;
   const bool ordinary =
-      path.gate != 0 && qp.type == IBV_QPT_RC && path.receives.ready != nullptr && qp.may_land &&
-      qp.pacing.rate_kbps == 0;
-  path.small_size = ordinary ? path.completions.inline_size() : 0;
+      path.gate != 0 && qp.type == IBV_QPT_RC && qp.carrier == nullptr && qp.pacing.rate_kbps == 0;
+  const bool lands = ordinary && path.receives.ready != nullptr && qp.may_land;
+  path.small_size = lands ? path.completions.inline_size() : 0;
+  // A stand-in for somebody on another node has no context, and posts nothing.
+  path.rdma_may_be_short = ordinary && qp.context != nullptr && send_limits(qp).max_message >= kSmallRdma;
   return error;
 }
 

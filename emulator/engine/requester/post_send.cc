@@ -13,6 +13,7 @@
 #include "engine/queue_pair/error_flow.h"
 #include "engine/remote/remote_path.h"
 #include "engine/requester/requester.h"
+#include "engine/requester/small_rdma.h"
 #include "engine/requester/small_send.h"
 #include "engine/responder/memory_requests.h"
 #include "fabric/hazards.h"
@@ -145,7 +146,7 @@ int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
       number_in(wr.opcode) == IBV_WR_SEND)
     return EINVAL;
   const bool idle = qp.sq_next == qp.sq_posted;
-  if (idle && state == IBV_QPS_RTS && send_small(qp, wr, visit)) return 0;
+  if (idle && state == IBV_QPS_RTS && (send_small(qp, wr, visit) || carry_out_small_rdma(qp, wr, visit))) return 0;
   visit.end();
   return post_in_general(qp, wr, state, idle);
 }

@@ -130,6 +130,8 @@ class Remote final : public wire::Arrivals {
   void admit(const wire::Arrived& arrived);
   void call_within(const wire::Target& target);  // within_node.cc
   bool drive(bool from_service);
+  bool awaits_rest() const;
+  void take_rest();
   bool drive_one(RemotePeer& peer, bool from_service);
   bool parse(RemotePeer& peer);
   enum class Next : uint8_t { kOn, kMore, kStop };

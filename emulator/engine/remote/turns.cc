@@ -43,10 +43,22 @@ constexpr int64_t kStalledTick = 200'000;
 // A program that has polled so long in vain gives its processor away for a moment once in so many polls.
 constexpr int64_t kLong = 5'000'000, kMoment = 100'000;
 constexpr uint32_t kLook = 256;
+// Who waits for the rest of a long message looks so often, and so long, before it sleeps: to be woken for
+// each part of it would cost the sender, who does the waking, more than it costs to send it. Then others have
+// their turn.
+constexpr int64_t kRestLook = 3'000, kRestPatience = 100'000, kRestTurn = 1'000'000;
 // A program whose polls find the service thread at the sockets so often, one after the other, waits until it
 // has done, but not for longer than this.
 constexpr uint32_t kInVain = 128;
 constexpr std::chrono::milliseconds kTurnPatience{1};
+
+void pause_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 }  // namespace
 
@@ -200,6 +212,26 @@ bool Remote::waits_long() {
   return now - empty_since_ > kLong;
 }
 
+// Under turn_, by the service thread. Is a long message on its way, or was there one a moment ago?
+bool Remote::awaits_rest() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const std::shared_ptr<RemotePeer>& peer) {
+    return (peer->bulk_in.left != 0 || peer->takes_large != 0) && !peer->stalled &&
+           peer->connected.load(std::memory_order_relaxed);
+  });
+}
+
+void Remote::take_rest() {
+  const int64_t begin = now_ns();
+  int64_t last = begin, now = begin;
+  while (awaits_rest() && !polled_.load(std::memory_order_relaxed) && now - last < kRestPatience &&
+         now - begin < kRestTurn) {
+    while (now_ns() < now + kRestLook) pause_processor();
+    const bool moved = drive(true);
+    now = now_ns();
+    if (moved) last = now;
+  }
+}
+
 int64_t Remote::serve() {
   const int64_t now = now_ns();
   // Who had no processor for so long has made no calls, and has not seen what came: that first.
@@ -222,7 +254,10 @@ int64_t Remote::serve() {
     served_.store(true, std::memory_order_relaxed);
     // One that polls posts several before it polls again.
     if (!polled) tell_of_receives();
-    taken_here_ += drive(true) ? 1 : 0;
+    if (drive(true)) {
+      ++taken_here_;
+      take_rest();
+    }
     for (const std::shared_ptr<RemotePeer>& peer : peers_) stalled |= peer->stalled;
     drop_unused_peers();
   }

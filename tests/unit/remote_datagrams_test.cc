@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -188,9 +189,9 @@ class DatagramQueue : public DatagramAfar {
     std::memcpy(end().memory.data() + kMessage + 4 * kSendDepth, &kLastOfAll, 4);
   }
 
-  void send_numbered(uint32_t qpn, uint32_t number) {
+  void send_numbered(uint32_t qpn, uint32_t number, uint32_t size = kMessage) {
     const uint32_t place = number == kLastOfAll ? kSendDepth : number;
-    Sges sges{end().memory.sge(kMessage + 4 * place, 4), end().memory.sge(0, kMessage - 4)};
+    Sges sges{end().memory.sge(kMessage + 4 * place, 4), end().memory.sge(0, size - 4)};
     ibv_send_wr wr = request(IBV_WR_SEND, sges, number);
     wr.wr.ud = {to_there.ah(), qpn, kQkey};
     ASSERT_EQ(post(*side, wr), 0);
@@ -257,6 +258,23 @@ TEST_F(DatagramQueue, MoreThanAFewForOneStayInTheSendQueue) {
   EXPECT_TRUE(all.size() == kMany || !in_time) << all.size();
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
                              [](const Heard& a, const Heard& b) { return a.number < b.number; }));
+}
+
+// When there is no room for a message, a shorter one behind it waits as well.
+TEST_F(DatagramQueue, GoesInOrderWhateverTheSizes) {
+  constexpr uint32_t kDestinations = 8, kShort = 8;
+  std::set<uint32_t> qpns;
+  for (uint32_t i = 0; i < kDestinations; ++i) {
+    qpns.insert(PlayedNode::kQpn + i);
+    for (uint32_t j = 0; j < 2 * kMostForOne - 10; ++j)
+      send_numbered(PlayedNode::kQpn + i, j, j % 2 == 0 ? kMessage : kShort);
+  }
+  there.meet();
+  std::map<uint32_t, uint32_t> next;
+  for (const Heard& heard : hear_all(qpns)) {
+    EXPECT_GE(heard.number, next[heard.qpn]) << "of " << heard.qpn;
+    next[heard.qpn] = heard.number + 1;
+  }
 }
 
 // Nobody has the number: what was for it is lost, and is asked for no more.

@@ -3,6 +3,7 @@
 // Queue pairs of two nodes: what is refused, what is not there, and connections that break.
 #include <gtest/gtest.h>
 
+#include "support/played_node.h"
 #include "support/two_nodes.h"
 
 namespace verbena {
@@ -154,6 +155,49 @@ TEST(RemoteNode, AProcessThatEndsIsRetriedInVain) {
         _exit(0);
       },
       {.timeout = 12, .retry_cnt = 1});
+}
+
+// Nobody acknowledges it, but it is the program's memory that it leaves from.
+TEST(RemoteNode, AnUnacknowledgedMessageCompletesWhenItHasLeft) {
+  constexpr uint32_t kSize = 2 * 1024 * 1024;
+  PlayedNode there;
+  End& end = there.end;
+  ibv_qp_init_attr init{};
+  init.cap = {4, 4, 1, 1, 0};
+  init.qp_type = IBV_QPT_UC;
+  Qp* made = nullptr;
+  ASSERT_EQ(create_qp(end.pd.get(), &init, end.send_cq.get(), end.recv_cq.get(), 0xc, &made), 0);
+  const Owned<Qp> qp(made);
+  EXPECT_EQ(to_init(made), 0);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = PlayedNode::kQpn;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = 1;
+  std::memcpy(attr.ah_attr.grh.dgid.raw, End::address_of(false).raw.data(), 16);
+  constexpr int kRtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  ASSERT_EQ(modify_qp(made, &attr, kRtr), 0);
+  attr.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(modify_qp(made, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+  there.meet();
+  end.memory.fill(1);
+  ASSERT_EQ(send(made, {end.memory.sge(0, kSize)}), 0);
+  ibv_wc wc{};
+  size_t heard = 0;
+  bool completed = false;
+  while (heard < kSize) {
+    if (!completed && poll_cq(end.send_cq.get(), 1, &wc) == 1) {
+      completed = true;
+      EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+      end.memory.clear();  // what is not on its way yet would arrive like this
+    }
+    const std::vector<std::byte> frame = there.hear(completed ? 20000 : 1);
+    ASSERT_FALSE(completed && frame.empty()) << "after " << heard << " bytes";
+    for (size_t at = sizeof(wire::RequestHead); at < frame.size(); ++at, ++heard)
+      ASSERT_EQ(frame[at], static_cast<std::byte>(1 + heard * 7 + (heard >> 8))) << heard;
+  }
+  EXPECT_TRUE(completed || end.sent().status == IBV_WC_SUCCESS);
 }
 
 // The connection breaks again and again, at whatever instant: nothing is lost, nothing happens twice.

@@ -148,6 +148,7 @@ bool Remote::is_wanted(const wire::NetAddress& at, uint32_t qpn) {
 bool Remote::send_waiting_datagrams(int64_t now) {
   if (!datagrams_wait_.load(std::memory_order_acquire)) return false;
   std::vector<DatagramTo> wanted;
+  std::vector<const RemotePeer*> full;  // a shorter one that found room there would be before its time
   {
     std::lock_guard lock(known_mutex_);
     std::erase_if(waiting_datagrams_, [&](WaitingDatagram& waiting) {
@@ -155,8 +156,13 @@ bool Remote::send_waiting_datagrams(int64_t now) {
       const std::shared_ptr<RemotePeer> peer = known != known_.end() ? known->second.lock() : nullptr;
       const bool sent = peer && peer->connected.load(std::memory_order_relaxed);
       if (sent) {
+        const bool behind = std::find(full.begin(), full.end(), peer.get()) != full.end();
+        if (behind && now < waiting.until) return false;
         std::lock_guard out(peer->out_mutex);
-        if (peer->out.room() < waiting.frame.size() + kAnswersRoom && now < waiting.until) return false;
+        if (peer->out.room() < waiting.frame.size() + kAnswersRoom && now < waiting.until) {
+          full.push_back(peer.get());
+          return false;
+        }
         append_datagram(*peer, waiting.frame.data(), waiting.frame.size());
         flush(*peer);
       } else if (now < waiting.until) {

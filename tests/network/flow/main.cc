@@ -112,7 +112,10 @@ class Flows {
         std::fflush(stdout);
         failed = true;
       }
-      if (asked_to_rest && !rested && flow.rests()) say("rests");
+      if (asked_to_rest && !rested && flow.rests()) {
+        say_where();
+        say("rests");
+      }
       rested = asked_to_rest && (rested || flow.rests());
       if (asked_to_end && (!plan_.sends || failed || flow.rests())) return report();
     }

@@ -41,15 +41,17 @@ class Flow:
             time.sleep(0.01)
 
     def end(self):
-        """(what the sender, what the taker says) when the last message has come."""
-        sent = end(self.send, self._patience)
+        """(what the sender, what the taker says) when the last message has come. What waits for room when its sender ends is
+        lost."""
+        self.send.signal(signal.SIGUSR1)
+        self.send.wait_for_output("rests", self._patience)
         deadline = time.monotonic() + self._patience
-        while say_of(self.take) < sent["posted"] and self.dropped() == 0:
-            expect(time.monotonic() < deadline, f"the last of {sent['posted']} messages has not come")
+        while say_of(self.take) < say_of(self.send) and self.dropped() == 0:
+            expect(time.monotonic() < deadline, f"the last of {say_of(self.send)} messages has not come")
             time.sleep(0.01)
         self.wait_standstill()
         dropped = self.dropped()
-        return sent, {**end(self.take, self._patience), "dropped": dropped}
+        return end(self.send, self._patience), {**end(self.take, self._patience), "dropped": dropped}
 
     def dropped(self):
         """Messages that found no receive request, as their receiver had no processor for so long."""

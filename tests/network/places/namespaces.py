@@ -92,10 +92,10 @@ class NamespaceHost(Host):
         if self.plain_address != self.address:
             self.add_address(self.plain_address)
 
-    def add_address(self, address):
+    def add_address(self, address, interface="eth0"):
         # nodad: an address that is still looked for elsewhere cannot be bound to.
         nodad = ["nodad"] if ":" in address else []
-        self._namespace.ip("address", "add", self._with_prefix(address), "dev", "eth0", *nodad)
+        self._namespace.ip("address", "add", self._with_prefix(address), "dev", interface, *nodad)
 
     def remove_address(self, address):
         self._namespace.ip("address", "del", self._with_prefix(address), "dev", "eth0")
@@ -103,6 +103,16 @@ class NamespaceHost(Host):
     @staticmethod
     def _with_prefix(address):
         return f"{address}/{64 if ':' in address else 24}"
+
+    def add_interface(self, bridge, *addresses):
+        """eth1, with a cable of its own to that bridge. It is gone with the bridge's port, whose name this answers."""
+        port = f"{bridge}.{self._port}"
+        ip("link", "add", "name", port, "type", "veth", "peer", "name", "eth1", "netns", self._namespace.pid)
+        ip("link", "set", port, "master", bridge, "up")
+        self._namespace.ip("link", "set", "eth1", "up")
+        for address in addresses:
+            self.add_address(address, "eth1")
+        return port
 
     def give_address(self):
         self.add_address(self.address)

@@ -196,6 +196,7 @@ class DatagramQueue : public DatagramAfar {
     wr.wr.ud = {to_there.ah(), qpn, kQkey};
     ASSERT_EQ(post(*side, wr), 0);
   }
+  uint32_t lost() const { return (*side)->shared->lost.load(); }
   // Those that have completed, without waiting for any.
   size_t completed() {
     size_t count = 0;
@@ -288,12 +289,22 @@ TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
   EXPECT_EQ(query.qpn, kNobody);
   there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kNobody, 0, end().peer.process.node, 0, 0});
   while (!there.is_all_taken()) nothing(side.send_cq.get());
+  EXPECT_TRUE(eventually([&] { return lost() == 1; })) << lost();
   // What it had asked before it heard; then no more.
   for (int repeated = 0; !there.hear(100).empty(); ++repeated) ASSERT_LT(repeated, 1000);
   send_numbered(PlayedNode::kQpn, 1);
   const std::vector<Heard> all = hear_all({PlayedNode::kQpn});
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all[0].number, 1u);
+}
+
+TEST_F(DatagramQueue, WhatHasFoundNoConnectionInTimeIsLost) {
+  constexpr uint32_t kMany = 5;
+  const int64_t began = now_ns();
+  for (uint32_t i = 0; i < kMany; ++i) send_numbered(PlayedNode::kQpn, i);
+  EXPECT_TRUE(eventually([&] { return lost() == kMany; })) << lost();
+  EXPECT_GE(now_ns() - began, kPatience);
+  EXPECT_EQ(completed(), kMany);
 }
 
 TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {
@@ -306,6 +317,7 @@ TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {
     for (uint32_t j = 0; j < kMostForOne; ++j) send_numbered(PlayedNode::kQpn + i, j);
   }
   EXPECT_EQ(completed(), kDestinations * kMostForOne);
+  EXPECT_TRUE(lost() == kDestinations * kMostForOne - kMost || now_ns() - began >= kPatience) << lost();
   there.meet();
   const bool in_time = now_ns() - began < kPatience;
   const std::vector<Heard> all = hear_all(qpns);

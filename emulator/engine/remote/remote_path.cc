@@ -256,6 +256,7 @@ int64_t progress_remote(Qp& qp) {
     }
     if (!here && !connected) {
       if (wait_for_connection(qp)) return now_ns() + kTick;
+      qp.shared->lost.fetch_add(1, std::memory_order_relaxed);
       finish(qp, at(qp, path.sent++));
       continue;
     }

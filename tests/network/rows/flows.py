@@ -81,6 +81,14 @@ def wait_progress(side, patience, more=300):
         time.sleep(0.01)
 
 
+def wait_all(side, messages, patience):
+    """Until the last of so many has come, or been missed."""
+    deadline = time.monotonic() + patience
+    while say_of(side) < messages:
+        expect(time.monotonic() < deadline, f"the last of {messages} messages has not come to {side.name}")
+        time.sleep(0.01)
+
+
 def end(side, patience):
     """What it says of its last meeting."""
     side.signal(signal.SIGTERM)

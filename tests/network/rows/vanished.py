@@ -2,13 +2,14 @@
 """A machine that is silently gone while nothing is under way: whoever was connected to it has half of a connection, and
 does not know. It may come back as another one: the same addresses, and nobody of before."""
 
+import os
 import signal
 import time
 
 from harness.failure import expect
 from rows.faults import UNSCHEDULED
-from rows.flows import end, new_meeting, start, wait_progress
-from rows.ledger import FAILED, HASTY, HASTY_SECONDS
+from rows.flows import end, new_meeting, start, wait_all, wait_progress
+from rows.ledger import FAILED, HASTY, HASTY_SECONDS, PATIENT
 from rows.table import group
 
 rows = group("vanished", places=("namespaces",), processors=1)
@@ -103,3 +104,44 @@ def half_a_connection_is_not_kept(hosts):
     goes.vanish()
     wait_connections(stays, side, 0, NOTICED + 10)
     goes.boot()
+
+
+def names(host, side):
+    """(number of its only queue pair, its slot, that slot's generation)"""
+    found = [process for process in host.processes() if process["pid"] == side.pid]
+    expect(len(found) == 1 and len(found[0]["qps"]) == 1, f"{side.name} is not there with one queue pair: {found}")
+    return found[0]["qps"][0]["qpn"], found[0]["slot"], found[0]["generation"]
+
+
+def successor_with_the_same_numbers(hosts, kill_first):
+    """Whoever had the number has been killed, and what was for it is still sent again, when a new process has it: that one
+    gets what is sent to itself, from the first message on, and nothing else."""
+    goes, stays = hosts
+    patience = goes.settings.patience
+    before = new_meeting(stays)
+    taker = start(goes, "take", "RC", PATIENT, before)
+    sender = start(stays, "send", "RC", PATIENT, before)
+    wait_progress(taker, patience)
+    qpn, slot, generation = names(goes, taker)
+    if not kill_first:
+        goes.pull_cable()  # not even the end of its connection is heard of
+    taker.kill()
+    goes.run(os.path.join(goes.settings.build, "bin", "network_numbers"), qpn, slot)
+    after = new_meeting(stays)
+    successor = start(goes, "take", "RC", PATIENT, after)
+    if not kill_first:
+        goes.plug_cable()
+    other = start(stays, "send", "RC", PATIENT, after)
+    wait_progress(successor, patience)
+    expect(names(goes, successor) == (qpn, slot, generation + 1), "the successor has other numbers")
+    sender.wait_for_output(f"failed: {FAILED}", patience)
+    wait_progress(successor, patience)
+    sent = end(other, patience)
+    wait_all(successor, sent["posted"], patience)
+    taken = end(successor, patience)
+    expect(taken["missing"] == 0 and taken["completed"] == sent["posted"] == sent["completed"],
+           f"sent {sent}, taken {taken}")
+
+
+rows.add("a_successor_with_the_same_numbers", lambda hosts: successor_with_the_same_numbers(hosts, True))
+rows.add("a_successor_behind_a_pulled_cable", lambda hosts: successor_with_the_same_numbers(hosts, False))

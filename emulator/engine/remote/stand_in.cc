@@ -238,7 +238,7 @@ Taken StandIn::execute(const RequestHead& head, const iovec* ranges, size_t coun
   Response response{Answer::kGone};
   if (unreachable == VendorError::none && qp_.xrc_targets) {
     if (target == VendorError::none) target = check_target(qp_);
-    if (target == VendorError::remote_srq_unknown)
+    if (refuses_target(target))
       return judge(head, operation, refuse(qp_.path, target), VendorError::none);
     unreachable = target;
   }

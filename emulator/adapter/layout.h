@@ -362,6 +362,7 @@ struct SharedQp {
   std::atomic<uint32_t> send_psn;
   std::atomic<uint32_t> rnr_naks;
   std::atomic<uint32_t> retries;
+  std::atomic<uint32_t> lost;  // UC and UD: messages to another node that found no way there in time
   std::atomic<uint64_t> events_told;  // XRC_RECV: for handles in other processes (engine/xrc/xrc_openings.h)
 };
 static_assert(sizeof(SharedQp) == 5 * kCacheLine);

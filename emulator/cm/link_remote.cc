@@ -8,6 +8,7 @@
 #include "engine/clock.h"
 #include "fabric/descriptors_of_parent.h"
 #include "observe/log.h"
+#include "wire/stream.h"
 
 namespace verbena::cm {
 namespace {
@@ -56,6 +57,7 @@ void Links::forget_link(uint64_t token) {
 
 void Links::connected(Link& link, int fd) {
   link.stream.take(fd);
+  wire::notice_silence(fd);
   link.connected = true;
   link.ticket = 0;
   watch(link);

@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 #include "adapter/layout.h"
 #include "adapter/segment.h"
 #include "fabric/hand_over.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
+#include "wire/net_address.h"
 
 namespace verbena::tool {
 namespace {
@@ -38,15 +40,37 @@ T acquire(const std::atomic<T>& field) {
 // A counter that is ahead of another; they are read one after the other, so it may seem behind.
 uint64_t distance(uint64_t ahead, uint64_t behind) { return ahead > behind ? ahead - behind : 0; }
 
+// Where a queue pair leads whose peer is reached by frames (engine/xrc/shared_path.h).
+wire::NetAddress destination_of(const SharedQp& qp) {
+  uint32_t words[4];
+  for (size_t i = 0; i < std::size(words); ++i) words[i] = acquire(qp.path_words[i]);
+  wire::NetAddress address;
+  std::memcpy(address.bytes.data(), words, sizeof words);
+  return address;
+}
+
+bool is_own(const DeviceTable& devices, const wire::NetAddress& address) {
+  for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i)
+    for (uint32_t j = 0; j < std::min(devices.devices[i].gid_count, kMaxGids); ++j)
+      if (devices.devices[i].gids[j].raw == address.bytes) return true;
+  return false;
+}
+
 PeerSnapshot find_peer(const NodeDirectory& directory, const SharedQp& qp) {
   PeerSnapshot peer;
   peer.qpn = acquire(qp.dest_qpn);
   peer.slot = acquire(qp.dest_slot);
   if (peer.qpn == 0 || peer.slot >= kMaxSlots) return peer;
   uint32_t generation = acquire(qp.dest_slot_generation);
-  // Reached by frames: the slot is this end's own. Where nobody is outside, the number says whose it is.
-  if (QpnEntry found; acquire(qp.dest_index) == kRemoteIndex && directory.devices().network.enabled == 0 &&
-                      directory.find_qpn(peer.qpn, &found)) {
+  // Reached by frames: the slot is this end's own.
+  if (acquire(qp.dest_index) == kRemoteIndex) {
+    const wire::NetAddress address = destination_of(qp);
+    if (directory.devices().network.enabled != 0 && !is_own(directory.devices(), address)) {
+      peer.address = address.text();
+      return peer;
+    }
+    QpnEntry found;
+    if (!directory.find_qpn(peer.qpn, &found)) return peer;
     peer.slot = found.slot;
     generation = acquire(directory.slot(found.slot).generation);
   }
@@ -77,6 +101,7 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.rnr_naks = acquire(qp.rnr_naks);
   copy.retries = acquire(qp.retries);
   copy.dropped = acquire(qp.dropped);
+  copy.lost = acquire(qp.lost);
   copy.qkey_violations = acquire(qp.qkey_violations);
   return copy;
 }

@@ -18,7 +18,8 @@ namespace verbena::tool {
 
 // The other end of a QP, as far as the node knows it.
 struct PeerSnapshot {
-  uint32_t qpn = 0;  // 0: not connected
+  uint32_t qpn = 0;     // 0: not connected
+  std::string address;  // of another node, of which nothing else is known; "": this one
   uint32_t slot = 0;
   int32_t pid = 0;  // 0: that process is gone
   std::string program;
@@ -40,7 +41,8 @@ struct QpSnapshot {
   uint64_t bytes_in = 0;
   uint32_t rnr_naks = 0;
   uint32_t retries = 0;
-  uint32_t dropped = 0;          // UC and UD: messages
+  uint32_t dropped = 0;          // UC and UD: messages that came
+  uint32_t lost = 0;             // the same: that were to go
   uint32_t qkey_violations = 0;  // UD
 };
 

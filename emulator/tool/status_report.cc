@@ -49,6 +49,7 @@ std::string qpn_text(uint32_t qpn) { return fmt::format("{:#08x}", qpn); }
 
 std::string peer_text(const PeerSnapshot& peer) {
   if (peer.qpn == 0) return "-";
+  if (!peer.address.empty()) return fmt::format("{} at {}", qpn_text(peer.qpn), peer.address);
   if (peer.pid == 0) return qpn_text(peer.qpn) + " of a process that is gone";
   return fmt::format("{} of {} ({})", qpn_text(peer.qpn), peer.pid, peer.program);
 }
@@ -67,13 +68,13 @@ std::string dropped_text(const QpSnapshot& qp) {
 
 std::string qps_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
   Table table({"QP", "DEVICE", "TYPE", "STATE", "PEER", "SQ", "RQ", "OUT", "BYTES", "IN", "BYTES", "RNR",
-               "RETRY", "DROP"});
+               "RETRY", "LOST", "DROP"});
   for (const QpSnapshot& qp : process.qps)
     table.row({qpn_text(qp.qpn), device_name(node, qp.device), qp_type_word(qp.type), qp_state_word(qp.state),
                peer_text(qp.peer), std::to_string(qp.sends_outstanding), std::to_string(qp.receives_posted),
                std::to_string(qp.requests_out), std::to_string(qp.bytes_out), std::to_string(qp.requests_in),
                std::to_string(qp.bytes_in), std::to_string(qp.rnr_naks), std::to_string(qp.retries),
-               dropped_text(qp)});
+               std::to_string(qp.lost), dropped_text(qp)});
   return table.empty() ? "" : table.text();
 }
 
@@ -170,6 +171,7 @@ Json devices_as_json(const NodeSnapshot& node) {
 
 Json peer_as_json(const PeerSnapshot& peer) {
   if (peer.qpn == 0) return nullptr;
+  if (!peer.address.empty()) return {{"qpn", peer.qpn}, {"address", peer.address}};
   Json json = {{"qpn", peer.qpn}, {"slot", peer.slot}, {"alive", peer.pid != 0}};
   if (peer.pid != 0) json.update({{"pid", peer.pid}, {"program", peer.program}});
   return json;
@@ -193,6 +195,7 @@ Json qps_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
                     {"bytes_in", qp.bytes_in},
                     {"rnr_naks", qp.rnr_naks},
                     {"retries", qp.retries},
+                    {"lost", qp.lost},
                     {"dropped", qp.dropped},
                     {"qkey_violations", qp.qkey_violations}});
   return list;

@@ -2,6 +2,8 @@
 #include "wire/stream.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +20,17 @@ Flow flow_of_errno(int error) {
 }
 
 }  // namespace
+
+void notice_silence(int fd) {
+  constexpr struct {
+    int level, option, value;
+  } kOptions[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                  {IPPROTO_TCP, TCP_KEEPIDLE, 10},
+                  {IPPROTO_TCP, TCP_KEEPINTVL, 5},
+                  {IPPROTO_TCP, TCP_KEEPCNT, 4},
+                  {IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000}};
+  for (const auto& [level, option, value] : kOptions) setsockopt(fd, level, option, &value, sizeof value);
+}
 
 InStream::InStream() : bytes_(new std::byte[kCapacity]) {}
 

@@ -22,6 +22,10 @@ enum class Flow : uint8_t {
   kFault,  // a range of the caller's is not mapped; nothing has moved
 };
 
+// A machine that is gone says nothing: what TCP has not had acknowledged for so long, or who has been silent
+// for so long, ends the connection (tcp(7)). Not TCP in tests: there is nothing to set then.
+void notice_silence(int fd);
+
 // ---- receiving ----------------------------------------------------------------------------------------
 
 class InStream {

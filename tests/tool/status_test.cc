@@ -100,6 +100,7 @@ void furnish_qp(Residence& home) {
   qp.rq_taken = 1;
   qp.requests_out = 9;
   qp.bytes_out = 900;
+  qp.lost = 11;
   qp.in_use = 1;
   qp.gate = Gate{3, IBV_QPS_RTS}.pack();
   segment.view().header().qp_high_water = 2;
@@ -218,6 +219,13 @@ TEST_F(StatusCommand, SumsTheCountersOfAProcess) {
   EXPECT_EQ(counters["bytes_out"], 900);
 }
 
+TEST_F(StatusCommand, ShowsWhatWasLostOnItsWayOut) {
+  const Inhabitant somebody(node_, furnish_qp);
+  EXPECT_EQ(processes()[0]["qps"][0]["lost"], 11);
+  const std::string text = verbena({"status", "--node", "n"}).out;
+  EXPECT_NE(text.find("LOST"), std::string::npos) << text;
+}
+
 TEST_F(StatusCommand, TellsAPeerThatIsGone) {
   const Inhabitant somebody(node_, [](Residence& home) {
     furnish_qp(home);
@@ -226,6 +234,23 @@ TEST_F(StatusCommand, TellsAPeerThatIsGone) {
   const Json peer = processes()[0]["qps"][0]["peer"];
   EXPECT_EQ(peer["alive"], false);
   EXPECT_FALSE(peer.contains("pid"));
+}
+
+// By its address: the slot in shared memory is this end's own.
+TEST_F(StatusCommand, ShowsAPeerOfAnotherNodeByItsAddress) {
+  const Inhabitant somebody(node_, [](Residence& home) {
+    furnish_qp(home);
+    home.directory().header().devices.network.enabled = 1;
+    SharedQp& qp = *home.segment().view().qp(1);
+    qp.dest_index = kRemoteIndex;
+    const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 7};
+    for (size_t i = 0; i < 4; ++i) {
+      uint32_t word;
+      std::memcpy(&word, gid + 4 * i, sizeof word);
+      qp.path_words[i] = word;
+    }
+  });
+  EXPECT_EQ(processes()[0]["qps"][0]["peer"], (Json{{"qpn", 0x4321}, {"address", "192.0.2.7"}}));
 }
 
 TEST_F(StatusCommand, ShowsCqs) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -188,13 +189,14 @@ class DatagramQueue : public DatagramAfar {
     std::memcpy(end().memory.data() + kMessage + 4 * kSendDepth, &kLastOfAll, 4);
   }
 
-  void send_numbered(uint32_t qpn, uint32_t number) {
+  void send_numbered(uint32_t qpn, uint32_t number, uint32_t size = kMessage) {
     const uint32_t place = number == kLastOfAll ? kSendDepth : number;
-    Sges sges{end().memory.sge(kMessage + 4 * place, 4), end().memory.sge(0, kMessage - 4)};
+    Sges sges{end().memory.sge(kMessage + 4 * place, 4), end().memory.sge(0, size - 4)};
     ibv_send_wr wr = request(IBV_WR_SEND, sges, number);
     wr.wr.ud = {to_there.ah(), qpn, kQkey};
     ASSERT_EQ(post(*side, wr), 0);
   }
+  uint32_t lost() const { return (*side)->shared->lost.load(); }
   // Those that have completed, without waiting for any.
   size_t completed() {
     size_t count = 0;
@@ -259,6 +261,23 @@ TEST_F(DatagramQueue, MoreThanAFewForOneStayInTheSendQueue) {
                              [](const Heard& a, const Heard& b) { return a.number < b.number; }));
 }
 
+// When there is no room for a message, a shorter one behind it waits as well.
+TEST_F(DatagramQueue, GoesInOrderWhateverTheSizes) {
+  constexpr uint32_t kDestinations = 8, kShort = 8;
+  std::set<uint32_t> qpns;
+  for (uint32_t i = 0; i < kDestinations; ++i) {
+    qpns.insert(PlayedNode::kQpn + i);
+    for (uint32_t j = 0; j < 2 * kMostForOne - 10; ++j)
+      send_numbered(PlayedNode::kQpn + i, j, j % 2 == 0 ? kMessage : kShort);
+  }
+  there.meet();
+  std::map<uint32_t, uint32_t> next;
+  for (const Heard& heard : hear_all(qpns)) {
+    EXPECT_GE(heard.number, next[heard.qpn]) << "of " << heard.qpn;
+    next[heard.qpn] = heard.number + 1;
+  }
+}
+
 // Nobody has the number: what was for it is lost, and is asked for no more.
 TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
   constexpr uint32_t kNobody = PlayedNode::kQpn + 1;
@@ -270,12 +289,22 @@ TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
   EXPECT_EQ(query.qpn, kNobody);
   there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kNobody, 0, end().peer.process.node, 0, 0});
   while (!there.is_all_taken()) nothing(side.send_cq.get());
+  EXPECT_TRUE(eventually([&] { return lost() == 1; })) << lost();
   // What it had asked before it heard; then no more.
   for (int repeated = 0; !there.hear(100).empty(); ++repeated) ASSERT_LT(repeated, 1000);
   send_numbered(PlayedNode::kQpn, 1);
   const std::vector<Heard> all = hear_all({PlayedNode::kQpn});
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all[0].number, 1u);
+}
+
+TEST_F(DatagramQueue, WhatHasFoundNoConnectionInTimeIsLost) {
+  constexpr uint32_t kMany = 5;
+  const int64_t began = now_ns();
+  for (uint32_t i = 0; i < kMany; ++i) send_numbered(PlayedNode::kQpn, i);
+  EXPECT_TRUE(eventually([&] { return lost() == kMany; })) << lost();
+  EXPECT_GE(now_ns() - began, kPatience);
+  EXPECT_EQ(completed(), kMany);
 }
 
 TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {
@@ -288,6 +317,7 @@ TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {
     for (uint32_t j = 0; j < kMostForOne; ++j) send_numbered(PlayedNode::kQpn + i, j);
   }
   EXPECT_EQ(completed(), kDestinations * kMostForOne);
+  EXPECT_TRUE(lost() == kDestinations * kMostForOne - kMost || now_ns() - began >= kPatience) << lost();
   there.meet();
   const bool in_time = now_ns() - began < kPatience;
   const std::vector<Heard> all = hear_all(qpns);

@@ -200,6 +200,7 @@ int to_rtr(Qp& qp, const PeerQp* known) {
     path.remote = remote;
     path.ports = 1u << qp.context->device_index;
     remote->sent = remote->begun = remote->acknowledged = qp.sq_posted;
+    publish_path(*qp.shared, qp.attr);
   }
   const int error = enter_rtr(qp, peer, std::move(path));
   if (error == 0 && remote) others->connect(qp, remote);

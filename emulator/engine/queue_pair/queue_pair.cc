@@ -144,7 +144,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits,
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
-                     &shared.qkey_violations, &shared.qkey})
+                     &shared.lost, &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);

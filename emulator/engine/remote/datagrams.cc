@@ -34,9 +34,19 @@ constexpr int64_t kHeld = 5'000'000;
 constexpr int64_t kHeldUnscheduled = 500'000'000;
 constexpr uint32_t kChances = 16;
 
+// It is lost, as on any wire; here its queue pair has a number of those.
+void count_lost(Process& process, const std::byte* frame) {
+  DatagramHead head;
+  std::memcpy(&head, frame, sizeof head);
+  QpnEntry found;
+  if (!process.directory().find_qpn(head.source_qpn, &found) || found.slot != process.home().slot()) return;
+  if (SharedQp* const qp = process.view().qp(found.qp_index); qp != nullptr && qp->qpn == head.source_qpn)
+    qp->lost.fetch_add(1, std::memory_order_relaxed);
+}
+
 void append_datagram(RemotePeer& peer, const std::byte* frame, size_t size) {
   std::byte* const at = append_request(peer, size);
-  if (at == nullptr) return;  // the way is full: lost, as on any wire
+  if (at == nullptr) return count_lost(peer.process, frame);  // the way is full
   std::memcpy(at, frame, size);
 }
 
@@ -63,7 +73,7 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
         waiting_datagrams_.begin(), waiting_datagrams_.end(),
         [&](const auto& waiting) { return waiting.to.address == to.address && waiting.to.qpn == to.qpn; });
     if (before || !peer || !peer->connected.load(std::memory_order_acquire)) {
-      if (waiting_bytes_ + whole.length > kMostWaitingBytes) return;
+      if (waiting_bytes_ + whole.length > kMostWaitingBytes) return count_lost(process_, frame);
       waiting_bytes_ += whole.length;
       waiting_datagrams_.push_back({to, now_ns() + kPatience, 0, {frame, frame + whole.length}});
       datagrams_wait_.store(true, std::memory_order_release);
@@ -126,6 +136,7 @@ void Remote::drop_waiting_datagrams(const wire::NetAddress& to, uint32_t qpn) {
   std::lock_guard lock(known_mutex_);
   std::erase_if(waiting_datagrams_, [&](const WaitingDatagram& waiting) {
     if (waiting.to.address != to || waiting.to.qpn != qpn) return false;
+    count_lost(process_, waiting.frame.data());
     waiting_bytes_ -= waiting.frame.size();
     return true;
   });
@@ -148,6 +159,7 @@ bool Remote::is_wanted(const wire::NetAddress& at, uint32_t qpn) {
 bool Remote::send_waiting_datagrams(int64_t now) {
   if (!datagrams_wait_.load(std::memory_order_acquire)) return false;
   std::vector<DatagramTo> wanted;
+  std::vector<const RemotePeer*> full;  // a shorter one that found room there would be before its time
   {
     std::lock_guard lock(known_mutex_);
     std::erase_if(waiting_datagrams_, [&](WaitingDatagram& waiting) {
@@ -155,8 +167,13 @@ bool Remote::send_waiting_datagrams(int64_t now) {
       const std::shared_ptr<RemotePeer> peer = known != known_.end() ? known->second.lock() : nullptr;
       const bool sent = peer && peer->connected.load(std::memory_order_relaxed);
       if (sent) {
+        const bool behind = std::find(full.begin(), full.end(), peer.get()) != full.end();
+        if (behind && now < waiting.until) return false;
         std::lock_guard out(peer->out_mutex);
-        if (peer->out.room() < waiting.frame.size() + kAnswersRoom && now < waiting.until) return false;
+        if (peer->out.room() < waiting.frame.size() + kAnswersRoom && now < waiting.until) {
+          full.push_back(peer.get());
+          return false;
+        }
         append_datagram(*peer, waiting.frame.data(), waiting.frame.size());
         flush(*peer);
       } else if (now < waiting.until) {
@@ -167,6 +184,8 @@ bool Remote::send_waiting_datagrams(int64_t now) {
         });
         if (!is_asked) wanted.push_back(waiting.to);
         return false;
+      } else {
+        count_lost(process_, waiting.frame.data());
       }
       waiting_bytes_ -= waiting.frame.size();
       return true;

@@ -167,6 +167,7 @@ void append_answer(RemotePeer& peer, const AnswerHead& head) {
 
 void begin_bulk(RemotePeer& peer, uint64_t size) {
   peer.bulk_is_lost = false;
+  ++peer.bulks;
   peer.out.begin_bulk(size);
 }
 

@@ -98,6 +98,7 @@ struct RemotePeer {
   wire::OutStream out;
   std::vector<KeyedRange> bulk;    // where the bulk frame's bytes are
   bool bulk_is_lost = false;       // they are not there any more: the frame is filled up
+  uint64_t bulks = 0;              // begun so far
   bool awaits_answer = false;      // requests have gone and nothing has come since: what follows gathers
   bool blocked = false;            // the socket takes no more: epoll(7) tells
   std::atomic<int64_t> try_at{0};  // in ns: who polls leaves the socket alone until then, while blocked

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/remote/remote.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -37,19 +35,6 @@ constexpr int64_t kSameMoment = 2'000'000'000;
 constexpr size_t kMostOfOneAddress = kMaxSlots;
 // What is in flight is looked at this often, deadline or not.
 constexpr int64_t kLongestTick = 10'000'000, kShortestTick = 1'000'000;
-
-// A machine that is gone says nothing: what is unacknowledged by TCP for so long, or silent for so long, is
-// broken (tcp(7)). Not TCP in tests: there is nothing to set then.
-void notice_silence(int fd) {
-  constexpr struct {
-    int level, option, value;
-  } kOptions[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
-                  {IPPROTO_TCP, TCP_KEEPIDLE, 10},
-                  {IPPROTO_TCP, TCP_KEEPINTVL, 5},
-                  {IPPROTO_TCP, TCP_KEEPCNT, 4},
-                  {IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000}};
-  for (const auto& [level, option, value] : kOptions) setsockopt(fd, level, option, &value, sizeof value);
-}
 
 }  // namespace
 
@@ -303,7 +288,7 @@ void Remote::admit(const wire::Arrived& arrived) {
   {
     std::lock_guard out(peer->out_mutex);
     peer->fd = arrived.fd;
-    notice_silence(peer->fd);
+    wire::notice_silence(peer->fd);
     peer->address = arrived.peer_address;
     peer->own_address = arrived.own_address;
     peer->begun_here = arrived.begun_here;

@@ -236,8 +236,12 @@ int64_t progress_remote(Qp& qp) {
   const bool connected = peer != nullptr && peer->connected.load(std::memory_order_acquire);
   if (connected && path.epoch != peer->epoch.load(std::memory_order_acquire)) {
     path.epoch = peer->epoch.load(std::memory_order_acquire);
+    // An unacknowledged one that had gone as a whole may have arrived.
+    const bool gone = path.sent != qp.sq_posted && at(qp, path.sent).done != 0 &&
+                      at(qp, path.sent).done == at(qp, path.sent).length;
     go_back(qp, qp.sq_next);
     path.send_again_at = 0;
+    if (gone) finish(qp, at(qp, path.sent++));
   }
   if (path.send_again_at != 0 && qp.sq_next != qp.sq_posted) {
     if (now_ns() < path.send_again_at) return path.send_again_at;
@@ -252,6 +256,7 @@ int64_t progress_remote(Qp& qp) {
     }
     if (!here && !connected) {
       if (wait_for_connection(qp)) return now_ns() + kTick;
+      qp.shared->lost.fetch_add(1, std::memory_order_relaxed);
       finish(qp, at(qp, path.sent++));
       continue;
     }

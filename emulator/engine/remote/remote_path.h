@@ -43,6 +43,7 @@ struct RemotePath {
   uint64_t acknowledged = 0;         // those below are done, but for answers that are on their way
   uint64_t refused_at = 0;           // 1 + number: refused for `refusal`, once those before it are finished
   VendorError refusal = VendorError::none;
+  uint64_t bulk = 0;  // RemotePeer::bulks as it was when the last slice of request `sent` began
   uint32_t next_psn = 0;
   uint32_t answers_awaited = 0;  // READs and atomics in flight
   uint64_t rnr_number = 0;       // which found no receive request

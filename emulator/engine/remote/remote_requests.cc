@@ -64,8 +64,12 @@ Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_
   return Sent::kWhole;
 }
 
-// The next slice of a long message, from where it lies.
+// The next slice of a long message, from where it lies. Nobody says that an unacknowledged one has arrived: the program has
+// its memory back when the last slice has left it.
 Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
+  RemotePath& path = *qp.path.remote;
+  if (request.done == request.length)
+    return peer.out.has_bulk() && peer.bulks == path.bulk ? Sent::kBlocked : Sent::kWhole;
   if (peer.out.has_bulk()) return Sent::kBlocked;
   std::byte* const to = append_request(peer, sizeof head);
   if (to == nullptr) return Sent::kBlocked;
@@ -86,8 +90,9 @@ Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& reques
     left -= n;
   }
   begin_bulk(peer, size);
+  path.bulk = peer.bulks;
   request.done += size;
-  return request.done == request.length ? Sent::kWhole : Sent::kPart;
+  return request.done == request.length && is_acknowledged(qp.type) ? Sent::kWhole : Sent::kPart;
 }
 
 }  // namespace

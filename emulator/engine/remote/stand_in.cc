@@ -124,7 +124,9 @@ void StandIn::answer(FrameKind kind, uint64_t number, uint64_t value, uint8_t ti
 }
 
 void StandIn::remember_atomic(uint64_t number, uint64_t value) {
-  results_[results_kept_++ % kResults] = {number, value};
+  const size_t place = results_kept_++ % kResults;
+  if (place >= results_.size()) results_.resize(place + 1);
+  results_[place] = {number, value};
 }
 
 // A request that was carried out before its connection broke: the answer was lost.
@@ -236,7 +238,7 @@ Taken StandIn::execute(const RequestHead& head, const iovec* ranges, size_t coun
   Response response{Answer::kGone};
   if (unreachable == VendorError::none && qp_.xrc_targets) {
     if (target == VendorError::none) target = check_target(qp_);
-    if (target == VendorError::remote_srq_unknown)
+    if (refuses_target(target))
       return judge(head, operation, refuse(qp_.path, target), VendorError::none);
     unreachable = target;
   }

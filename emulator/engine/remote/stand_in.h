@@ -5,8 +5,8 @@
 // over. All of it is the driver's (Remote::drive).
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "engine/objects.h"
 #include "engine/remote/carrier.h"
@@ -77,13 +77,14 @@ class StandIn final : public Carrier {
   bool latched_ = false;  // `expected_` is known
   SendRequest request_{};
   uint64_t atomic_result_ = 0;
-  // Results of atomics, the last ones, in case they are asked for again.
+  // Results of atomics, in case they are asked for again: the last ones, more than a requester can have in flight
+  // (ibv_qp_attr::max_rd_atomic has 8 bits).
   struct AtomicResult {
     uint64_t number;
     uint64_t value;
   };
-  static constexpr size_t kResults = 128;
-  std::array<AtomicResult, kResults> results_{};
+  static constexpr size_t kResults = 256;
+  std::vector<AtomicResult> results_;
   uint64_t results_kept_ = 0;
 };
 

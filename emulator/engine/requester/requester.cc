@@ -93,7 +93,7 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   if (*unreachable != VendorError::none) return {};
   if (qp.xrc_targets) {
     if (target == VendorError::none) target = check_target(qp);
-    if (target == VendorError::remote_srq_unknown) return refuse(qp.path, target);
+    if (refuses_target(target)) return refuse(qp.path, target);
     *unreachable = target;
     if (target != VendorError::none) return {};
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/xrc/shared_path.h"
 
+#include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <type_traits>
@@ -31,6 +32,7 @@ struct Path {
 };
 constexpr size_t kWords = std::size(SharedQp{}.path_words);
 static_assert(sizeof(Path) == kWords * sizeof(uint32_t) && std::is_trivially_copyable_v<Path>);
+static_assert(offsetof(Path, dgid) == 0);  // tool/snapshot.cc
 
 Path path_of(const ibv_qp_attr& attr) {
   const ibv_ah_attr& address = attr.ah_attr;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "line.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+
+#include "meeting.h"
 
 namespace verbena::network {
 namespace {
@@ -48,11 +47,6 @@ void fill(uint8_t* bytes, uint64_t number, size_t size) {
 }
 
 }  // namespace
-
-void give_up(const char* what) {
-  std::fprintf(stderr, "ledger: %s: %s\n", what, std::strerror(errno));
-  std::exit(2);
-}
 
 // The counters are in the first slot, messages and answers in the others.
 Line::Line(const Devices& devices, uint32_t number, bool initiator)

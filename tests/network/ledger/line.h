@@ -87,7 +87,4 @@ class Line {
   std::string fault_;
 };
 
-// Prints what failed, with errno, and ends the process with status 2.
-[[noreturn]] void give_up(const char* what);
-
 }  // namespace verbena::network

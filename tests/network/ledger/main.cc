@@ -12,9 +12,6 @@
 // whether or not the connection has failed; 1, something was lost, doubled or wrong; 2, it could not run.
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -27,6 +24,7 @@
 #include <vector>
 
 #include "line.h"
+#include "meeting.h"
 
 namespace verbena::network {
 namespace {
@@ -82,44 +80,9 @@ Plan read_plan(int argc, char** argv) {
   return plan;
 }
 
-int meet(const Plan& plan) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (plan.meet.size() >= sizeof address.sun_path) usage();
-  std::memcpy(address.sun_path, plan.meet.c_str(), plan.meet.size());
-  const auto* name = reinterpret_cast<const sockaddr*>(&address);
-  if (!plan.serve) {
-    if (connect(fd, name, sizeof address) != 0) give_up("connect");
-    return fd;
-  }
-  if (bind(fd, name, sizeof address) != 0 || listen(fd, 1) != 0) give_up("listen");
-  std::puts("listening");
-  std::fflush(stdout);
-  const int peer = accept(fd, nullptr, nullptr);
-  if (peer < 0) give_up("accept");
-  close(fd);
-  return peer;
-}
-
-template <typename T>
-void tell(int fd, const std::vector<T>& values) {
-  const size_t size = values.size() * sizeof(T);
-  if (send(fd, values.data(), size, MSG_NOSIGNAL) != static_cast<ssize_t>(size) && errno != EPIPE &&
-      errno != ECONNRESET)
-    give_up("send");
-}
-
-// False: the other end has gone.
-template <typename T>
-bool hear(int fd, std::vector<T>& values) {
-  const size_t size = values.size() * sizeof(T);
-  return size == 0 || recv(fd, values.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size);
-}
-
 class Ledger {
  public:
-  explicit Ledger(const Plan& plan) : plan_(plan), meeting_(meet(plan)) {
+  explicit Ledger(const Plan& plan) : plan_(plan), meeting_(meet(plan.meet, plan.serve)) {
     open_device();
     for (uint32_t i = 0; i < plan.lines; ++i)
       lines_.emplace_back(devices_, i, plan.both && i % 2 == 1 ? plan.serve : !plan.serve);

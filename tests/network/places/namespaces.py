@@ -7,6 +7,7 @@ nothing of the machine's network is touched, and it is gone when the test ends, 
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 
@@ -60,7 +61,8 @@ class Namespace:
         ip(*words, enter=self.enter)
 
     def end(self):
-        self._keeper.communicate()
+        if self._keeper.returncode is None:
+            self._keeper.communicate()
 
 
 class NamespaceHost(Host):
@@ -70,12 +72,19 @@ class NamespaceHost(Host):
         plain = f"{NETWORK}{2 + number}"
         super().__init__(settings, f"host {number}", f"{NETWORK6}{2 + number}" if ipv6 else plain, key, namespace.enter)
         self.plain_address = plain
-        self._namespace = namespace
         self._port = f"port{number}"  # of the bridge
+        self._hardware_address = f"02:00:00:00:00:{2 + number:02x}"
+        self._live_in(namespace)
+
+    def _live_in(self, namespace):
+        self._namespace = namespace
+        self.enter = namespace.enter
+        self.enter_by()
 
     def connect(self):
         space = self._namespace
-        ip("link", "add", "name", self._port, "type", "veth", "peer", "name", "eth0", "netns", space.pid)
+        ip("link", "add", "name", self._port, "type", "veth", "peer", "name", "eth0", "address", self._hardware_address,
+           "netns", space.pid)
         ip("link", "set", self._port, "master", "bridge", "up")
         space.ip("link", "set", "lo", "up")
         space.ip("link", "set", "eth0", "up")
@@ -83,10 +92,10 @@ class NamespaceHost(Host):
         if self.plain_address != self.address:
             self.add_address(self.plain_address)
 
-    def add_address(self, address):
+    def add_address(self, address, interface="eth0"):
         # nodad: an address that is still looked for elsewhere cannot be bound to.
         nodad = ["nodad"] if ":" in address else []
-        self._namespace.ip("address", "add", self._with_prefix(address), "dev", "eth0", *nodad)
+        self._namespace.ip("address", "add", self._with_prefix(address), "dev", interface, *nodad)
 
     def remove_address(self, address):
         self._namespace.ip("address", "del", self._with_prefix(address), "dev", "eth0")
@@ -94,6 +103,16 @@ class NamespaceHost(Host):
     @staticmethod
     def _with_prefix(address):
         return f"{address}/{64 if ':' in address else 24}"
+
+    def add_interface(self, bridge, *addresses):
+        """eth1, with a cable of its own to that bridge. It is gone with the bridge's port, whose name this answers."""
+        port = f"{bridge}.{self._port}"
+        ip("link", "add", "name", port, "type", "veth", "peer", "name", "eth1", "netns", self._namespace.pid)
+        ip("link", "set", port, "master", bridge, "up")
+        self._namespace.ip("link", "set", "eth1", "up")
+        for address in addresses:
+            self.add_address(address, "eth1")
+        return port
 
     def give_address(self):
         self.add_address(self.address)
@@ -115,6 +134,23 @@ class NamespaceHost(Host):
     def plug_cable(self):
         ip("link", "set", self._port, "up")
 
+    def vanish(self):
+        """The machine is gone, and no word of that reaches the others."""
+        ip("link", "del", self._port)
+        for program in self._programs:
+            program.kill()
+        self._namespace.end()
+
+    def boot(self):
+        """The machine is there again, with its addresses, and knows nothing of what it was."""
+        shutil.rmtree(self.folder)
+        os.mkdir(self.folder, 0o700)
+        self._live_in(Namespace())
+        self.connect()
+
+    def end(self):
+        self._namespace.end()
+
     def isolate(self, yes=True):
         """Isolated hosts do not hear each other; everybody else hears them. Nobody's interface notices."""
         ip("link", "set", self._port, "type", "bridge_slave", "isolated", "on" if yes else "off")
@@ -134,9 +170,8 @@ class Namespaces(Place):
             stack.callback(ip, "link", "del", "bridge")
             hosts = []
             for number in range(count):
-                namespace = Namespace()
-                stack.callback(namespace.end)
-                host = stack.enter_context(NamespaceHost(self.settings, number, self.key, namespace, self.ipv6))
+                host = stack.enter_context(NamespaceHost(self.settings, number, self.key, Namespace(), self.ipv6))
+                stack.callback(host.end)
                 host.connect()
                 hosts.append(host)
             yield hosts

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The programs of rdmacm-utils, and qperf, between two nodes."""
+"""The programs of rdmacm-utils between two nodes."""
 
 import os
 
 from cases import rdma_cm
-from cases.rdma_cm import QPERF_RACE, installed
-from harness import ports
+from cases.rdma_cm import installed
 from harness.failure import expect
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
@@ -66,21 +65,3 @@ def copy(hosts):
         file.write(os.urandom(3_000_001))
     by_manager(hosts, ("rcopy",), ("rcopy", source, f"{hosts[SERVER].address}:{target}"), server_ends=False)
     expect(open(source, "rb").read() == open(target, "rb").read(), "the copy differs")
-
-
-def qperf(hosts, test):
-    installed("qperf")
-    port = ports.reserve()
-    server = hosts[SERVER].start("qperf", "-lp", port, name="qperf (server)")
-    hosts[SERVER].wait_listening(port, server)
-    for _ in range(20):
-        client = hosts[CLIENT].start("qperf", "-lp", port, "-t", 1, "-cm", 1, hosts[SERVER].address, test,
-                                     name="qperf (client)")
-        if client.wait(hosts[CLIENT].settings.patience) == 0 or QPERF_RACE not in client.out + client.err:
-            break
-    finish(hosts, client)
-    expect(f"{test}:" in client.out and " = " in client.out, "qperf printed no result")
-
-
-for test in ("rc_lat", "rc_bw", "rc_rdma_write_bw", "rc_rdma_read_bw"):
-    rows.add(f"qperf.{test}", lambda hosts, t=test: qperf(hosts, t), quick=test == "rc_lat")

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/requester/small_rdma.h"
+
+#include "adapter/memory_table.h"
+#include "engine/program_enum.h"
+#include "engine/requester/psn.h"
+#include "engine/requester/requester.h"
+#include "engine/requester/send_rules.h"
+#include "engine/responder/placement.h"
+#include "engine/responder/responder.h"
+#include "observe/mutant.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kWord = 8;
+constexpr unsigned kWriteFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
+constexpr unsigned kReadFlags = kWriteFlags & ~IBV_SEND_INLINE;
+
+bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
+  const unsigned opcode = number_in(wr.opcode);
+  if (opcode == IBV_WR_RDMA_READ) {
+    if ((wr.send_flags & ~kReadFlags) != 0 || qp.attr.max_rd_atomic == 0) return false;
+  } else if (opcode != IBV_WR_RDMA_WRITE || (wr.send_flags & ~kWriteFlags) != 0) {
+    return false;
+  }
+  if (wr.num_sge != 1 || wr.sg_list == nullptr) return false;
+  const uint32_t length = wr.sg_list[0].length;
+  if (length - 1 >= kSmallRdma) return false;  // 0 is none
+  return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
+}
+
+// May the QP use the bytes, and where are they? On a visit: the region stays registered.
+bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, MemoryUse use, uint64_t* address) {
+  const ibv_sge& sge = wr.sg_list[0];
+  *address = sge.addr;
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return true;
+  const SegmentView& view = qp.process->view();
+  const bool gathers = use == MemoryUse::local_gather;
+  const uint32_t epoch = view.header().mr_epoch.load(std::memory_order_acquire);
+  if (gathers && qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address)) return true;
+  const Translation place = translate(view, sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+  *address = place.address;
+  if (place.check != KeyCheck::kOk || place.on_demand) return false;
+  if (gathers) qp.gathered.remember(view, sge.lkey, qp.pd->handle, use);
+  return true;
+}
+
+bool move(Qp& qp, const ibv_send_wr& wr, uint64_t here, uint64_t there) {
+  const uint32_t length = wr.sg_list[0].length;
+  const iovec own{reinterpret_cast<void*>(here), length}, remote{reinterpret_cast<void*>(there), length};
+  PeerAdapter& memory = *qp.path.memory;
+  const NodeDirectory& directory = qp.process->directory();
+  if (number_in(wr.opcode) == IBV_WR_RDMA_READ) return memory.read(directory, &own, 1, &remote, 1) == 0;
+  if (length <= kWord) return memory.write(directory, &own, 1, &remote, 1) == 0;
+  SendRequest request{};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.length = length;
+  return place_slice(qp, request, {&own, 1}, &remote, 1) == Placed::kWhole;
+}
+
+}  // namespace
+
+bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+  PeerPath& path = qp.path;
+  if (is_any_mutant() || !path.rdma_may_be_short || !is_small_rdma(qp, wr) ||
+      qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
+    return false;
+  Process& process = *qp.process;
+  if (const uint32_t there = path.adapter->slot(); !visit.is_to(there)) [[unlikely]] {
+    visit.begin(process.directory(), process.home().slot(), there);
+    qp.expected_target.store(there, std::memory_order_relaxed);
+  }
+  const ibv_sge& sge = wr.sg_list[0];
+  const bool reads = number_in(wr.opcode) == IBV_WR_RDMA_READ;
+  uint64_t here;
+  if (!ports_up(qp) ||
+      !find_own_bytes(qp, wr, reads ? MemoryUse::local_scatter : MemoryUse::local_gather, &here) ||
+      !path.adapter->alive(process.directory()) ||
+      path.qp->gate.load(std::memory_order_acquire) != path.gate || path.has_landed)
+    return false;
+  const SendOperation& operation = *find_send_operation(wr.opcode);
+  const SharedQp& responder = *path.qp;
+  if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,
+                    wr.wr.rdma.remote_addr) != VendorError::none)
+    return false;
+  const Translation place = translate(path.memory->view(), wr.wr.rdma.rkey, true, path.remote_pd,
+                                      reads ? MemoryUse::remote_read : MemoryUse::remote_write,
+                                      wr.wr.rdma.remote_addr, sge.length, responder.qpn);
+  if (place.check != KeyCheck::kOk || !move(qp, wr, here, place.address)) return false;
+
+  const uint64_t packets = packets_of(sge.length, qp.mtu);
+  count_request(qp, sge.length, packets);
+  advance(qp, sge.length, packets);
+  const uint64_t number = qp.sq_posted++;
+  qp.sq_next = qp.sq_posted;
+  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
+    append_send_completion(qp, {wr.wr_id, number, wr.opcode, sge.length});
+  return true;
+}
+
+}  // namespace verbena

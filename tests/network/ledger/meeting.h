@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Where the two programs of a test tell each other what they have to know: a unix socket in the file system,
+// which no fault of the network touches.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+namespace verbena::network {
+
+// Prints what failed, with errno, and ends the process with status 2.
+[[noreturn]] void give_up(const char* what);
+
+// Who serves makes the socket, says "listening" and waits; the other one comes. The connection.
+int meet(const std::string& path, bool serve);
+
+template <typename T>
+void tell(int fd, const std::vector<T>& values) {
+  const size_t size = values.size() * sizeof(T);
+  if (send(fd, values.data(), size, MSG_NOSIGNAL) != static_cast<ssize_t>(size) && errno != EPIPE &&
+      errno != ECONNRESET)
+    give_up("send");
+}
+
+// False: the other end has gone.
+template <typename T>
+bool hear(int fd, std::vector<T>& values) {
+  const size_t size = values.size() * sizeof(T);
+  return size == 0 || recv(fd, values.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size);
+}
+
+}  // namespace verbena::network

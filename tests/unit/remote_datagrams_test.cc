@@ -292,6 +292,29 @@ TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
   EXPECT_EQ(all[0].number, 1u);
 }
 
+// Whoever is named is called: one for each time that was asked, however many are named.
+TEST_F(DatagramQueue, WhoIsNotAskedNamesNobody) {
+  constexpr uint32_t kElsewhere = PlayedNode::kQpn + 1, kNamed = 64;
+  there.meet();
+  send_numbered(kElsewhere, 0);
+  ASSERT_EQ(PlayedNode::kind_of(there.hear()), FrameKind::kQuery);
+  for (uint32_t slot = 2; slot < 2 + kNamed; ++slot)
+    there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kElsewhere, 1, end().peer.process.node, slot, 0});
+  uint32_t asked = 1;
+  EXPECT_TRUE(eventually([&] { return there.is_all_taken() && end().calls.load() > 0; }));
+  send_numbered(PlayedNode::kQpn, 1);
+  for (bool over = false; !over;) {
+    const std::vector<std::byte> frame = there.hear();
+    ASSERT_FALSE(frame.empty());
+    over = PlayedNode::kind_of(frame) == FrameKind::kDatagram;
+    if (PlayedNode::kind_of(frame) != FrameKind::kQuery) continue;
+    const auto query = PlayedNode::head_of<wire::QueryHead>(frame);
+    asked += query.qpn == kElsewhere ? 1 : 0;
+    if (query.qpn == PlayedNode::kQpn) there.answer(query);
+  }
+  EXPECT_LE(end().calls.load(), asked);
+}
+
 TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {
   constexpr uint32_t kDestinations = 10;
   static_assert(kDestinations * kMostForOne > kMost && kDestinations * kMostForOne <= kSendDepth);

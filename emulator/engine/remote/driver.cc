@@ -289,8 +289,9 @@ Remote::Next Remote::take_query(RemotePeer& peer, const Frame& frame) {
     return Next::kOn;
   }
   const wire::WhereaboutsHead& head = frame.head.whereabouts;
-  // It speaks for its own node only.
-  if (head.node != peer.id.node) return Next::kOn;
+  // It speaks for its own node only, and when it is asked: each process that it names is somebody to be called.
+  if (head.node != peer.id.node || peer.asked == 0) return Next::kOn;
+  --peer.asked;
   if (head.generation == 0) {
     for (auto& [qpn, route] : routes_)
       if (route.path->qpn == head.qpn && route.path->to == peer.address)

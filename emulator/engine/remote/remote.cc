@@ -253,8 +253,10 @@ void Remote::find_peer(Route& route, int64_t now) {
 bool Remote::ask(RemotePeer& near, uint32_t qpn) {
   const wire::QueryHead head{sizeof head, wire::FrameKind::kQuery, {}, qpn, 0};
   std::lock_guard out(near.out_mutex);
-  if (std::byte* const at = append_request(near, sizeof head); at != nullptr)
+  if (std::byte* const at = append_request(near, sizeof head); at != nullptr) {
     std::memcpy(at, &head, sizeof head);
+    ++near.asked;
+  }
   flush(near);
   return is_way_sound(near);
 }
@@ -383,6 +385,7 @@ void Remote::lose(RemotePeer& peer) {
   peer.in.clear();
   peer.bulk_in = {};
   peer.held_since = 0;
+  peer.asked = 0;
   peer.acknowledgements_due.clear();
   peer.waiting_for_receives.clear();
   for (auto& [key, stand_in] : peer.stand_ins) {

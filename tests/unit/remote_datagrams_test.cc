@@ -142,21 +142,35 @@ TEST_F(DatagramHold, WhoWasWaitedForInVainIsNotWaitedForAgain) {
   EXPECT_LT(time, kLongHold);
 }
 
-// And what is behind it keeps its place.
+// And what is behind it keeps its place. Where this process had no processor for half a second in between, nothing can
+// be said: then once more.
 TEST_F(DatagramHold, AReceivePostedMeanwhileIsInTime) {
   constexpr uint32_t kWaiting = 3, kFirst = 0x300;
+  constexpr int kAttempts = 20;
   there.meet();
-  take(kReads);
-  const int64_t began = now_ns();
-  say_datagram(kFirst);
-  // One that is not waited for would be gone long before.
-  EXPECT_TRUE(eventually([&] { return there.is_all_taken() && now_ns() - began >= 4 * kShortHold; }));
-  for (uint32_t i = 1; i < kWaiting; ++i) say_datagram(kFirst + i);
-  for (uint32_t i = 0; i < kWaiting; ++i) post_receive();
-  if (now_ns() - began >= kLongHold) GTEST_SKIP() << "this process had no processor for half a second";
-  completions(side.recv_cq.get(), kReads);
-  for (uint32_t i = 0; i < kWaiting; ++i) EXPECT_EQ(side.received().src_qp, kFirst + i);
-  EXPECT_EQ(dropped(), 0u);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const uint32_t dropped_before = dropped();
+    take(kReads);
+    const uint64_t taken_before = taken();
+    const int64_t began = now_ns();
+    say_datagram(kFirst);
+    // One that is not waited for would be gone long before.
+    EXPECT_TRUE(eventually([&] { return there.is_all_taken() && now_ns() - began >= 4 * kShortHold; }));
+    for (uint32_t i = 1; i < kWaiting; ++i) say_datagram(kFirst + i);
+    for (uint32_t i = 0; i < kWaiting; ++i) post_receive();
+    const bool in_time = now_ns() - began < kLongHold;
+    completions(side.recv_cq.get(), kReads);
+    if (in_time) {
+      for (uint32_t i = 0; i < kWaiting; ++i) EXPECT_EQ(side.received().src_qp, kFirst + i);
+      EXPECT_EQ(dropped(), dropped_before);
+      return;
+    }
+    const auto gone = [&] { return dropped() - dropped_before; };
+    ASSERT_TRUE(eventually([&] { return taken() - taken_before + gone() == kWaiting; }));
+    for (uint32_t unused = gone(); unused > 0; --unused) say_datagram();
+    completions(side.recv_cq.get(), kWaiting);
+  }
+  FAIL() << kAttempts << " times this process had no processor for half a second";
 }
 
 TEST_F(DatagramHold, WhatIsForNobodyIsCountedForTheDeviceItCameTo) {
@@ -305,6 +319,29 @@ TEST_F(DatagramQueue, WhatHasFoundNoConnectionInTimeIsLost) {
   EXPECT_TRUE(eventually([&] { return lost() == kMany; })) << lost();
   EXPECT_GE(now_ns() - began, kPatience);
   EXPECT_EQ(completed(), kMany);
+}
+
+// Whoever is named is called: one for each time that was asked, however many are named.
+TEST_F(DatagramQueue, WhoIsNotAskedNamesNobody) {
+  constexpr uint32_t kElsewhere = PlayedNode::kQpn + 1, kNamed = 64;
+  there.meet();
+  send_numbered(kElsewhere, 0);
+  ASSERT_EQ(PlayedNode::kind_of(there.hear()), FrameKind::kQuery);
+  for (uint32_t slot = 2; slot < 2 + kNamed; ++slot)
+    there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kElsewhere, 1, end().peer.process.node, slot, 0});
+  uint32_t asked = 1;
+  EXPECT_TRUE(eventually([&] { return there.is_all_taken() && end().calls.load() > 0; }));
+  send_numbered(PlayedNode::kQpn, 1);
+  for (bool over = false; !over;) {
+    const std::vector<std::byte> frame = there.hear();
+    ASSERT_FALSE(frame.empty());
+    over = PlayedNode::kind_of(frame) == FrameKind::kDatagram;
+    if (PlayedNode::kind_of(frame) != FrameKind::kQuery) continue;
+    const auto query = PlayedNode::head_of<wire::QueryHead>(frame);
+    asked += query.qpn == kElsewhere ? 1 : 0;
+    if (query.qpn == PlayedNode::kQpn) there.answer(query);
+  }
+  EXPECT_LE(end().calls.load(), asked);
 }
 
 TEST_F(DatagramQueue, BeyondAMebibyteForAllOfThemIsLost) {

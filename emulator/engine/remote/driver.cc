@@ -44,6 +44,8 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
   if (known != peer.stand_ins.end()) {
     known->second->expect_request();
     if (known->second->aim(head) == VendorError::none) return known->second.get();
+    let_go(peer, *known->second);
+    peer.stand_ins.erase(known);
   }
   // The queue pair there must be the one that ours was told of, at that address, and of one process.
   const auto route = routes_.find(head.target_qpn);
@@ -60,11 +62,6 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
     error = made->aim(head);
     if (error == VendorError::none) return (peer.stand_ins[key] = std::move(made)).get();
   }
-  if (known != peer.stand_ins.end()) {
-    std::erase(peer.acknowledgements_due, known->second.get());
-    std::erase(peer.waiting_for_receives, known->second.get());
-    peer.stand_ins.erase(known);
-  }
   std::lock_guard out(peer.out_mutex);
   append_answer(peer, {sizeof(AnswerHead),
                        FrameKind::kNotReady,
@@ -76,6 +73,14 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
                        head.number,
                        static_cast<uint64_t>(error)});
   return nullptr;
+}
+
+// It is about to go.
+void Remote::let_go(RemotePeer& peer, StandIn& stand_in) {
+  stand_in.give_back();
+  std::erase(peer.acknowledgements_due, &stand_in);
+  std::erase(peer.waiting_for_receives, &stand_in);
+  if (peer.bulk_in.stand_in == &stand_in) peer.bulk_in.stand_in = nullptr;
 }
 
 Remote::Next Remote::after(RemotePeer& peer, StandIn& stand_in, Taken taken) {
@@ -284,8 +289,9 @@ Remote::Next Remote::take_query(RemotePeer& peer, const Frame& frame) {
     return Next::kOn;
   }
   const wire::WhereaboutsHead& head = frame.head.whereabouts;
-  // It speaks for its own node only.
-  if (head.node != peer.id.node) return Next::kOn;
+  // It speaks for its own node only, and when it is asked: each process that it names is somebody to be called.
+  if (head.node != peer.id.node || peer.asked == 0) return Next::kOn;
+  --peer.asked;
   if (head.generation == 0) {
     for (auto& [qpn, route] : routes_)
       if (route.path->qpn == head.qpn && route.path->to == peer.address)

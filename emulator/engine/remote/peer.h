@@ -90,6 +90,7 @@ struct RemotePeer {
   // belong elsewhere. 0: it was not.
   size_t takes_large = 0;
   bool answers_due = false;  // some were appended
+  uint32_t asked = 0;        // questions that have gone over this connection, and have had no answer
   bool ready = false;        // epoll(7) says that there is something
   bool stalled = false;      // the first frame there is cannot be carried out now
 

@@ -105,9 +105,15 @@ void Remote::forget(Qp& qp) {
     std::lock_guard turn(turn_);
     if (const auto found = routes_.find(qp.shared->qpn); found != routes_.end() && found->second.qp == &qp)
       routes_.erase(found);
-    for (const std::shared_ptr<RemotePeer>& peer : peers_)
+    for (const std::shared_ptr<RemotePeer>& peer : peers_) {
       if (peer->bulk_in.is_answer && peer->bulk_in.answer.target_qpn == qp.shared->qpn)
         peer->bulk_in.is_answer = false;
+      std::erase_if(peer->stand_ins, [&](const auto& entry) {
+        if (entry.second->target_qpn() != qp.shared->qpn) return false;
+        let_go(*peer, *entry.second);
+        return true;
+      });
+    }
   }
   std::lock_guard lock(watch_mutex_);
   std::erase(watched_, &qp);
@@ -232,8 +238,10 @@ void Remote::find_peer(Route& route, int64_t now) {
 bool Remote::ask(RemotePeer& near, uint32_t qpn) {
   const wire::QueryHead head{sizeof head, wire::FrameKind::kQuery, {}, qpn, 0};
   std::lock_guard out(near.out_mutex);
-  if (std::byte* const at = append_request(near, sizeof head); at != nullptr)
+  if (std::byte* const at = append_request(near, sizeof head); at != nullptr) {
     std::memcpy(at, &head, sizeof head);
+    ++near.asked;
+  }
   flush(near);
   return is_way_sound(near);
 }
@@ -362,6 +370,7 @@ void Remote::lose(RemotePeer& peer) {
   peer.in.clear();
   peer.bulk_in = {};
   peer.held_since = 0;
+  peer.asked = 0;
   peer.acknowledgements_due.clear();
   peer.waiting_for_receives.clear();
   for (auto& [key, stand_in] : peer.stand_ins) {
@@ -383,7 +392,9 @@ void Remote::lose(RemotePeer& peer) {
 void Remote::drop_unused_peers() {
   std::erase_if(peers_, [&](const std::shared_ptr<RemotePeer>& peer) {
     if (peer->connected.load(std::memory_order_relaxed)) return false;
-    return std::none_of(routes_.begin(), routes_.end(), [&](const auto& r) { return r.second.peer == peer; });
+    if (std::any_of(routes_.begin(), routes_.end(), [&](const auto& r) { return r.second.peer == peer; })) return false;
+    for (const auto& [key, stand_in] : peer->stand_ins) stand_in->give_back();
+    return true;
   });
 }
 

@@ -145,6 +145,7 @@ class Remote final : public wire::Arrivals {
   Next take_datagram(RemotePeer& peer, const wire::Frame& frame);
   bool may_be_held(RemotePeer& peer, uint32_t qpn);
   StandIn* stand_in_for(RemotePeer& peer, const wire::RequestHead& head);
+  static void let_go(RemotePeer& peer, StandIn& stand_in);
   Qp* lock_requester(RemotePeer& peer, const wire::AnswerHead& head, bool* busy);
   void acknowledge(RemotePeer& peer);
   void lose(RemotePeer& peer);

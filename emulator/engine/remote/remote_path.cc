@@ -319,6 +319,7 @@ void take_refusal(Qp& qp, uint64_t number, uint32_t vendor_error) {
   if (!is_in_flight(qp, number)) return;
   path.refused_at = number + 1;
   path.refusal = find_vendor_error(vendor_error)->error;
+  if (path.refusal == VendorError::none) path.refusal = VendorError::remote_operation_failed;
   path.acknowledged = std::max(path.acknowledged, std::min(number, path.sent));
   finish_done(qp);
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "adapter/prefetch.h"
@@ -41,6 +40,26 @@ bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t 
   if (brings_answer(operation)) return payload == 0;
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }
+
+// On a visit to the queue pair and, with XRC, to the SRQ that the request names, both found right; or why not.
+struct Approach {
+  Approach(Qp& qp, uint32_t srqn) {
+    const uint32_t home = qp.process->home().slot();
+    const NodeDirectory& directory = qp.process->directory();
+    VendorError target = VendorError::none;
+    if (qp.xrc_targets) target = select_target(qp, srqn);
+    visit.begin(directory, home, home);
+    if (qp.xrc_targets && target == VendorError::none) to_target.begin(directory, home, qp.path.memory->slot());
+    unreachable = check_path(qp);
+    if (unreachable != VendorError::none || !qp.xrc_targets) return;
+    if (target == VendorError::none) target = check_target(qp);
+    (refuses_target(target) ? refused : unreachable) = target;
+  }
+
+  Visit visit, to_target;
+  VendorError unreachable = VendorError::none;
+  VendorError refused = VendorError::none;  // refuses_target()
+};
 
 }  // namespace
 
@@ -105,12 +124,17 @@ VendorError StandIn::aim(const RequestHead& head) {
 bool StandIn::begin_life(const RequestHead& head) {
   if (latched_ && head.life < life_) return false;
   if (latched_ && head.life == life_) return true;
+  give_back();
   life_ = head.life;
   expected_ = head.number;
   latched_ = true;
   results_kept_ = 0;
   request_.done = 0;
   return true;
+}
+
+void StandIn::give_back() {
+  if (qp_.xrc_targets) abandon_in_hand(qp_);
 }
 
 AnswerHead StandIn::acknowledgement() const {
@@ -144,25 +168,38 @@ Taken StandIn::repeat(const RequestHead& head, const SendOperation& operation) {
     answer(FrameKind::kNak, head.number, static_cast<uint64_t>(VendorError::remote_no_read_resources));
     return Taken::kSkip;
   }
-  // A READ is carried out once more (vol. 1, 9.7.5.1.2); neither state nor counters have anything to do with
-  // that.
-  const uint32_t home = qp_.process->home().slot();
-  const Visit visit(qp_.process->directory(), home, home);
-  request_.length = head.size;
-  request_.number = head.number;
-  request_.rkey = head.rkey;
-  request_.remote_address = head.remote_address;
-  request_.done = 0;
-  if (head.size == 0 || qp_.path.memory == nullptr) {
-    answer(FrameKind::kReadData, head.number, uint64_t{head.size} << 32);
+  // A READ is carried out once more (vol. 1, 9.7.5.1.2): neither order nor counters have anything to do with that, but
+  // state and rights have.
+  const uint64_t generation = qp_.path.generation;
+  const Approach approach(qp_, head.srqn);
+  if (approach.unreachable != VendorError::none) {
+    answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(approach.unreachable));
     return Taken::kSkip;
   }
+  if (qp_.path.generation != generation) return Taken::kSkip;
+  const SharedQp& there = *qp_.path.qp;
+  VendorError error = approach.refused;
+  if (error == VendorError::none)
+    error = check_request(operation, static_cast<ibv_qp_type>(there.type), there.access, there.max_dest_rd_atomic,
+                          head.remote_address);
+  if (error != VendorError::none) {
+    answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(qp_.path, error).error));
+    return Taken::kSkip;
+  }
+  if (head.size == 0) {
+    answer(FrameKind::kReadData, head.number, 0);
+    return Taken::kSkip;
+  }
+  SendRequest again{};
+  again.length = head.size;
+  again.number = head.number;
+  again.rkey = head.rkey;
+  again.remote_address = head.remote_address;
   const Translation place = translate(qp_.path.memory->view(), head.rkey, true, qp_.path.remote_pd,
                                       MemoryUse::remote_read, head.remote_address, head.size, target_qpn_);
   const Placed placed = place.check == KeyCheck::kOk
-                            ? fetch(request_, {reinterpret_cast<void*>(place.address), head.size})
+                            ? fetch(again, {reinterpret_cast<void*>(place.address), head.size})
                             : Placed::kRemoteFault;
-  request_.done = 0;
   if (placed != Placed::kWhole)
     answer(FrameKind::kNak, head.number, static_cast<uint64_t>(VendorError::remote_memory_gone));
   return Taken::kSkip;
@@ -200,8 +237,9 @@ Taken StandIn::take(const RequestHead& head, const std::byte* bytes, uint32_t pa
     request_.swap = head.swap;
     request_.remote_srqn = head.srqn;
     request_.length = head.size;
-  } else if (request_.length != head.size) {
-    return Taken::kSkip;
+  } else if (request_.length != head.size || request_.opcode != static_cast<ibv_wr_opcode>(head.opcode) ||
+             request_.remote_srqn != head.srqn) {
+    return Taken::kSkip;  // of another message: what has been judged and taken for this one is not its
   }
   const uint32_t mtu = mtu_bytes(head.connection >> 4);
   if (mtu == 0) return Taken::kSkip;
@@ -224,24 +262,12 @@ Taken StandIn::go_on(const RequestHead& head) { return execute(head, nullptr, 0)
 // As requester.cc's attempt(), with the initiator's part left out.
 Taken StandIn::execute(const RequestHead& head, const iovec* ranges, size_t count) {
   const SendOperation& operation = *operation_of(head);
-  VendorError unreachable = VendorError::none;
-  VendorError target = VendorError::none;
-  if (qp_.xrc_targets) target = select_target(qp_, head.srqn);
-  const uint32_t home = qp_.process->home().slot();
-  const NodeDirectory& directory = qp_.process->directory();
-  const Visit visit(directory, home, home);
-  std::optional<Visit> visit_to_target;
-  if (qp_.xrc_targets && target == VendorError::none)
-    visit_to_target.emplace(directory, home, qp_.path.memory->slot());
   const uint64_t generation = qp_.path.generation;
-  unreachable = check_path(qp_);
+  const Approach approach(qp_, head.srqn);
+  if (approach.refused != VendorError::none)
+    return judge(head, operation, refuse(qp_.path, approach.refused), VendorError::none);
+  const VendorError unreachable = approach.unreachable;
   Response response{Answer::kGone};
-  if (unreachable == VendorError::none && qp_.xrc_targets) {
-    if (target == VendorError::none) target = check_target(qp_);
-    if (refuses_target(target))
-      return judge(head, operation, refuse(qp_.path, target), VendorError::none);
-    unreachable = target;
-  }
   if (unreachable == VendorError::none) {
     // A responder that began anew knows nothing of the slices it has got.
     if (qp_.path.generation != generation && request_.done != 0) return Taken::kSkip;

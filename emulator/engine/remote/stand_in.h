@@ -48,6 +48,9 @@ class StandIn final : public Carrier {
   bool tell_of_receives();
   bool waits_for_receive = false;  // it is on the peer's list
 
+  // Half of a message will not be finished: what it has in hand of an XRC SRQ is flushed. On no visit.
+  void give_back();
+
   // The connection is new: half of a message is none.
   void begin_anew() { request_.done = 0; }
 

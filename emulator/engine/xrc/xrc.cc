@@ -96,12 +96,14 @@ VendorError select_target(Qp& qp, uint32_t srqn) {
       std::find_if(known.begin(), known.end(), [&](const auto& target) { return target->srqn == srqn; });
   try {
     if (found != known.end() && still_there(qp, **found)) {
+      abandon_in_hand(qp);
       load(path, **found);
       std::rotate(found, found + 1, known.end());
       return VendorError::none;
     }
     std::unique_ptr<XrcTarget> target;
     if (const VendorError error = resolve(qp, srqn, &target); error != VendorError::none) return error;
+    abandon_in_hand(qp);
     // What is forgotten must not be what the path is about.
     load(path, *target);
     if (found != known.end())

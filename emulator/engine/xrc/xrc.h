@@ -42,9 +42,9 @@ struct XrcTargets {
   int64_t wake_again_at = 0;                      // ns: the responder's heirs are not woken before
 };
 
-// Makes SRQ `srqn` the one that qp.path is about. none; remote_srq_unknown: no SRQ has this number;
-// peer_gone: its adapter cannot be asked; remote_operation_failed: its memory cannot be reached. The caller holds
-// send_lock and is on no visit.
+// Makes SRQ `srqn` the one that qp.path is about. What is in hand of another is given back (abandon_in_hand). none;
+// remote_srq_unknown: no SRQ has this number; peer_gone: its adapter cannot be asked; remote_operation_failed: its memory
+// cannot be reached. The caller holds send_lock and is on no visit.
 VendorError select_target(Qp& qp, uint32_t srqn);
 // Does the responder refuse the request for that? Otherwise it is tried again.
 constexpr bool refuses_target(VendorError error) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <functional>
 #include <vector>
 
@@ -30,7 +31,7 @@ class End {
  public:
   End(bool left, int control, const std::vector<int>& streams, const QpSetup& setup)
       : left_(left), control_(control), streams_(streams), setup_(setup) {
-    context->process->begin_remote({&End::nobody_is_called, nullptr});
+    context->process->begin_remote({&End::nobody_is_called, this});
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -47,6 +48,7 @@ class End {
   Owned<Cq> send_cq = make_cq(context.get(), 512), recv_cq = make_cq(context.get(), 512);
   Owned<Qp> qp = make_qp(pd.get(), send_cq.get(), recv_cq.get());
   Introduction peer{};
+  std::atomic<uint32_t> calls{0};  // that were asked of the gate
 
   Remote& remote() const { return *context->process->remote(); }
   static GidEntry address_of(bool left) {
@@ -107,8 +109,9 @@ class End {
   }
 
  private:
-  static uint64_t nobody_is_called(void*, const wire::NetAddress&, const wire::NetAddress&,
+  static uint64_t nobody_is_called(void* self, const wire::NetAddress&, const wire::NetAddress&,
                                    const wire::Target&, int64_t) {
+    static_cast<End*>(self)->calls.fetch_add(1);
     return 1;
   }
   const bool left_;

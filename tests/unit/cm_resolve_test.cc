@@ -49,8 +49,11 @@ TEST_F(Resolving, MayBeTriedAgain) {
 }
 
 TEST_F(Resolving, IsEndedByDestruction) {
-  ASSERT_EQ(resolve_address(id.get(), Ip("127.0.0.1"), Ip("203.0.113.7", 80), 1), 0);
+  ASSERT_EQ(resolve_address(id.get(), Ip("127.0.0.1"), Ip("203.0.113.7", 80), 500), 0);
   id.reset();
+  const OwnedId later = make_id(service, inbox);
+  ASSERT_EQ(resolve_address(later.get(), Ip("127.0.0.1"), Ip("203.0.113.7", 80), 600), 0);
+  EXPECT_TRUE(next_is(inbox, EventType::kAddressError, -ETIMEDOUT));
   EXPECT_TRUE(inbox.empty());
 }
 

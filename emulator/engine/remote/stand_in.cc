@@ -238,8 +238,7 @@ Taken StandIn::execute(const RequestHead& head, const iovec* ranges, size_t coun
   Response response{Answer::kGone};
   if (unreachable == VendorError::none && qp_.xrc_targets) {
     if (target == VendorError::none) target = check_target(qp_);
-    if (refuses_target(target))
-      return judge(head, operation, refuse(qp_.path, target), VendorError::none);
+    if (refuses_target(target)) return judge(head, operation, refuse(qp_.path, target), VendorError::none);
     unreachable = target;
   }
   if (unreachable == VendorError::none) {

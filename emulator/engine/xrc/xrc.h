@@ -43,8 +43,8 @@ struct XrcTargets {
 };
 
 // Makes SRQ `srqn` the one that qp.path is about. none; remote_srq_unknown: no SRQ has this number;
-// peer_gone: its adapter cannot be asked; remote_operation_failed: its memory cannot be reached. The caller holds
-// send_lock and is on no visit.
+// peer_gone: its adapter cannot be asked; remote_operation_failed: its memory cannot be reached. The caller
+// holds send_lock and is on no visit.
 VendorError select_target(Qp& qp, uint32_t srqn);
 // Does the responder refuse the request for that? Otherwise it is tried again.
 constexpr bool refuses_target(VendorError error) {

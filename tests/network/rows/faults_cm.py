@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What becomes of rdma_cm's connections when the network fails. The queue pairs' timeout is what rdma_cm says of RoCE: 4.096 us
-* 2^17, one more than its packet life time (Linux: cma.c, CMA_IBOE_PACKET_LIFETIME; cm.c, cm_ack_timeout()), and rping's
-retries are seven (examples/rping.c)."""
+"""What becomes of rdma_cm's connections when the network fails. The queue pairs' timeout is what rdma_cm says of RoCE:
+4.096 us * 2^17, one more than its packet life time (emulator/cm/connection.cc, send_req()), and rping's retries are
+seven (examples/rping.c)."""
 
 import signal
 import time
@@ -59,7 +59,8 @@ def for_good(hosts):
     expect(client.wait(hosts[CLIENT].settings.patience) != 0, "rping ended well without its server")
     took = time.monotonic() - began
     expect("status 12" in client.err, "the client's requests failed otherwise")  # IBV_WC_RETRY_EXC_ERR
-    expect(FAILS_AFTER * 0.9 <= took < FAILS_AFTER + 2 * UNSCHEDULED, f"it failed after {took:.2f} s, not {FAILS_AFTER:.2f} s")
+    expect(FAILS_AFTER * 0.9 <= took < FAILS_AFTER + 2 * UNSCHEDULED,
+           f"it failed after {took:.2f} s, not {FAILS_AFTER:.2f} s")
     hosts[SERVER].plug_cable()
     server.wait(hosts[SERVER].settings.patience)
     expect("server DISCONNECT EVENT" in server.err or "status 12" in server.err, "the server has not been told")

@@ -41,8 +41,8 @@ class Flow:
             time.sleep(0.01)
 
     def end(self):
-        """(what the sender, what the taker says) when the last message has come. What waits for room when its sender ends is
-        lost."""
+        """(what the sender, what the taker says) when the last message has come. What waits for room when its sender
+        ends is lost."""
         self.send.signal(signal.SIGUSR1)
         self.send.wait_for_output("rests", self._patience)
         deadline = time.monotonic() + self._patience

@@ -114,8 +114,8 @@ def names(host, side):
 
 
 def successor_with_the_same_numbers(hosts, kill_first):
-    """Whoever had the number has been killed, and what was for it is still sent again, when a new process has it: that one
-    gets what is sent to itself, from the first message on, and nothing else."""
+    """Whoever had the number has been killed, and what was for it is still sent again, when a new process has it: that
+    one gets what is sent to itself, from the first message on, and nothing else."""
     goes, stays = hosts
     patience = goes.settings.patience
     before = new_meeting(stays)

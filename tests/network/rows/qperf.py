@@ -7,7 +7,7 @@ from harness.failure import expect
 from rows.pair import CLIENT, SERVER, finish
 from rows.table import group
 
-rows = group("qperf", places=("namespaces",))
+rows = group("qperf")
 TESTS = ("rc_lat", "rc_bw", "rc_bi_bw", "rc_rdma_read_lat", "rc_rdma_read_bw", "rc_rdma_write_lat", "rc_rdma_write_bw",
          "rc_rdma_write_poll_lat", "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add")
 # qperf 0.4.11 uses rdma_cm for RC alone ("-cm set but not used in test uc_lat"); by itself it addresses by LID, without

@@ -64,8 +64,8 @@ Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_
   return Sent::kWhole;
 }
 
-// The next slice of a long message, from where it lies. Nobody says that an unacknowledged one has arrived: the program has
-// its memory back when the last slice has left it.
+// The next slice of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
+// the program has its memory back when the last slice has left it.
 Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
   RemotePath& path = *qp.path.remote;
   if (request.done == request.length)

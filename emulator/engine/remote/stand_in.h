@@ -80,8 +80,8 @@ class StandIn final : public Carrier {
   bool latched_ = false;  // `expected_` is known
   SendRequest request_{};
   uint64_t atomic_result_ = 0;
-  // Results of atomics, in case they are asked for again: the last ones, more than a requester can have in flight
-  // (ibv_qp_attr::max_rd_atomic has 8 bits).
+  // Results of atomics, in case they are asked for again: the last ones, more than a requester can have in
+  // flight (ibv_qp_attr::max_rd_atomic has 8 bits).
   struct AtomicResult {
     uint64_t number;
     uint64_t value;

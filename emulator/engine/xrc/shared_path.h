@@ -2,8 +2,8 @@
 //
 // The attributes of an XRC_RECV queue pair that only queries ask for: its address and what belongs to that.
 // They lie in SharedQp::path_words, so that a handle in another process can be asked for them
-// (ibv_open_qp(3), ibv_query_qp(3)), and so that they outlive the maker. Those of a queue pair whose peer is reached by frames
-// lie there, too, for `verbena status`, which looks at the GID alone: the first four words.
+// (ibv_open_qp(3), ibv_query_qp(3)), and so that they outlive the maker. Those of a queue pair whose peer is
+// reached by frames lie there, too, for `verbena status`, which looks at the GID alone: the first four words.
 #pragma once
 
 #include <infiniband/verbs.h>

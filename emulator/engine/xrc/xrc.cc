@@ -38,8 +38,10 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   }
   // Frames lead to the receiving queue pair's process, and from there no further.
   if (!target->adapter->is_within_reach()) {
-    VERBENA_WARN("QP 0x%06x: SRQ 0x%06x is of the process in slot %u, whose memory cannot be reached (docs/NETWORK.md)",
-                 qp.shared->qpn, srqn, slot);
+    VERBENA_WARN(
+        "QP 0x%06x: SRQ 0x%06x is of the process in slot %u, whose memory cannot be reached "
+        "(docs/NETWORK.md)",
+        qp.shared->qpn, srqn, slot);
     return VendorError::remote_operation_failed;
   }
   const SegmentView& view = target->adapter->view();

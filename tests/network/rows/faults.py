@@ -88,6 +88,18 @@ def address_taken_away_for_good(hosts):
     Pair(*hosts, "--count", 500).end_well()
 
 
+@rows.row("peers_are_shown")
+def peers_are_shown(hosts):
+    """`verbena status` names the queue pair at the other end, and where it is."""
+    pair = Pair(*hosts, *ENDLESS, *PATIENT, *BOTH)
+    pair.wait_progress()
+    qps = [[qp for process in host.processes() for qp in process["qps"]] for host in hosts]
+    for own, others, other in ((qps[0], qps[1], hosts[1]), (qps[1], qps[0], hosts[0])):
+        peers = [qp["peer"] for qp in own]
+        expect(peers == [{"qpn": qp["qpn"], "address": other.address} for qp in others], f"the peers are {peers}")
+    pair.end_well()
+
+
 @rows.row("bytes_are_shown")
 def bytes_are_shown(hosts):
     """What `verbena status` shows of a connection is what its queue pairs have sent, and a head for each."""

@@ -41,8 +41,8 @@ class Flow:
             time.sleep(0.01)
 
     def end(self):
-        """(what the sender, what the taker says) when the last message has come. What waits for room when its sender ends is
-        lost."""
+        """(what the sender, what the taker says) when the last message has come. What waits for room when its sender
+        ends is lost."""
         self.send.signal(signal.SIGUSR1)
         self.send.wait_for_output("rests", self._patience)
         deadline = time.monotonic() + self._patience
@@ -137,10 +137,12 @@ def connection_lost(hosts, transport):
     expect(say_of(flow.send) > gone_on, "the sender waits for who cannot be reached")
     hosts[0].plug_cable()
     flow.wait_progress()
+    counted = sum(qp["lost"] for process in hosts[1].processes() for qp in process["qps"])
     sent, taken = flow.end()
     expect_success(sent)
     lost = sent["posted"] - taken["completed"]
     expect(lost > taken["dropped"], f"{lost} messages are lost, of which {taken['dropped']} found no receive request")
+    expect(0 < counted <= lost, f"{lost} messages are lost, and `verbena status` says {counted}")
 
 
 def connections_reset(hosts, transport):

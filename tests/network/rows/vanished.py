@@ -26,18 +26,29 @@ def connected(goes, stays, part):
     wait_progress(sides["send"], stays.settings.patience)
     sides["send"].signal(signal.SIGUSR1)
     sides["send"].wait_for_output("rests", stays.settings.patience)
+    for host in (goes, stays):
+        wait_silence(host)
     return sides[part], meetings[1]
 
 
-def meet_again(side, host, part, meeting):
-    """`side` goes on with somebody new on `host`, who does `part`."""
+def wait_silence(host):
+    """Until TCP has nothing to say any more (ss(8), --info: unacked)."""
+    deadline = time.monotonic() + host.settings.patience
+    while "unacked:" in host.call("ss", "--tcp", "--info", "--no-header", "state", "established"):
+        expect(time.monotonic() < deadline, f"the connections on {host.name} do not come to rest")
+        time.sleep(0.01)
+
+
+def meet_again(side, host, part, meeting, rests=True):
+    """`side`, which rests or does not, goes on with somebody new on `host`, who does `part`."""
     if part == "send":  # who takes is to be there first
         side.signal(signal.SIGUSR2)
         side.wait_for_lines("listening", 2, host.settings.patience)
     other = start(host, part, "RC", HASTY, meeting)
     if part == "take":
         side.signal(signal.SIGUSR2)
-        side.signal(signal.SIGUSR1)  # and does not rest any more
+        if rests:
+            side.signal(signal.SIGUSR1)
     for each in (side, other):
         wait_progress(each, host.settings.patience)
     sender, taker = (side, other) if part == "take" else (other, side)
@@ -71,8 +82,7 @@ def new_requests_fail(hosts):
     expect(HASTY_SECONDS * 0.9 <= took < HASTY_SECONDS + UNSCHEDULED,
            f"it failed after {took:.2f} s instead of {HASTY_SECONDS:.2f} s")
     goes.boot()
-    side.signal(signal.SIGUSR1)
-    meet_again(side, goes, "take", meeting)
+    meet_again(side, goes, "take", meeting, rests=False)
 
 
 @rows.row("a_successor_is_reached")
@@ -114,8 +124,8 @@ def names(host, side):
 
 
 def successor_with_the_same_numbers(hosts, kill_first):
-    """Whoever had the number has been killed, and what was for it is still sent again, when a new process has it: that one
-    gets what is sent to itself, from the first message on, and nothing else."""
+    """Whoever had the number has been killed, and what was for it is still sent again, when a new process has it: that
+    one gets what is sent to itself, from the first message on, and nothing else."""
     goes, stays = hosts
     patience = goes.settings.patience
     before = new_meeting(stays)

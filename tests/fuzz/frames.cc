@@ -55,7 +55,8 @@ class CrowdMember {
     const in_addr interface { htonl(INADDR_LOOPBACK) };
     setsockopt(unsigned_, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
   }
-  ~CrowdMember() { close(unsigned_); }
+  CrowdMember(const CrowdMember&) = delete;
+  CrowdMember& operator=(const CrowdMember&) = delete;
 
   void speak(Input& input) {
     for (uint8_t i = input.below(8); i > 0; --i) {
@@ -100,7 +101,7 @@ class CrowdMember {
   const int unsigned_;
 };
 
-// For the life of the process.
+// For the life of the process: its threads are at work until the last.
 struct Scene {
   Victim victim;
   CmVictim connections;
@@ -112,7 +113,8 @@ struct Scene {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Scene scene;
+  static Scene& scene = *new Scene;
+  static const RemoveAtExit folder{scene.victim.folder()};
   decode_any(data, size);
   Input input(data, size);
   ++scene.runs;

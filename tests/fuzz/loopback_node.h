@@ -3,6 +3,7 @@
 // Nodes with a network, on addresses of this machine that no other run of these programs has.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "common/loopback.h"
@@ -26,6 +27,15 @@ inline std::string make_folder() {
   require(!folder.empty(), "there is room for temporary files");
   return folder;
 }
+
+// The folder goes with the process.
+struct RemoveAtExit {
+  const std::string& folder;
+  ~RemoveAtExit() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+};
 
 // Makes the node of loopback(last) in `folder`; its path.
 inline std::string make_node(const std::string& folder, uint8_t last, uint16_t port) {

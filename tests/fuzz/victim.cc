@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 
 #include "loopback_node.h"
 
@@ -51,11 +50,6 @@ Victim::Victim() : folder_(make_folder()), node_(make_node(folder_, kVictim, kPo
   for (Cq** const cq : {&sends_, &receives_, &for_honest_})
     require(create_cq(context_, 4096, -1, 0, 0, cq) == 0, "there is a completion queue");
   make_queues();
-}
-
-Victim::~Victim() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 // Secrets everywhere; what may be read or written is cleared.

@@ -56,7 +56,6 @@ class Victim {
   Victim();
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
-  ~Victim();
 
   // All queue pairs that are the stranger's to RTS, with what they had forgotten, and a few receive requests. What he
   // has sent before may be read only now, and end in ERR before RTS is asked for: then once more, and he has hung up,

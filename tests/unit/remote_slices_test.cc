@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that message
-// and to no other: neither to one that calls itself its next slice, nor to the next one.
+// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that
+// message and to no other: neither to one that calls itself its next slice, nor to the next one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using wire::AnswerHead;
 using wire::FrameKind;
 using wire::RequestHead;
 
-constexpr uint32_t kSize = 40'000, kFirst = 30'000;
+constexpr uint32_t kMessage = 40'000, kFirstSlice = 30'000;
 
 RequestHead head_of(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   RequestHead head{};
@@ -26,7 +26,7 @@ RequestHead head_of(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   head.target_qpn = qp_number(qp);
   head.source_qpn = PlayedNode::kQpn;
   head.life = 1;
-  head.size = kSize;
+  head.size = kMessage;
   return head;
 }
 
@@ -52,17 +52,17 @@ TEST(Slice, OfAnotherOperationIsNone) {
   RequestHead head = head_of(there.end.qp.get(), IBV_QPT_RC, IBV_WR_RDMA_WRITE);
   head.remote_address = there.end.memory.address();
   head.rkey = there.end.memory.rkey();
-  there.say(head, std::vector<std::byte>(kFirst, std::byte{1}));
-  head.offset = kFirst;
+  there.say(head, std::vector<std::byte>(kFirstSlice, std::byte{1}));
+  head.offset = kFirstSlice;
   RequestHead other = head;
   other.opcode = IBV_WR_RDMA_READ;
   there.say(other);
-  there.say(head, std::vector<std::byte>(kSize - kFirst, std::byte{2}));
+  there.say(head, std::vector<std::byte>(kMessage - kFirstSlice, std::byte{2}));
   const AnswerHead answer = answer_of(there);
   EXPECT_EQ(answer.kind, FrameKind::kAck) << "what was read that may not be read";
   EXPECT_EQ(answer.number, 1u);
-  EXPECT_EQ(there.end.memory.data()[kFirst - 1], 1);
-  EXPECT_EQ(there.end.memory.data()[kSize - 1], 2);
+  EXPECT_EQ(there.end.memory.data()[kFirstSlice - 1], 1);
+  EXPECT_EQ(there.end.memory.data()[kMessage - 1], 2);
 }
 
 // ---- XRC: each request names the SRQ whose receive request it takes ----
@@ -118,14 +118,14 @@ class XrcSlice : public ::testing::Test {
     for (const uint64_t wr_id : {1, 2}) post(first, wr_id);
     post(second, 3);
     RequestHead head = send_to(first);
-    there.say(head, std::vector<std::byte>(kSize, std::byte{1}));
+    there.say(head, std::vector<std::byte>(kMessage, std::byte{1}));
     const ibv_wc whole = there.end.received();
     EXPECT_EQ(whole.wr_id, 1u);
     EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
     head.number = 1;
     head.psn = 40;
-    there.say(head, std::vector<std::byte>(kFirst, std::byte{2}));
-    const uint8_t* last = there.end.memory.data() + 2 * 65536 + kFirst - 1;
+    there.say(head, std::vector<std::byte>(kFirstSlice, std::byte{2}));
+    const uint8_t* last = there.end.memory.data() + 2 * 65536 + kFirstSlice - 1;
     EXPECT_TRUE(eventually([&] { return std::atomic_ref(const_cast<uint8_t&>(*last)).load() == 2; }));
   }
   void expect_flushed() const {
@@ -137,8 +137,8 @@ class XrcSlice : public ::testing::Test {
     const ibv_wc next = there.end.received();
     EXPECT_EQ(next.wr_id, 3u);
     EXPECT_EQ(next.status, IBV_WC_SUCCESS);
-    EXPECT_EQ(next.byte_len, kSize);
-    EXPECT_EQ(there.end.memory.data()[3 * 65536 + kSize - 1], 3);
+    EXPECT_EQ(next.byte_len, kMessage);
+    EXPECT_EQ(there.end.memory.data()[3 * 65536 + kMessage - 1], 3);
   }
 
   PlayedNode there;
@@ -152,14 +152,14 @@ TEST_F(XrcSlice, ForAnotherSrqIsNone) {
   RequestHead head = send_to(second);
   head.number = 1;
   head.psn = 40;
-  head.offset = kFirst;
-  there.say(head, std::vector<std::byte>(kSize - kFirst, std::byte{9}));
+  head.offset = kFirstSlice;
+  there.say(head, std::vector<std::byte>(kMessage - kFirstSlice, std::byte{9}));
   head.srqn = srq_number(first.get());
-  there.say(head, std::vector<std::byte>(kSize - kFirst, std::byte{4}));
+  there.say(head, std::vector<std::byte>(kMessage - kFirstSlice, std::byte{4}));
   const ibv_wc whole = there.end.received();
   EXPECT_EQ(whole.wr_id, 2u);
   EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(there.end.memory.data()[2 * 65536 + kSize - 1], 4);
+  EXPECT_EQ(there.end.memory.data()[2 * 65536 + kMessage - 1], 4);
   EXPECT_TRUE(nothing(there.end.recv_cq.get()));
 }
 
@@ -170,7 +170,7 @@ TEST_F(XrcSlice, OfAFormerLifeDoesNotReachTheNext) {
   connect();
   RequestHead head = send_to(second);
   head.life = 2;
-  there.say(head, std::vector<std::byte>(kSize, std::byte{3}));
+  there.say(head, std::vector<std::byte>(kMessage, std::byte{3}));
   expect_flushed();
   expect_received_by_second();
 }
@@ -181,7 +181,7 @@ TEST_F(XrcSlice, BegunAnewForAnotherSrqTakesItsReceiveRequest) {
   RequestHead head = send_to(second);
   head.number = 1;
   head.psn = 40;
-  there.say(head, std::vector<std::byte>(kSize, std::byte{3}));
+  there.say(head, std::vector<std::byte>(kMessage, std::byte{3}));
   expect_flushed();
   expect_received_by_second();
 }

@@ -247,12 +247,13 @@ std::vector<double> process_vm_hand_over(const Options& options) {
 // The same by pwrite(2) to the other's memory as a file, opened once.
 std::vector<double> memory_hand_over(const Options& options) {
   int memory = -1;
-  return ping_pong(options, MAP_PRIVATE, [memory](pid_t pid, std::atomic<uint64_t>& word, uint64_t value) mutable {
-    if (memory < 0) memory = open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDWR);
-    if (memory < 0) die("open /proc/pid/mem");
-    const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(&word));
-    if (pwrite(memory, &value, sizeof value, at) != sizeof value) die("pwrite");
-  });
+  return ping_pong(options, MAP_PRIVATE,
+                   [memory](pid_t pid, std::atomic<uint64_t>& word, uint64_t value) mutable {
+                     if (memory < 0) memory = open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDWR);
+                     if (memory < 0) die("open /proc/pid/mem");
+                     const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(&word));
+                     if (pwrite(memory, &value, sizeof value, at) != sizeof value) die("pwrite");
+                   });
 }
 
 // Two ends of a TCP connection over the loopback interface, without Nagle's algorithm (tcp(7)).

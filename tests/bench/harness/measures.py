@@ -181,6 +181,7 @@ MEASURES = {
     "ucx am_bw 64": (ucx_perftest("ucp_am_bw", 64, 2000000), "ucx_perftest ucp_am_bw (posix), 64 B"),
     "hand_over": (micro("hand_over", count=2000000), "shared-memory hand-over, both polling"),
     "process_vm_hand_over": (micro("process_vm_hand_over"), "process_vm_writev hand-over, both polling"),
+    "mem_hand_over": (micro("mem_hand_over"), "pwrite to /proc/pid/mem hand-over, both polling"),
     "mem_pwrite 8": (micro("mem_pwrite", 8), "pwrite to a passed /proc/self/mem, 8 B"),
     "mem_pwrite 4096": (micro("mem_pwrite", 4096), "pwrite to a passed /proc/self/mem, 4 KiB"),
     "process_vm_writev 8": (micro("process_vm_writev", 8), "process_vm_writev, one call, 8 B"),

@@ -63,6 +63,7 @@ ROWS = [
     Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "mem_pwrite 8", "median_us", None),
     Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "process_vm_hand_over", "median_us", None,
         "both polling"),
+    Row("write latency 8 B", "us", "ib_write_lat 8", "t_typical", "mem_hand_over", "median_us", None, "floor"),
     Row("read latency 8 B", "us", "ib_read_lat 8", "t_typical", "process_vm_readv 8", "median_us",
         _first("<=", 1.0)),
     Row("read latency 8 B", "us", "ib_read_lat 8", "t_typical", "ucx put_lat 8", "50%ile", _then("<=", 2.0),

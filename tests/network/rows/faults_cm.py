@@ -10,6 +10,7 @@ from harness.failure import expect
 from rows.faults import UNSCHEDULED
 from rows.pair import CLIENT, SERVER, finish, serve_by_manager
 from rows.table import group
+from rows.vanished import wait_silence
 
 rows = group("faults_of_rdma_cm", places=("namespaces",), processors=1)
 PINGS = 5000
@@ -98,10 +99,23 @@ def nobody_answers(hosts):
     hosts[SERVER].plug_cable()
 
 
+def stop_in_its_turn(hosts, client):
+    """While the server waits for it, and has nothing under way itself."""
+    deadline = time.monotonic() + hosts[SERVER].settings.patience
+    while True:
+        client.signal(signal.SIGSTOP)
+        wait_silence(hosts[SERVER])
+        server, = (process for process in hosts[SERVER].processes() if process.get("qps"))
+        if server["qps"][0]["sends_outstanding"] == 0:
+            return
+        expect(time.monotonic() < deadline, "the server has something under way, again and again")
+        client.signal(signal.SIGCONT)
+
+
 @rows.row("rping.peer_is_gone_while_nothing_is_under_way")
 def peer_is_gone(hosts):
     server, client = ping(hosts, 1 << 30)
-    client.signal(signal.SIGSTOP)
+    stop_in_its_turn(hosts, client)
     hosts[CLIENT].vanish()
     began = time.monotonic()
     server.wait(NOTICED + 15)

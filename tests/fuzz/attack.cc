@@ -87,6 +87,7 @@ uint32_t packets_of(uint32_t size) { return std::max(1u, (size + 1023) / 1024); 
 Attack::Attack(Victim& victim, Input& input, uint64_t run) : victim_(victim), input_(input) {
   for (Course& course : courses_) course = {2 * run, 0, 0};
   begin_connection();
+  deaf_ = input_.below(8) == 1;
 }
 
 void Attack::begin_connection() {
@@ -267,7 +268,6 @@ bool Attack::say_request(uint32_t queue) {
   const bool atomic = head.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || head.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
   const bool answered = atomic || head.opcode == IBV_WR_RDMA_READ;
   if (atomic || head.opcode == static_cast<uint8_t>(kAtomicWrite)) size = 8;
-  if (head.opcode == IBV_WR_RDMA_READ && input_.below(4) == 0) size = 20'000 + input_.take<uint16_t>() * 8;
   head.size = size;
   aim(head, size);
   const FrameBytes bytes = frame(head, answered ? 0 : size);
@@ -276,6 +276,22 @@ bool Attack::say_request(uint32_t queue) {
   ++courses_[queue].number;
   courses_[queue].psn += packets_of(size);
   return say(bytes);
+}
+
+// Who takes no answers asks for more than a socket holds.
+bool Attack::say_long_read(uint32_t queue) {
+  if (deaf_) queue = kOrdinary;
+  for (int i = 0; i < (deaf_ ? 6 : 1); ++i) {
+    const uint32_t size = deaf_ ? static_cast<uint32_t>(victim_.open.size) : 16'385 + input_.take<uint16_t>() * 8;
+    RequestHead head = request_head(queue, size);
+    head.opcode = IBV_WR_RDMA_READ;
+    aim(head, size);
+    ++courses_[queue].number;
+    courses_[queue].psn += packets_of(size);
+    if (!say(frame(head, 0))) return false;
+  }
+  if (deaf_ && input_.below(2) == 1) victim_.register_anew();
+  return true;
 }
 
 // In slices. They may stop, or go on with other words than they began with.
@@ -400,7 +416,8 @@ bool Attack::step() {
   const uint8_t what = input_.below(32);
   const uint32_t queue =
       what % 8 == 7 ? input_.below(kQueues) : kTaking[input_.below(static_cast<uint8_t>(std::size(kTaking)))];
-  if (what < 12) return say_request(queue);
+  if (what < 10) return say_request(queue);
+  if (what < 12) return say_long_read(queue);
   if (what < 16) return say_long_request(queue);
   if (what < 20) return say_answer();
   if (what < 22) return say_datagram();
@@ -447,6 +464,9 @@ bool Attack::step() {
           return true;
         case 3:
           victim_.register_anew();
+          return true;
+        case 4:
+          if (victim_.replace(victim_.queues[queue])) courses_[queue] = {courses_[queue].life + 1, 0, 0};
           return true;
         default:
           return true;

@@ -42,6 +42,7 @@ class Attack {
   bool say(const FrameBytes& frame);
   bool say_request(uint32_t queue);
   bool say_long_request(uint32_t queue);
+  bool say_long_read(uint32_t queue);
   bool say_datagram();
   bool say_answer();
   bool say_read_data(const wire::RequestHead& to);

@@ -30,7 +30,8 @@ Stranger::Stranger(uint8_t from, uint64_t node, const Target& target)
     : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const linger at_once{1, 0};  // no connections left in TIME_WAIT
   setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  const int on = 1;
+  const int on = 1, little = 16384;
+  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);  // who does not listen is soon waited for
   setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const timeval patience{30, 0};
   setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

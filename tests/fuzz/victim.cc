@@ -98,19 +98,7 @@ void Victim::make_queues() {
   queues[kExtendedSender] = {nullptr, IBV_QPT_XRC_SEND, kAll};
   queues[kDatagrams] = {nullptr, IBV_QPT_UD, 0};
   queues[kForHonest] = {nullptr, IBV_QPT_RC, kAll, kHonest};
-  for (Queue& queue : queues) {
-    ibv_qp_init_attr init{};
-    init.cap = {64, 64, 4, 4, 0};
-    init.qp_type = queue.type;
-    init.sq_sig_all = 1;
-    Srq* const from = &queue == &queues[kWriteOnly] ? shared_ : nullptr;
-    const bool to_honest = queue.peer == kHonest;
-    const int error = queue.type == IBV_QPT_XRC_RECV
-                          ? create_xrc_recv_qp(domain_, 0, &queue.qp)
-                          : create_qp(to_honest ? honest_pd_ : pd_, &init, to_honest ? for_honest_ : sends_,
-                                      to_honest ? for_honest_ : receives_, 0, &queue.qp, from);
-    require(error == 0, "there is a queue pair");
-  }
+  for (Queue& queue : queues) make_queue(queue);
   group.raw[0] = 0xff, group.raw[1] = 0x0e, group.raw[15] = 77;
   connect(queues[kForHonest]);
   connect(queues[kDatagrams]);
@@ -119,6 +107,30 @@ void Victim::make_queues() {
   require(create_ah(pd_, &address, &to_stranger_.emulated) == 0, "there is an address handle");
   address = address_of(group.raw);
   require(create_ah(pd_, &address, &to_group_.emulated) == 0, "there is an address handle");
+}
+
+void Victim::make_queue(Queue& queue) {
+  ibv_qp_init_attr init{};
+  init.cap = {64, 64, 4, 4, 0};
+  init.qp_type = queue.type;
+  init.sq_sig_all = 1;
+  Srq* const from = &queue == &queues[kWriteOnly] ? shared_ : nullptr;
+  const bool to_honest = queue.peer == kHonest;
+  const int error = queue.type == IBV_QPT_XRC_RECV
+                        ? create_xrc_recv_qp(domain_, 0, &queue.qp)
+                        : create_qp(to_honest ? honest_pd_ : pd_, &init, to_honest ? for_honest_ : sends_,
+                                    to_honest ? for_honest_ : receives_, 0, &queue.qp, from);
+  require(error == 0, "there is a queue pair");
+}
+
+bool Victim::replace(Queue& queue) {
+  if (queue.type == IBV_QPT_UD || queue.peer == kHonest) return false;
+  uint32_t events = 0;
+  const int error = queue.type == IBV_QPT_XRC_RECV ? close_qp(queue.qp, 0, &events) : destroy_qp(queue.qp, &events);
+  require(error == 0, "a queue pair goes, whatever is under way");
+  make_queue(queue);
+  connect(queue);
+  return true;
 }
 
 void Victim::connect(const Queue& queue) {

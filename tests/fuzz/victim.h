@@ -64,6 +64,9 @@ class Victim {
   // That one alone, once.
   void connect(const Queue& queue);
 
+  // Another queue pair in its place, with another number; false: that one stays.
+  bool replace(Queue& queue);
+
   // More receive requests; a request; another window.
   void post_receives();
   void post_requests(Input& input);
@@ -94,6 +97,7 @@ class Victim {
  private:
   void lay_out();
   void make_queues();
+  void make_queue(Queue& queue);
   void register_part(Pd* pd, Part& part, int access);
   bool connected(const Queue& queue);
   void post_request(const Queue& queue, ibv_send_wr request, Part& part, uint64_t offset, uint32_t size);

@@ -16,7 +16,7 @@ using wire::AnswerHead;
 using wire::FrameKind;
 using wire::RequestHead;
 
-constexpr uint32_t kMessage = 40'000, kFirstSlice = 30'000;
+constexpr uint32_t kSlicedMessage = 40'000, kFirstSlice = 30'000;
 
 RequestHead head_of(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   RequestHead head{};
@@ -26,7 +26,7 @@ RequestHead head_of(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   head.target_qpn = qp_number(qp);
   head.source_qpn = PlayedNode::kQpn;
   head.life = 1;
-  head.size = kMessage;
+  head.size = kSlicedMessage;
   return head;
 }
 
@@ -57,12 +57,12 @@ TEST(Slice, OfAnotherOperationIsNone) {
   RequestHead other = head;
   other.opcode = IBV_WR_RDMA_READ;
   there.say(other);
-  there.say(head, std::vector<std::byte>(kMessage - kFirstSlice, std::byte{2}));
+  there.say(head, std::vector<std::byte>(kSlicedMessage - kFirstSlice, std::byte{2}));
   const AnswerHead answer = answer_of(there);
   EXPECT_EQ(answer.kind, FrameKind::kAck) << "what was read that may not be read";
   EXPECT_EQ(answer.number, 1u);
   EXPECT_EQ(there.end.memory.data()[kFirstSlice - 1], 1);
-  EXPECT_EQ(there.end.memory.data()[kMessage - 1], 2);
+  EXPECT_EQ(there.end.memory.data()[kSlicedMessage - 1], 2);
 }
 
 // ---- XRC: each request names the SRQ whose receive request it takes ----
@@ -118,7 +118,7 @@ class XrcSlice : public ::testing::Test {
     for (const uint64_t wr_id : {1, 2}) post(first, wr_id);
     post(second, 3);
     RequestHead head = send_to(first);
-    there.say(head, std::vector<std::byte>(kMessage, std::byte{1}));
+    there.say(head, std::vector<std::byte>(kSlicedMessage, std::byte{1}));
     const ibv_wc whole = there.end.received();
     EXPECT_EQ(whole.wr_id, 1u);
     EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
@@ -137,8 +137,8 @@ class XrcSlice : public ::testing::Test {
     const ibv_wc next = there.end.received();
     EXPECT_EQ(next.wr_id, 3u);
     EXPECT_EQ(next.status, IBV_WC_SUCCESS);
-    EXPECT_EQ(next.byte_len, kMessage);
-    EXPECT_EQ(there.end.memory.data()[3 * 65536 + kMessage - 1], 3);
+    EXPECT_EQ(next.byte_len, kSlicedMessage);
+    EXPECT_EQ(there.end.memory.data()[3 * 65536 + kSlicedMessage - 1], 3);
   }
 
   PlayedNode there;
@@ -153,13 +153,13 @@ TEST_F(XrcSlice, ForAnotherSrqIsNone) {
   head.number = 1;
   head.psn = 40;
   head.offset = kFirstSlice;
-  there.say(head, std::vector<std::byte>(kMessage - kFirstSlice, std::byte{9}));
+  there.say(head, std::vector<std::byte>(kSlicedMessage - kFirstSlice, std::byte{9}));
   head.srqn = srq_number(first.get());
-  there.say(head, std::vector<std::byte>(kMessage - kFirstSlice, std::byte{4}));
+  there.say(head, std::vector<std::byte>(kSlicedMessage - kFirstSlice, std::byte{4}));
   const ibv_wc whole = there.end.received();
   EXPECT_EQ(whole.wr_id, 2u);
   EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(there.end.memory.data()[2 * 65536 + kMessage - 1], 4);
+  EXPECT_EQ(there.end.memory.data()[2 * 65536 + kSlicedMessage - 1], 4);
   EXPECT_TRUE(nothing(there.end.recv_cq.get()));
 }
 
@@ -170,7 +170,7 @@ TEST_F(XrcSlice, OfAFormerLifeDoesNotReachTheNext) {
   connect();
   RequestHead head = send_to(second);
   head.life = 2;
-  there.say(head, std::vector<std::byte>(kMessage, std::byte{3}));
+  there.say(head, std::vector<std::byte>(kSlicedMessage, std::byte{3}));
   expect_flushed();
   expect_received_by_second();
 }
@@ -181,7 +181,7 @@ TEST_F(XrcSlice, BegunAnewForAnotherSrqTakesItsReceiveRequest) {
   RequestHead head = send_to(second);
   head.number = 1;
   head.psn = 40;
-  there.say(head, std::vector<std::byte>(kMessage, std::byte{3}));
+  there.say(head, std::vector<std::byte>(kSlicedMessage, std::byte{3}));
   expect_flushed();
   expect_received_by_second();
 }

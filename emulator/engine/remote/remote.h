@@ -195,6 +195,7 @@ class Remote final : public wire::Arrivals {
   int64_t empty_since_ = 0;                 // ns, under turn_
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};   // the service thread looks at the sockets
+  std::atomic<int> turn_wanted_{0};   // by so many threads, which send what has gathered and then sleep
   std::atomic<bool> served_{false};   // the service thread has the turn
   std::atomic<uint32_t> in_vain_{0};  // polls in a row that found it so
   std::atomic<bool> active_{false};

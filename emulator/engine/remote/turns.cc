@@ -223,8 +223,10 @@ bool Remote::awaits_rest() const {
 void Remote::take_rest() {
   const int64_t begin = now_ns();
   int64_t last = begin, now = begin;
-  while (awaits_rest() && !polled_.load(std::memory_order_relaxed) && now - last < kRestPatience &&
-         now - begin < kRestTurn) {
+  const auto somebody_waits = [this] {
+    return polled_.load(std::memory_order_relaxed) || turn_wanted_.load(std::memory_order_relaxed) != 0;
+  };
+  while (awaits_rest() && !somebody_waits() && now - last < kRestPatience && now - begin < kRestTurn) {
     while (now_ns() < now + kRestLook) pause_processor();
     const bool moved = drive(true);
     now = now_ns();
@@ -307,7 +309,9 @@ void Remote::before_sleep() {
 }
 
 void Remote::flush_all() {
+  turn_wanted_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard turn(turn_);
+  turn_wanted_.fetch_sub(1, std::memory_order_relaxed);
   flush_peers();
 }
 

@@ -18,8 +18,8 @@
 namespace verbena {
 namespace {
 
-std::atomic<bool> present{true};
-bool is_present(const std::array<uint8_t, 16>&) { return present.load(); }
+std::atomic<bool> addresses_present{true};
+bool is_address_present(const std::array<uint8_t, 16>&) { return addresses_present.load(); }
 
 DeviceTableOptions with_addresses() {
   DeviceTableOptions options;
@@ -31,8 +31,8 @@ DeviceTableOptions with_addresses() {
 
 class AddressesFollowed : public ::testing::Test {
  protected:
-  AddressesFollowed() { present.store(true); }
-  int follow() const { return follow_addresses(node.directory(), node.path(), is_present); }
+  AddressesFollowed() { addresses_present.store(true); }
+  int follow() const { return follow_addresses(node.directory(), node.path(), is_address_present); }
   const DeviceEventLog& log() const { return node.directory().events(0); }
   // The last ones, as far as they are kept.
   std::vector<int> events() const {
@@ -48,7 +48,7 @@ class AddressesFollowed : public ::testing::Test {
 TEST_F(AddressesFollowed, GoneAndBackIsToldOnce) {
   ASSERT_EQ(follow(), 0);
   for (const bool now : {false, false, true, true}) {
-    present.store(now);
+    addresses_present.store(now);
     ASSERT_EQ(follow(), 0);
     EXPECT_EQ(log().port_down(), !now);
   }
@@ -65,14 +65,14 @@ TEST_F(AddressesFollowed, ByManyAtOnceIsOneHistory) {
   for (int looker = 0; looker < kLookers; ++looker)
     lookers.emplace_back([&, looker] {
       for (int i = 0; i < kLooks; ++i) {
-        present.store((i + looker) % 3 != 0);
+        addresses_present.store((i + looker) % 3 != 0);
         if (const int error = follow(); error != 0 && error != ETIMEDOUT) ++failures;
       }
     });
   for (std::thread& looker : lookers) looker.join();
   EXPECT_EQ(failures.load(), 0);
   for (const bool now : {false, true}) {
-    present.store(now);
+    addresses_present.store(now);
     ASSERT_EQ(follow(), 0);
     EXPECT_EQ(log().port_down(), !now);
   }

@@ -13,7 +13,7 @@ using wire::AnswerHead;
 using wire::FrameKind;
 using wire::RequestHead;
 
-constexpr uint32_t kSize = 64;
+constexpr uint32_t kRepeatedSize = 64;
 
 class RepeatedRead : public ::testing::Test {
  protected:
@@ -33,10 +33,10 @@ class RepeatedRead : public ::testing::Test {
     head.life = 1;
     head.number = number;
     head.psn = psn;
-    head.size = kSize;
+    head.size = kRepeatedSize;
     head.remote_address = there.end.memory.address();
     head.rkey = there.end.memory.rkey();
-    there.say(head, std::vector<std::byte>(opcode == IBV_WR_RDMA_READ ? 0 : kSize, std::byte{1}));
+    there.say(head, std::vector<std::byte>(opcode == IBV_WR_RDMA_READ ? 0 : kRepeatedSize, std::byte{1}));
   }
   AnswerHead answer() {
     for (;;) {
@@ -57,7 +57,7 @@ TEST_F(RepeatedRead, IsAnsweredAgainAndWhatFollowsGoesOn) {
     say(IBV_WR_RDMA_READ, 0, 0);
     const AnswerHead read = answer();
     EXPECT_EQ(read.kind, FrameKind::kReadData);
-    EXPECT_EQ(read.size(), kSize);
+    EXPECT_EQ(read.size(), kRepeatedSize);
   }
   say(IBV_WR_RDMA_WRITE, 1, 1);
   EXPECT_EQ(answer().kind, FrameKind::kAck);
@@ -84,11 +84,11 @@ TEST_F(RepeatedRead, OfAQueuePairInErrorIsNotAnswered) {
 }
 
 // A request that is refused fails, whatever the reason is called.
-class Refusal : public RepeatedRead, public ::testing::WithParamInterface<uint64_t> {};
+class RefusedRequest : public RepeatedRead, public ::testing::WithParamInterface<uint64_t> {};
 
-TEST_P(Refusal, WithoutAReasonIsOneAllTheSame) {
+TEST_P(RefusedRequest, WithoutAReasonIsOneAllTheSame) {
   begin(IBV_ACCESS_REMOTE_WRITE);
-  ASSERT_EQ(there.end.write_there(0, 0, kSize, 7), 0);
+  ASSERT_EQ(there.end.write_there(0, 0, kRepeatedSize, 7), 0);
   RequestHead asked{};
   while (asked.kind != FrameKind::kRequest) {
     const std::vector<std::byte> frame = there.hear();
@@ -105,7 +105,7 @@ TEST_P(Refusal, WithoutAReasonIsOneAllTheSame) {
   EXPECT_EQ(wc.status, IBV_WC_REM_OP_ERR);
 }
 
-INSTANTIATE_TEST_SUITE_P(Reason, Refusal, ::testing::Values(0u, 54321u));
+INSTANTIATE_TEST_SUITE_P(Reason, RefusedRequest, ::testing::Values(0u, 54321u));
 
 }  // namespace
 }  // namespace verbena

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that
-// message and to no other: neither to one that calls itself its next slice, nor to the next one.
+// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that message
+// and to no other: neither to one that calls itself its next slice, nor to the next one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@ using wire::AnswerHead;
 using wire::FrameKind;
 using wire::RequestHead;
 
-constexpr uint32_t kSlicedMessage = 40'000, kFirstSlice = 30'000;
+constexpr uint32_t kLongMessage = 40'000, kFirstSlice = 30'000;
 
-RequestHead head_of(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
+RequestHead request_head(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   RequestHead head{};
   head.kind = FrameKind::kRequest;
   head.opcode = static_cast<uint8_t>(opcode);
@@ -26,12 +26,12 @@ RequestHead head_of(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   head.target_qpn = qp_number(qp);
   head.source_qpn = PlayedNode::kQpn;
   head.life = 1;
-  head.size = kSlicedMessage;
+  head.size = kLongMessage;
   return head;
 }
 
 // The next frame but what the other node asks for.
-AnswerHead answer_of(PlayedNode& there) {
+AnswerHead next_answer(PlayedNode& there) {
   for (;;) {
     const std::vector<std::byte> frame = there.hear();
     if (frame.empty()) return {};
@@ -49,7 +49,7 @@ TEST(Slice, OfAnotherOperationIsNone) {
   setup.access = IBV_ACCESS_REMOTE_WRITE;
   connect(there.end.qp.get(), PlayedNode::kQpn, End::address_of(false), setup);
   there.meet();
-  RequestHead head = head_of(there.end.qp.get(), IBV_QPT_RC, IBV_WR_RDMA_WRITE);
+  RequestHead head = request_head(there.end.qp.get(), IBV_QPT_RC, IBV_WR_RDMA_WRITE);
   head.remote_address = there.end.memory.address();
   head.rkey = there.end.memory.rkey();
   there.say(head, std::vector<std::byte>(kFirstSlice, std::byte{1}));
@@ -57,26 +57,26 @@ TEST(Slice, OfAnotherOperationIsNone) {
   RequestHead other = head;
   other.opcode = IBV_WR_RDMA_READ;
   there.say(other);
-  there.say(head, std::vector<std::byte>(kSlicedMessage - kFirstSlice, std::byte{2}));
-  const AnswerHead answer = answer_of(there);
+  there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{2}));
+  const AnswerHead answer = next_answer(there);
   EXPECT_EQ(answer.kind, FrameKind::kAck) << "what was read that may not be read";
   EXPECT_EQ(answer.number, 1u);
   EXPECT_EQ(there.end.memory.data()[kFirstSlice - 1], 1);
-  EXPECT_EQ(there.end.memory.data()[kSlicedMessage - 1], 2);
+  EXPECT_EQ(there.end.memory.data()[kLongMessage - 1], 2);
 }
 
 // ---- XRC: each request names the SRQ whose receive request it takes ----
 
-struct CloseXrcd {
+struct CloseDomain {
   void operator()(Xrcd* xrcd) const { EXPECT_EQ(close_xrcd(xrcd), 0); }
 };
-struct DestroySrq {
+struct DestroyXrcSrq {
   void operator()(Srq* srq) const {
     uint32_t events = 0;
     EXPECT_EQ(destroy_srq(srq, &events), 0);
   }
 };
-struct CloseQp {
+struct CloseXrcQp {
   void operator()(Qp* qp) const {
     uint32_t events = 0;
     EXPECT_EQ(close_qp(qp, 7, &events), 0);
@@ -103,13 +103,13 @@ class XrcSlice : public ::testing::Test {
   }
   void connect() { verbena::connect(qp.get(), PlayedNode::kQpn, End::address_of(false)); }
 
-  void post(const std::unique_ptr<Srq, DestroySrq>& srq, uint64_t wr_id) {
+  void post(const std::unique_ptr<Srq, DestroyXrcSrq>& srq, uint64_t wr_id) {
     ibv_sge sge = there.end.memory.sge(wr_id * 65536, 65536);
     ibv_recv_wr wr{wr_id, nullptr, &sge, 1}, *bad = nullptr;
     ASSERT_EQ(post_srq_recv(srq.get(), &wr, &bad), 0);
   }
-  RequestHead send_to(const std::unique_ptr<Srq, DestroySrq>& srq) const {
-    RequestHead head = head_of(qp.get(), IBV_QPT_XRC_SEND, IBV_WR_SEND);
+  RequestHead send_to(const std::unique_ptr<Srq, DestroyXrcSrq>& srq) const {
+    RequestHead head = request_head(qp.get(), IBV_QPT_XRC_SEND, IBV_WR_SEND);
     head.srqn = srq_number(srq.get());
     return head;
   }
@@ -118,7 +118,7 @@ class XrcSlice : public ::testing::Test {
     for (const uint64_t wr_id : {1, 2}) post(first, wr_id);
     post(second, 3);
     RequestHead head = send_to(first);
-    there.say(head, std::vector<std::byte>(kSlicedMessage, std::byte{1}));
+    there.say(head, std::vector<std::byte>(kLongMessage, std::byte{1}));
     const ibv_wc whole = there.end.received();
     EXPECT_EQ(whole.wr_id, 1u);
     EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
@@ -137,14 +137,14 @@ class XrcSlice : public ::testing::Test {
     const ibv_wc next = there.end.received();
     EXPECT_EQ(next.wr_id, 3u);
     EXPECT_EQ(next.status, IBV_WC_SUCCESS);
-    EXPECT_EQ(next.byte_len, kSlicedMessage);
-    EXPECT_EQ(there.end.memory.data()[3 * 65536 + kSlicedMessage - 1], 3);
+    EXPECT_EQ(next.byte_len, kLongMessage);
+    EXPECT_EQ(there.end.memory.data()[3 * 65536 + kLongMessage - 1], 3);
   }
 
   PlayedNode there;
-  std::unique_ptr<Xrcd, CloseXrcd> domain;
-  std::unique_ptr<Srq, DestroySrq> first, second;
-  std::unique_ptr<Qp, CloseQp> qp;
+  std::unique_ptr<Xrcd, CloseDomain> domain;
+  std::unique_ptr<Srq, DestroyXrcSrq> first, second;
+  std::unique_ptr<Qp, CloseXrcQp> qp;
 };
 
 TEST_F(XrcSlice, ForAnotherSrqIsNone) {
@@ -153,13 +153,13 @@ TEST_F(XrcSlice, ForAnotherSrqIsNone) {
   head.number = 1;
   head.psn = 40;
   head.offset = kFirstSlice;
-  there.say(head, std::vector<std::byte>(kSlicedMessage - kFirstSlice, std::byte{9}));
+  there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{9}));
   head.srqn = srq_number(first.get());
-  there.say(head, std::vector<std::byte>(kSlicedMessage - kFirstSlice, std::byte{4}));
+  there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{4}));
   const ibv_wc whole = there.end.received();
   EXPECT_EQ(whole.wr_id, 2u);
   EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(there.end.memory.data()[2 * 65536 + kSlicedMessage - 1], 4);
+  EXPECT_EQ(there.end.memory.data()[2 * 65536 + kLongMessage - 1], 4);
   EXPECT_TRUE(nothing(there.end.recv_cq.get()));
 }
 
@@ -170,7 +170,7 @@ TEST_F(XrcSlice, OfAFormerLifeDoesNotReachTheNext) {
   connect();
   RequestHead head = send_to(second);
   head.life = 2;
-  there.say(head, std::vector<std::byte>(kSlicedMessage, std::byte{3}));
+  there.say(head, std::vector<std::byte>(kLongMessage, std::byte{3}));
   expect_flushed();
   expect_received_by_second();
 }
@@ -181,7 +181,7 @@ TEST_F(XrcSlice, BegunAnewForAnotherSrqTakesItsReceiveRequest) {
   RequestHead head = send_to(second);
   head.number = 1;
   head.psn = 40;
-  there.say(head, std::vector<std::byte>(kSlicedMessage, std::byte{3}));
+  there.say(head, std::vector<std::byte>(kLongMessage, std::byte{3}));
   expect_flushed();
   expect_received_by_second();
 }

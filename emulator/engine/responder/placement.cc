@@ -26,9 +26,9 @@ size_t cut(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iove
   return cut_ranges(ranges, count, from, size, out, kMaxRanges - 2);
 }
 
-// Splits the first range so that what comes after it begins with an aligned word at the destination: how the
-// kernel copies a range depends on the processor, in words of its own from the first byte on, or string
-// instructions.
+// Splits the first range so that what comes after it begins with an aligned word at the destination: the
+// kernel copies a range in words of its own from the first byte on, or by string instructions, as the
+// processor has it (arch/x86/lib/memcpy_64.S).
 size_t split_first_word(iovec* local, size_t locals, uint64_t destination) {
   const uint64_t before = -destination & 7;
   if (before == 0 || local[0].iov_len <= before) return locals;

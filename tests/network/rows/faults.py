@@ -11,6 +11,7 @@ rows = group("faults", places=("namespaces",), processors=1)
 three = group("faults_of_three", hosts=3, places=("namespaces",), processors=1)
 BOTH = ("--both", "--lines", 2)
 UNSCHEDULED = 5  # seconds more that a process without a processor is given (docs/NETWORK.md)
+BUSY = 3  # seconds in which a busy machine has ended the program and said so
 
 
 @rows.row("cable_pulled_within_retries")
@@ -38,7 +39,7 @@ def cable_pulled_for_good(hosts):
     took = time.monotonic() - began
     expect(list(driven["statuses"]) == [FAILED], f"the lines ended with {driven['statuses']}")
     expect(took >= HASTY_SECONDS * 0.9, f"it failed after {took:.2f} s, before its {HASTY_SECONDS:.2f} s")
-    expect(took < HASTY_SECONDS + UNSCHEDULED, f"it failed after {took:.2f} s only, instead of {HASTY_SECONDS:.2f} s")
+    expect(took < HASTY_SECONDS + UNSCHEDULED + BUSY, f"it failed after {took:.2f} s only, instead of {HASTY_SECONDS:.2f} s")
     pair.report(pair.serve)
     hosts[0].plug_cable()
     Pair(*hosts, "--count", 500).end_well()  # whoever connects now is served

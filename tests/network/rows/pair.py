@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A server on one host and its client on another."""
 
+from cases.rdma_cm import ended_well
 from harness import ports
 from harness.failure import expect
 from harness.pair import TROUBLE, no_trouble
@@ -43,6 +44,6 @@ def serve_by_manager(hosts, server):
 def finish(hosts, *programs):
     for program in programs:
         seen = program.wait(hosts[0].settings.patience)
-        expect(seen == 0, f"{program.name} ended with status {seen}")
+        expect(ended_well(program, seen), f"{program.name} ended with status {seen}")
         said = TROUBLE.search(program.out)
         expect(said is None, f"{program.name} speaks of trouble: '{said and said.group(0)}'")

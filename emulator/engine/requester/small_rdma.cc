@@ -6,6 +6,7 @@
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
 #include "engine/requester/send_rules.h"
+#include "engine/requester/short_way.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
 #include "observe/mutant.h"
@@ -31,19 +32,14 @@ bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
 }
 
 // May the QP use the bytes, and where are they? On a visit: the region stays registered.
-bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, MemoryUse use, uint64_t* address) {
+bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
-  *address = sge.addr;
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return true;
-  const SegmentView& view = qp.process->view();
-  const bool gathers = use == MemoryUse::local_gather;
-  const uint32_t epoch = view.header().mr_epoch.load(std::memory_order_acquire);
-  if (gathers && qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address)) return true;
-  const Translation place = translate(view, sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return *address = sge.addr, true;
+  if (!reads) return find_gathered(qp, sge, address);
+  const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
+                                      MemoryUse::local_scatter, sge.addr, sge.length);
   *address = place.address;
-  if (place.check != KeyCheck::kOk || place.on_demand) return false;
-  if (gathers) qp.gathered.remember(view, sge.lkey, qp.pd->handle, use);
-  return true;
+  return place.check == KeyCheck::kOk && !place.on_demand;
 }
 
 bool move(Qp& qp, const ibv_send_wr& wr, uint64_t here, uint64_t there) {
@@ -66,19 +62,11 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   if (is_any_mutant() || !path.rdma_may_be_short || !is_small_rdma(qp, wr) ||
       qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
-  Process& process = *qp.process;
-  if (const uint32_t there = path.adapter->slot(); !visit.is_to(there)) [[unlikely]] {
-    visit.begin(process.directory(), process.home().slot(), there);
-    qp.expected_target.store(there, std::memory_order_relaxed);
-  }
+  visit_peer(qp, visit);
   const ibv_sge& sge = wr.sg_list[0];
   const bool reads = number_in(wr.opcode) == IBV_WR_RDMA_READ;
   uint64_t here;
-  if (!ports_up(qp) ||
-      !find_own_bytes(qp, wr, reads ? MemoryUse::local_scatter : MemoryUse::local_gather, &here) ||
-      !path.adapter->alive(process.directory()) ||
-      path.qp->gate.load(std::memory_order_acquire) != path.gate || path.has_landed)
-    return false;
+  if (!find_own_bytes(qp, wr, reads, &here) || !is_way_as_it_was(qp) || path.has_landed) return false;
   const SendOperation& operation = *find_send_operation(wr.opcode);
   const SharedQp& responder = *path.qp;
   if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,
@@ -92,9 +80,7 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   const uint64_t packets = packets_of(sge.length, qp.mtu);
   count_request(qp, sge.length, packets);
   advance(qp, sge.length, packets);
-  const uint64_t number = qp.sq_posted++;
-  qp.sq_next = qp.sq_posted;
-  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  const uint64_t number = pass_through_queue(qp);
   if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
     append_send_completion(qp, {wr.wr_id, number, wr.opcode, sge.length});
   return true;

@@ -3,6 +3,7 @@
 
 #include "engine/program_enum.h"
 #include "engine/requester/requester.h"
+#include "engine/requester/short_way.h"
 #include "engine/requester/small_copy.h"
 #include "engine/responder/responder.h"
 #include "observe/mutant.h"
@@ -23,23 +24,11 @@ bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
   return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
 }
 
-// May the QP read the bytes? On a visit: the region stays registered.
-[[gnu::noinline]] bool readable_after_all(Qp& qp, const ibv_sge& sge, uint64_t* address) {
-  const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
-                                      MemoryUse::local_gather, sge.addr, sge.length);
-  *address = place.address;
-  if (place.check != KeyCheck::kOk || place.on_demand) return false;
-  qp.gathered.remember(qp.process->view(), sge.lkey, qp.pd->handle, MemoryUse::local_gather);
-  return true;
-}
-
 bool readable(Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   *address = sge.addr;
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) return !mutated("post-inline-lkey");
-  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
-  return qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
-         readable_after_all(qp, sge, address);
+  return find_gathered(qp, sge, address);
 }
 
 // Has the pages brought in before anything is claimed over there: they may take their time.
@@ -56,14 +45,9 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
     return false;
   PeerPath& path = qp.path;
   Process& process = *qp.process;
-  if (const uint32_t there = path.adapter->slot(); !visit.is_to(there)) [[unlikely]] {
-    visit.begin(process.directory(), process.home().slot(), there);
-    qp.expected_target.store(there, std::memory_order_relaxed);
-  }
+  visit_peer(qp, visit);
   uint64_t address;
-  if (!ports_up(qp) || !readable(qp, wr, &address) || !path.adapter->alive(process.directory()) ||
-      path.qp->gate.load(std::memory_order_acquire) != path.gate)
-    return false;
+  if (!readable(qp, wr, &address) || !is_way_as_it_was(qp)) return false;
   const uint32_t length = wr.sg_list[0].length;
   ReadyWord ready;
   if (!path.receives.peek(path.taken, &ready) || length > ready.length || !prevalidated(path, ready))
@@ -95,9 +79,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   static_assert(kCqeInlineSize <= 256);  // one packet, whatever the path MTU
   count_request(qp, length, 1);
   advance(qp, length, 1);
-  const uint64_t number = qp.sq_posted++;
-  qp.sq_next = qp.sq_posted;
-  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  const uint64_t number = pass_through_queue(qp);
   if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0 || mutated("post-unsignaled-completes"))
     append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
   raise_completion_event(*path.completion_queue, *path.memory, solicited);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the short ways of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
+#pragma once
+
+#include "engine/objects.h"
+#include "engine/requester/requester.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+
+// `visit` is to the peer afterwards; as a rule post_send() has foreseen that.
+inline void visit_peer(Qp& qp, Visit& visit) {
+  const uint32_t there = qp.path.adapter->slot();
+  if (visit.is_to(there)) [[likely]]
+    return;
+  visit.begin(qp.process->directory(), qp.process->home().slot(), there);
+  qp.expected_target.store(there, std::memory_order_relaxed);
+}
+
+// Is everything on the way as check_path() found it last? On a visit.
+inline bool is_way_as_it_was(const Qp& qp) {
+  const PeerPath& path = qp.path;
+  return ports_up(qp) && path.adapter->alive(qp.process->directory()) &&
+         path.qp->gate.load(std::memory_order_acquire) == path.gate;
+}
+
+// As find_gathered(), of a region that was not the last one.
+bool find_gathered_anew(Qp& qp, const ibv_sge& sge, uint64_t* address);
+
+// May the QP read these bytes, which are not inline, and where do they lie? False: no, or their pages may be
+// absent. On a visit: the region stays registered.
+inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  return qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
+         find_gathered_anew(qp, sge, address);
+}
+
+// The request is posted and finished at once; its number.
+inline uint64_t pass_through_queue(Qp& qp) {
+  const uint64_t number = qp.sq_posted++;
+  qp.sq_next = qp.sq_posted;
+  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace verbena

@@ -39,7 +39,8 @@ const std::array<uint8_t, 16>& Victim::secret() {
 Victim::Victim() : folder_(make_folder()), node_(make_node(folder_, kVictim, kPort)) {
   setenv(kNodeVariable, node_.c_str(), 1);
   require(open_context("verbena0", &context_) == 0, "the device opens");
-  for (Pd** const pd : {&pd_, &honest_pd_}) require(alloc_pd(context_, pd) == 0, "there is a protection domain");
+  for (Pd** const pd : {&pd_, &honest_pd_})
+    require(alloc_pd(context_, pd) == 0, "there is a protection domain");
   lay_out();
   register_part(pd_, open, kAll);
   register_part(pd_, readable, IBV_ACCESS_REMOTE_READ);
@@ -126,7 +127,8 @@ void Victim::make_queue(Queue& queue) {
 bool Victim::replace(Queue& queue) {
   if (queue.type == IBV_QPT_UD || queue.peer == kHonest) return false;
   uint32_t events = 0;
-  const int error = queue.type == IBV_QPT_XRC_RECV ? close_qp(queue.qp, 0, &events) : destroy_qp(queue.qp, &events);
+  const int error =
+      queue.type == IBV_QPT_XRC_RECV ? close_qp(queue.qp, 0, &events) : destroy_qp(queue.qp, &events);
   require(error == 0, "a queue pair goes, whatever is under way");
   make_queue(queue);
   connect(queue);
@@ -135,7 +137,8 @@ bool Victim::replace(Queue& queue) {
 
 void Victim::connect(const Queue& queue) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!connected(queue)) require(std::chrono::steady_clock::now() < deadline, "who has hung up does no more harm");
+  while (!connected(queue))
+    require(std::chrono::steady_clock::now() < deadline, "who has hung up does no more harm");
 }
 
 void Victim::begin_anew() {
@@ -160,10 +163,10 @@ bool Victim::connected(const Queue& queue) {
   attr.port_num = 1;
   attr.qp_access_flags = queue.access;
   attr.qkey = kQkey;
-  require(
-      modify_qp(qp, &attr,
-                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (datagrams ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0,
-      "to INIT");
+  require(modify_qp(qp, &attr,
+                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                        (datagrams ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0,
+          "to INIT");
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = IBV_MTU_1024;
   attr.dest_qp_num = theirs(static_cast<uint32_t>(&queue - queues.data()));
@@ -188,20 +191,17 @@ bool Victim::connected(const Queue& queue) {
 
 // Each receive request has a place of its own, in which nothing else is; as many as there are places.
 void Victim::post_receives() {
-  const auto next = [&] {
+  const auto post = [&](int times, auto post_one) {
     const uint64_t place = uint64_t{next_receive_++ % kReceives} * kReceiveStride;
-    return ibv_sge{receives.address() + place, kReceiveRoom, mr_lkey(receives.mr)};
+    ibv_sge sge{receives.address() + place, kReceiveRoom, mr_lkey(receives.mr)};
+    ibv_recv_wr request{0, nullptr, &sge, 1}, *bad;
+    for (int i = 0; i < times; ++i) post_one(&request, &bad);
   };
-  for (const QueueName name : {kOrdinary, kUnreliable, kDatagrams}) {
-    ibv_sge sge = next();
-    ibv_recv_wr request{0, nullptr, &sge, 1}, *bad;
-    for (int i = 0; i < 2; ++i) post_recv(queues[name].qp, &request, &bad);
-  }
-  for (Srq* const srq : {shared_, small_shared, large_shared}) {
-    ibv_sge sge = next();
-    ibv_recv_wr request{0, nullptr, &sge, 1}, *bad;
-    for (int i = 0; i < (srq == large_shared ? 4 : 1); ++i) post_srq_recv(srq, &request, &bad);
-  }
+  for (const QueueName name : {kOrdinary, kUnreliable, kDatagrams})
+    post(2, [&](ibv_recv_wr* request, ibv_recv_wr** bad) { post_recv(queues[name].qp, request, bad); });
+  for (Srq* const srq : {shared_, small_shared, large_shared})
+    post(srq == large_shared ? 4 : 1,
+         [&](ibv_recv_wr* request, ibv_recv_wr** bad) { post_srq_recv(srq, request, bad); });
 }
 
 void Victim::post_receive_for_honest() {
@@ -210,7 +210,8 @@ void Victim::post_receive_for_honest() {
   require(post_recv(queues[kForHonest].qp, &request, &bad) == 0, "a receive request");
 }
 
-void Victim::post_request(const Queue& queue, ibv_send_wr request, Part& part, uint64_t offset, uint32_t size) {
+void Victim::post_request(const Queue& queue, ibv_send_wr request, Part& part, uint64_t offset,
+                          uint32_t size) {
   ibv_sge sge{part.address() + offset, size, mr_lkey(part.mr)};
   ibv_send_wr* bad;
   request.sg_list = &sge;
@@ -249,7 +250,8 @@ void Victim::post_requests(Input& input) {
   if (row.queue == kExtendedSender) request.qp_type.xrc.remote_srqn = 5;
   if (row.queue == kDatagrams) {
     const bool to_all = row.opcode == IBV_WR_SEND_WITH_IMM;
-    request.wr.ud = {&(to_all ? to_group_ : to_stranger_).base, to_all ? 0xffffffu : theirs(input.below(16)), kQkey};
+    request.wr.ud = {&(to_all ? to_group_ : to_stranger_).base, to_all ? 0xffffffu : theirs(input.below(16)),
+                     kQkey};
   }
   post_request(queues[row.queue], request, open, 0, row.size);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Requests that were carried out, and are asked for again: after a connection has broken by who behaves, at any time by
-// who does not. And refusals that say nothing.
+// Requests that were carried out, and are asked for again: after a connection has broken by who behaves, at
+// any time by who does not. And refusals that say nothing.
 #include <gtest/gtest.h>
 
 #include "support/played_node.h"
@@ -38,16 +38,6 @@ class RepeatedRead : public ::testing::Test {
     head.rkey = there.end.memory.rkey();
     there.say(head, std::vector<std::byte>(opcode == IBV_WR_RDMA_READ ? 0 : kRepeatedSize, std::byte{1}));
   }
-  AnswerHead answer() {
-    for (;;) {
-      const std::vector<std::byte> frame = there.hear();
-      if (frame.empty()) return {};
-      if (PlayedNode::kind_of(frame) == FrameKind::kQuery)
-        there.answer(PlayedNode::head_of<wire::QueryHead>(frame));
-      else
-        return PlayedNode::head_of<AnswerHead>(frame);
-    }
-  }
   PlayedNode there;
 };
 
@@ -55,21 +45,21 @@ TEST_F(RepeatedRead, IsAnsweredAgainAndWhatFollowsGoesOn) {
   begin(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   for (int i = 0; i < 2; ++i) {
     say(IBV_WR_RDMA_READ, 0, 0);
-    const AnswerHead read = answer();
+    const AnswerHead read = there.hear_answer();
     EXPECT_EQ(read.kind, FrameKind::kReadData);
     EXPECT_EQ(read.size(), kRepeatedSize);
   }
   say(IBV_WR_RDMA_WRITE, 1, 1);
-  EXPECT_EQ(answer().kind, FrameKind::kAck);
+  EXPECT_EQ(there.hear_answer().kind, FrameKind::kAck);
 }
 
 // Its number was another request's.
 TEST_F(RepeatedRead, OfAQueuePairThatMayNotBeReadIsRefused) {
   begin(IBV_ACCESS_REMOTE_WRITE);
   say(IBV_WR_RDMA_WRITE, 0, 0);
-  EXPECT_EQ(answer().kind, FrameKind::kAck);
+  EXPECT_EQ(there.hear_answer().kind, FrameKind::kAck);
   say(IBV_WR_RDMA_READ, 0, 0);
-  const AnswerHead refusal = answer();
+  const AnswerHead refusal = there.hear_answer();
   EXPECT_EQ(refusal.kind, FrameKind::kNak);
   EXPECT_EQ(refusal.value, static_cast<uint64_t>(VendorError::remote_qp_no_right));
 }
@@ -77,10 +67,10 @@ TEST_F(RepeatedRead, OfAQueuePairThatMayNotBeReadIsRefused) {
 TEST_F(RepeatedRead, OfAQueuePairInErrorIsNotAnswered) {
   begin(IBV_ACCESS_REMOTE_READ);
   say(IBV_WR_RDMA_READ, 0, 0);
-  EXPECT_EQ(answer().kind, FrameKind::kReadData);
+  EXPECT_EQ(there.hear_answer().kind, FrameKind::kReadData);
   ASSERT_EQ(to_state(there.end.qp.get(), IBV_QPS_ERR), 0);
   say(IBV_WR_RDMA_READ, 0, 0);
-  EXPECT_EQ(answer().kind, FrameKind::kNotReady);
+  EXPECT_EQ(there.hear_answer().kind, FrameKind::kNotReady);
 }
 
 // A request that is refused fails, whatever the reason is called.
@@ -89,17 +79,12 @@ class RefusedRequest : public RepeatedRead, public ::testing::WithParamInterface
 TEST_P(RefusedRequest, WithoutAReasonIsOneAllTheSame) {
   begin(IBV_ACCESS_REMOTE_WRITE);
   ASSERT_EQ(there.end.write_there(0, 0, kRepeatedSize, 7), 0);
-  RequestHead asked{};
-  while (asked.kind != FrameKind::kRequest) {
-    const std::vector<std::byte> frame = there.hear();
-    ASSERT_FALSE(frame.empty());
-    if (PlayedNode::kind_of(frame) == FrameKind::kQuery)
-      there.answer(PlayedNode::head_of<wire::QueryHead>(frame));
-    else
-      asked = PlayedNode::head_of<RequestHead>(frame);
-  }
-  there.say(
-      AnswerHead{0, FrameKind::kNak, 0, {}, asked.source_qpn, asked.target_qpn, asked.life, asked.number, GetParam()});
+  const std::vector<std::byte> frame = there.hear_and_tell();
+  ASSERT_FALSE(frame.empty());
+  ASSERT_EQ(PlayedNode::kind_of(frame), FrameKind::kRequest);
+  const auto asked = PlayedNode::head_of<RequestHead>(frame);
+  there.say(AnswerHead{
+      0, FrameKind::kNak, 0, {}, asked.source_qpn, asked.target_qpn, asked.life, asked.number, GetParam()});
   const ibv_wc wc = there.end.sent();
   EXPECT_EQ(wc.wr_id, 7u);
   EXPECT_EQ(wc.status, IBV_WC_REM_OP_ERR);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that message
-// and to no other: neither to one that calls itself its next slice, nor to the next one.
+// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that
+// message and to no other: neither to one that calls itself its next slice, nor to the next one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -30,18 +30,6 @@ RequestHead request_head(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opco
   return head;
 }
 
-// The next frame but what the other node asks for.
-AnswerHead next_answer(PlayedNode& there) {
-  for (;;) {
-    const std::vector<std::byte> frame = there.hear();
-    if (frame.empty()) return {};
-    if (PlayedNode::kind_of(frame) == FrameKind::kQuery)
-      there.answer(PlayedNode::head_of<wire::QueryHead>(frame));
-    else
-      return PlayedNode::head_of<AnswerHead>(frame);
-  }
-}
-
 // The queue pair may be written and not read; the region may be read as well.
 TEST(Slice, OfAnotherOperationIsNone) {
   PlayedNode there;
@@ -58,7 +46,7 @@ TEST(Slice, OfAnotherOperationIsNone) {
   other.opcode = IBV_WR_RDMA_READ;
   there.say(other);
   there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{2}));
-  const AnswerHead answer = next_answer(there);
+  const AnswerHead answer = there.hear_answer();
   EXPECT_EQ(answer.kind, FrameKind::kAck) << "what was read that may not be read";
   EXPECT_EQ(answer.number, 1u);
   EXPECT_EQ(there.end.memory.data()[kFirstSlice - 1], 1);
@@ -133,7 +121,10 @@ class XrcSlice : public ::testing::Test {
     EXPECT_EQ(cut.wr_id, 2u);
     EXPECT_EQ(cut.status, IBV_WC_WR_FLUSH_ERR);
   }
-  void expect_received_by_second() {
+  // A whole message to the second, while the first has a part of another.
+  void expect_second_receives(RequestHead head) {
+    there.say(head, std::vector<std::byte>(kLongMessage, std::byte{3}));
+    expect_flushed();
     const ibv_wc next = there.end.received();
     EXPECT_EQ(next.wr_id, 3u);
     EXPECT_EQ(next.status, IBV_WC_SUCCESS);
@@ -170,9 +161,7 @@ TEST_F(XrcSlice, OfAFormerLifeDoesNotReachTheNext) {
   connect();
   RequestHead head = send_to(second);
   head.life = 2;
-  there.say(head, std::vector<std::byte>(kLongMessage, std::byte{3}));
-  expect_flushed();
-  expect_received_by_second();
+  expect_second_receives(head);
 }
 
 // One that says of the same request that it is for another SRQ.
@@ -181,9 +170,7 @@ TEST_F(XrcSlice, BegunAnewForAnotherSrqTakesItsReceiveRequest) {
   RequestHead head = send_to(second);
   head.number = 1;
   head.psn = 40;
-  there.say(head, std::vector<std::byte>(kLongMessage, std::byte{3}));
-  expect_flushed();
-  expect_received_by_second();
+  expect_second_receives(head);
 }
 
 TEST_F(XrcSlice, GivesItsReceiveRequestBackWithTheQueuePair) {

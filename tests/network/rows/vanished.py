@@ -85,26 +85,19 @@ def new_requests_fail(hosts):
     meet_again(side, goes, "take", meeting, rests=False)
 
 
-@rows.row("a_successor_is_reached")
-def a_successor_is_reached(hosts):
-    """By a process that believes to be connected to its predecessor."""
+def successor(hosts, stays_to, comes_to):
+    """Who stays believes to be connected to its predecessor: it is reached by one who sends, and served by one who only
+    takes."""
     goes, stays = hosts
-    side, meeting = connected(goes, stays, "send")
+    side, meeting = connected(goes, stays, stays_to)
     goes.vanish()
     goes.boot()
     expect(len(connections(stays, side)) == 1, "the half connection is gone already: this row is to be about one")
-    meet_again(side, goes, "take", meeting)
+    meet_again(side, goes, comes_to, meeting)
 
 
-@rows.row("a_successor_is_served")
-def a_successor_is_served(hosts):
-    """By one who only takes."""
-    goes, stays = hosts
-    side, meeting = connected(goes, stays, "take")
-    goes.vanish()
-    goes.boot()
-    expect(len(connections(stays, side)) == 1, "the half connection is gone already: this row is to be about one")
-    meet_again(side, goes, "send", meeting)
+rows.add("a_successor_is_reached", lambda hosts: successor(hosts, "send", "take"))
+rows.add("a_successor_is_served", lambda hosts: successor(hosts, "take", "send"))
 
 
 @rows.row("half_a_connection_is_not_kept")

@@ -90,6 +90,19 @@ class PlayedNode {
     std::memcpy(&head, frame.data(), sizeof head);
     return head;
   }
+  // As hear(), but for questions, which are answered.
+  std::vector<std::byte> hear_and_tell() {
+    for (;;) {
+      std::vector<std::byte> frame = hear();
+      if (frame.empty() || kind_of(frame) != wire::FrameKind::kQuery) return frame;
+      answer(head_of<wire::QueryHead>(frame));
+    }
+  }
+  // What it says to a request; kind is 0: nothing came.
+  wire::AnswerHead hear_answer() {
+    const std::vector<std::byte> frame = hear_and_tell();
+    return frame.empty() ? wire::AnswerHead{} : head_of<wire::AnswerHead>(frame);
+  }
   // Whoever asks for a number is told that this process has it.
   void answer(const wire::QueryHead& query) {
     const wire::ProcessId& self = end.peer.process;

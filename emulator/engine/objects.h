@@ -224,7 +224,7 @@ struct Qp {
   std::vector<SendRequest> sq;        // requests in [sq_next, sq_posted), by number % sq.size()
   std::vector<ibv_sge> sq_sges;
   std::vector<std::byte> sq_inline;
-  KnownRegion gathered;  // for messages on the short way
+  KnownRegion gathered, read_into;  // for requests on the short way
   Pacing pacing;
   std::shared_ptr<Datagrams> datagrams;      // UD (datagram.h)
   std::shared_ptr<XrcTargets> xrc_targets;   // XRC_SEND, under send_lock

@@ -42,9 +42,10 @@ int PeerAdapter::attach(const Residence& home, int timeout_ms) {
   syscall(SYS_close, fds.segment_fd);
   if (error != 0) return error;
   view_ = mapped_.view();
+  // In another pid namespace the numbers would be somebody else's.
   pid_ = view_.header().pid;
-  // In another pid namespace the number would be somebody else's.
   if (pid_ != fds.pid) process_vm_.store(false, std::memory_order_relaxed);
+  task_.store(task_of_service(home), std::memory_order_relaxed);
   return 0;
 }
 
@@ -54,6 +55,11 @@ void PeerAdapter::attach_self(Residence& home) {
   memory_fd_ = home.memory_fd();
   is_own_ = true;
   pid_ = getpid();
+  task_.store(task_of_service(home), std::memory_order_relaxed);
+}
+
+int32_t PeerAdapter::task_of_service(const Residence& home) const {
+  return static_cast<int32_t>(home.directory().slot(slot_).holder.load(std::memory_order_relaxed));
 }
 
 void PeerAdapter::kick() {
@@ -90,8 +96,8 @@ long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size)
     return error == 0 ? static_cast<long>(size) : -error;
   }
   const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(there));
-  // The kernel goes through a page of its own, and counts pages from where the call begins (fs/proc/base.c, mem_rw()): a
-  // call that begins within a page ends with it, so that no aligned word is copied in two parts.
+  // The kernel goes through a page of its own, and counts pages from where the call begins (fs/proc/base.c,
+  // mem_rw()): a call that begins within a page ends with it, so that no aligned word is copied in two parts.
   if (const auto into = static_cast<size_t>(at) % kPage; into != 0) size = std::min(size, kPage - into);
   const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, size, at);
   if (done >= 0) return done;
@@ -118,25 +124,41 @@ int PeerAdapter::piece_by_piece(bool writing, const iovec* local, size_t locals,
   return 0;
 }
 
+long PeerAdapter::process_vm(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
+                             const iovec* remote, size_t remotes) {
+  const long call = writing ? SYS_process_vm_writev : SYS_process_vm_readv;
+  // A number is not an identity: it may mean another program by now. So it is looked at right before each
+  // call.
+  if (!alive(directory)) return -ESRCH;
+  const int32_t task = task_.load(std::memory_order_relaxed);
+  long done = syscall(call, task, local, locals, remote, remotes, 0UL);
+  if (done >= 0) [[likely]]
+    return done;
+  if (errno != ESRCH || task == pid_ || !alive(directory)) return -errno;
+  // Linux takes any thread's number for its process (mm/process_vm_access.c); another kernel need not.
+  task_.store(pid_, std::memory_order_relaxed);
+  done = syscall(call, pid_, local, locals, remote, remotes, 0UL);
+  return done >= 0 ? done : -errno;
+}
+
 int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                           const iovec* remote, size_t remotes) {
+  if (locals == 1 && remotes == 1 && remote->iov_len - 1 < kMemoryFdLimit && memory_fd_ >= 0) [[likely]] {
+    const long done = move_piece(writing, local->iov_base, remote->iov_base, remote->iov_len);
+    if (done == static_cast<long>(remote->iov_len)) return 0;
+  }
   const size_t size = total(remote, remotes);
   if (size == 0) return 0;
   if (size <= kMemoryFdLimit && memory_fd_ >= 0)
     return piece_by_piece(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
-    // A pid is not an identity: after exec it means another program. So it is looked at right before the
-    // call.
-    if (!directory.alive(slot_, generation_)) return ESRCH;
-    const long done = syscall(writing ? SYS_process_vm_writev : SYS_process_vm_readv, pid_, local, locals,
-                              remote, remotes, 0UL);
+    const long done = process_vm(writing, directory, local, locals, remote, remotes);
     // And again after it: between the two the process may have become another program, whose bytes these are.
-    if (!directory.alive(slot_, generation_)) return ESRCH;
+    if (!alive(directory)) return ESRCH;
     if (done == static_cast<long>(size)) return 0;
     // Fewer bytes: a range further on is not mapped.
     if (done >= 0) return EFAULT;
-    if (errno == ESRCH || errno == EFAULT) return errno;
-    if (!is_refusal(errno)) return errno;
+    if (!is_refusal(static_cast<int>(-done))) return static_cast<int>(-done);
     process_vm_.store(false, std::memory_order_relaxed);
   }
   return piece_by_piece(writing, local, locals, remote, remotes);

@@ -60,6 +60,9 @@ class PeerAdapter {
  private:
   int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
   long move_piece(bool writing, void* here, void* there, size_t size);
+  int32_t task_of_service(const Residence& home) const;
+  long process_vm(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
+                  const iovec* remote, size_t remotes);
   int transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                const iovec* remote, size_t remotes);
 
@@ -72,6 +75,9 @@ class PeerAdapter {
   bool is_own_ = false;  // this process's: memory_fd_ is the Residence's
   bool within_reach_ = true;
   int32_t pid_ = 0;
+  // Who process_vm_*(2) is called for: the service thread there, which sleeps as a rule. The call writes into
+  // its task; the program's own threads have theirs in the cache of the processor that they run on.
+  std::atomic<int32_t> task_{0};
   std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
 
   std::mutex mutex_;  // FIFOs are opened at first use

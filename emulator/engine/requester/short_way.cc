@@ -5,13 +5,12 @@
 
 namespace verbena {
 
-bool find_gathered_anew(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+bool find_local_anew(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
   const SegmentView& view = qp.process->view();
-  const Translation place =
-      translate(view, sge.lkey, false, qp.pd->handle, MemoryUse::local_gather, sge.addr, sge.length);
+  const Translation place = translate(view, sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
   *address = place.address;
   if (place.check != KeyCheck::kOk || place.on_demand) return false;
-  qp.gathered.remember(view, sge.lkey, qp.pd->handle, MemoryUse::local_gather);
+  known.remember(view, sge.lkey, qp.pd->handle, use);
   return true;
 }
 

@@ -25,15 +25,23 @@ inline bool is_way_as_it_was(const Qp& qp) {
          path.qp->gate.load(std::memory_order_acquire) == path.gate;
 }
 
-// As find_gathered(), of a region that was not the last one.
-bool find_gathered_anew(Qp& qp, const ibv_sge& sge, uint64_t* address);
+// As find_local(), of a region that was not the last one.
+bool find_local_anew(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
 
-// May the QP read these bytes, which are not inline, and where do they lie? False: no, or their pages may be
-// absent. On a visit: the region stays registered.
-inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+// May the QP use these bytes, which are not inline, and where do they lie? `known`: the region that it used
+// in this way last. False: no, or their pages may be absent. On a visit: the region stays registered.
+inline bool find_local(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
   const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
-  return qp.gathered.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
-         find_gathered_anew(qp, sge, address);
+  return known.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
+         find_local_anew(qp, known, use, sge, address);
+}
+
+inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  return find_local(qp, qp.gathered, MemoryUse::local_gather, sge, address);
+}
+
+inline bool find_read_into(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  return find_local(qp, qp.read_into, MemoryUse::local_scatter, sge, address);
 }
 
 // The request is posted and finished at once; its number.

@@ -14,7 +14,6 @@
 namespace verbena {
 namespace {
 
-constexpr uint32_t kWord = 8;
 constexpr unsigned kWriteFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
 constexpr unsigned kReadFlags = kWriteFlags & ~IBV_SEND_INLINE;
 
@@ -35,24 +34,15 @@ bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
 bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) return *address = sge.addr, true;
-  if (!reads) return find_gathered(qp, sge, address);
-  const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
-                                      MemoryUse::local_scatter, sge.addr, sge.length);
-  *address = place.address;
-  return place.check == KeyCheck::kOk && !place.on_demand;
+  return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
 }
 
 bool move(Qp& qp, const ibv_send_wr& wr, uint64_t here, uint64_t there) {
   const uint32_t length = wr.sg_list[0].length;
   const iovec own{reinterpret_cast<void*>(here), length}, remote{reinterpret_cast<void*>(there), length};
-  PeerAdapter& memory = *qp.path.memory;
-  const NodeDirectory& directory = qp.process->directory();
-  if (number_in(wr.opcode) == IBV_WR_RDMA_READ) return memory.read(directory, &own, 1, &remote, 1) == 0;
-  if (length <= kWord) return memory.write(directory, &own, 1, &remote, 1) == 0;
-  SendRequest request{};
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.length = length;
-  return place_slice(qp, request, {&own, 1}, &remote, 1) == Placed::kWhole;
+  if (number_in(wr.opcode) == IBV_WR_RDMA_READ)
+    return qp.path.memory->read(qp.process->directory(), &own, 1, &remote, 1) == 0;
+  return place_at_once(qp, own, remote) == 0;
 }
 
 }  // namespace

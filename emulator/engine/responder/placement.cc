@@ -50,6 +50,15 @@ size_t split_last_word(iovec* local, size_t locals, uint64_t destination_end) {
   return locals + 1;
 }
 
+// What a WRITE promises of the order of its bytes, as ranges of `local`; two more places are there. More than
+// 8 bytes. `last`: the message ends with them.
+size_t split_words(iovec* local, size_t locals, const iovec* remote, size_t remotes, bool last) {
+  const auto begin = reinterpret_cast<uintptr_t>(remote[0].iov_base);
+  const auto end = reinterpret_cast<uintptr_t>(remote[remotes - 1].iov_base) + remote[remotes - 1].iov_len;
+  locals = split_first_word(local, locals, begin);
+  return last ? split_last_word(local, locals, end) : locals;
+}
+
 // Whose memory was it? Reads every page of the local ranges the way the kernel would.
 bool local_memory_readable(const iovec* ranges, size_t count) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -123,12 +132,8 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
   const size_t tos = cut(remote, remotes, request.done, size, to);
   if (mutated("last-byte-missing") && size > initiator.mtu) --from[froms - 1].iov_len, --to[tos - 1].iov_len;
-  if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM) {
-    froms = split_first_word(from, froms, reinterpret_cast<uintptr_t>(to[0].iov_base));
-    if (request.done + size == request.length)
-      froms = split_last_word(from, froms,
-                              reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
-  }
+  if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM)
+    froms = split_words(from, froms, to, tos, request.done + size == request.length);
   if (mutated("data-after-completion")) {
     copy_later(from, froms, to, tos);
     return advance(request, size);
@@ -137,6 +142,12 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
   if (error != 0) return verdict(error, initiator, from, froms);
   return advance(request, size);
+}
+
+int place_at_once(const Qp& initiator, const iovec& local, const iovec& remote) {
+  iovec from[3] = {local};
+  const size_t froms = local.iov_len > 8 ? split_words(from, 1, &remote, 1, true) : 1;
+  return initiator.path.memory->write(initiator.process->directory(), from, froms, &remote, 1);
 }
 
 Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {

@@ -3,7 +3,8 @@
 // Programs poll on memory: the last byte of a WRITE is seen last, and whoever looks at an aligned word of up
 // to 8 bytes sees all of it or nothing. One process writes, another one looks on; the sizes go by every way
 // there is: up to 8 bytes through the memory's file, more through process_vm_writev(2), more than a slice in
-// several, and all of them through the file where that call is refused.
+// several, and all of them through the file where that call is refused. (The call names the adapter's own
+// thread over there; where a kernel takes nothing but a process's number, the process.)
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ struct Blackboard {
   std::atomic<int> there, connected;
   std::atomic<uint32_t> seen;  // the last message of which the onlooker has seen the last byte
   std::atomic<bool> failed;
+  std::atomic<pid_t> onlooker;
 };
 
 struct Message {
@@ -31,6 +33,8 @@ struct Message {
   size_t offset;  // of the first byte within a cache line
   uint32_t rounds;
 };
+
+enum class ProcessVm { kAllowed, kRefused, kOfProcessesOnly };
 
 enum Ending { kWell, kTorn, kLost, kNoSeccomp };
 
@@ -140,12 +144,18 @@ class OrderOfBytesTest : public QpTest {
     return kWell;
   }
 
+  bool filter(ProcessVm process_vm) const {
+    if (process_vm == ProcessVm::kRefused) return refuse_process_vm();
+    if (process_vm == ProcessVm::kAllowed) return true;
+    return wait([&] { return board_->onlooker != 0; }) && process_vm_knows_only(board_->onlooker);
+  }
+
   // How a process that does `work` ends.
   template <typename Work>
-  pid_t start(bool refused, Work work) const {
+  pid_t start(ProcessVm process_vm, Work work) const {
     const pid_t child = fork();
     if (child != 0) return child;
-    if (refused && !refuse_process_vm()) {
+    if (!filter(process_vm)) {
       board_->failed = true;
       _exit(kNoSeccomp);
     }
@@ -154,12 +164,14 @@ class OrderOfBytesTest : public QpTest {
     _exit(ending);
   }
 
-  void expect_whole(const Message& message, bool refused) {
+  void expect_whole(const Message& message, ProcessVm process_vm) {
     new (board_) Blackboard{};
     const std::string what =
         std::to_string(message.size) + " bytes at offset " + std::to_string(message.offset);
-    const pid_t children[] = {start(refused, [&] { return write(message); }),
-                              start(refused, [&] { return look_on(message); })};
+    const pid_t writer = start(process_vm, [&] { return write(message); });
+    const pid_t onlooker = start(process_vm, [&] { return look_on(message); });
+    board_->onlooker = onlooker;
+    const pid_t children[] = {writer, onlooker};
     for (const pid_t child : children) {
       int status = -1;
       ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -181,11 +193,15 @@ constexpr Message kMessages[] = {
 };
 
 TEST_F(OrderOfBytesTest, TheLastByteIsSeenLastAndWordsAreWhole) {
-  for (const Message& message : kMessages) expect_whole(message, false);
+  for (const Message& message : kMessages) expect_whole(message, ProcessVm::kAllowed);
 }
 
 TEST_F(OrderOfBytesTest, AlsoWhereMemoryIsReachedThroughItsFileOnly) {
-  for (const Message& message : kMessages) expect_whole(message, true);
+  for (const Message& message : kMessages) expect_whole(message, ProcessVm::kRefused);
+}
+
+TEST_F(OrderOfBytesTest, AlsoWhereAProcessIsKnownByItsOwnNumberOnly) {
+  for (const Message& message : kMessages) expect_whole(message, ProcessVm::kOfProcessesOnly);
 }
 
 }  // namespace

@@ -49,7 +49,6 @@ struct alignas(64) Slot {
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
   std::atomic<uint32_t>
       holder;  // TID of the thread that holds `life`: whoever reclaims the slot holds it too
-  uint8_t padding[48];
 };
 static_assert(sizeof(Slot) == 128);
 

@@ -40,6 +40,8 @@ constexpr unsigned required_access(MemoryUse use) noexcept {
   return kRequired[static_cast<unsigned>(use)];
 }
 
+constexpr bool is_remote(MemoryUse use) noexcept { return use >= MemoryUse::remote_write; }
+
 enum class AccessCheck : uint8_t { ok, no_right, outside };
 
 // Does [at, at + size) lie in [iova, iova + length)? No sum is formed, so nothing wraps. An empty range lies

@@ -19,7 +19,7 @@ enum class KeyCheck : uint8_t { kOk, kUnknown, kOtherPd, kNoRight, kOutside, kOt
 
 struct Translation {
   KeyCheck check;
-  uint64_t address;  // in the owner's address space, when ok
+  uint64_t address;        // in the owner's address space, when ok
   bool on_demand = false;  // a region whose pages may be absent
 };
 
@@ -61,27 +61,27 @@ inline Translation translate(const SegmentView& segment, uint32_t key, bool remo
   return {KeyCheck::kOutside, 0};
 }
 
-// The region that one user of lkeys named last, as long as no key of the adapter has ended since. For the
-// owner, one PD and one use; not thread-safe.
+// The region that one user of keys named last, as long as no key of the adapter has ended since. For one
+// adapter, which is the user's own or which he visits (hazards.h), one PD and one use; not thread-safe.
 class KnownRegion {
  public:
   // True: translate() says kOk, and of a region whose pages are there. False: ask translate(). `epoch`:
   // SegmentHeader::mr_epoch, acquired. As long as that stays, so does the answer; *address is then where `at`
   // lies.
-  bool covers(uint32_t epoch, uint32_t lkey, uint64_t at, uint64_t size, uint64_t* address) const {
+  bool covers(uint32_t epoch, uint32_t key, uint64_t at, uint64_t size, uint64_t* address) const {
     *address = at + shift_;
-    return lkey == lkey_ && epoch == epoch_ && verbena::covers(iova_, length_, at, size);
+    return key == key_ && epoch == epoch_ && verbena::covers(iova_, length_, at, size);
   }
 
   // Remembers what translate() has found, if it is of the kind that covers() answers for.
-  void remember(const SegmentView& segment, uint32_t lkey, uint32_t pd, MemoryUse use);
+  void remember(const SegmentView& segment, uint32_t key, uint32_t pd, MemoryUse use);
 
  private:
-  uint32_t lkey_ = 0;  // 0 is never given
+  uint32_t key_ = 0;
   uint32_t epoch_ = 0;
   uint64_t iova_ = 0;
-  uint64_t length_ = 0;
-  uint64_t shift_ = 0;  // from what the program calls a byte to where it lies
+  uint64_t length_ = 0;  // 0: nothing is known
+  uint64_t shift_ = 0;   // from what the program calls a byte to where it lies
 };
 
 // The owner's side. Thread-safe.

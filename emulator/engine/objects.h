@@ -142,6 +142,7 @@ struct PeerPath {
   uint32_t small_size =
       0;  // with `gate`: messages of up to so many bytes may go the short way (small_send.h)
   bool rdma_may_be_short = false;  // likewise (small_rdma.h)
+  KnownRegion written, read;       // of the peer's, by requests on the short way
   SharedQp* qp = nullptr;
   uint64_t gate = 0;   // the whole word, when everything was last found right: while it stays, there is nothing to
                        // check; 0: never

@@ -155,8 +155,8 @@ TEST_F(WindowTable, AWindowThatIsNotBoundIsUnknown) {
 }
 
 TEST_F(WindowTable, ABoundWindowTranslates) {
-  const Translation place = translate(segment_.view(), bind(KeyKind::kWindow2), true, kPd, MemoryUse::remote_write,
-                                      kIova + 8, 8, kQpn);
+  const Translation place = translate(segment_.view(), bind(KeyKind::kWindow2), true, kPd,
+                                      MemoryUse::remote_write, kIova + 8, 8, kQpn);
   EXPECT_EQ(place.check, KeyCheck::kOk);
   EXPECT_EQ(place.address, kAddress + 8);
 }
@@ -182,8 +182,9 @@ TEST_F(WindowTable, AWindowHasItsOwnRights) {
 
 TEST_F(WindowTable, AWindowEnds) {
   const uint32_t rkey = bind(KeyKind::kWindow2);
-  EXPECT_EQ(translate(segment_.view(), rkey, true, kPd, MemoryUse::remote_write, kIova + kLength, 1, kQpn).check,
-            KeyCheck::kOutside);
+  EXPECT_EQ(
+      translate(segment_.view(), rkey, true, kPd, MemoryUse::remote_write, kIova + kLength, 1, kQpn).check,
+      KeyCheck::kOutside);
 }
 
 TEST_F(WindowTable, AWindowHasNoLocalKey) {
@@ -208,10 +209,10 @@ TEST_F(WindowTable, ARegionIsNoWindow) {
 
 TEST_F(WindowTable, TheNullRegionTakesAnyAddressAndNoRemoteUse) {
   uint32_t lkey, rkey;
-  ASSERT_EQ(table_.add(segment_,
-                       {kPd, IBV_ACCESS_LOCAL_WRITE, 0x1000, UINT64_MAX, 0x2000, KeyKind::kNullRegion}, &lkey,
-                       &rkey),
-            0);
+  ASSERT_EQ(
+      table_.add(segment_, {kPd, IBV_ACCESS_LOCAL_WRITE, 0x1000, UINT64_MAX, 0x2000, KeyKind::kNullRegion},
+                 &lkey, &rkey),
+      0);
   EXPECT_EQ(look_up(lkey, false, MemoryUse::local_gather, 77, 8).address, 0x1000u);
   EXPECT_EQ(look_up(lkey, false, MemoryUse::local_scatter, UINT64_MAX, 8).address, 0x2000u);
   EXPECT_EQ(look_up(rkey, true, MemoryUse::remote_write, 77, 8).check, KeyCheck::kUnknown);
@@ -223,6 +224,87 @@ TEST_F(Table, ChangedRegionsKeepTheirKeys) {
   EXPECT_EQ(look_up(lkey_, false, MemoryUse::local_gather, kIova + 0x1000, 16, kPd + 1).check, KeyCheck::kOk);
   EXPECT_EQ(look_up(lkey_, false, MemoryUse::local_gather, kIova, 1, kPd + 1).check, KeyCheck::kOutside);
   EXPECT_EQ(look_up(lkey_, false, MemoryUse::local_gather, kIova + 0x1000, 1, kPd).check, KeyCheck::kOtherPd);
+}
+
+class Known : public Table {
+ protected:
+  uint32_t epoch() { return segment_.view().header().mr_epoch.load(); }
+  bool covers(uint32_t key, uint64_t at = kIova, uint64_t size = 1) {
+    return known_.covers(epoch(), key, at, size, &address_);
+  }
+  void remember(uint32_t key, MemoryUse use, uint32_t pd = kPd) {
+    known_.remember(segment_.view(), key, pd, use);
+  }
+
+  KnownRegion known_;
+  uint64_t address_ = 0;
+};
+
+TEST_F(Known, AnswersForWhatWasRemembered) {
+  EXPECT_FALSE(covers(lkey_));
+  remember(lkey_, MemoryUse::local_gather);
+  ASSERT_TRUE(covers(lkey_, kIova + 100, kLength - 100));
+  EXPECT_EQ(address_, kAddress + 100);
+  EXPECT_FALSE(covers(lkey_, kIova + 100, kLength - 99));
+  EXPECT_FALSE(covers(lkey_, kIova - 1));
+  EXPECT_FALSE(covers(rkey_));
+  EXPECT_FALSE(covers(lkey_ + 1));
+}
+
+TEST_F(Known, OfAnotherAdapterTakesItsRemoteKeys) {
+  remember(rkey_, MemoryUse::remote_write);
+  ASSERT_TRUE(covers(rkey_, kIova + 1));
+  EXPECT_EQ(address_, kAddress + 1);
+  EXPECT_FALSE(covers(lkey_));
+}
+
+TEST_F(Known, ForgetsAllWhenAnyKeyEnds) {
+  uint32_t lkey, rkey;
+  add(IBV_ACCESS_LOCAL_WRITE, &lkey, &rkey);
+  remember(lkey_, MemoryUse::local_scatter);
+  ASSERT_TRUE(covers(lkey_));
+  table_.invalidate(segment_, lkey);
+  EXPECT_FALSE(covers(lkey_));
+}
+
+TEST_F(Known, RemembersNothingThatTranslateWouldRefuse) {
+  uint32_t lkey, rkey;
+  add(IBV_ACCESS_REMOTE_READ, &lkey, &rkey);
+  const struct {
+    uint32_t key;
+    MemoryUse use;
+    uint32_t pd;
+  } refused[] = {
+      {rkey_, MemoryUse::remote_read, kPd},        // no right
+      {lkey, MemoryUse::local_scatter, kPd},       // likewise
+      {rkey_, MemoryUse::remote_write, kPd + 1},   // another PD
+      {lkey_, MemoryUse::remote_write, kPd},       // a local key
+      {rkey_, MemoryUse::local_gather, kPd},       // a remote one
+      {rkey_ + 1, MemoryUse::remote_write, kPd},   // an old tag
+      {0xffffff00, MemoryUse::local_gather, kPd},  // never given
+  };
+  for (const auto& row : refused) {
+    remember(row.key, row.use, row.pd);
+    EXPECT_FALSE(covers(row.key)) << std::hex << row.key;
+  }
+}
+
+// Pages that may be absent, and regions that are none, are translate()'s each time.
+TEST_F(Known, LeavesTheUnusualAlone) {
+  uint32_t lkey, rkey;
+  add(IBV_ACCESS_ON_DEMAND, &lkey, &rkey);
+  remember(lkey, MemoryUse::local_gather);
+  EXPECT_FALSE(covers(lkey));
+  ASSERT_EQ(table_.add(segment_, {kPd, 0, kIova, kLength, kAddress, KeyKind::kNullRegion}, &lkey, &rkey), 0);
+  remember(lkey, MemoryUse::local_gather);
+  EXPECT_FALSE(covers(lkey));
+}
+
+TEST_F(Known, TakesNoKeyForZeroOnceItHasForgotten) {
+  remember(lkey_, MemoryUse::local_gather);
+  remember(rkey_, MemoryUse::local_gather);
+  EXPECT_FALSE(covers(0));
+  EXPECT_FALSE(covers(lkey_));
 }
 
 }  // namespace

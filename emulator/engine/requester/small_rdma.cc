@@ -37,6 +37,21 @@ bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address
   return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
 }
 
+// The same of the peer's, during the visit.
+bool find_remote_bytes(PeerPath& path, const ibv_send_wr& wr, bool reads, uint64_t* address) {
+  const SegmentView& view = path.memory->view();
+  const auto& [at, rkey] = wr.wr.rdma;
+  const uint32_t length = wr.sg_list[0].length;
+  KnownRegion& known = reads ? path.read : path.written;
+  if (known.covers(view.header().mr_epoch.load(std::memory_order_acquire), rkey, at, length, address))
+    return true;
+  const MemoryUse use = reads ? MemoryUse::remote_read : MemoryUse::remote_write;
+  const Translation place = translate(view, rkey, true, path.remote_pd, use, at, length, path.qp->qpn);
+  if (place.check != KeyCheck::kOk) return false;
+  known.remember(view, rkey, path.remote_pd, use);
+  return *address = place.address, true;
+}
+
 bool move(Qp& qp, const ibv_send_wr& wr, uint64_t here, uint64_t there) {
   const uint32_t length = wr.sg_list[0].length;
   const iovec own{reinterpret_cast<void*>(here), length}, remote{reinterpret_cast<void*>(there), length};
@@ -62,10 +77,8 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,
                     wr.wr.rdma.remote_addr) != VendorError::none)
     return false;
-  const Translation place = translate(path.memory->view(), wr.wr.rdma.rkey, true, path.remote_pd,
-                                      reads ? MemoryUse::remote_read : MemoryUse::remote_write,
-                                      wr.wr.rdma.remote_addr, sge.length, responder.qpn);
-  if (place.check != KeyCheck::kOk || !move(qp, wr, here, place.address)) return false;
+  uint64_t there;
+  if (!find_remote_bytes(path, wr, reads, &there) || !move(qp, wr, here, there)) return false;
 
   const uint64_t packets = packets_of(sge.length, qp.mtu);
   count_request(qp, sge.length, packets);

@@ -69,10 +69,10 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
   for (uint32_t i = 0; i < count && room < message.length && remotes < PeerAdapter::kMaxRanges; ++i) {
     const WqeSge sge = wqe.sge[i];
     if (sge.length == 0) continue;
-    const Translation found = translate(view, sge.lkey, false, to.receives.shared->pd,
-                                        MemoryUse::local_scatter, sge.address, sge.length);
-    if (found.check != KeyCheck::kOk) return local_key_error(found.check);
     const uint32_t used = std::min(sge.length, message.length - room);
+    const Translation found = translate(view, sge.lkey, false, to.receives.shared->pd,
+                                        MemoryUse::local_scatter, sge.address, used);
+    if (found.check != KeyCheck::kOk) return local_key_error(found.check);
     remote[remotes++] = {reinterpret_cast<void*>(found.address), used};
     room += used;
   }

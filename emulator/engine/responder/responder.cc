@@ -217,7 +217,9 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     invalidated = true;
   }
 
-  // The WQE's own list, checked now: keys may have ended since it was posted.
+  // The WQE's own list, checked now: keys may have ended since it was posted. Of an element that is longer than its
+  // region what the message fills must lie within: so does rxe (rxe_mr.c, copy_data()), and perftest counts on it
+  // (ctx_set_recv_wqes() rounds the elements of an SRQ up to the MTU). hns checks the whole element.
   const ReceiveWqe& wqe = *receive.wqe;
   const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
@@ -229,7 +231,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     if (remotes + 1 >= PeerAdapter::kMaxRanges) break;
     const uint64_t used = std::min<uint64_t>(sge.length, request.length - room);
     const Translation place = translate(path.memory->view(), sge.lkey, false, path.receive_pd,
-                                        MemoryUse::local_scatter, sge.address, sge.length);
+                                        MemoryUse::local_scatter, sge.address, used);
     if (place.check != KeyCheck::kOk)
       return fail_receive(initiator, operation, request, local_key_error(place.check),
                           VendorError::remote_operation_failed);

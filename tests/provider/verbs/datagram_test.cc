@@ -59,6 +59,14 @@ TEST_F(DatagramTest, ThatDoesNotFitIsDropped) {
   EXPECT_TRUE(is_empty(receiver_cq_.get()));
 }
 
+TEST_F(DatagramTest, MayGoToABufferThatEndsBeyondItsRegion) {
+  ASSERT_EQ(receive(1, 8192 + 4096), 0);
+  ASSERT_EQ(send(ah_.get(), receiver_->qp_num, 4096), 0);
+  EXPECT_EQ(next_status(cq_.get()), IBV_WC_SUCCESS);
+  EXPECT_EQ(next_status(receiver_cq_.get()), IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(in_.data() + kGrh, out_.data(), 4096), 0);
+}
+
 TEST_F(DatagramTest, WithAnotherQkeyIsDropped) {
   ibv_qp_attr attr = {};
   attr.qkey = kQkey + 1;

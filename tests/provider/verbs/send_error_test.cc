@@ -165,6 +165,20 @@ TEST_F(SendErrorTest, AReceiveBufferWithoutLocalWriteFailsBothSides) {
   EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_LOC_PROT_ERR);
 }
 
+// What counts is where the message goes (engine/responder/responder.cc, respond_to_send()).
+TEST_F(SendErrorTest, AReceiveBufferMayEndBeyondItsMrIfTheMessageDoesNot) {
+  for (const uint32_t size : {8u, 256u, 4096u, 32768u}) {
+    make_pair();
+    local_.fill(static_cast<uint8_t>(size / 8));
+    for (int i = 0; i < 2; ++i) ASSERT_EQ(receive(remote_.sge(kBufferSize - size, size + 4096)), 0);
+    ASSERT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, size)).status, IBV_WC_SUCCESS) << size << " bytes";
+    EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_SUCCESS);
+    EXPECT_TRUE(same_bytes(size, 0, kBufferSize - size));
+    EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, size + 1)).status, IBV_WC_REM_OP_ERR) << size << " bytes";
+    EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_LOC_PROT_ERR);
+  }
+}
+
 TEST_F(SendErrorTest, NoReceiveAndNoRetriesIsRnrRetryExceeded) {
   make_pair({.rnr_retry = 0});
   EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 8)).status, IBV_WC_RNR_RETRY_EXC_ERR);

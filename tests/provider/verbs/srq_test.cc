@@ -182,6 +182,15 @@ TEST_F(SrqTest, AKeyThatDoesNotHoldCostsTheRequest) {
   EXPECT_EQ(next_status(receive_cq_.get()), IBV_WC_LOC_PROT_ERR);
 }
 
+TEST_F(SrqTest, ABufferMayEndBeyondItsRegionIfTheMessageDoesNot) {
+  const Line line = make_line();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(post(1, kBufferSize - 64, 4096), 0);
+  EXPECT_EQ(carry_out(line.sender.get(), local_.sge(0, 64)), IBV_WC_SUCCESS);
+  EXPECT_EQ(next_status(receive_cq_.get()), IBV_WC_SUCCESS);
+  EXPECT_EQ(carry_out(line.sender.get(), local_.sge(0, 65)), IBV_WC_REM_OP_ERR);
+  EXPECT_EQ(next_status(receive_cq_.get()), IBV_WC_LOC_PROT_ERR);
+}
+
 // The keys of receive requests are those of the SRQ's domain, whatever domain the QP is in (vol.
 // 1, 10.2.9.1).
 TEST_F(SrqTest, MayBeOfAnotherDomainThanTheQueuePair) {

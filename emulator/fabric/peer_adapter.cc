@@ -16,7 +16,7 @@ namespace {
 
 // The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is;
 // process_vm_*(2) is better from there on: it takes several ranges in one call.
-constexpr size_t kMemoryFdLimit = 8;
+constexpr size_t kMemoryFdLimit = PeerAdapter::kWord;
 constexpr size_t kPage = 4096;  // the smallest there is
 
 size_t total(const iovec* ranges, size_t count) {
@@ -143,10 +143,6 @@ long PeerAdapter::process_vm(bool writing, const NodeDirectory& directory, const
 
 int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                           const iovec* remote, size_t remotes) {
-  if (locals == 1 && remotes == 1 && remote->iov_len - 1 < kMemoryFdLimit && memory_fd_ >= 0) [[likely]] {
-    const long done = move_piece(writing, local->iov_base, remote->iov_base, remote->iov_len);
-    if (done == static_cast<long>(remote->iov_len)) return 0;
-  }
   const size_t size = total(remote, remotes);
   if (size == 0) return 0;
   if (size <= kMemoryFdLimit && memory_fd_ >= 0)
@@ -162,6 +158,14 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
     process_vm_.store(false, std::memory_order_relaxed);
   }
   return piece_by_piece(writing, local, locals, remote, remotes);
+}
+
+bool PeerAdapter::write_word(uint64_t here, uint64_t there, size_t size) const {
+  return memory_fd_ >= 0 && syscall(SYS_pwrite64, memory_fd_, here, size, there) == static_cast<long>(size);
+}
+
+bool PeerAdapter::read_word(uint64_t here, uint64_t there, size_t size) const {
+  return memory_fd_ >= 0 && syscall(SYS_pread64, memory_fd_, here, size, there) == static_cast<long>(size);
 }
 
 int PeerAdapter::write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,

@@ -57,6 +57,12 @@ class PeerAdapter {
   int read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
            size_t remotes);
 
+  // The same of up to kWord bytes, one range each, and nothing around the system call. False: read() or
+  // write() tell why; some of the bytes may be there.
+  static constexpr size_t kWord = 8;
+  bool write_word(uint64_t here, uint64_t there, size_t size) const;
+  bool read_word(uint64_t here, uint64_t there, size_t size) const;
+
  private:
   int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
   long move_piece(bool writing, void* here, void* there, size_t size);

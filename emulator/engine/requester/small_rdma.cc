@@ -52,12 +52,13 @@ bool find_remote_bytes(PeerPath& path, const ibv_send_wr& wr, bool reads, uint64
   return *address = place.address, true;
 }
 
-bool move(Qp& qp, const ibv_send_wr& wr, uint64_t here, uint64_t there) {
-  const uint32_t length = wr.sg_list[0].length;
+bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
+  PeerAdapter& memory = *qp.path.memory;
+  if (length <= PeerAdapter::kWord)
+    return reads ? memory.read_word(here, there, length) : memory.write_word(here, there, length);
+  if (!reads) return place_at_once(qp, here, there, length) == 0;
   const iovec own{reinterpret_cast<void*>(here), length}, remote{reinterpret_cast<void*>(there), length};
-  if (number_in(wr.opcode) == IBV_WR_RDMA_READ)
-    return qp.path.memory->read(qp.process->directory(), &own, 1, &remote, 1) == 0;
-  return place_at_once(qp, own, remote) == 0;
+  return memory.read(qp.process->directory(), &own, 1, &remote, 1) == 0;
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
                     wr.wr.rdma.remote_addr) != VendorError::none)
     return false;
   uint64_t there;
-  if (!find_remote_bytes(path, wr, reads, &there) || !move(qp, wr, here, there)) return false;
+  if (!find_remote_bytes(path, wr, reads, &there) || !move(qp, here, there, sge.length, reads)) return false;
 
   const uint64_t packets = packets_of(sge.length, qp.mtu);
   count_request(qp, sge.length, packets);

@@ -26,11 +26,20 @@ size_t cut(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iove
   return cut_ranges(ranges, count, from, size, out, kMaxRanges - 2);
 }
 
-// Splits the first range so that what comes after it begins with an aligned word at the destination: the
-// kernel copies a range in words of its own from the first byte on, or by string instructions, as the
-// processor has it (arch/x86/lib/memcpy_64.S).
+// What a WRITE of more than 8 bytes promises of their order is kept by ranges of the local side: the kernel
+// copies range after range (mm/process_vm_access.c, lib/iov_iter.c). A range it copies in words of its own
+// from the first byte on, or by string instructions, as the processor has it (arch/x86/lib/memcpy_64.S);
+// these promise order between each other, not within.
+//
+// So many bytes come before the first aligned word at the destination. They are a range of their own, so that
+// the next one begins with that word.
+uint64_t before_first_word(uint64_t destination) { return -destination & 7; }
+
+// So many bytes has the last aligned word. They are a range of their own, too.
+uint64_t in_last_word(uint64_t destination_end) { return ((destination_end - 1) & 7) + 1; }
+
 size_t split_first_word(iovec* local, size_t locals, uint64_t destination) {
-  const uint64_t before = -destination & 7;
+  const uint64_t before = before_first_word(destination);
   if (before == 0 || local[0].iov_len <= before) return locals;
   std::copy_backward(local, local + locals, local + locals + 1);
   local[0].iov_len = before;
@@ -38,25 +47,13 @@ size_t split_first_word(iovec* local, size_t locals, uint64_t destination) {
   return locals + 1;
 }
 
-// Splits the last range so that the bytes of the last aligned 8-byte word at the destination are a range of
-// their own. The kernel copies range after range (mm/process_vm_access.c, lib/iov_iter.c), and string
-// instructions promise order between each other, not within.
 size_t split_last_word(iovec* local, size_t locals, uint64_t destination_end) {
   iovec& last = local[locals - 1];
-  const uint64_t word = ((destination_end - 1) & 7) + 1;
+  const uint64_t word = in_last_word(destination_end);
   if (last.iov_len <= word) return locals;
   local[locals] = {static_cast<char*>(last.iov_base) + (last.iov_len - word), word};
   last.iov_len -= word;
   return locals + 1;
-}
-
-// What a WRITE promises of the order of its bytes, as ranges of `local`; two more places are there. More than
-// 8 bytes. `last`: the message ends with them.
-size_t split_words(iovec* local, size_t locals, const iovec* remote, size_t remotes, bool last) {
-  const auto begin = reinterpret_cast<uintptr_t>(remote[0].iov_base);
-  const auto end = reinterpret_cast<uintptr_t>(remote[remotes - 1].iov_base) + remote[remotes - 1].iov_len;
-  locals = split_first_word(local, locals, begin);
-  return last ? split_last_word(local, locals, end) : locals;
 }
 
 // Whose memory was it? Reads every page of the local ranges the way the kernel would.
@@ -132,8 +129,12 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
   const size_t tos = cut(remote, remotes, request.done, size, to);
   if (mutated("last-byte-missing") && size > initiator.mtu) --from[froms - 1].iov_len, --to[tos - 1].iov_len;
-  if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM)
-    froms = split_words(from, froms, to, tos, request.done + size == request.length);
+  if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM) {
+    froms = split_first_word(from, froms, reinterpret_cast<uintptr_t>(to[0].iov_base));
+    if (request.done + size == request.length)
+      froms = split_last_word(from, froms,
+                              reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
+  }
   if (mutated("data-after-completion")) {
     copy_later(from, froms, to, tos);
     return advance(request, size);
@@ -144,10 +145,21 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   return advance(request, size);
 }
 
-int place_at_once(const Qp& initiator, const iovec& local, const iovec& remote) {
-  iovec from[3] = {local};
-  const size_t froms = local.iov_len > 8 ? split_words(from, 1, &remote, 1, true) : 1;
-  return initiator.path.memory->write(initiator.process->directory(), from, froms, &remote, 1);
+int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size) {
+  iovec from[3];
+  size_t froms = 0;
+  const auto add =
+      [&](uint64_t length) {  // field by field: a pair stored in halves is slow to load as a whole
+        from[froms].iov_base = reinterpret_cast<void*>(here);
+        from[froms++].iov_len = length;
+        here += length;
+      };
+  uint64_t left = size;
+  if (const uint64_t before = before_first_word(there); before != 0) add(before), left -= before;
+  if (const uint64_t word = in_last_word(there + size); left > word) add(left - word), left = word;
+  add(left);
+  const iovec to{reinterpret_cast<void*>(there), size};
+  return initiator.path.memory->write(initiator.process->directory(), from, froms, &to, 1);
 }
 
 Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {

@@ -23,9 +23,9 @@ enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone,
 Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes);
 
-// The same for a WRITE of one range on either side, equally long and at most a slice, without a carrier and
-// without a word about what failed: 0, or errno values as PeerAdapter::write().
-int place_at_once(const Qp& initiator, const iovec& local, const iovec& remote);
+// The same for a WRITE of one range on either side, more than 8 bytes and at most a slice, without a carrier
+// and without a word about what failed: 0, or errno values as PeerAdapter::write().
+int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size);
 
 // Reads the next slice of `remote` into `local`.
 Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);

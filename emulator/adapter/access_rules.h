@@ -25,6 +25,10 @@ int check_mr_access(int access, const char** why) noexcept;
 // Must the memory be writable to be registered so? (kernel ib_verbs.h, ib_access_writable())
 bool needs_writable_memory(int access) noexcept;
 
+// IBV_ACCESS_FLUSH_GLOBAL and IBV_ACCESS_FLUSH_PERSISTENT, which headers before rdma-core 45 do not have
+// (IB_UVERBS_ACCESS_FLUSH_* of include/uapi/rdma/ib_user_ioctl_verbs.h). No region takes them: the device has no FLUSH.
+inline constexpr unsigned kAccessFlush = 1u << 8 | 1u << 9;
+
 // 0, or EINVAL where [addr, addr + length) or [iova, iova + length) would pass the end of the address space.
 // A length of 0 is fine here; whether it may be registered is the caller's rule.
 int check_mr_range(uint64_t addr, uint64_t length, uint64_t iova, const char** why) noexcept;

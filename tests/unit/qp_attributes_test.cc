@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "adapter/access_rules.h"
+
 namespace verbena {
 namespace {
 
@@ -144,6 +146,7 @@ TEST(QpAttributes, AccessFlagsAreThoseOfTheApi) {
            [](ibv_qp_attr& a) { a.qp_access_flags = IBV_ACCESS_RELAXED_ORDERING; }, 0},
           {"no local write needed", IBV_QP_ACCESS_FLAGS,
            [](ibv_qp_attr& a) { a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE; }, 0},
+          {"the rights to FLUSH", IBV_QP_ACCESS_FLAGS, [](ibv_qp_attr& a) { a.qp_access_flags = kAccessFlush; }, 0},
           {"bit 12", IBV_QP_ACCESS_FLAGS, [](ibv_qp_attr& a) { a.qp_access_flags = 1u << 12; }, EINVAL},
           {"bit 31", IBV_QP_ACCESS_FLAGS, [](ibv_qp_attr& a) { a.qp_access_flags = 1u << 31; }, EINVAL},
       });

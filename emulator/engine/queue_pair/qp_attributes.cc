@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "adapter/access_rules.h"
 #include "engine/program_enum.h"
 #include "engine/queue_pair/qp_state_table.h"
 #include "engine/requester/psn.h"
@@ -16,7 +17,8 @@
 //  are
 //    cut by the kernel for every device, with a warning (verbs.c, _ib_modify_qp()): not refused.
 //  * qp_access_flags: mlx5 looks at the REMOTE_ bits alone, rxe refuses what it does not know. Programs pass
-//    what they gave to ibv_reg_mr(3): every IBV_ACCESS_ flag passes, other bits are refused.
+//    what they gave to ibv_reg_mr(3), and FLUSH rights to any device (pyverbs): every IBV_ACCESS_ flag passes,
+//    other bits are refused.
 //  * path_mtu: mlx5 wants a code from 256 to 4096, rxe one up to the port's max_mtu. Both hold here, and a
 //    QP cannot use more than the port's active MTU.
 //  * cur_qp_state: the kernel believes it and looks up the transition from there; the firmware of mlx5 then
@@ -42,7 +44,8 @@ constexpr uint8_t kMulticastGidPrefix = 0xff;
 
 constexpr unsigned kAccessFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-                                  IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+                                  IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE |
+                                  kAccessFlush;
 
 struct Request {
   const AttributeLimits& limits;

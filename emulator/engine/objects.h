@@ -21,6 +21,7 @@
 #include "adapter/receive_ring.h"
 #include "adapter/spin_lock.h"
 #include "emulator.h"
+#include "engine/device/context_use.h"
 #include "engine/memory/memory_objects.h"
 #include "engine/process.h"
 #include "engine/receive/shared_receive_queue.h"
@@ -43,6 +44,7 @@ struct Context {
   std::vector<std::unique_ptr<CompChannel>> channels;
   uint64_t events_seen = 0;         // of the device's log; under Process::contexts_mutex
   std::atomic<bool> failed{false};  // IBV_EVENT_DEVICE_FATAL: for good
+  std::atomic<uint32_t> users{0};   // objects that look at the context as long as they live
 };
 
 // 0, or EIO: a forked child's copy, or the device has failed. Verbs that make, change or ask begin with it;
@@ -66,7 +68,7 @@ struct CompChannel {
 };
 
 struct Cq {
-  Context* context = nullptr;
+  ContextUse context;
   Process* process = nullptr;
   uint32_t index = 0;
   SharedCq* shared = nullptr;
@@ -186,7 +188,7 @@ struct Qp {
   // ---- read with each request and completion; changed by verbs off the data path ----
   alignas(kCacheLine) Process* process = nullptr;
   SharedQp* shared = nullptr;
-  Context* context = nullptr;
+  ContextUse context;
   Cq* send_cq = nullptr;
   Pd* pd = nullptr;
   Srq* srq = nullptr;  // receives come from there, and the queue below is not used

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <new>
+#include <utility>
 
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
@@ -19,6 +20,7 @@ namespace {
 
 std::mutex process_mutex;  // guards `current` and its count of references
 Process* current = nullptr;
+Process* left = nullptr;  // of devices closed with objects, a list: whoever looks for leaks finds them here
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
 
 }  // namespace
@@ -127,6 +129,14 @@ int Process::open_gate() {
   return error;
 }
 
+uint64_t Process::count_objects() const {
+  uint64_t sum = 0;
+  for (uint32_t device = 0; device < directory().devices().count; ++device)
+    for (size_t kind = 0; kind < static_cast<size_t>(Counted::kKinds); ++kind)
+      sum += directory().count(device, static_cast<Counted>(kind), home_.slot()).load(std::memory_order_relaxed);
+  return sum;
+}
+
 void Process::release() {
   if (dead()) return;  // the parent's; this copy of it is left alone
   std::unique_lock lock(process_mutex);
@@ -134,8 +144,16 @@ void Process::release() {
   current = nullptr;
   lock.unlock();
   if (Remote* const others = remote(); others != nullptr) others->flush_all();
+  const bool objects_remain = count_objects() != 0;
   home_.leave();
   gate_.close();
+  if (objects_remain) {
+    dead_.store(true, std::memory_order_relaxed);
+    lock.lock();
+    next_left_ = std::exchange(left, this);
+    return;
+  }
+  for (Context* context : left_contexts) delete context;
   delete this;
 }
 

@@ -54,9 +54,12 @@ class Process {
  public:
   // The adapter of this process, made at the first call; each needs one release(). errno as open_context.
   static int acquire(Process** out);
+  // The last one leaves the node. If the program has objects left, which name this process until they are destroyed,
+  // it stays where it is, dead.
   void release();
 
-  // True in a forked child: everything of this object belongs to the parent.
+  // True in a forked child: everything of this object belongs to the parent. And when the device was closed while
+  // there were still objects.
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
   Residence& home() { return home_; }
@@ -140,6 +143,7 @@ class Process {
   // Contexts, for events that concern a whole device. Guarded by contexts_mutex.
   std::mutex contexts_mutex;
   std::vector<Context*> contexts;
+  std::vector<Context*> left_contexts;  // closed, and still used (Context::users)
 
  private:
   Process();
@@ -188,6 +192,7 @@ class Process {
   std::unique_ptr<std::atomic<Srq*>[]> srqs_;
   std::atomic<bool> dead_{false};
   uint32_t references_ = 0;
+  Process* next_left_ = nullptr;
 
   std::mutex pending_mutex_;  // held while requests are worked on from the list
   std::vector<Qp*> pending_;
@@ -205,6 +210,7 @@ class Process {
   uint64_t device_events_told_ = 0;  // to the watcher
 
   int open_gate();
+  uint64_t count_objects() const;  // of all contexts
   std::atomic<bool> gate_is_open_{false};  // for the service thread
 
   std::mutex openings_mutex_;

@@ -70,15 +70,27 @@ int import_context(const Context* original, Context** out) {
   return open_with_file(original->device->name.data(), original->file, out);
 }
 
+ContextUse& ContextUse::operator=(Context* context) {
+  if (context != nullptr) context->users.fetch_add(1, std::memory_order_relaxed);
+  if (context_ != nullptr) context_->users.fetch_sub(1, std::memory_order_release);
+  context_ = context;
+  return *this;
+}
+
 void close_context(Context* context) {
   Process* process = context->process;
   if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
   leave_xrc_qps_of(*context);
+  const bool is_used = context->users.load(std::memory_order_acquire) != 0;
+  if (is_used)
+    VERBENA_WARN("ibv_close_device: %s: the program has not destroyed all that it made there",
+                 context->device->name.data());
   {
     std::lock_guard lock(process->contexts_mutex);
     std::erase(process->contexts, context);
+    if (is_used) process->left_contexts.push_back(context);
   }
-  delete context;
+  if (!is_used) delete context;
   process->release();
 }
 

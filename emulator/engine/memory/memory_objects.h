@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "adapter/memory_table.h"
+#include "engine/device/context_use.h"
 
 namespace verbena {
 
@@ -27,7 +28,7 @@ using UserCount = std::shared_ptr<std::atomic<uint32_t>>;
 
 // A context that imports a domain (ibv_import_pd(3)) has a Pd of its own; it shares handle and count.
 struct Pd {
-  Context* context = nullptr;
+  ContextUse context;
   uint32_t handle = 0;  // unique in the process: keys of contexts must not fit each other
   UserCount count = std::make_shared<std::atomic<uint32_t>>(0);
   std::atomic<uint32_t>& users = *count;

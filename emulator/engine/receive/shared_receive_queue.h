@@ -16,6 +16,7 @@
 
 #include "adapter/shared_receive_ring.h"
 #include "adapter/spin_lock.h"
+#include "engine/device/context_use.h"
 #include "engine/process.h"
 
 namespace verbena {
@@ -46,7 +47,7 @@ struct Srq {
   uint64_t bytes = 0;
 
   // ---- of an SRQ of the program ----
-  Context* context = nullptr;
+  ContextUse context;
   Pd* pd = nullptr;
   Cq* cq = nullptr;  // XRC
   Xrcd* xrcd = nullptr;

@@ -8,6 +8,7 @@ import fcntl
 import glob
 import gzip
 import os
+import re
 import shutil
 import subprocess
 
@@ -30,17 +31,24 @@ def unpack(into, build):
             shutil.copyfileobj(source, target)
 
 
+def version():
+    """Of rdma-core: 44, say. 0: the package is not installed."""
+    asked = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], capture_output=True, text=True)
+    found = re.match(r"(?:\d+:)?(\d+)", asked.stdout)
+    return int(found[1]) if found else 0
+
+
 def downloaded(folder):
     """The suite's folder inside the package that is installed."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # every module's test wants it, side by side
-        version = said(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], folder)
-        package = os.path.join(folder, f"{PACKAGE} {version}".replace(":", "%3a"))
+        whole = said(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], folder)
+        package = os.path.join(folder, f"{PACKAGE} {whole}".replace(":", "%3a"))
         if not os.path.isdir(package):
             for old in glob.glob(os.path.join(folder, f"{PACKAGE}_*.deb")):
                 os.unlink(old)
-            said(["apt-get", "-q", "download", f"{PACKAGE}={version}"], folder)
+            said(["apt-get", "-q", "download", f"{PACKAGE}={whole}"], folder)
             (archive,) = glob.glob(os.path.join(folder, f"{PACKAGE}_*.deb"))
             said(["dpkg-deb", "-x", archive, package + ".new"], folder)
             os.rename(package + ".new", package)

@@ -149,6 +149,8 @@ void Process::release() {
   gate_.close();
   if (objects_remain) {
     dead_.store(true, std::memory_order_relaxed);
+    remote_now_.store(nullptr, std::memory_order_release);
+    remote_.reset();  // other nodes are to hear of it now
     lock.lock();
     next_left_ = std::exchange(left, this);
     return;

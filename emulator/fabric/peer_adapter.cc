@@ -14,9 +14,6 @@
 namespace verbena {
 namespace {
 
-// The kernel's copy of up to 8 aligned bytes through /proc/<pid>/mem is the cheapest there is;
-// process_vm_*(2) is better from there on: it takes several ranges in one call.
-constexpr size_t kMemoryFdLimit = PeerAdapter::kWord;
 constexpr size_t kPage = 4096;  // the smallest there is
 
 size_t total(const iovec* ranges, size_t count) {
@@ -145,8 +142,7 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
                           const iovec* remote, size_t remotes) {
   const size_t size = total(remote, remotes);
   if (size == 0) return 0;
-  if (size <= kMemoryFdLimit && memory_fd_ >= 0)
-    return piece_by_piece(writing, local, locals, remote, remotes);
+  if (size <= kWord && memory_fd_ >= 0) return piece_by_piece(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
     const long done = process_vm(writing, directory, local, locals, remote, remotes);
     // And again after it: between the two the process may have become another program, whose bytes these are.

@@ -57,9 +57,11 @@ class PeerAdapter {
   int read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
            size_t remotes);
 
+  // Up to so many bytes go through /proc/<pid>/mem, whose copy of an aligned word is the cheapest there is;
+  // process_vm_*(2) is better from there on: it takes several ranges in one call.
+  static constexpr size_t kWord = 8;
   // The same of up to kWord bytes, one range each, and nothing around the system call. False: read() or
   // write() tell why; some of the bytes may be there.
-  static constexpr size_t kWord = 8;
   bool write_word(uint64_t here, uint64_t there, size_t size) const;
   bool read_word(uint64_t here, uint64_t there, size_t size) const;
 

@@ -148,12 +148,12 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
 int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size) {
   iovec from[3];
   size_t froms = 0;
-  const auto add =
-      [&](uint64_t length) {  // field by field: a pair stored in halves is slow to load as a whole
-        from[froms].iov_base = reinterpret_cast<void*>(here);
-        from[froms++].iov_len = length;
-        here += length;
-      };
+  // Field by field: a pair that was stored in halves is slow to load as a whole.
+  const auto add = [&](uint64_t length) {
+    from[froms].iov_base = reinterpret_cast<void*>(here);
+    from[froms++].iov_len = length;
+    here += length;
+  };
   uint64_t left = size;
   if (const uint64_t before = before_first_word(there); before != 0) add(before), left -= before;
   if (const uint64_t word = in_last_word(there + size); left > word) add(left - word), left = word;

@@ -19,8 +19,6 @@ namespace verbena::rsockets {
 
 using pages::Address;
 
-inline constexpr int kPatienceMs = 10'000;
-
 class Socket {
  public:
   Socket() = default;
@@ -41,10 +39,16 @@ class Socket {
   int fd_ = -1;
 };
 
-// 0 when nothing of `events` comes in time.
-inline short becomes(const Socket& socket, short events, int patience = kPatienceMs) {
+// What of `events` there is at once; 0 when nothing.
+inline short ready_now(const Socket& socket, short events) {
   pollfd entry = {.fd = socket.get(), .events = events, .revents = 0};
-  return rpoll(&entry, 1, patience) == 1 ? entry.revents : short{0};
+  return rpoll(&entry, 1, 0) == 1 ? entry.revents : short{0};
+}
+// Waits for one of `events`, without a limit of rpoll's: librdmacm counts time spent several times over
+// (docs/FEATURES.md, "rpoll with a time limit"). main.cc's alarm ends what waits for ever.
+inline short becomes(const Socket& socket, short events) {
+  pollfd entry = {.fd = socket.get(), .events = events, .revents = 0};
+  return rpoll(&entry, 1, -1) == 1 ? entry.revents : short{0};
 }
 inline void make_nonblocking(const Socket& socket) {
   ASSERT_EQ(rfcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);

@@ -335,7 +335,10 @@ bool Doorkeeper::serve_call(uint64_t token, Outgoing& call, int64_t now, bool re
 
 void Doorkeeper::finish_call(Outgoing& call, Outgoing::State state) {
   const Outgoing::Call& asked = call.call();
-  if (state == Outgoing::State::kFailed)
+  // A process that was met before, and is not there any more, has ended: nothing to warn of.
+  const bool has_ended = asked.target.kind == TargetKind::kProcess &&
+                         (call.refusal() == Refusal::kNotListening || call.refusal() == Refusal::kNobody);
+  if (state == Outgoing::State::kFailed && !has_ended)
     note(asked.to, call.refusal(), call.their_version(), "no connection to");
   if (!forget_ticket(asked.ticket)) return;
   if (state == Outgoing::State::kFailed) {

@@ -184,7 +184,7 @@ bool is_way_sound(RemotePeer& peer) {
 }
 
 void flush(RemotePeer& peer) {
-  if (!peer.connected.load(std::memory_order_relaxed)) return;
+  if (!peer.connected.load(std::memory_order_relaxed) || peer.out_ended.load(std::memory_order_relaxed)) return;
   if (peer.blocked && now_ns() < peer.try_at.load(std::memory_order_relaxed)) return;
   for (;;) {
     while (put_kept_answers(peer) || begin_answer(peer)) {
@@ -204,7 +204,9 @@ void flush(RemotePeer& peer) {
       watch_for_room(peer, true);
       return;
     } else if (flow != Flow::kMoved) {
-      peer.broken.store(true, std::memory_order_release);
+      // The end comes after what is still to be read, whatever the error was.
+      syscall(SYS_shutdown, peer.fd, SHUT_RD);
+      peer.out_ended.store(true, std::memory_order_relaxed);
       return;
     }
   }

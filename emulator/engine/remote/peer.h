@@ -61,7 +61,8 @@ struct RemotePeer {
   std::atomic<bool> gone{false};  // the process has ended
   uint64_t ticket = 0;            // it is being called; 0: it is not
   std::atomic<bool> connected{false};
-  std::atomic<bool> broken{false};  // the socket has ended: the driver sees to it
+  std::atomic<bool> broken{false};     // nothing more is to be had of it: the driver gives the connection up
+  std::atomic<bool> out_ended{false};  // the socket takes no more; what has come is still read
   std::atomic<uint32_t> epoch{0};   // counts connections
   int fd = -1;                      // changes while the driver's turn and out_mutex are held
   int epoll = -1;                   // Remote's
@@ -93,6 +94,8 @@ struct RemotePeer {
   uint32_t asked = 0;        // questions that have gone over this connection, and have had no answer
   bool ready = false;        // epoll(7) says that there is something
   bool stalled = false;      // the first frame there is cannot be carried out now
+  bool in_ended = false;     // nothing more will come; what has come is still carried out
+  int64_t ended_at = 0;      // ns: when the driver first saw that it has ended; 0: it has not
 
   // ---- what goes ----
   std::mutex out_mutex;

@@ -304,6 +304,7 @@ void Remote::admit(const wire::Arrived& arrived) {
     peer->gone = false;
     peer->awaits_answer = peer->blocked = false;
     peer->broken.store(false, std::memory_order_relaxed);
+    peer->out_ended.store(false, std::memory_order_relaxed);
     peer->epoch.fetch_add(1, std::memory_order_relaxed);
     epoll_event event{};
     event.events = EPOLLIN;
@@ -366,7 +367,10 @@ void Remote::lose(RemotePeer& peer) {
     peer.reads.clear();
     peer.answers.clear();
     peer.broken.store(false, std::memory_order_relaxed);
+    peer.out_ended.store(false, std::memory_order_relaxed);
   }
+  peer.in_ended = false;
+  peer.ended_at = 0;
   peer.in.clear();
   peer.bulk_in = {};
   peer.held_since = 0;

@@ -40,6 +40,8 @@ constexpr int64_t kSecondLook = 100'000;
 constexpr int64_t kMissed = 100'000'000, kCatchUp = 10'000'000;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
+// What came before the end of a connection and cannot be carried out yet has so long.
+constexpr int64_t kLastWords = 1'000'000'000;
 // A program that has polled so long in vain gives its processor away for a moment once in so many polls.
 constexpr int64_t kLong = 5'000'000, kMoment = 100'000;
 constexpr uint32_t kLook = 256;
@@ -83,7 +85,20 @@ namespace {
 // Nothing that has come from it is half done.
 bool is_at_rest(const RemotePeer& peer) {
   return peer.in.size() == 0 && peer.bulk_in.left == 0 && peer.acknowledgements_due.empty() &&
-         !peer.answers_due && !peer.stalled && !peer.broken.load(std::memory_order_relaxed);
+         !peer.answers_due && !peer.stalled && !peer.in_ended && !peer.broken.load(std::memory_order_relaxed) &&
+         !peer.out_ended.load(std::memory_order_relaxed);
+}
+
+// Has the connection ended, and has all been carried out that came before? Who sends, answers and ends at once has sent
+// and answered: what the kernel has of that outlives the process, and must not be dropped because our own bytes found
+// nobody any more.
+bool is_over(RemotePeer& peer) {
+  if (peer.broken.load(std::memory_order_acquire)) return true;
+  if (!peer.in_ended && !peer.out_ended.load(std::memory_order_relaxed)) return false;
+  if (!peer.stalled) return peer.in_ended;
+  const int64_t now = now_ns();
+  if (peer.ended_at == 0) peer.ended_at = now;
+  return now - peer.ended_at > kLastWords;
 }
 
 }  // namespace
@@ -117,7 +132,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     const size_t had = peer.in.size();
     const Flow flow =
         peer.in.receive(peer.fd, peer.takes_large != 0 ? peer.takes_large : wire::InStream::kCapacity, &all);
-    if (flow == Flow::kEnded) peer.broken.store(true, std::memory_order_relaxed);
+    if (flow == Flow::kEnded) peer.in_ended = true;
     if (flow != Flow::kMoved) break;
     peer.takes_large = 0;
     peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + peer.in.size() - had,
@@ -138,7 +153,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     else
       lingers |= peer.gathered.load(std::memory_order_relaxed);
   }
-  if (peer.broken.load(std::memory_order_acquire)) lose(peer);
+  if (is_over(peer)) lose(peer);
   if (lingers) {
     // The program may not come again.
     lingered_.store(true, std::memory_order_relaxed);

@@ -2,8 +2,8 @@
 #include "fabric/hand_over.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -63,55 +63,56 @@ bool serve_peers(int listener, int segment_fd, int memory_fd) {
   return true;
 }
 
-int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) {
-  const NoCancellation guard;  // the first message to somebody asks, too
+int SegmentRequest::begin(const std::string& folder) {
   UnixAddress address;
   if (int error = address.set(folder, kSocketName); error != 0) return error;
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
-  const timeval timeout{timeout_ms / 1000, timeout_ms % 1000 * 1000};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  int error = 0;
-  int32_t pid = 0;
-  if (connect(fd, address.get(), UnixAddress::size()) != 0) {
-    error = errno == EAGAIN ? ETIMEDOUT : errno;
-  } else if (!same_user(fd, &pid)) {
-    error = EPROTO;
-  } else {
-    char count = 0;
-    iovec data{&count, 1};
-    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ssize_t got;
-    do {
-      got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
-    const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-    if (got < 0) {
-      error = errno == EAGAIN || errno == EWOULDBLOCK ? ETIMEDOUT : errno;
-    } else if (header == nullptr || header->cmsg_type != SCM_RIGHTS) {
-      error = got == 0 ? ECONNREFUSED : EPROTO;
-    } else {
-      int fds[2] = {-1, -1};
-      const size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof *fds;
-      std::memcpy(fds, CMSG_DATA(header), came * sizeof *fds);
-      *out = {fds[0], fds[1], pid};
-      // Without room in this process for all of them the kernel drops the rest (unix(7), MSG_CTRUNC).
-      if (came != static_cast<size_t>(count)) {
-        for (const int passed : fds)
-          if (passed >= 0) close(passed);
-        *out = {};
-        error = EMFILE;
-      }
-    }
+  socket_.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket_.fd < 0) return errno;
+  if (connect(socket_.fd, address.get(), UnixAddress::size()) != 0) return errno;
+  return same_user(socket_.fd, &pid_) ? 0 : EPROTO;
+}
+
+void SegmentRequest::wait(int timeout_ms) const {
+  pollfd readable{socket_.fd, POLLIN, 0};
+  while (poll(&readable, 1, timeout_ms) < 0 && errno == EINTR) {
   }
-  close(fd);
-  return error;
+}
+
+int SegmentRequest::take(HandedOver* out) const {
+  char count = 0;
+  iovec data{&count, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(socket_.fd, &message, MSG_CMSG_CLOEXEC);
+  if (got < 0) return errno == ECONNRESET ? ECONNREFUSED : errno;
+  const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return got == 0 ? ECONNREFUSED : EPROTO;
+  int fds[2] = {-1, -1};
+  const size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof *fds;
+  std::memcpy(fds, CMSG_DATA(header), came * sizeof *fds);
+  // Without room in this process for all of them the kernel drops the rest (unix(7), MSG_CTRUNC).
+  if (came != static_cast<size_t>(count)) {
+    for (const int passed : fds)
+      if (passed >= 0) close(passed);
+    return EMFILE;
+  }
+  *out = {fds[0], fds[1], pid_};
+  return 0;
+}
+
+int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) {
+  const NoCancellation guard;  // the first message to somebody asks, too
+  SegmentRequest request;
+  int error = request.begin(folder);
+  if (error == 0) {
+    request.wait(timeout_ms);
+    error = request.take(out);
+  }
+  return error == EAGAIN ? ETIMEDOUT : error;
 }
 
 }  // namespace verbena

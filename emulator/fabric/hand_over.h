@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 
+#include "fabric/descriptor.h"
+
 namespace verbena {
 
 struct HandedOver {
@@ -24,8 +26,23 @@ int listen_for_peers(const std::string& folder);
 // cannot be served now, as the process has no descriptor left.
 bool serve_peers(int listener, int segment_fd, int memory_fd);
 
-// Peer: asks the owner of `folder`. Waits at most `timeout_ms`. ENOENT/ECONNREFUSED: it is gone; ETIMEDOUT: it
-// does not answer (stopped?); EPROTO; EMFILE. The caller owns the descriptors.
+// Peer: has asked, and has no answer yet.
+class SegmentRequest {
+ public:
+  // Asks the owner of `folder`, and does not wait. 0; ENOENT, ECONNREFUSED: it is gone; EAGAIN: too many have asked and
+  // wait; EPROTO: it is another user's; EMFILE.
+  int begin(const std::string& folder);
+  // Until the answer is there, or for `timeout_ms`.
+  void wait(int timeout_ms) const;
+  // The answer: 0, and the caller owns the descriptors; EAGAIN: it is not there yet; otherwise as begin().
+  int take(HandedOver* out) const;
+
+ private:
+  Descriptor socket_;
+  int32_t pid_ = 0;
+};
+
+// All of it. Waits at most `timeout_ms`. ETIMEDOUT: the owner does not answer (stopped?); otherwise as above.
 int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out);
 
 }  // namespace verbena

@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "fabric/descriptor.h"
 #include "fabric/device_tree.h"
 #include "fabric/hand_over.h"
 #include "fabric/node_directory.h"
@@ -28,21 +29,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockPatience = 10s;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 bool own_directory(const std::string& path) {
   struct stat status;
@@ -96,16 +82,16 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
 NetworkKey read_node_key(const std::string& node) {
   NetworkKey key{};
   const Descriptor file(open(key_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file.valid() || read(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()))
+  if (file.fd < 0 || read(file.fd, key.data(), key.size()) != static_cast<ssize_t>(key.size()))
     return {};
   return key;
 }
 
 int write_node_key(const std::string& node, const NetworkKey& key) {
   const Descriptor file(open(key_path(node).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid()) return errno;
-  if (fchmod(file.get(), 0600) != 0) return errno;
-  return write(file.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : EIO;
+  if (file.fd < 0) return errno;
+  if (fchmod(file.fd, 0600) != 0) return errno;
+  return write(file.fd, key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : EIO;
 }
 
 // What stands at the beginning of every directory file, whatever its version: the two fields never move.
@@ -113,7 +99,7 @@ bool read_version(const std::string& node, uint32_t* version) {
   const Descriptor file(open(directory_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   uint32_t words[2];
   static_assert(offsetof(DirectoryHeader, magic) == 0 && offsetof(DirectoryHeader, layout_version) == 4);
-  if (!file.valid() || read(file.get(), words, sizeof words) != sizeof words || words[0] != kDirectoryMagic)
+  if (file.fd < 0 || read(file.fd, words, sizeof words) != sizeof words || words[0] != kDirectoryMagic)
     return false;
   *version = words[1];
   return true;
@@ -326,9 +312,9 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
 
   const std::string lock_path = path + ".lock";
   const Descriptor lock_file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock_file.valid()) return fail_errno(errno, problem, "cannot open " + lock_path);
-  if (fchmod(lock_file.get(), 0600) != 0) return fail_errno(errno, problem, lock_path);
-  if (const int error = lock(lock_file.get()); error != 0)
+  if (lock_file.fd < 0) return fail_errno(errno, problem, "cannot open " + lock_path);
+  if (fchmod(lock_file.fd, 0600) != 0) return fail_errno(errno, problem, lock_path);
+  if (const int error = lock(lock_file.fd); error != 0)
     return fail_errno(error, problem, "cannot lock " + lock_path);
   return make_under_lock(path, wanted, options.network.key, problem);
 }

@@ -2,17 +2,22 @@
 #include "fabric/peer_adapter.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "fabric/hand_over.h"
 #include "fabric/node.h"
 #include "fabric/own_memory.h"
+#include "no_cancellation.h"
 
 namespace verbena {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPage = 4096;  // the smallest there is
 
@@ -28,20 +33,18 @@ PeerAdapter::~PeerAdapter() {
   if (memory_fd_ >= 0 && !is_own_) syscall(SYS_close, memory_fd_);
 }
 
-int PeerAdapter::attach(const Residence& home, int timeout_ms) {
+int PeerAdapter::attach(const Residence& home, const HandedOver& given) {
   folder_ = slot_folder(home.node(), slot_, generation_);
-  HandedOver fds;
-  if (int error = ask_for_segment(folder_, timeout_ms, &fds); error != 0) return error;
-  memory_fd_ = fds.memory_fd;
+  memory_fd_ = given.memory_fd;
   // process_vm_*(2) may be allowed to one of the two and not to the other.
   within_reach_ = home.memory_fd() >= 0 && memory_fd_ >= 0;
-  const int error = mapped_.map(fds.segment_fd, home.directory().header().node_id, slot_, generation_);
-  syscall(SYS_close, fds.segment_fd);
+  const int error = mapped_.map(given.segment_fd, home.directory().header().node_id, slot_, generation_);
+  syscall(SYS_close, given.segment_fd);
   if (error != 0) return error;
   view_ = mapped_.view();
   // In another pid namespace the numbers would be somebody else's.
   pid_ = view_.header().pid;
-  if (pid_ != fds.pid) process_vm_.store(false, std::memory_order_relaxed);
+  if (pid_ != given.pid) process_vm_.store(false, std::memory_order_relaxed);
   task_.store(task_of_service(home), std::memory_order_relaxed);
   return 0;
 }
@@ -174,26 +177,75 @@ int PeerAdapter::read(const NodeDirectory& directory, const iovec* local, size_t
   return transfer(false, directory, local, locals, remote, remotes);
 }
 
-int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
-                   int timeout_ms) {
-  std::lock_guard lock(mutex_);
+struct PeerTable::Asked {
+  uint32_t slot, generation;
+  Clock::time_point since;
+  SegmentRequest request;
+};
+
+std::shared_ptr<PeerAdapter> PeerTable::known(uint32_t slot, uint32_t generation) {
   std::erase_if(peers_, [](const auto& p) { return p.expired(); });
-  for (const auto& known : peers_) {
-    auto peer = known.lock();
-    if (peer && peer->slot() == slot && peer->generation() == generation) {
-      *out = std::move(peer);
-      return 0;
-    }
-  }
-  auto peer = std::make_shared<PeerAdapter>(slot, generation);
-  if (slot == home.slot() && generation == home.generation()) {
-    peer->attach_self(home);
-  } else if (int error = peer->attach(home, timeout_ms); error != 0) {
+  for (const auto& each : peers_)
+    if (auto peer = each.lock(); peer && peer->slot() == slot && peer->generation() == generation) return peer;
+  return nullptr;
+}
+
+// Whoever has been asked is not asked again.
+int PeerTable::ask(const Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<Asked>* out) {
+  std::erase_if(asked_, [&](const auto& each) { return !home.directory().alive(each->slot, each->generation); });
+  const auto found = std::find_if(asked_.begin(), asked_.end(), [&](const auto& each) {
+    return each->slot == slot && each->generation == generation;
+  });
+  if (found != asked_.end()) return *out = *found, 0;
+  auto made = std::make_shared<Asked>(slot, generation, Clock::now());
+  if (int error = made->request.begin(slot_folder(home.node(), slot, generation)); error != 0) return error;
+  asked_.push_back(made);
+  *out = std::move(made);
+  return 0;
+}
+
+int PeerTable::take_answer(const Residence& home, const std::shared_ptr<Asked>& asked,
+                           std::shared_ptr<PeerAdapter>* out) {
+  HandedOver given;
+  if (int error = asked->request.take(&given); error != 0) {
+    if (error != EAGAIN) std::erase(asked_, asked);
     return error;
   }
+  std::erase(asked_, asked);
+  auto peer = std::make_shared<PeerAdapter>(asked->slot, asked->generation);
+  if (int error = peer->attach(home, given); error != 0) return error;
   peers_.push_back(peer);
   *out = std::move(peer);
   return 0;
+}
+
+int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
+                   int timeout_ms) {
+  const NoCancellation guard;  // the first message to somebody comes here, too
+  const Clock::time_point begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (std::shared_ptr<PeerAdapter> peer = known(slot, generation); peer != nullptr) return *out = std::move(peer), 0;
+    if (slot == home.slot() && generation == home.generation()) {
+      auto self = std::make_shared<PeerAdapter>(slot, generation);
+      self->attach_self(home);
+      peers_.push_back(self);
+      return *out = std::move(self), 0;
+    }
+    std::shared_ptr<Asked> asked;
+    int error = ask(home, slot, generation, &asked);
+    if (error == 0) error = take_answer(home, asked, out);
+    if (error != EAGAIN) return error;
+    const auto until = (asked ? asked->since : begin) + std::chrono::milliseconds(timeout_ms);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    if (left <= 0) return ETIMEDOUT;
+    lock.unlock();
+    if (asked)
+      asked->request.wait(static_cast<int>(left));
+    else
+      poll(nullptr, 0, 1);  // there is room for more askers when it has served some
+    lock.lock();
+  }
 }
 
 }  // namespace verbena

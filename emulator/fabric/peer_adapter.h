@@ -19,6 +19,8 @@
 
 namespace verbena {
 
+struct HandedOver;
+
 class PeerAdapter {
  public:
   PeerAdapter(uint32_t slot, uint32_t generation) : slot_(slot), generation_(generation) {}
@@ -26,8 +28,8 @@ class PeerAdapter {
   PeerAdapter(const PeerAdapter&) = delete;
   PeerAdapter& operator=(const PeerAdapter&) = delete;
 
-  // Gets and maps the segment. errno values as ask_for_segment and PeerSegment::map.
-  int attach(const Residence& home, int timeout_ms);
+  // Maps the segment that was handed over, and takes the descriptors in any case. errno values as PeerSegment::map.
+  int attach(const Residence& home, const HandedOver& given);
   // The process's own adapter.
   void attach_self(Residence& home);
 
@@ -96,15 +98,23 @@ class PeerAdapter {
 // The peers of this process.
 class PeerTable {
  public:
-  // Finds or attaches. errno values as PeerAdapter::attach. Waits at most `timeout_ms` for a process that
-  // does not answer.
+  // Finds or attaches. errno values as ask_for_segment and PeerAdapter::attach. Waits at most `timeout_ms` for a
+  // process that does not answer, counted from when it was first asked: once it has been waited for so long it is
+  // only looked at, until it answers. Any thread; who waits keeps nobody from other processes.
   static constexpr int kPatienceMs = 5000;  // then its service thread is stopped, or as good as
   int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
           int timeout_ms = kPatienceMs);
 
  private:
+  struct Asked;
+  // Under mutex_.
+  std::shared_ptr<PeerAdapter> known(uint32_t slot, uint32_t generation);
+  int ask(const Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<Asked>* out);
+  int take_answer(const Residence& home, const std::shared_ptr<Asked>& asked, std::shared_ptr<PeerAdapter>* out);
+
   std::mutex mutex_;
   std::vector<std::weak_ptr<PeerAdapter>> peers_;
+  std::vector<std::shared_ptr<Asked>> asked_;
 };
 
 }  // namespace verbena

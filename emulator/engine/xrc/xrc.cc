@@ -21,7 +21,8 @@ namespace {
 
 // So many SRQs are remembered per QP; programs have one per process they send to.
 constexpr size_t kMaxTargets = 256;
-// For a process that has taken a queue pair over, and is asked for its segment in the middle of a request.
+// For a process that is asked for its segment in the middle of a request, perhaps in the driver's turn. One that does not
+// answer (stopped?) is silent, and asked after again with each try of the request.
 constexpr int kPatienceMs = 100;
 
 // Finds the SRQ's adapter and pins it: from here on it is that SRQ of that process or none.
@@ -31,7 +32,9 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   if (!process.directory().find_srqn(srqn, &slot, &index)) return VendorError::remote_srq_unknown;
   auto target = std::make_unique<XrcTarget>();
   const uint32_t generation = process.directory().slot(slot).generation.load(std::memory_order_acquire);
-  if (int error = process.peers().get(process.home(), slot, generation, &target->adapter); error != 0) {
+  const int error = process.peers().get(process.home(), slot, generation, &target->adapter, kPatienceMs);
+  if (error == ETIMEDOUT) return VendorError::peer_silent;
+  if (error != 0) {
     VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", qp.shared->qpn,
                  srqn, slot, error);
     return VendorError::peer_gone;

@@ -43,7 +43,8 @@ struct Dm;
 // ENODEV: no such device or no node; ENOMEM; EMFILE: all slots of the node are taken;
 // EPROTO: the node was made by another version of Verbena.
 int open_context(const char* name, Context** out);
-void close_context(Context* context);
+// True: the program has objects of it left, which may still be destroyed; and so what they name must stay.
+bool close_context(Context* context);
 
 // A second context on the device of `original`, with an asynchronous descriptor of its own; handles of the one's
 // objects mean the same in the other (ibv_import_device(3)). errno as open_context.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <utility>
 
 namespace verbena {
 namespace {
@@ -87,6 +88,18 @@ int OwnSegment::commit_locked(uint64_t offset, uint64_t size) {
     chunk = end;
   }
   return 0;
+}
+
+void OwnSegment::abandon() {
+  std::lock_guard lock(mutex_);
+  close(std::exchange(fd_, -1));
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t used = std::min((fresh_ + page - 1) / page * page, view_.size());
+  if (mmap(view_.base(), used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+      MAP_FAILED)
+    return;
+  if (used != view_.size()) munmap(view_.base() + used, view_.size() - used);
+  view_ = SegmentView(view_.base(), used);
 }
 
 uint64_t OwnSegment::allocate(uint64_t size) {

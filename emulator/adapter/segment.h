@@ -74,6 +74,10 @@ class OwnSegment {
   uint64_t allocate(uint64_t size);
   void release(uint64_t offset, uint64_t size);
 
+  // Nobody else has it any more, and what lay there is of no use: gives up its memory, its descriptor and the address space
+  // that has never been used. The rest stays, as zeros, for whoever still points to it.
+  void abandon();
+
  private:
   int commit_locked(uint64_t offset, uint64_t size);
 

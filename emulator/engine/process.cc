@@ -144,19 +144,32 @@ void Process::release() {
   current = nullptr;
   lock.unlock();
   if (Remote* const others = remote(); others != nullptr) others->flush_all();
-  const bool objects_remain = count_objects() != 0;
+  delete_unused_contexts();
+  const bool objects_remain = count_objects() != 0 || !left_contexts.empty();
   home_.leave();
   gate_.close();
   if (objects_remain) {
     dead_.store(true, std::memory_order_relaxed);
     remote_now_.store(nullptr, std::memory_order_release);
-    remote_.reset();  // other nodes are to hear of it now
+    remote_.reset();      // other nodes are to hear of it now
+    wait_for_visitors();  // what others have begun with the program's memory is over when the device is closed
+    for (Context* context : left_contexts) context->events.close();
+    home_.segment().abandon();
     lock.lock();
     next_left_ = std::exchange(left, this);
     return;
   }
   for (Context* context : left_contexts) delete context;
   delete this;
+}
+
+void Process::delete_unused_contexts() {
+  std::lock_guard lock(contexts_mutex);
+  std::erase_if(left_contexts, [](Context* context) {
+    if (context->users.load(std::memory_order_acquire) != 0) return false;
+    delete context;
+    return true;
+  });
 }
 
 void Process::before_fork() { process_mutex.lock(); }

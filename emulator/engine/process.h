@@ -55,7 +55,7 @@ class Process {
   // The adapter of this process, made at the first call; each needs one release(). errno as open_context.
   static int acquire(Process** out);
   // The last one leaves the node. If the program has objects left, which name this process until they are destroyed,
-  // it stays where it is, dead.
+  // it stays where it is, dead; then this may take as long as a stopped peer stays stopped (wait_for_visitors).
   void release();
 
   // True in a forked child: everything of this object belongs to the parent. And when the device was closed while
@@ -144,6 +144,7 @@ class Process {
   std::mutex contexts_mutex;
   std::vector<Context*> contexts;
   std::vector<Context*> left_contexts;  // closed, and still used (Context::users)
+  void delete_unused_contexts();        // of left_contexts
 
  private:
   Process();

@@ -335,7 +335,7 @@ bool Doorkeeper::serve_call(uint64_t token, Outgoing& call, int64_t now, bool re
 
 void Doorkeeper::finish_call(Outgoing& call, Outgoing::State state) {
   const Outgoing::Call& asked = call.call();
-  // A process that was met before, and is not there any more, has ended: nothing to warn of.
+  // A process that somebody has named, and that is not there, has ended as a rule: nothing to warn of.
   const bool has_ended = asked.target.kind == TargetKind::kProcess &&
                          (call.refusal() == Refusal::kNotListening || call.refusal() == Refusal::kNobody);
   if (state == Outgoing::State::kFailed && !has_ended)

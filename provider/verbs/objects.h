@@ -20,6 +20,7 @@ struct VerbsContext {
   verbs_context base;  // libibverbs' part ends with the ibv_context that the program has
   Context* emulated;
   std::atomic<VerbsPd*> unimported;  // a list by `next`; freed with the context
+  VerbsContext* next_left;           // closed, while objects of it were left
 };
 
 struct ParentDomain;  // domain.h

@@ -123,31 +123,6 @@ TEST(ForkedChild, HarmsNothingByDestroyingItsCopies) {
   EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
 }
 
-// Garbage collectors destroy in any order (pyverbs, when a test has failed).
-TEST(AClosedDevice, MayHaveItsObjectsDestroyedAfterwards) {
-  Pair pair;
-  Region memory(pair.pd.get(), 64);
-  pair.context.reset();
-  EXPECT_EQ(rdma(*pair.a, IBV_WR_RDMA_WRITE, {memory.sge(0, 8)}, memory.address(8), memory.rkey()), EIO);
-  ibv_wc wc;
-  EXPECT_EQ(poll_cq(pair.a.send_cq.get(), 1, &wc), -EIO);
-  EXPECT_EQ(pair.node.slot_folders(), 0u);
-  pair.context = open_device();
-  EXPECT_NE(pair.context, nullptr);
-  EXPECT_EQ(pair.node.slot_folders(), 1u);
-}
-
-TEST(AClosedDevice, MayHaveItsObjectsDestroyedWhileAnotherIsOpen) {
-  Scene other;
-  Owned<Context> context = open_device();
-  Owned<Pd> pd = make_pd(context.get());
-  Owned<Cq> cq = make_cq(context.get());
-  context.reset();
-  cq.reset();
-  pd.reset();
-  EXPECT_EQ(other.node.slot_folders(), 1u);
-}
-
 #ifndef __SANITIZE_THREAD__  // which starts no threads in the child of a process with threads
 TEST(ForkedChild, MayOpenAnew) {
   Scene scene;

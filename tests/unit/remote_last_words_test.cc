@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "engine/remote/peer.h"
@@ -73,6 +77,28 @@ TEST_F(LastWords, AreNotWaitedForForEver) {
     EXPECT_TRUE(eventually([&] { return !peer().connected.load(); }));
     first->send_lock.unlock();
   });
+}
+
+// How often the process's threads have gone to sleep. proc(5), status.
+uint64_t sleeps() {
+  uint64_t sum = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (constexpr std::string_view kName = "voluntary_ctxt_switches:"; line.starts_with(kName))
+        sum += std::stoull(line.substr(kName.size()));
+  }
+  return sum;
+}
+
+// A connection that was given up in the midst of something: nobody looks after what was.
+TEST_F(LastWords, LeaveTheServiceThreadAsleep) {
+  constexpr uint64_t kMost = 300;  // in half a second; it would be 2,500 with one look each 200 us
+  there.say(wire::FrameStart{0, static_cast<FrameKind>(0xee), {}});
+  EXPECT_TRUE(eventually([&] { return !peer().connected.load(); }));
+  const uint64_t before = sleeps();
+  usleep(500'000);
+  EXPECT_LT(sleeps() - before, kMost);
 }
 
 }  // namespace

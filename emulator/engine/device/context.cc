@@ -77,9 +77,9 @@ ContextUse& ContextUse::operator=(Context* context) {
   return *this;
 }
 
-void close_context(Context* context) {
+bool close_context(Context* context) {
   Process* process = context->process;
-  if (process->dead()) return;  // the parent's pipes and thread: this copy is left alone
+  if (process->dead()) return false;  // the parent's pipes and thread: this copy is left alone
   leave_xrc_qps_of(*context);
   const bool is_used = context->users.load(std::memory_order_acquire) != 0;
   if (is_used)  // as perftest does
@@ -91,7 +91,9 @@ void close_context(Context* context) {
     if (is_used) process->left_contexts.push_back(context);
   }
   if (!is_used) delete context;
+  process->delete_unused_contexts();
   process->release();
+  return is_used;
 }
 
 int context_async_fd(const Context* context) { return context->async_fd; }

@@ -94,8 +94,7 @@ struct RemotePeer {
   uint32_t asked = 0;        // questions that have gone over this connection, and have had no answer
   bool ready = false;        // epoll(7) says that there is something
   bool stalled = false;      // the first frame there is cannot be carried out now
-  bool in_ended = false;     // nothing more will come; what has come is still carried out
-  int64_t ended_at = 0;      // ns: when the driver first saw that it has ended; 0: it has not
+  int64_t ended_at = 0;      // ns: since when it is so though the other end has gone; 0: it is not
 
   // ---- what goes ----
   std::mutex out_mutex;

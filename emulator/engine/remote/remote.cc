@@ -46,6 +46,12 @@ Remote::Remote(Process& process, const wire::ProcessId& self, Caller caller)
 }
 
 Remote::~Remote() {
+  // Queue pairs that the program has left keep what they know of their peers; the connections end now.
+  for (const std::shared_ptr<RemotePeer>& peer : peers_) {
+    std::lock_guard out(peer->out_mutex);
+    peer->connected.store(false, std::memory_order_release);
+    if (peer->fd >= 0) close_connection(std::exchange(peer->fd, -1));
+  }
   if (outer_ >= 0) syscall(SYS_close, outer_);
   if (epoll_ >= 0) syscall(SYS_close, epoll_);
 }
@@ -369,7 +375,8 @@ void Remote::lose(RemotePeer& peer) {
     peer.broken.store(false, std::memory_order_relaxed);
     peer.out_ended.store(false, std::memory_order_relaxed);
   }
-  peer.in_ended = false;
+  peer.stalled = peer.answers_due = peer.ready = false;
+  peer.takes_large = 0;
   peer.ended_at = 0;
   peer.in.clear();
   peer.bulk_in = {};

@@ -85,17 +85,19 @@ namespace {
 // Nothing that has come from it is half done.
 bool is_at_rest(const RemotePeer& peer) {
   return peer.in.size() == 0 && peer.bulk_in.left == 0 && peer.acknowledgements_due.empty() &&
-         !peer.answers_due && !peer.stalled && !peer.in_ended && !peer.broken.load(std::memory_order_relaxed) &&
+         !peer.answers_due && !peer.stalled && !peer.broken.load(std::memory_order_relaxed) &&
          !peer.out_ended.load(std::memory_order_relaxed);
 }
 
 // Has the connection ended, and has all been carried out that came before? Who sends, answers and ends at once has sent
 // and answered: what the kernel has of that outlives the process, and must not be dropped because our own bytes found
-// nobody any more.
-bool is_over(RemotePeer& peer) {
-  if (peer.broken.load(std::memory_order_acquire)) return true;
-  if (!peer.in_ended && !peer.out_ended.load(std::memory_order_relaxed)) return false;
-  if (!peer.stalled) return peer.in_ended;
+// nobody any more. `in_ended`: it has been read to its end; `progress`: something has just been carried out.
+bool is_over(RemotePeer& peer, bool in_ended, bool progress) {
+  if (in_ended || peer.broken.load(std::memory_order_acquire)) return true;
+  if (!peer.stalled || progress || !peer.out_ended.load(std::memory_order_relaxed)) {
+    peer.ended_at = 0;
+    return false;
+  }
   const int64_t now = now_ns();
   if (peer.ended_at == 0) peer.ended_at = now;
   return now - peer.ended_at > kLastWords;
@@ -115,7 +117,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     if (from_service) try_at_once(peer);
     flush(peer);
   }
-  bool all = false, had_enough = false;
+  bool all = false, had_enough = false, in_ended = false;
   const bool polled = !from_service || polled_in_a_row_.load(std::memory_order_relaxed) != 0;
   int messages = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -132,7 +134,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     const size_t had = peer.in.size();
     const Flow flow =
         peer.in.receive(peer.fd, peer.takes_large != 0 ? peer.takes_large : wire::InStream::kCapacity, &all);
-    if (flow == Flow::kEnded) peer.in_ended = true;
+    in_ended = flow == Flow::kEnded;
     if (flow != Flow::kMoved) break;
     peer.takes_large = 0;
     peer.bytes_in.store(peer.bytes_in.load(std::memory_order_relaxed) + peer.in.size() - had,
@@ -153,7 +155,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
     else
       lingers |= peer.gathered.load(std::memory_order_relaxed);
   }
-  if (is_over(peer)) lose(peer);
+  if (is_over(peer, in_ended, moved || messages != 0)) lose(peer);
   if (lingers) {
     // The program may not come again.
     lingered_.store(true, std::memory_order_relaxed);

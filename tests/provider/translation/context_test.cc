@@ -34,6 +34,18 @@ TEST_F(TranslationTest, FailureToOpenClosesTheCommandDescriptor) {
   EXPECT_EQ(device_.refcount, 1);
 }
 
+// libibverbs begins each of them with the context.
+TEST_F(ContextTest, WithObjectsLeftItStaysForThem) {
+  ibv_pd* pd = ibv_alloc_pd(context_);
+  ASSERT_NE(pd, nullptr);
+  fake.objects_left = true;
+  ibv_close_device(context_);
+  EXPECT_FALSE(is_open(cmd_fd_));
+  EXPECT_FALSE(is_open(fake.async_fd));
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  context_ = nullptr;
+}
+
 TEST_F(ContextTest, HasTheEmulatorsCompletionVectors) {
   EXPECT_EQ(context_->num_comp_vectors, kCompletionVectors);
 }

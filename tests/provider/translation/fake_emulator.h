@@ -12,6 +12,7 @@ struct FakeEmulator {
   int error = 0;  // what every function that can fail answers
 
   int contexts = 0;  // alive
+  bool objects_left = false;  // when one is closed
   int objects = 0;   // alive, of every other kind
   char device[64] = {};
   int async_fd = -1;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <vector>
 
 #include "../unsupported_verbs.h"
 #include "pair.h"
@@ -20,6 +21,44 @@ TEST_F(QpTest, EveryVerbNotOfferedAnswersEopnotsupp) {
     errno = 0;
     EXPECT_EQ(verb.call({context_.get(), pd_.get(), cq_.get(), qp.get(), mr.get()}), EOPNOTSUPP) << verb.name;
   }
+}
+
+class ClosedDeviceTest : public DeviceTest {
+ protected:
+  void SetUp() override {}  // no other context
+};
+
+// Memory that was given back is somebody else's.
+void use_what_is_free() {
+  std::vector<void*> blocks;
+  for (size_t size = 16; size < 4096; size += 16) {
+    blocks.push_back(malloc(size));
+    memset(blocks.back(), 0xa5, size);
+  }
+  for (void* block : blocks) free(block);
+}
+
+TEST_F(ClosedDeviceTest, ItsObjectsMayBeDestroyedAfterwards) {
+  Context context = open_device();
+  ASSERT_NE(context, nullptr);
+  Pd pd(ibv_alloc_pd(context.get()));
+  Channel channel(ibv_create_comp_channel(context.get()));
+  Cq cq(ibv_create_cq(context.get(), 16, nullptr, channel.get(), 0));
+  Buffer buffer(pd.get(), 64);
+  ibv_qp_init_attr attr = {};
+  attr.send_cq = attr.recv_cq = cq.get();
+  attr.qp_type = IBV_QPT_RC;
+  attr.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  Qp qp(ibv_create_qp(pd.get(), &attr));
+  ASSERT_NE(qp, nullptr);
+  context.reset();
+  use_what_is_free();
+  qp.reset();
+  buffer = {};
+  cq.reset();
+  channel.reset();
+  pd.reset();
+  EXPECT_NE(open_device(), nullptr);
 }
 
 class ForkTest : public PairTest {

@@ -55,6 +55,11 @@ class PlayedNode {
     std::copy(bytes.begin(), bytes.end(), frame.begin() + sizeof head);
     ASSERT_EQ(::send(stream_, frame.data(), frame.size(), MSG_NOSIGNAL), static_cast<ssize_t>(frame.size()));
   }
+  // Has the process hung up? All that it has said has been heard.
+  bool has_ended() const {
+    char byte;
+    return recv(stream_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  }
   // Has the process taken all that was sent from the socket? unix(7), SIOCOUTQ.
   bool is_all_taken() const {
     int unread = -1;

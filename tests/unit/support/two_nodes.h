@@ -85,6 +85,8 @@ class End {
   }
   // The connection breaks, whatever is on it.
   void break_off() { shutdown(handle_, SHUT_RDWR); }
+  // It is the process's alone.
+  void give_up_handle() { close(std::exchange(handle_, -1)); }
   bool is_alone() const { return !remote().is_active(); }
   void connect_qp() { verbena::connect(qp.get(), peer.qpn, address_of(!left_), setup_); }
   void start() {

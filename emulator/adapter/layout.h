@@ -17,7 +17,7 @@
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 14;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 15;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -133,6 +133,15 @@ static_assert(sizeof(Cqe) == 2 * kCacheLine);
 // stopped, the next producer writes one in its place: an event too many does no harm, a missing one does.
 enum class Armed : uint32_t { kNo = 0, kSolicited = 1, kNext = 2, kRaising = 3 };
 
+// SharedCq::armed (adapter/arming.h). `raising` counts the raisings begun: so the end of one, late, is not taken for the end
+// of the next, whose producer may have died meanwhile.
+struct Arming {
+  Armed state;
+  uint32_t raising;  // 30 bits
+  static constexpr Arming unpack(uint32_t w) { return {static_cast<Armed>(w & 3), w >> 2}; }
+  constexpr uint32_t pack() const { return raising << 2 | static_cast<uint32_t>(state); }
+};
+
 enum CqFlags : uint32_t {
   kCqStamped = 1,         // producers write the time into each entry's last 8 bytes (Cqe::set_stamp)
   kCqIgnoresOverrun = 2,  // a completion that finds no room is lost, and nothing else happens
@@ -177,7 +186,7 @@ struct SharedCq {
   // Lines 1 to 4.
   SharedCqRing rings[2];
   // Line 5, written by the owner (arming) and by the producer that finds it armed.
-  alignas(kCacheLine) std::atomic<Armed> armed;
+  alignas(kCacheLine) std::atomic<uint32_t> armed;  // Arming, packed
   std::atomic<uint32_t> overrun;  // sticky, set by producers
   std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
   std::atomic<uint64_t> lost;     // events that did not fit into the FIFO: the owner writes them later

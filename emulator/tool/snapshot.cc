@@ -129,7 +129,7 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
   *out = {.index = index,
           .capacity = uint64_t{1} << order,
           .entries = std::min(distance(acquire(ring.tail), head), uint64_t{1} << order),
-          .armed = static_cast<uint32_t>(acquire(cq.armed)),
+          .armed = static_cast<uint32_t>(Arming::unpack(acquire(cq.armed)).state),
           .overrun = acquire(cq.overrun) != 0,
           .events = acquire(cq.raised)};
   std::atomic_thread_fence(std::memory_order_acquire);

@@ -113,7 +113,7 @@ void furnish_cq(Residence& home) {
   cq.rings[0].order = 4;
   cq.rings[0].tail = 6;
   cq.rings[0].head = 2;
-  cq.armed = Armed::kSolicited;
+  cq.armed = Arming{Armed::kSolicited, 7}.pack();
   cq.alive = 1;
   segment.view().header().cq_high_water = 1;
 }

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/completion/completion.h"
 
+#include "adapter/arming.h"
 #include "fabric/peer_adapter.h"
 #include "observe/mutant.h"
 
 namespace verbena {
 namespace {
-
-// Writing an event takes a microsecond or two. So many looks later its writer is dead or stopped.
-constexpr int kLooks = 2000;
-
-// Is it still the same raising after a while?
-bool raising_hangs(const SharedCq& cq) {
-  for (int looks = 0; looks < kLooks; ++looks)
-    if (cq.armed.load(std::memory_order_acquire) != Armed::kRaising) return false;
-  return true;
-}
 
 // The owner's service thread shall raise the event when the period is over.
 void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
@@ -28,21 +19,15 @@ void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
 
 // `reached`: moderation, if any, does not keep the event back.
 void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error, bool reached) {
-  Armed armed = cq.armed.load(std::memory_order_relaxed);
-  for (;;) {
-    if (armed == Armed::kSolicited && mutated("cq-solicited-ignored")) return;
-    if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
-    if (!reached) {
-      if (Moderation::unpack(cq.moderation.load(std::memory_order_relaxed)).period != 0) ask_for_timer(cq, adapter);
-      return;
-    }
-    if (armed == Armed::kRaising) {
-      if (raising_hangs(cq)) break;
-      armed = cq.armed.load(std::memory_order_relaxed);
-    } else if (cq.armed.compare_exchange_weak(armed, Armed::kRaising, std::memory_order_acq_rel)) {
-      break;
-    }
+  const Armed armed = Arming::unpack(cq.armed.load(std::memory_order_relaxed)).state;
+  if (armed == Armed::kSolicited && mutated("cq-solicited-ignored")) return;
+  if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
+  if (!reached) {
+    if (Moderation::unpack(cq.moderation.load(std::memory_order_relaxed)).period != 0) ask_for_timer(cq, adapter);
+    return;
   }
+  uint32_t raising;
+  if (!begin_raising(cq.armed, solicited_or_error, &raising)) return;
   cq.unreported.store(0, std::memory_order_relaxed);
   if (!mutated("cq-event-missing") && adapter.notify(cq.channel, cq.user_handle) != 0) {
     // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
@@ -53,10 +38,7 @@ void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error,
     adapter.kick();
   }
   cq.raised.fetch_add(1, std::memory_order_relaxed);
-  // Unless the owner has armed it anew.
-  Armed raising = Armed::kRaising;
-  cq.armed.compare_exchange_strong(raising, mutated("cq-event-again") ? Armed::kNext : Armed::kNo,
-                                   std::memory_order_acq_rel);
+  end_raising(cq.armed, raising, mutated("cq-event-again") ? Armed::kNext : Armed::kNo);
 }
 
 }  // namespace

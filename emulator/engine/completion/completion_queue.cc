@@ -9,6 +9,7 @@
 #include <bit>
 #include <new>
 
+#include "adapter/arming.h"
 #include "engine/completion/cq_rings.h"
 #include "engine/device/device_attributes.h"
 #include "engine/objects.h"
@@ -147,7 +148,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
   shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
-  shared.armed.store(mutated("cq-event-unasked") ? Armed::kNext : Armed::kNo, std::memory_order_relaxed);
+  shared.armed.store(Arming{mutated("cq-event-unasked") ? Armed::kNext : Armed::kNo, 0}.pack(), std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
@@ -177,12 +178,7 @@ uint32_t cq_handle(const Cq* cq) { return cq->index; }
 int req_notify_cq(Cq* cq, bool solicited_only) {
   if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
-  // Armed for everything stays so when asked for solicited only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
-  Armed armed = cq->shared->armed.load(std::memory_order_relaxed);
-  const Armed wanted = solicited_only && !mutated("cq-solicited-for-all") ? Armed::kSolicited : Armed::kNext;
-  while ((armed == Armed::kRaising || static_cast<uint32_t>(armed) < static_cast<uint32_t>(wanted)) &&
-         !cq->shared->armed.compare_exchange_weak(armed, wanted, std::memory_order_acq_rel)) {
-  }
+  arm(cq->shared->armed, solicited_only && !mutated("cq-solicited-for-all") ? Armed::kSolicited : Armed::kNext);
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
   // published before anybody could have seen the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -206,7 +202,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
     return EBUSY;
   }
   SharedCq& shared = *cq->shared;
-  shared.armed.store(Armed::kNo, std::memory_order_seq_cst);
+  shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_seq_cst);
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
   process.wait_for_visitors();

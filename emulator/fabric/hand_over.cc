@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "fabric/pass_descriptors.h"
@@ -74,8 +75,7 @@ int SegmentRequest::begin(const std::string& folder) {
 
 void SegmentRequest::wait(int timeout_ms) const {
   pollfd readable{socket_.fd, POLLIN, 0};
-  while (poll(&readable, 1, timeout_ms) < 0 && errno == EINTR) {
-  }
+  poll(&readable, 1, timeout_ms);
 }
 
 int SegmentRequest::take(HandedOver* out) const {
@@ -87,9 +87,10 @@ int SegmentRequest::take(HandedOver* out) const {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t got = recvmsg(socket_.fd, &message, MSG_CMSG_CLOEXEC);
+  const ssize_t got = recvmsg(socket_.fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got < 0) return errno == ECONNRESET ? ECONNREFUSED : errno;
   const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr && (message.msg_flags & MSG_CTRUNC) != 0) return EMFILE;
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return got == 0 ? ECONNREFUSED : EPROTO;
   int fds[2] = {-1, -1};
   const size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof *fds;
@@ -108,9 +109,13 @@ int ask_for_segment(const std::string& folder, int timeout_ms, HandedOver* out) 
   const NoCancellation guard;  // the first message to somebody asks, too
   SegmentRequest request;
   int error = request.begin(folder);
-  if (error == 0) {
-    request.wait(timeout_ms);
-    error = request.take(out);
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (error == 0 && (error = request.take(out)) == EAGAIN) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    if (left <= 0) break;
+    request.wait(static_cast<int>(left));
+    error = 0;
   }
   return error == EAGAIN ? ETIMEDOUT : error;
 }

@@ -32,7 +32,7 @@ class SegmentRequest {
   // Asks the owner of `folder`, and does not wait. 0; ENOENT, ECONNREFUSED: it is gone; EAGAIN: too many have asked and
   // wait; EPROTO: it is another user's; EMFILE.
   int begin(const std::string& folder);
-  // Until the answer is there, or for `timeout_ms`.
+  // Until the answer is there, for `timeout_ms`, or until a signal comes.
   void wait(int timeout_ms) const;
   // The answer: 0, and the caller owns the descriptors; EAGAIN: it is not there yet; otherwise as begin().
   int take(HandedOver* out) const;

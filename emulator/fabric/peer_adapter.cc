@@ -220,7 +220,7 @@ int PeerTable::take_answer(const Residence& home, const std::shared_ptr<Asked>& 
 }
 
 int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
-                   int timeout_ms) {
+                   Patience patience) {
   const NoCancellation guard;  // the first message to somebody comes here, too
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
@@ -236,7 +236,8 @@ int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::sha
     int error = ask(home, slot, generation, &asked);
     if (error == 0) error = take_answer(home, asked, out);
     if (error != EAGAIN) return error;
-    const auto until = (asked ? asked->since : begin) + std::chrono::milliseconds(timeout_ms);
+    const auto until = std::max((asked ? asked->since : begin) + std::chrono::milliseconds(patience.first),
+                                begin + std::chrono::milliseconds(patience.again));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     if (left <= 0) return ETIMEDOUT;
     lock.unlock();

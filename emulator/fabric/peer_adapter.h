@@ -98,12 +98,16 @@ class PeerAdapter {
 // The peers of this process.
 class PeerTable {
  public:
-  // Finds or attaches. errno values as ask_for_segment and PeerAdapter::attach. Waits at most `timeout_ms` for a
-  // process that does not answer, counted from when it was first asked: once it has been waited for so long it is
-  // only looked at, until it answers. Any thread; who waits keeps nobody from other processes.
-  static constexpr int kPatienceMs = 5000;  // then its service thread is stopped, or as good as
+  // How long, in ms, a process that does not answer is waited for, counted from when it was first asked; and by whoever
+  // comes after that.
+  struct Patience {
+    int first, again = 0;
+  };
+  static constexpr Patience kOfVerbs{5000, 200};  // then its service thread is stopped, or as good as
+  // Finds or attaches. errno values as ask_for_segment and PeerAdapter::attach. Any thread; who waits keeps nobody from
+  // other processes.
   int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
-          int timeout_ms = kPatienceMs);
+          Patience patience = kOfVerbs);
 
  private:
   struct Asked;

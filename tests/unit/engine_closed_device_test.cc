@@ -43,6 +43,21 @@ TEST(AClosedDevice, MayHaveItsObjectsDestroyedWhileAnotherIsOpen) {
   EXPECT_EQ(other.node.slot_folders(), 1u);
 }
 
+TEST(AClosedDevice, MayHaveItsAddressHandlesDestroyedLast) {
+  TemporaryNode node;
+  Owned<Context> context = open_device();
+  static Pd* pd = nullptr;  // whoever looks for leaks finds it here
+  ASSERT_EQ(alloc_pd(context.get(), &pd), 0);
+  ibv_ah_attr attr{};
+  attr.is_global = attr.port_num = 1;
+  std::memcpy(attr.grh.dgid.raw, node.directory().devices().devices[0].gids[0].raw.data(), sizeof attr.grh.dgid.raw);
+  Ah* ah = nullptr;
+  ASSERT_EQ(create_ah(pd, &attr, &ah), 0);
+  context.reset();
+  EXPECT_EQ(dealloc_pd(pd), 0);
+  EXPECT_EQ(destroy_ah(ah), 0);
+}
+
 // What a peer has begun with the program's memory is over when the device is closed.
 TEST(AClosedDevice, IsNobodysAnyMore) {
   Pair pair;

@@ -3,7 +3,9 @@
 // The processes that this one has met: who does not answer is waited for once, by whoever asks him, and by nobody else.
 #include <errno.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #include <chrono>
 #include <thread>
@@ -49,9 +51,9 @@ class Neighbour {
 
 class MetProcesses : public ::testing::Test {
  protected:
-  int get(const Neighbour& whom, int timeout_ms, std::shared_ptr<PeerAdapter>* out = nullptr) {
+  int get(const Neighbour& whom, PeerTable::Patience patience, std::shared_ptr<PeerAdapter>* out = nullptr) {
     std::shared_ptr<PeerAdapter> unwanted;
-    return table.get(own.home, whom.slot(), whom.generation(), out != nullptr ? out : &unwanted, timeout_ms);
+    return table.get(own.home, whom.slot(), whom.generation(), out != nullptr ? out : &unwanted, patience);
   }
 
   TemporaryNode node;
@@ -64,9 +66,9 @@ constexpr int kLongEnough = 20'000, kBriefly = 100;  // ms
 
 TEST_F(MetProcesses, AreMetOnce) {
   std::shared_ptr<PeerAdapter> met, again;
-  ASSERT_EQ(get(first, kLongEnough, &met), 0);
+  ASSERT_EQ(get(first, {kLongEnough}, &met), 0);
   EXPECT_EQ(met->slot(), first.slot());
-  ASSERT_EQ(get(first, kLongEnough, &again), 0);
+  ASSERT_EQ(get(first, {kLongEnough}, &again), 0);
   EXPECT_EQ(met, again);
 }
 
@@ -75,20 +77,40 @@ TEST_F(MetProcesses, WhoDoesNotAnswerIsWaitedForOnce) {
   constexpr int kTimes = 100;
   first.process.stop();
   const auto began = steady_clock::now();
-  EXPECT_EQ(get(first, kBriefly), ETIMEDOUT);
+  EXPECT_EQ(get(first, {kBriefly}), ETIMEDOUT);
   const auto waited = steady_clock::now();
   EXPECT_GE(waited - began, std::chrono::milliseconds(kBriefly));
-  for (int i = 0; i < kTimes; ++i) EXPECT_EQ(get(first, kBriefly), ETIMEDOUT);
+  for (int i = 0; i < kTimes; ++i) EXPECT_EQ(get(first, {kBriefly}), ETIMEDOUT);
   EXPECT_LT(steady_clock::now() - waited, std::chrono::milliseconds(kBriefly) * kTimes / 2);
   first.process.go_on();
-  EXPECT_TRUE(eventually([&] { return get(first, kBriefly) == 0; }));
+  EXPECT_TRUE(eventually([&] { return get(first, {kBriefly}) == 0; }));
+}
+
+// Others were less patient with it before.
+TEST_F(MetProcesses, WhoHasTimeWaitsAnew) {
+  first.process.stop();
+  EXPECT_EQ(get(first, {1}), ETIMEDOUT);
+  std::thread soon([&] { first.process.go_on(); });
+  EXPECT_EQ(get(first, {1, kLongEnough}), 0);
+  soon.join();
+}
+
+TEST_F(MetProcesses, SignalsMakeNobodyWaitLonger) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
+  first.process.stop();
+  setitimer(ITIMER_REAL, &often, nullptr);
+  EXPECT_EQ(get(first, {kBriefly}), ETIMEDOUT);
+  setitimer(ITIMER_REAL, &never, nullptr);
 }
 
 TEST_F(MetProcesses, WhoWaitsKeepsNobodyFromAnother) {
   first.process.stop();
   int error = -1;
-  std::thread waits([&] { error = get(first, kLongEnough); });
-  EXPECT_EQ(get(second, kLongEnough), 0);
+  std::thread waits([&] { error = get(first, {kLongEnough}); });
+  EXPECT_EQ(get(second, {kLongEnough}), 0);
   first.process.go_on();
   waits.join();
   EXPECT_EQ(error, 0);
@@ -97,9 +119,9 @@ TEST_F(MetProcesses, WhoWaitsKeepsNobodyFromAnother) {
 TEST_F(MetProcesses, TwoThatWaitMeetTheSame) {
   first.process.stop();
   std::shared_ptr<PeerAdapter> met[2];
-  std::thread other([&] { EXPECT_EQ(get(first, kLongEnough, &met[1]), 0); });
+  std::thread other([&] { EXPECT_EQ(get(first, {kLongEnough}, &met[1]), 0); });
   std::thread sooner_or_later([&] { first.process.go_on(); });
-  EXPECT_EQ(get(first, kLongEnough, &met[0]), 0);
+  EXPECT_EQ(get(first, {kLongEnough}, &met[0]), 0);
   other.join();
   sooner_or_later.join();
   EXPECT_EQ(met[0], met[1]);
@@ -107,9 +129,9 @@ TEST_F(MetProcesses, TwoThatWaitMeetTheSame) {
 
 TEST_F(MetProcesses, WhoEndsUnansweredIsGone) {
   first.process.stop();
-  EXPECT_EQ(get(first, kBriefly), ETIMEDOUT);
+  EXPECT_EQ(get(first, {kBriefly}), ETIMEDOUT);
   first.process.kill_now();
-  const int error = get(first, kLongEnough);
+  const int error = get(first, {kLongEnough});
   EXPECT_TRUE(error == ECONNREFUSED || error == ENOENT) << error;
 }
 

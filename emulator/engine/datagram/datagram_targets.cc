@@ -24,7 +24,7 @@ bool receives_in(uint8_t state) {
 bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
   Process& process = *qp.process;
   std::shared_ptr<PeerAdapter> adapter;
-  if (process.peers().get(process.home(), slot, slot_generation, &adapter, kPatienceMs) != 0) {
+  if (process.peers().get(process.home(), slot, slot_generation, &adapter, {kPatienceMs}) != 0) {
     // Asking a stopped process takes its time; datagrams do not wait for it again and again.
     out->ask_again_at = now_ns() + kPause;
     return false;

@@ -41,6 +41,8 @@ int dealloc_pd(Pd* pd) {
     // Another context that shares it may have been first (the kernel: no such object).
     if (objects.domains.erase(pd->handle) == 0) return ENOENT;
     give_quota(*pd->context, Counted::kPds);
+  } else if (pd->users.load(std::memory_order_acquire) != 0) {
+    return 0;  // they may be destroyed after it, and look at it
   }
   delete pd;
   return 0;

@@ -34,6 +34,8 @@ constexpr int64_t kReceivePause = 5'000;
 // So long an XRC_RECV queue pair may take to go over from a process that has ended to another
 // (xrc_openings.h).
 constexpr uint64_t kSuccession = 5'000'000'000;
+// And so long the process of an XRC SRQ may take to be met: an adapter would need no processor for that.
+constexpr uint64_t kUnmet = 5'000'000'000;
 // A request whose peer has been asked to wake us is looked at this often all the same.
 constexpr int64_t kLongTick = 20'000'000;
 
@@ -185,8 +187,8 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
-  const auto wait_for_transport = [&](VendorError reason) {
-    uint64_t patience = transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
+  const auto wait_for_transport = [&](VendorError reason, uint64_t at_least = 0) {
+    uint64_t patience = std::max(transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt), at_least);
     // A responder whose maker has ended is still there; only whoever takes it over must notice first.
     if (qp.xrc_targets && path.adapter && qp.waiting != Waiting::kTransport && follow_responder(qp))
       patience = std::max(patience, kSuccession);
@@ -200,7 +202,8 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
     finish(qp, request);
     return Step::kFinished;
   }
-  if (unreachable != VendorError::none) return wait_for_transport(unreachable);
+  if (unreachable != VendorError::none)
+    return wait_for_transport(unreachable, unreachable == VendorError::peer_silent ? kUnmet : 0);
   switch (response.answer) {
     case Answer::kAck:
       break;

@@ -32,7 +32,7 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   if (!process.directory().find_srqn(srqn, &slot, &index)) return VendorError::remote_srq_unknown;
   auto target = std::make_unique<XrcTarget>();
   const uint32_t generation = process.directory().slot(slot).generation.load(std::memory_order_acquire);
-  const int error = process.peers().get(process.home(), slot, generation, &target->adapter, kPatienceMs);
+  const int error = process.peers().get(process.home(), slot, generation, &target->adapter, {kPatienceMs});
   if (error == ETIMEDOUT) return VendorError::peer_silent;
   if (error != 0) {
     VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", qp.shared->qpn,
@@ -141,7 +141,7 @@ bool follow_responder(Qp& qp) {
     const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
     const bool same = found.slot == path.adapter->slot() && generation == path.adapter->generation();
     if (!same && directory.alive(found.slot, generation) &&
-        process.peers().get(process.home(), found.slot, generation, &adapter, kPatienceMs) == 0) {
+        process.peers().get(process.home(), found.slot, generation, &adapter, {kPatienceMs}) == 0) {
       SharedQp* there = adapter->view().qp(found.qp_index);
       if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
           there->qpn != qp.shared->dest_qpn || there->type != IBV_QPT_XRC_RECV ||

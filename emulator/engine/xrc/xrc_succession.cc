@@ -93,7 +93,7 @@ bool still_there(const Process& process, const ForeignPlace& foreign) {
 Standing Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
   ForeignQp& foreign = *qp.foreign;
   std::shared_ptr<PeerAdapter> maker = self_;
-  if (entry.slot != home_.slot() && peers_.get(home_, entry.slot, generation, &maker, kAttachMs) != 0)
+  if (entry.slot != home_.slot() && peers_.get(home_, entry.slot, generation, &maker, {kAttachMs}) != 0)
     return Standing::kLater;
   SharedQp* there = maker->view().qp(entry.qp_index);
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != entry.qpn ||

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fabric/unix_address.h"
+#include "support/own_process.h"
 #include "support/temporary_folder.h"
 
 namespace verbena {
@@ -84,10 +85,6 @@ class Ask : public ::testing::Test {
     }
     EXPECT_EQ(sendmsg(fd, &message, MSG_NOSIGNAL), static_cast<ssize_t>(length));
     close(fd);
-  }
-  static size_t open_descriptors() {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return static_cast<size_t>(std::distance(begin(all), end(all)));
   }
 
   const TemporaryFolder temporary_;

@@ -6,12 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <thread>
 
 #include "fabric/hazards.h"
+#include "support/own_process.h"
 #include "support/played_node.h"
 #include "support/resident.h"
 #include "support/scene.h"
@@ -85,19 +83,6 @@ TEST(AClosedDevice, HangsUpOnOtherNodes) {
   EXPECT_TRUE(there.has_ended());
 }
 
-size_t open_descriptors() {
-  std::filesystem::directory_iterator all("/proc/self/fd");
-  return static_cast<size_t>(std::distance(begin(all), end(all)));
-}
-
-// In KiB; proc(5), status.
-uint64_t address_space() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmSize:")) return std::stoull(line.substr(7));
-  return 0;
-}
-
 class LeftDevices : public ::testing::Test {
  protected:
   void leave_one() {
@@ -115,11 +100,11 @@ TEST_F(LeftDevices, KeepNoDescriptorAndLittleOfTheAddressSpace) {
   [[maybe_unused]] constexpr uint64_t kMost = 1024 * 1024;  // each, in KiB
   leave_one();
   const size_t descriptors = open_descriptors();
-  [[maybe_unused]] const uint64_t before = address_space();
+  [[maybe_unused]] const uint64_t before = number_in_status("/proc/self", "VmSize:");
   for (size_t i = 0; i < kTimes; ++i) leave_one();
   EXPECT_EQ(open_descriptors(), descriptors);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose own memory counts, too
-  EXPECT_LT((address_space() - before) / kTimes, kMost);
+  EXPECT_LT((number_in_status("/proc/self", "VmSize:") - before) / kTimes, kMost);
 #endif
 }
 

@@ -6,12 +6,15 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "fabric/peer_adapter.h"
 #include "support/child.h"
+#include "support/own_process.h"
 #include "support/resident.h"
 #include "support/temporary_node.h"
 
@@ -108,9 +111,14 @@ TEST_F(MetProcesses, SignalsMakeNobodyWaitLonger) {
 
 TEST_F(MetProcesses, WhoWaitsKeepsNobodyFromAnother) {
   first.process.stop();
-  int error = -1;
-  std::thread waits([&] { error = get(first, {kLongEnough}); });
+  std::atomic<int> error{-1}, thread{0};
+  std::thread waits([&] {
+    thread = gettid();
+    error = get(first, {kLongEnough});
+  });
+  EXPECT_TRUE(eventually([&] { return thread != 0 && is_asleep(thread); }));
   EXPECT_EQ(get(second, {kLongEnough}), 0);
+  EXPECT_EQ(error, -1) << "it waits still";
   first.process.go_on();
   waits.join();
   EXPECT_EQ(error, 0);

@@ -5,14 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <string_view>
 #include <thread>
 
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
+#include "support/own_process.h"
 #include "support/played_node.h"
 
 namespace verbena {
@@ -79,18 +76,6 @@ TEST_F(LastWords, AreNotWaitedForForEver) {
   });
 }
 
-// How often the process's threads have gone to sleep. proc(5), status.
-uint64_t sleeps() {
-  uint64_t sum = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream status(task.path() / "status");
-    for (std::string line; std::getline(status, line);)
-      if (constexpr std::string_view kName = "voluntary_ctxt_switches:"; line.starts_with(kName))
-        sum += std::stoull(line.substr(kName.size()));
-  }
-  return sum;
-}
-
 // A connection that was given up in the midst of something: nobody looks after what was.
 TEST_F(LastWords, LeaveTheServiceThreadAsleep) {
   constexpr uint64_t kMost = 1000;  // in a second; it would be 5,000 with one look each 200 us
@@ -98,7 +83,7 @@ TEST_F(LastWords, LeaveTheServiceThreadAsleep) {
   EXPECT_TRUE(eventually([&] { return !peer().connected.load(); }));
   const uint64_t before = sleeps();
   const int64_t began = now_ns();
-  usleep(500'000);
+  usleep(500'000);  // waits for nothing: it is the time over which is counted
   const uint64_t slept = sleeps() - before;
   EXPECT_LT(slept, kMost * static_cast<uint64_t>(now_ns() - began) / 1'000'000'000);
 }

@@ -63,9 +63,9 @@ struct RemotePeer {
   std::atomic<bool> connected{false};
   std::atomic<bool> broken{false};     // nothing more is to be had of it: the driver gives the connection up
   std::atomic<bool> out_ended{false};  // the socket takes no more; what has come is still read
-  std::atomic<uint32_t> epoch{0};   // counts connections
-  int fd = -1;                      // changes while the driver's turn and out_mutex are held
-  int epoll = -1;                   // Remote's
+  std::atomic<uint32_t> epoch{0};      // counts connections
+  int fd = -1;                         // changes while the driver's turn and out_mutex are held
+  int epoll = -1;                      // Remote's
 
   // ---- what comes, and who carries it out: the driver's (Remote::drive) ----
   wire::InStream in;

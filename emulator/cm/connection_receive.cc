@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "cm/connection_table.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -234,7 +233,7 @@ void Connection::alarm_rang(void* self) { static_cast<Connection*>(self)->timed_
 void Connection::timed_out() {
   if (facts_.state == kTimewait) {
     go(kIdle);
-    return mutated("cm-timewait-missing") ? void() : raise(CmEvent::kTimewaitExit, nullptr);
+    return raise(CmEvent::kTimewaitExit, nullptr);
   }
   const auto* silence = std::find_if(std::begin(kSilences), std::end(kSilences),
                                      [&](const Silence& s) { return s.from == facts_.state; });

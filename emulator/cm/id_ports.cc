@@ -15,7 +15,6 @@
 #include "cm/port_chain.h"
 #include "cm/port_rules.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -131,7 +130,6 @@ int IdTable::bind(const IdHandle& id, IdFacts* facts) const {
 int IdTable::choose_port(const IdHandle& id, PortSpace space, IdFacts* wanted) const {
   const PortRange range = ephemeral_ports();
   const uint32_t count = uint32_t{range.high} - range.low + 1;
-  if (mutated("cm-port-one-for-all")) return set_port(&wanted->local, range.low), 0;
   const uint32_t first = random_number() % count;
   for (uint32_t i = 0; i < count; ++i) {
     const auto port = static_cast<uint16_t>(range.low + (first + i) % count);

@@ -12,7 +12,6 @@
 #include "cm/id.h"
 #include "cm/id_operations.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -104,10 +103,9 @@ Event event_of(Id& id, const Id& listener, const Message& m) {
   }
   ConnectionParameters& c = event.connection;
   put_private_data(data, &c.private_data);
-  c.qp_number = mutated("cm-request-qp-number") ? 0 : static_cast<uint32_t>(m[kQpn]);
+  c.qp_number = static_cast<uint32_t>(m[kQpn]);
   c.responder_resources = static_cast<uint8_t>(m[kInitiatorDepth]);
   c.initiator_depth = static_cast<uint8_t>(m[kResponderResources]);
-  if (mutated("cm-depths-not-crossed")) std::swap(c.responder_resources, c.initiator_depth);
   c.flow_control = static_cast<uint8_t>(m[kFlowControl]);
   c.retry_count = static_cast<uint8_t>(m[kRetryCount]);
   c.rnr_retry_count = static_cast<uint8_t>(m[kRnrRetryCount]);

@@ -16,7 +16,6 @@
 #include "engine/queue_pair/error_flow.h"
 #include "engine/remote/remote.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -102,13 +101,11 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
               const CqOptions& options) {
   Process& process = *context->process;
   if (int error = usable(*context); error != 0) return error;
-  if (mutated("cq-any-size")) cqe = std::max(cqe, 1);
-  if (mutated("cq-beyond-max")) cqe = std::min(cqe, 1024);
   if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
     VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
   }
-  if ((comp_vector < 0 || comp_vector >= kCompletionVectors) && !mutated("cq-any-vector")) {
+  if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
     VERBENA_WARN("ibv_create_cq: completion vector %d: must be below %d", comp_vector, kCompletionVectors);
     return EINVAL;
   }
@@ -148,7 +145,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
   shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
-  shared.armed.store(Arming{mutated("cq-event-unasked") ? Armed::kNext : Armed::kNo, 0}.pack(), std::memory_order_relaxed);
+  shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
@@ -168,17 +165,15 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
 }
 
 int cq_capacity(const Cq* cq) {
-  if (mutated("cq-says-more")) return 2 << cq->ring.current().order;
   const uint64_t most = cq->context->device->limits.max_cqe;
-  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most) >>
-                          mutated("cq-fewer-entries"));
+  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most));
 }
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
   if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
-  arm(cq->shared->armed, solicited_only && !mutated("cq-solicited-for-all") ? Armed::kSolicited : Armed::kNext);
+  arm(cq->shared->armed, solicited_only ? Armed::kSolicited : Armed::kNext);
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
   // published before anybody could have seen the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -196,7 +191,6 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   Process& process = *cq->process;
   *comp_events = *async_events = 0;
   if (process.dead()) return 0;
-  if (cq->users.load(std::memory_order_acquire) != 0 && mutated("cq-not-busy")) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0) {
     VERBENA_WARN("ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it", cq->index, cq->users.load());
     return EBUSY;

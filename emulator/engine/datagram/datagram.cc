@@ -20,7 +20,6 @@
 #include "engine/requester/requester.h"
 #include "engine/responder/key_errors.h"
 #include "fabric/hazards.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -109,7 +108,7 @@ void complete(Destination& to, const Message& message, uint32_t slot, const Clai
   entry.qp_index = to.index;
   entry.qp_birth = to.birth;
   entry.index = slot;
-  entry.byte_len = message.length - (mutated("ud-length-without-grh") ? kGrhBytes : 0);
+  entry.byte_len = message.length;
   entry.immediate = message.immediate;
   entry.status = static_cast<uint8_t>(status);
   entry.opcode = IBV_WC_RECV & ~IBV_WC_RECV;
@@ -145,8 +144,7 @@ void count_stray(const NodeDirectory& directory, const ibv_ah_attr& address) {
 // On a visit, and the destination is open.
 Delivery deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
-  const uint32_t seen_bits = mutated("ud-short-qkey") ? 0xffffu : ~0u;
-  if (((there.qkey.load(std::memory_order_relaxed) ^ message.qkey) & seen_bits) != 0 && !mutated("ud-any-qkey")) {
+  if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
     there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
     count_qkey_violation(from.process->directory(), there.device);
     return Delivery::kDropped;
@@ -290,9 +288,7 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
       continue;
     }
     deliver(qp, to, message);
-    if (mutated("mcast-two-copies")) deliver(qp, to, message);
     if (to.event_due != 0) qp.datagrams->events_due.push_back(&to);
-    if (mutated("mcast-first-only")) break;
   }
 }
 
@@ -324,13 +320,6 @@ std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
 
 VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequest& request) {
   const uint32_t longest = std::min(qp.mtu, kMaxMtu);
-  if (request.length > longest && mutated("ud-too-long")) {
-    ibv_sge rest = *request.sges;
-    rest.length = std::min(rest.length, longest);
-    SendRequest cut = request;
-    cut.sges = &rest, cut.sge_count = 1, cut.length = rest.length;
-    return send_datagram(qp, operation, cut);
-  }
   if (request.length > longest) return VendorError::message_too_long;
   const Ah* ah = request.ah;
   if (ah == nullptr) return VendorError::malformed_request;
@@ -342,18 +331,12 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   message.header = ah->header;
   message.header.set_length(request.length, operation.carries_immediate);
   std::memcpy(message.bytes, message.header.bytes.data(), kGrhBytes);
-  if (mutated("ud-grh-missing")) std::memset(message.bytes, 0, kGrhBytes);
   const auto lid = static_cast<uint16_t>(qp.context->device->lid);
   const uint8_t with_grh = address.is_global != 0 ? DatagramSource::kWithGrh : uint8_t{0};
   message.source = {qp.shared->qpn, lid, address.sl, with_grh};
-  if (mutated("ud-other-source")) ++message.source.qpn;
   message.qkey = (request.remote_qkey & kOwnQkey) != 0 ? qp.attr.qkey : request.remote_qkey;
-  message.immediate = mutated("ud-immediate-lost") ? 0 : request.immediate;
+  message.immediate = request.immediate;
   message.length = kGrhBytes + request.length;
-  if (mutated("ud-offset")) {
-    std::memmove(message.bytes, message.bytes + kGrhBytes, request.length);
-    std::memset(message.bytes + request.length, 0, kGrhBytes);
-  }
   message.solicited = (request.flags & IBV_SEND_SOLICITED) != 0;
   message.flags = kCqeReceive | kCqeFromShared | kCqeDatagram;
   if (operation.carries_immediate) message.flags |= kCqeWithImmediate;

@@ -13,7 +13,6 @@
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -33,9 +32,9 @@ MulticastGid name_of(const ibv_gid& gid) {
 
 int check(const Qp& qp, const ibv_gid& gid, uint16_t lid, const char* verb) {
   const char* why = nullptr;
-  if (!is_multicast(gid) && !mutated("mcast-any-gid"))
+  if (!is_multicast(gid))
     why = "the GID is not a multicast GID";
-  else if (qp.type != IBV_QPT_UD && !mutated("mcast-connected"))
+  else if (qp.type != IBV_QPT_UD)
     why = "only UD queue pairs can be attached to a group";
   else if (qp.context->device->link_layer == LinkLayer::kInfiniband &&
            (lid < kFirstMulticastLid || lid == kPermissiveLid))
@@ -69,12 +68,11 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
 int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (int error = check(*qp, *gid, lid, "ibv_detach_mcast"); error != 0) return error;
-  if (mutated("mcast-still-member")) return 0;
   const int error = MulticastTable(qp->process->directory()).detach(member_of(*qp), name_of(*gid), lid);
   if (error != 0) {
     VERBENA_WARN("ibv_detach_mcast: QP 0x%06x is not attached to this group with LID 0x%04x", qp->shared->qpn,
                  lid);
-    return mutated("mcast-detach-stranger") ? 0 : error;
+    return error;
   }
   // Nothing of the group arrives any more once this returns.
   qp->process->wait_for_visitors();

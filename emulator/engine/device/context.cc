@@ -13,7 +13,6 @@
 #include "engine/objects.h"
 #include "engine/xrc/xrc_openings.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -98,7 +97,7 @@ bool close_context(Context* context) {
 
 int context_async_fd(const Context* context) { return context->async_fd; }
 
-uint64_t device_clock(const Context*) { return mutated("device-clock-stands") ? 1 : device_clock_ticks(); }
+uint64_t device_clock(const Context*) { return device_clock_ticks(); }
 
 int query_device(Context* context, ibv_device_attr_ex* attr) {
   if (int error = usable(*context); error != 0) return error;
@@ -108,7 +107,7 @@ int query_device(Context* context, ibv_device_attr_ex* attr) {
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
   if (int error = usable(*context); error != 0) return error;
-  if (port != 1 && !mutated("port-any")) {
+  if (port != 1) {
     VERBENA_WARN("ibv_query_port: %s: port %u: there is port 1", context->device->name.data(), port);
     return EINVAL;
   }

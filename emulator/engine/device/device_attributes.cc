@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "engine/datagram/multicast.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -40,21 +39,18 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   const DeviceLimits& limits = device.limits;
   attr.max_mr_size = limits.max_mr_size;
   attr.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  if (mutated("device-page-sizes")) attr.page_size_cap = uint64_t{1} << 40;
   // No vendor's numbers by default: programs that know an adapter by them would expect its private features.
   attr.vendor_id = static_cast<uint32_t>(limits.vendor_id);
   attr.vendor_part_id = static_cast<uint32_t>(limits.vendor_part_id);
   attr.hw_ver = static_cast<uint32_t>(limits.hw_ver);
   attr.max_qp = claimed(limits.max_qp);
-  if (static int queries = 0; mutated("device-limit-is-what-is-left")) attr.max_qp -= ++queries;
   attr.max_qp_wr = claimed(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_MGT_EXTENSIONS |
                           IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_BAD_QKEY_CNTR;
   if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   if (limits.max_xrcd != 0) attr.device_cap_flags |= IBV_DEVICE_XRC;
-  if (mutated("offload-claims-flows")) attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
-  attr.max_sge = mutated("device-no-sges") ? 0 : claimed(limits.max_sge);
+  attr.max_sge = claimed(limits.max_sge);
   attr.max_sge_rd = claimed(limits.max_sge_rd);
   attr.max_cq = claimed(limits.max_cq);
   attr.max_cqe = claimed(limits.max_cqe);
@@ -63,7 +59,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_pd = claimed(limits.max_pd);
   attr.max_qp_rd_atom = claimed(limits.max_qp_rd_atom);
   attr.max_qp_init_rd_atom = claimed(limits.max_qp_init_rd_atom);
-  attr.max_res_rd_atom = mutated("device-read-limits") ? 1 : claimed(limits.max_res_rd_atom);
+  attr.max_res_rd_atom = claimed(limits.max_res_rd_atom);
   attr.max_srq = claimed(limits.max_srq);
   attr.max_srq_wr = claimed(limits.max_srq_wr);
   attr.max_srq_sge = claimed(limits.max_srq_sge);
@@ -72,7 +68,6 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_mcast_grp = claimed(limits.max_mcast_grp);
   attr.max_mcast_qp_attach = claimed(limits.max_mcast_qp_attach);
   attr.max_total_mcast_qp_attach = claimed(limits.max_total_mcast_qp_attach);
-  if (mutated("device-multicast-limits")) attr.max_total_mcast_qp_attach = 1;
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = 0;
   attr.phys_port_cnt = 1;
@@ -80,34 +75,29 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   out->device_cap_flags_ex = attr.device_cap_flags | kCapAtomicWrite;
   out->completion_timestamp_mask = UINT64_MAX;
   out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
-  if (mutated("device-no-clock")) out->hca_core_clock = 0;
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = limits.max_dm_size;
-  if (mutated("offload-claims-work-queues")) out->max_wq_type_rq = 8;
-  if (mutated("offload-claims-tags")) out->tm_caps.max_num_tags = out->tm_caps.max_ops = 16;
   if (limits.qp_rate_limit_max != 0)
     out->packet_pacing_caps = {.qp_rate_limit_min = static_cast<uint32_t>(limits.qp_rate_limit_min),
                                .qp_rate_limit_max = static_cast<uint32_t>(limits.qp_rate_limit_max),
                                .supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
                                                  (limits.max_xrcd != 0 ? 1u << IBV_QPT_XRC_SEND : 0)};
   describe_paging(out);
-  if (mutated("device-odp-bits")) out->odp_caps.general_caps = 0;
 }
 
 void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr) {
   *attr = {};
   const bool infiniband = device.link_layer == LinkLayer::kInfiniband;
   attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
-  attr->max_mtu = mutated("port-mtu-above-max") ? IBV_MTU_256 : IBV_MTU_4096;
+  attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = static_cast<ibv_mtu>(device.active_mtu);
   attr->gid_tbl_len = static_cast<int>(device.gid_count);
-  if (mutated("port-gids-longer")) attr->gid_tbl_len += 3;
   attr->port_cap_flags = infiniband ? 0 : IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   attr->max_msg_sz = static_cast<uint32_t>(device.limits.max_msg_sz);
   attr->pkey_tbl_len = 1;
   attr->lid = static_cast<uint16_t>(device.lid);
   attr->max_vl_num = 1;
-  attr->active_width = mutated("port-no-width") ? 0 : 2;  // 4X
+  attr->active_width = 2;                                 // 4X
   attr->active_speed = 64;                                // HDR lanes: 200 Gb/s
   attr->phys_state = down ? 3 : 5;                        // Disabled (as mlx5 without a carrier), LinkUp
   attr->link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;

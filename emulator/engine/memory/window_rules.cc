@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/memory/window_rules.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -26,14 +25,12 @@ const char* check_binding(const WindowState& window, const MemoryTable::Region* 
   if (region == nullptr || region->kind != KeyKind::kRegion)
     return "there is no memory region with that lkey";
   if (region->pd != window.pd) return "the window and the region are of different protection domains";
-  if ((region->access & IBV_ACCESS_MW_BIND) == 0 && !mutated("mw-needs-no-right"))
-    return "the region has no IBV_ACCESS_MW_BIND";
-  if ((binding.access & kWriting) != 0 && !mutated("mw-write-without-local") &&
-      (region->access & IBV_ACCESS_LOCAL_WRITE) == 0)
+  if ((region->access & IBV_ACCESS_MW_BIND) == 0) return "the region has no IBV_ACCESS_MW_BIND";
+  if ((binding.access & kWriting) != 0 && (region->access & IBV_ACCESS_LOCAL_WRITE) == 0)
     return "remote writing and atomics need IBV_ACCESS_LOCAL_WRITE on the region";
   // rxe and mlx5 (providers/mlx5/qp.c, mlx5_bind_mw) refuse it, too.
   if ((region->access & IBV_ACCESS_ZERO_BASED) != 0) return "the region is zero-based";
-  if (!covers(region->iova, region->length, binding.address, binding.length) && !mutated("mw-outside"))
+  if (!covers(region->iova, region->length, binding.address, binding.length))
     return "the range leaves the region";
   return nullptr;
 }
@@ -41,9 +38,9 @@ const char* check_binding(const WindowState& window, const MemoryTable::Region* 
 MemoryTable::Region bound_region(const WindowState& window, const MemoryTable::Region& region,
                                  const Binding& binding) {
   return {.pd = window.pd,
-          .access = mutated("mw-rights") ? region.access : binding.access,
+          .access = binding.access,
           .iova = (binding.access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : binding.address,
-          .length = mutated("mw-bounds") ? region.length - (binding.address - region.iova) : binding.length,
+          .length = binding.length,
           .address = region.address + (binding.address - region.iova),
           .kind = window.kind};
 }

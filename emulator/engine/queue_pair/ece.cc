@@ -14,7 +14,6 @@
 #include "engine/objects.h"
 #include "engine/xrc/xrc_openings.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -33,7 +32,7 @@ int set_ece(Qp* qp, ibv_ece* ece) {
   if (ece->comp_mask != 0 || ece->vendor_id != vendor_of(*qp)) {
     VERBENA_WARN("ibv_set_ece: QP 0x%06x: vendor 0x%06x, comp_mask 0x%x: the device's vendor is 0x%06x",
                  qp->shared->qpn, ece->vendor_id, ece->comp_mask, vendor_of(*qp));
-    return mutated("ece-errno") ? EPERM : EINVAL;
+    return EINVAL;
   }
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state state = qp->state.load(std::memory_order_acquire);

@@ -11,7 +11,6 @@
 #include "engine/xrc/xrc_openings.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -34,12 +33,12 @@ void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   entry.qp_birth = qp.shared->birth;
   entry.index = static_cast<uint32_t>(number);
   entry.byte_len = 0;
-  entry.status = mutated("flush-status") ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR;
+  entry.status = IBV_WC_WR_FLUSH_ERR;
   entry.opcode = 0;
   entry.vendor_err = static_cast<uint8_t>(VendorError::flushed);
   entry.flags = kCqeReceive | flags;
   publish_completion(cq.ring, claim, CqeKind::kPublished);
-  raise_completion_event(*cq.shared, qp.process->self(), !mutated("cq-solicited-no-errors"));
+  raise_completion_event(*cq.shared, qp.process->self(), true);
 }
 
 // Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other
@@ -51,7 +50,7 @@ void flush_shared_queue(Qp& qp) {
     append_receive_flush(qp, slot_and_one - 1, kCqeFromShared);
     in_hand.store(0, std::memory_order_release);
   }
-  if (is_of_program(*qp.srq) && !mutated("flush-shared")) return;
+  if (is_of_program(*qp.srq)) return;
   for (uint32_t slot; take_own(*qp.srq, &slot);) append_receive_flush(qp, slot, kCqeFromShared);
 }
 
@@ -116,9 +115,6 @@ void enter_error(Qp& qp) {
   shut_gate(qp, IBV_QPS_ERR);
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
-  if (mutated("flush-sends-lost")) qp.sq_next = qp.sq_posted;
-  if (mutated("flush-out-of-order") && qp.sq_posted - qp.sq_next > 1)
-    std::swap(qp.sq[qp.sq_next & (qp.sq.size() - 1)], qp.sq[(qp.sq_posted - 1) & (qp.sq.size() - 1)]);
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
     complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
   if (!flush_receive_queue(qp, kVisitPatience)) qp.process->call_attention();
@@ -146,15 +142,13 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
     if (qp.srq != nullptr)
       flush_shared_queue(qp);
     else if (qp.recv_cq != nullptr)
-      for (uint64_t number = first_uncompleted_receive(qp);
-           number < qp.rq_posted && !mutated("flush-receives-lost"); ++number)
+      for (uint64_t number = first_uncompleted_receive(qp); number < qp.rq_posted; ++number)
         append_receive_flush(qp, number);
     qp.flush_receives.store(false, std::memory_order_release);
   }
   // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol.
   // 1, 11.6.3.2).
-  if (qp.srq != nullptr && is_of_program(*qp.srq) && !mutated("event-last-wqe-missing"))
-    raise_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+  if (qp.srq != nullptr && is_of_program(*qp.srq)) raise_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   return true;
 }
 
@@ -185,13 +179,11 @@ void purge_completions(Qp& qp) {
 }
 
 void raise_qp_event(Qp& qp, ibv_event_type type) {
-  if (mutated("event-access-error-other") && type == IBV_EVENT_QP_ACCESS_ERR) type = IBV_EVENT_QP_FATAL;
   if (qp.xrcd != nullptr) {
     raise_event_at_openings(qp, type);
     return;
   }
   std::lock_guard lock(qp.context->events_mutex);
-  if (mutated("event-twice") && write_event(*qp.context, qp.user_handle, type)) ++qp.async_events;
   if (write_event(*qp.context, qp.user_handle, type)) qp.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -225,8 +217,7 @@ void raise_srq_event(Srq& srq, ibv_event_type type) {
 void act_on_sticky(Qp& qp) {
   constexpr uint32_t kHarmless = kStickyCommEst | kStickyScatter;
   const uint32_t harmless = qp.shared->sticky.fetch_and(~kHarmless, std::memory_order_acq_rel) & kHarmless;
-  if ((harmless & kStickyCommEst) != 0 && !mutated("event-comm-est-missing"))
-    raise_qp_event(qp, IBV_EVENT_COMM_EST);
+  if ((harmless & kStickyCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
   if ((harmless & kStickyScatter) != 0 && qp.recv_cq != nullptr) scatter_landed(*qp.recv_cq);
   uint32_t errors;
   {
@@ -237,8 +228,7 @@ void act_on_sticky(Qp& qp) {
     if (errors == 0 || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET) return;
     enter_error(qp);
   }
-  if ((errors & kStickyAccessError) != 0 && !mutated("event-access-error-missing"))
-    raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
+  if ((errors & kStickyAccessError) != 0) raise_qp_event(qp, IBV_EVENT_QP_ACCESS_ERR);
   if ((errors & kStickyRequestError) != 0) raise_qp_event(qp, IBV_EVENT_QP_REQ_ERR);
   if ((errors & kStickyOverrun) != 0) raise_qp_event(qp, IBV_EVENT_QP_FATAL);
 }

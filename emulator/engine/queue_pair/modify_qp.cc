@@ -25,7 +25,6 @@
 #include "engine/xrc/xrc_openings.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -61,7 +60,7 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   copy(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
   copy(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
   copy(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
-  if (!mutated("modify-not-applied")) copy(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  copy(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
   copy(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
   copy(IBV_QP_PATH_MIG_STATE, &ibv_qp_attr::path_mig_state);
   copy(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
@@ -72,7 +71,6 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
 // Under send_lock. What waits for the old rate is looked at anew (to_state()); the short way is closed and
 // opened by check_path().
 void pace(Qp& qp, const PacingLimits& limits) {
-  if (mutated("rate-limit-not-applied")) return;
   qp.pacing = pacing_of(limits, qp.mtu);
   qp.path.gate = 0;
   qp.path.small_size = 0;
@@ -143,7 +141,7 @@ bool to_reset(Qp& qp, bool may_wait) {
     return false;
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
-  if (!mutated("reset-keeps-completions")) purge_completions(qp);
+  purge_completions(qp);
   forget_receives(qp);
   // Running numbers go on, so that slots and laps stay what they are; everything posted is forgotten.
   const uint64_t posted = qp.rq_posted;
@@ -221,7 +219,6 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   shared.gate.store(Gate{gate.generation, static_cast<uint8_t>(to)}.pack(), std::memory_order_seq_cst);
   qp.state.store(to, std::memory_order_release);
   if (to == IBV_QPS_SQD) {
-    if (mutated("event-sq-drained-missing")) return 0;
     qp.drain_event_due = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && qp.attr.en_sqd_async_notify != 0;
     progress_send_queue(qp, false);
   } else if (to == IBV_QPS_RTS && qp.sq_next != qp.sq_posted) {
@@ -261,7 +258,6 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   }
   uint64_t value = 0;
   error = check_attributes(limits, qp->type, *attr, mask, &why, &value);
-  if (mutated("modify-half")) remember(qp->attr, *attr, mask);
   if (error != 0) {
     VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why, static_cast<unsigned long long>(value));
     return error;

@@ -7,7 +7,6 @@
 #include "engine/program_enum.h"
 #include "engine/queue_pair/qp_state_table.h"
 #include "engine/requester/psn.h"
-#include "observe/mutant.h"
 
 // Where the sources differ, and what is done here:
 //  * timeout, retry_cnt, rnr_retry, min_rnr_timer above their 5 or 3 bits: the specification gives ranges
@@ -72,11 +71,8 @@ struct Rule {
 
 // In the order in which the kernel asks: uverbs (ports, states, Q_Key), then the driver.
 constexpr Rule kRules[] = {
-    {IBV_QP_PORT,
-     [](const Request& r) noexcept {
-       return exists_port(r.limits, r.attr.port_num) || mutated("modify-port");
-     },
-     EINVAL, "port_num is no port of the device",
+    {IBV_QP_PORT, [](const Request& r) noexcept { return exists_port(r.limits, r.attr.port_num); }, EINVAL,
+     "port_num is no port of the device",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.port_num; }},
     // uverbs_cmd.c, modify_qp(): in INIT -> RTR the address must be on the port chosen in RESET -> INIT.
     {IBV_QP_AV | IBV_QP_STATE,
@@ -97,9 +93,7 @@ constexpr Rule kRules[] = {
      "alt_ah_attr.port_num and alt_port_num differ",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_ah_attr.port_num; }},
     {IBV_QP_CUR_STATE,
-     [](const Request& r) noexcept {
-       return number_in(r.attr.cur_qp_state) == r.limits.current_state || mutated("modify-current-state");
-     },
+     [](const Request& r) noexcept { return number_in(r.attr.cur_qp_state) == r.limits.current_state; },
      EINVAL, "cur_qp_state is not the state that the QP is in",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.cur_qp_state); }},
     {IBV_QP_STATE,
@@ -117,14 +111,12 @@ constexpr Rule kRules[] = {
 
     {IBV_QP_ALT_PATH,
      [](const Request& r) noexcept {
-       return (r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND) ||
-              mutated("modify-alternate-path");
+       return r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND;
      },
      EINVAL, "an alternate path needs InfiniBand and IBV_DEVICE_AUTO_PATH_MIG",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_port_num; }},
     {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_timeout <= kFiveBits; }, EINVAL,
-     "alt_timeout is above 31",
-     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_timeout; }},
+     "alt_timeout is above 31", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_timeout; }},
     {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_pkey_index < r.limits.pkeys; },
      EINVAL, "alt_pkey_index is behind the end of the P_Key table",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_pkey_index; }},
@@ -136,20 +128,14 @@ constexpr Rule kRules[] = {
      EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mig_state); }},
 
-    {IBV_QP_PKEY_INDEX,
-     [](const Request& r) noexcept {
-       return r.attr.pkey_index < r.limits.pkeys || mutated("modify-pkey-index");
-     },
-     EINVAL, "pkey_index is behind the end of the P_Key table",
+    {IBV_QP_PKEY_INDEX, [](const Request& r) noexcept { return r.attr.pkey_index < r.limits.pkeys; }, EINVAL,
+     "pkey_index is behind the end of the P_Key table",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.pkey_index; }},
     {IBV_QP_ACCESS_FLAGS,
      [](const Request& r) noexcept { return (r.attr.qp_access_flags & ~kAccessFlags) == 0; }, EINVAL,
      "qp_access_flags has bits that are no IBV_ACCESS_ flag",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.qp_access_flags; }},
-    {IBV_QP_PATH_MTU,
-     [](const Request& r) noexcept {
-       return mtu_bytes(number_in(r.attr.path_mtu)) != 0 || mutated("modify-mtu");
-     },
+    {IBV_QP_PATH_MTU, [](const Request& r) noexcept { return mtu_bytes(number_in(r.attr.path_mtu)) != 0; },
      EINVAL, "path_mtu is no IBV_MTU_ value",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mtu); }},
     {IBV_QP_PATH_MTU,
@@ -157,26 +143,19 @@ constexpr Rule kRules[] = {
      "path_mtu is above the port's active_mtu",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mtu); }},
     {IBV_QP_MAX_QP_RD_ATOMIC,
-     [](const Request& r) noexcept {
-       return r.attr.max_rd_atomic <= r.limits.max_rd_atomic || mutated("modify-reads");
-     },
-     EINVAL, "max_rd_atomic is above the device's max_qp_init_rd_atom",
+     [](const Request& r) noexcept { return r.attr.max_rd_atomic <= r.limits.max_rd_atomic; }, EINVAL,
+     "max_rd_atomic is above the device's max_qp_init_rd_atom",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.max_rd_atomic; }},
     {IBV_QP_MAX_DEST_RD_ATOMIC,
-     [](const Request& r) noexcept {
-       return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic || mutated("modify-responder-reads");
-     },
+     [](const Request& r) noexcept { return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic; },
      EINVAL, "max_dest_rd_atomic is above the device's max_qp_rd_atom",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.max_dest_rd_atomic; }},
     {IBV_QP_TIMEOUT, [](const Request& r) noexcept { return r.attr.timeout <= kFiveBits; }, EINVAL,
-     "timeout is above 31",
-     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.timeout; }},
+     "timeout is above 31", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.timeout; }},
     {IBV_QP_RETRY_CNT, [](const Request& r) noexcept { return r.attr.retry_cnt <= kThreeBits; }, EINVAL,
-     "retry_cnt is above 7",
-     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.retry_cnt; }},
+     "retry_cnt is above 7", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.retry_cnt; }},
     {IBV_QP_RNR_RETRY, [](const Request& r) noexcept { return r.attr.rnr_retry <= kThreeBits; }, EINVAL,
-     "rnr_retry is above 7",
-     [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rnr_retry; }},
+     "rnr_retry is above 7", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rnr_retry; }},
     {IBV_QP_MIN_RNR_TIMER, [](const Request& r) noexcept { return r.attr.min_rnr_timer <= kFiveBits; },
      EINVAL, "min_rnr_timer is above 31",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.min_rnr_timer; }},
@@ -188,9 +167,7 @@ constexpr Rule kRules[] = {
     {IBV_QP_RATE_LIMIT,
      [](const Request& r) noexcept {
        return r.attr.rate_limit == 0 ||
-              (r.attr.rate_limit >= r.limits.rate_limit_min &&
-               r.attr.rate_limit <= r.limits.rate_limit_max) ||
-              mutated("rate-limit-any");
+              (r.attr.rate_limit >= r.limits.rate_limit_min && r.attr.rate_limit <= r.limits.rate_limit_max);
      },
      EINVAL, "rate_limit is outside of qp_rate_limit_min and qp_rate_limit_max",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rate_limit; }},
@@ -216,27 +193,18 @@ struct AddressRule {
 // All of them are EINVAL: mlx5 verbs.c mlx5_create_ah(), kernel mlx5 qp.c mlx5_set_path(), rxe_av.c
 // rxe_av_chk_attr().
 constexpr AddressRule kAddressRules[] = {
-    {[](const Address& a) noexcept {
-       return mutated("ah-port-not-checked") || exists_port(a.limits, a.ah.port_num);
-     },
+    {[](const Address& a) noexcept { return exists_port(a.limits, a.ah.port_num); },
      "ah_attr.port_num is no port of the device",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.port_num; }},
-    {[](const Address& a) noexcept {
-       return a.ah.is_global != 0 || a.on_infiniband() || mutated("ah-grh-not-required");
-     },
+    {[](const Address& a) noexcept { return a.ah.is_global != 0 || a.on_infiniband(); },
      "an Ethernet port needs a GRH: is_global = 1 and a GID",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.is_global; }},
-    {[](const Address& a) noexcept {
-       return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids || mutated("ah-sgid-not-checked");
-     },
+    {[](const Address& a) noexcept { return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids; },
      "grh.sgid_index is behind the end of the GID table",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.grh.sgid_index; }},
     // LID 0 is reserved (vol. 1, 4.1.1); with a GRH the GID says where to.
-    {[](const Address& a) noexcept {
-       return a.ah.is_global != 0 || a.ah.dlid != 0 || mutated("ah-grh-not-required");
-     },
-     "dlid 0 without a GRH leads nowhere",
-     [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.dlid; }},
+    {[](const Address& a) noexcept { return a.ah.is_global != 0 || a.ah.dlid != 0; },
+     "dlid 0 without a GRH leads nowhere", [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.dlid; }},
     {[](const Address& a) noexcept { return a.ah.sl <= kMaxServiceLevel; }, "sl is above 15",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.sl; }},
     {[](const Address& a) noexcept {

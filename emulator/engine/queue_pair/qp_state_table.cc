@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "engine/program_enum.h"
-#include "observe/mutant.h"
 
 // What the kernel says and the manual page does not, or differently:
 //  * ibv_modify_qp(3) tells the required attributes of UD, UC, RC and RAW_PACKET on the way up; kernel and
@@ -184,42 +183,6 @@ const TypeName* find_type(ibv_qp_type type) noexcept {
   return nullptr;
 }
 
-// Deviations planted on purpose: what one of the device's rows says otherwise.
-Transition deviating(ibv_qp_type type, ibv_qp_state cur, unsigned next, Transition row) noexcept {
-  const auto is = [&](ibv_qp_type t, ibv_qp_state from, unsigned to) {
-    return t == type && from == cur && to == next;
-  };
-  if (mutated("table-init-to-rts") && is(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTS)) return {true, 0, 0};
-  if (mutated("table-error-to-init") && is(IBV_QPT_UD, IBV_QPS_ERR, IBV_QPS_INIT)) return {true, 0, 0};
-  if (mutated("table-rtr-to-sqd") && is(IBV_QPT_UC, IBV_QPS_RTR, IBV_QPS_SQD)) return {true, 0, 0};
-  if (mutated("table-rts-without-psn") && is(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS))
-    row.required &= ~IBV_QP_SQ_PSN, row.optional |= IBV_QP_SQ_PSN;
-  if (mutated("table-rts-without-timeout") && is(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS))
-    row.required &= ~IBV_QP_TIMEOUT, row.optional |= IBV_QP_TIMEOUT;
-  if (mutated("table-rtr-without-rnr-timer") && is(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR))
-    row.required &= ~IBV_QP_MIN_RNR_TIMER, row.optional |= IBV_QP_MIN_RNR_TIMER;
-  if (mutated("table-init-without-qkey") && is(IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT))
-    row.required &= ~IBV_QP_QKEY, row.optional |= IBV_QP_QKEY;
-  if (mutated("table-uc-wants-timeout") && is(IBV_QPT_UC, IBV_QPS_RTR, IBV_QPS_RTS))
-    row.required |= IBV_QP_TIMEOUT;
-  if (mutated("table-init-with-qkey") && is(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT))
-    row.required &= ~IBV_QP_QKEY, row.optional |= IBV_QP_QKEY;
-  if (mutated("table-rts-no-rnr-timer") && is(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS))
-    row.required &= ~IBV_QP_MIN_RNR_TIMER, row.optional &= ~IBV_QP_MIN_RNR_TIMER;
-  if (mutated("table-sqd-no-notify") && is(IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD))
-    row.required &= ~IBV_QP_EN_SQD_ASYNC_NOTIFY, row.optional &= ~IBV_QP_EN_SQD_ASYNC_NOTIFY;
-  if (mutated("table-sqd-for-ever") && is(IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS)) return {};
-  if (mutated("table-xrc-send-without-retries") && is(IBV_QPT_XRC_SEND, IBV_QPS_RTR, IBV_QPS_RTS))
-    row.required &= ~IBV_QP_RETRY_CNT, row.optional |= IBV_QP_RETRY_CNT;
-  if (mutated("table-xrc-receive-without-psn") && is(IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTR))
-    row.required &= ~IBV_QP_RQ_PSN, row.optional |= IBV_QP_RQ_PSN;
-  if (mutated("table-xrc-receive-init-to-rts") && is(IBV_QPT_XRC_RECV, IBV_QPS_INIT, IBV_QPS_RTS))
-    return {true, 0, 0};
-  if (mutated("table-sqe-for-ever") && is(IBV_QPT_UC, IBV_QPS_SQE, IBV_QPS_RTS)) return {};
-  if (mutated("table-error-for-ever") && is(IBV_QPT_UD, IBV_QPS_ERR, IBV_QPS_RESET)) return {};
-  return row;
-}
-
 }  // namespace
 
 Transition find_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_state& next) noexcept {
@@ -228,8 +191,8 @@ Transition find_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_stat
   const unsigned to = number_in(next);
   for (const Row& row : kRows)
     if (row.cur == cur && row.next == to)
-      return deviating(type, cur, to, {true, row.required[known->column], row.optional[known->column]});
-  return deviating(type, cur, to, {});
+      return {true, row.required[known->column], row.optional[known->column]};
+  return {};
 }
 
 int ignored_attribute_bits(ibv_qp_type type) noexcept {

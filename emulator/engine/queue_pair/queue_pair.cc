@@ -18,7 +18,6 @@
 #include "engine/xrc/xrc.h"
 #include "engine/xrc/xrc_openings.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -38,7 +37,7 @@ int check_type(const DeviceLimits& limits, const ibv_qp_init_attr& attr) {
     case IBV_QPT_DRIVER:
       return EOPNOTSUPP;
     default:
-      return mutated("qp-any-type") ? 0 : EINVAL;
+      return EINVAL;
   }
 }
 
@@ -53,7 +52,7 @@ int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool r
                {"max_recv_sge", receives ? cap.max_recv_sge : 0, limits.max_sge},
                {"max_inline_data", cap.max_inline_data, limits.max_inline_data}};
   for (const auto& rule : rules) {
-    if (rule.value <= rule.limit || mutated("qp-beyond-limits")) continue;
+    if (rule.value <= rule.limit) continue;
     VERBENA_WARN("ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
                  static_cast<unsigned long long>(rule.limit));
     return EINVAL;
@@ -69,7 +68,6 @@ constexpr uint32_t kMostFreeInline = 64;
 // Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
 // device claims.
 void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
-  if (mutated("qp-beyond-limits")) cap.max_send_sge = cap.max_recv_sge = 1;
   const auto most = static_cast<uint32_t>(limits.max_qp_wr);
   cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
   cap.max_send_sge = std::max(cap.max_send_sge, 1u);
@@ -180,7 +178,7 @@ int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
     delete qp;
     return error;
   }
-  if (qp->pd != nullptr && !mutated("pd-goes-with-qp")) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->pd != nullptr) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->send_cq != nullptr) qp->send_cq->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
@@ -210,7 +208,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
     return EINVAL;
   }
   // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
-  if (srq != nullptr && attr->qp_type == IBV_QPT_UC && !mutated("qp-uc-with-srq")) {
+  if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
     VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
     return EINVAL;
   }
@@ -223,14 +221,13 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   qp->context = pd->context;
   qp->pd = pd;
   qp->send_cq = send_cq;
-  qp->recv_cq = receives ? (mutated("qp-one-cq") ? send_cq : recv_cq) : nullptr;
+  qp->recv_cq = receives ? recv_cq : nullptr;
   qp->srq = receives ? srq : nullptr;
   qp->user_handle = user_handle;
   qp->type = attr->qp_type;
-  qp->signal_all = attr->sq_sig_all != 0 && !mutated("qp-signals-not-all");
+  qp->signal_all = attr->sq_sig_all != 0;
   if (int error = bring_to_life(qp, *attr); error != 0) return error;
   attr->cap = qp->cap;
-  if (mutated("qp-cap-less")) attr->cap.max_send_wr = attr->cap.max_send_wr / 2;
   *out = qp;
   return 0;
 }
@@ -257,22 +254,8 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->waiting != Waiting::kNothing;
   attr->cap = qp->cap;
   init->cap = qp->cap;
-  if (mutated("qp-cap-more-inline")) attr->cap.max_inline_data += 1;
-  if (mutated("qp-cap-more-elements")) attr->cap.max_send_sge += 1;
-  if (mutated("qp-cap-more-places")) attr->cap.max_send_wr += 1;
   init->qp_type = qp->type;
   init->sq_sig_all = qp->signal_all;
-  if (mutated("query-draining")) attr->sq_draining = 1;
-  if (mutated("query-timers")) std::swap(attr->timeout, attr->retry_cnt);
-  if (mutated("query-psn")) attr->sq_psn = 0;
-  if (mutated("query-destination")) attr->dest_qp_num = 0;
-  if (mutated("query-mtu")) attr->path_mtu = IBV_MTU_4096;
-  if (mutated("query-qkey")) attr->qkey = 0;
-  if (mutated("query-port")) attr->port_num = 0;
-  if (mutated("query-access")) attr->qp_access_flags = 0;
-  if (mutated("query-signal-all")) init->sq_sig_all = !qp->signal_all;
-  if (mutated("query-cap")) init->cap = attr->cap = {};
-  if (mutated("query-state")) attr->qp_state = IBV_QPS_RESET;
   return 0;
 }
 
@@ -307,11 +290,10 @@ void free_qp(Qp* qp) {
 int destroy_qp(Qp* qp, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
-  if (attached_to_group(*qp) && !mutated("qp-member-goes")) {
+  if (attached_to_group(*qp)) {
     VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
     return EBUSY;
   }
-  if (mutated("life-destroy-busy") && qp->sq_next != qp->sq_posted) return EBUSY;
   take_down_qp(*qp);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
   free_qp(qp);

@@ -10,7 +10,6 @@
 #include "engine/queue_pair/error_flow.h"
 #include "engine/remote/remote.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -20,10 +19,8 @@ bool keys_hold(const Qp& qp, const ibv_recv_wr& wr) {
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& sge = wr.sg_list[i];
     if (sge.length == 0) continue;
-    const Translation place =
-        translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
-                  mutated("receive-read-only-region") ? MemoryUse::local_gather : MemoryUse::local_scatter,
-                  sge.addr, sge.length);
+    const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
+                                        MemoryUse::local_scatter, sge.addr, sge.length);
     // A message lands as the program sees the memory: at the address it gave, and there is memory.
     if (place.check != KeyCheck::kOk || place.address != sge.addr || place.on_demand) return false;
   }
@@ -61,15 +58,14 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   if (post_ordinary(qp, wr)) return 0;
   const ibv_qp_state state = qp.state.load(std::memory_order_acquire);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
-  if (state == IBV_QPS_INIT && mutated("recv-in-init-refused")) return EINVAL;
   if (state == IBV_QPS_RESET) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on", qp.shared->qpn);
-    return mutated("recv-in-reset") ? 0 : EINVAL;
+    return EINVAL;
   }
   if (qp.receives.ready == nullptr) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x has no receive queue of its own%s", qp.shared->qpn,
                  qp.srq != nullptr ? ": post to its SRQ" : "");
-    return mutated("recv-with-srq") ? 0 : ENOMEM;  // as mlx5: a queue of no room is full
+    return ENOMEM;  // as mlx5: a queue of no room is full
   }
   const char* why = nullptr;
   if (int error = check_recv_wr(qp.cap.max_recv_sge, wr, &why); error != 0) {
@@ -81,7 +77,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   if (number - qp.rq_freed.load(std::memory_order_acquire) >= qp.cap.max_recv_wr) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn,
                  qp.cap.max_recv_wr);
-    return mutated("recv-full-dropped") ? 0 : ENOMEM;
+    return ENOMEM;
   }
   ReceiveWqe& wqe = qp.receives.wqe(number);
   wqe.post_count(static_cast<uint32_t>(wr.num_sge));
@@ -97,7 +93,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     qp.scattered.remember(qp.process->view(), wr.sg_list[0].lkey, qp.pd->handle, MemoryUse::local_scatter);
   put(qp, wr, number, hold ? epoch : ReadyWord::kNeverValid,
       static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX)));
-  if (state == IBV_QPS_ERR && !mutated("recv-in-error-lost")) flush_one_receive(qp, number);
+  if (state == IBV_QPS_ERR) flush_one_receive(qp, number);
   return 0;
 }
 
@@ -125,7 +121,7 @@ int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   for (; wr != nullptr; wr = wr->next) {
     error = post_one(*qp, *wr);
     if (error != 0) {
-      *bad_wr = mutated("recv-bad-wr") ? nullptr : wr;
+      *bad_wr = wr;
       break;
     }
   }

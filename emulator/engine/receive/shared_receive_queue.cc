@@ -8,7 +8,6 @@
 #include <new>
 
 #include "engine/objects.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -183,19 +182,18 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
   }
   srq.lock.unlock();
   if (error == 0) return 0;
-  if (error == EAGAIN && mutated("srq-full-dropped")) return 0;
   if (error == EAGAIN) {
     error = ENOMEM;
     *why = "receive queue full";
   }
   *bad_wr = wr;
-  return mutated("srq-error-negative") ? -error : error;
+  return error;
 }
 
 bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->home().worker(), slot); }
 
 uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
-  return slot < srq.slots.size() && !mutated("srq-wr-id") ? srq.slots[slot].wr_id : 0;
+  return slot < srq.slots.size() ? srq.slots[slot].wr_id : 0;
 }
 
 void free_slot(Srq& srq, uint32_t slot) {

@@ -17,7 +17,6 @@
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -29,7 +28,7 @@ int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
     uint64_t limit;
   } rules[] = {{"max_wr", attr.max_wr, limits.max_srq_wr}, {"max_sge", attr.max_sge, limits.max_srq_sge}};
   for (const auto& rule : rules) {
-    if (rule.value <= rule.limit || (mutated("srq-beyond-limits") && &rule == rules)) continue;
+    if (rule.value <= rule.limit) continue;
     VERBENA_WARN("ibv_create_srq: %s %u: the device has %llu", rule.name, rule.value,
                  static_cast<unsigned long long>(rule.limit));
     return EINVAL;
@@ -101,7 +100,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   srq->context = pd->context;
   srq->pd = pd;
   srq->user_handle = user_handle;
-  if (!mutated("pd-goes-with-srq")) pd->users.fetch_add(1, std::memory_order_relaxed);
+  pd->users.fetch_add(1, std::memory_order_relaxed);
   if (xrc.xrcd != nullptr) {
     srq->xrcd = xrc.xrcd;
     srq->cq = xrc.cq;
@@ -110,7 +109,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     xrc.xrcd->users.fetch_add(1, std::memory_order_relaxed);
     xrc.cq->users.fetch_add(2, std::memory_order_relaxed);  // any number of producers
   }
-  attr->max_wr = srq->room / (mutated("srq-fewer") ? 2 : 1);
+  attr->max_wr = srq->room;
   attr->max_sge = srq->ring.max_sge;
   *out = srq;
   return 0;
@@ -127,7 +126,7 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
     return EINVAL;
   }
   if ((attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
-  if (attr->srq_limit > srq->room && !mutated("srq-any-limit")) {
+  if (attr->srq_limit > srq->room) {
     VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %u requests", attr->srq_limit, srq->room);
     return EINVAL;
   }
@@ -138,9 +137,9 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
 
 int query_srq(Srq* srq, ibv_srq_attr* attr) {
   if (int error = usable(*srq->context); error != 0) return error;
-  attr->max_wr = mutated("srq-query-size") ? 0 : srq->room;
+  attr->max_wr = srq->room;
   attr->max_sge = srq->ring.max_sge;
-  attr->srq_limit = mutated("srq-query-limit") ? 0 : srq->shared->limit.load(std::memory_order_acquire);
+  attr->srq_limit = srq->shared->limit.load(std::memory_order_acquire);
   return 0;
 }
 
@@ -176,14 +175,13 @@ void remove_user(Srq& srq, uint32_t qp_index) {
 void raise_srq_limit_if_reached(Srq& srq) {
   if (srq.context == nullptr || srq.shared->limit_reached.load(std::memory_order_acquire) == 0) return;
   if (srq.shared->limit_reached.exchange(0, std::memory_order_acq_rel) == 0) return;
-  if (!mutated("srq-limit-missing")) raise_srq_event(srq, IBV_EVENT_SRQ_LIMIT_REACHED);
+  raise_srq_event(srq, IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
 int destroy_srq(Srq* srq, uint32_t* async_events) {
   Process& process = *srq->process;
   *async_events = 0;
   if (process.dead()) return 0;
-  if (srq->users.load(std::memory_order_acquire) != 0 && mutated("srq-not-busy")) return 0;
   if (srq->users.load(std::memory_order_acquire) != 0) {
     VERBENA_WARN("ibv_destroy_srq: SRQ 0x%06x: %u queue pairs still use it", srq->shared->srqn,
                  srq->users.load());

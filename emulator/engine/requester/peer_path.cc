@@ -4,7 +4,6 @@
 #include "engine/requester/requester.h"
 #include "engine/requester/small_rdma.h"
 #include "engine/xrc/xrc.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -68,7 +67,7 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
     // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
     // check_psn()).
-    if (is_acknowledged(qp.type) && expected != qp.send_psn && !mutated("psn-any")) return VendorError::peer_mismatch;
+    if (is_acknowledged(qp.type) && expected != qp.send_psn) return VendorError::peer_mismatch;
     if (!qp.xrc_targets)
       if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
     if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)

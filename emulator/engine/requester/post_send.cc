@@ -18,7 +18,6 @@
 #include "engine/responder/memory_requests.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 
@@ -101,20 +100,13 @@ void keep(Qp& qp, const SendRequest& request) {
         "%llu",
         qp.shared->qpn, static_cast<unsigned long long>(qp.sq_posted),
         static_cast<unsigned long long>(qp.sq_freed.load()), static_cast<unsigned long long>(qp.sq_size));
-    return mutated("post-full-dropped") ? 0 : ENOMEM;
-  }
-  if (mutated("life-last-place") && qp.sq_posted - qp.sq_freed.load() + 1 >= qp.sq_size && qp.sq_size > 1024)
     return ENOMEM;
-  if (mutated("post-inline-immediate-refused") && (wr.send_flags & IBV_SEND_INLINE) != 0 &&
-      number_in(wr.opcode) == IBV_WR_RDMA_WRITE_WITH_IMM)
-    return EINVAL;
-  if (mutated("post-drained-refused") && state == IBV_QPS_SQD && qp.type == IBV_QPT_UC) return EINVAL;
+  }
   SendRequest request = read_request(qp, wr, qp.sq_posted);
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
-    const bool is_silent = mutated("post-flush-silent") && (wr.send_flags & IBV_SEND_SIGNALED) == 0;
-    if (!mutated("post-send-in-error-lost") && !is_silent) complete_send(qp, request, VendorError::flushed);
+    complete_send(qp, request, VendorError::flushed);
     qp.sq_next = qp.sq_posted;
     return 0;
   }
@@ -123,7 +115,7 @@ void keep(Qp& qp, const SendRequest& request) {
     if (state == IBV_QPS_RTS) post_remote(qp);
     return 0;
   }
-  if (idle && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && mutated("drained-sends")))) {
+  if (idle && state == IBV_QPS_RTS) {
     if (carry_out(qp, request) != Step::kWaits) return 0;
   }
   keep(qp, request);
@@ -134,17 +126,11 @@ void keep(Qp& qp, const SendRequest& request) {
 int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
-  if (state == IBV_QPS_INIT && mutated("post-send-in-init")) return 0;
-  if (state == IBV_QPS_RESET && mutated("post-send-in-reset")) return 0;
-  if (state == IBV_QPS_RTR && qp.type == IBV_QPT_UD && mutated("post-send-in-rtr")) return 0;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
                  state);
     return EINVAL;
   }
-  if (mutated("post-fence-refused") && (wr.send_flags & IBV_SEND_FENCE) != 0 &&
-      number_in(wr.opcode) == IBV_WR_SEND)
-    return EINVAL;
   const bool idle = qp.sq_next == qp.sq_posted;
   if (idle && state == IBV_QPS_RTS && (send_small(qp, wr, visit) || carry_out_small_rdma(qp, wr, visit))) return 0;
   visit.end();
@@ -158,13 +144,7 @@ int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit) {
   for (; wr != nullptr; wr = wr->next) {
     const int error = post_one(qp, *wr, visit);
     if (error == 0) continue;
-    if (mutated("post-goes-on")) {
-      *bad_wr = wr;
-      ibv_send_wr* other = nullptr;
-      if (wr->next != nullptr) post_list(qp, wr->next, &other, visit);
-      return error;
-    }
-    *bad_wr = mutated("post-bad-wr-next") && wr->next != nullptr ? wr->next : wr;
+    *bad_wr = wr;
     return error;
   }
   return 0;

@@ -12,7 +12,6 @@
 #include "engine/remote/remote.h"
 #include "engine/requester/requester.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -146,7 +145,7 @@ void Process::attend() {
         cq->failed.exchange(true))
       continue;
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", i, cq_capacity(cq));
-    if (!mutated("event-cq-error-missing")) raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
+    raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
   }
   const uint32_t srqs = header.srq_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < srqs; ++i)

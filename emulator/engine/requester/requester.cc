@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "engine/clock.h"
 #include "engine/completion/completion.h"
@@ -21,7 +20,6 @@
 #include "engine/xrc/xrc.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -60,7 +58,7 @@ void finish(Qp& qp, const SendRequest& request) {
   qp.waiting = Waiting::kNothing;
   advance(qp, request.length, packets_of(request.length, qp.mtu));
   qp.sq_next = request.number + 1;
-  if (qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0 || mutated("post-unsignaled-completes"))
+  if (qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0)
     complete_send(qp, request, VendorError::none);
 }
 
@@ -78,15 +76,6 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
   iovec ranges[PeerAdapter::kMaxRanges];
   LocalBytes local{ranges, 0};
   local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
-  if (mutated("fence-ignored") && local.error == VendorError::none && local.count != 0) {
-    // What a fenced request finds in its buffer if it does not wait for the read before it.
-    static std::vector<std::byte> before;
-    static const std::byte* where = nullptr;
-    auto* const bytes = static_cast<std::byte*>(ranges[0].iov_base);
-    if (operation.awaits_response) where = bytes, before.assign(bytes, bytes + ranges[0].iov_len);
-    if ((request.flags & IBV_SEND_FENCE) != 0 && where == bytes && before.size() >= ranges[0].iov_len)
-      ranges[0].iov_base = before.data();
-  }
   *unreachable = VendorError::none;
   if (local.error != VendorError::none && operation.sges != SgeUse::scatter)
     return {Answer::kLocal, local.error};
@@ -140,7 +129,7 @@ Step carry_out_here(Qp& qp, const SendRequest& request) {
   }
   qp.waiting = Waiting::kNothing;
   qp.sq_next = request.number + 1;
-  if (!mutated("mw-bind-unsignaled")) complete_send(qp, request, VendorError::none);
+  complete_send(qp, request, VendorError::none);
   return Step::kFinished;
 }
 
@@ -156,7 +145,7 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   qp.waiting = Waiting::kNothing;
   if (!is_acknowledged(qp.type))
     enter_send_queue_error(qp);
-  else if (!mutated("error-without-flush-state"))
+  else
     enter_error(qp);
   return Step::kFailed;
 }
@@ -182,8 +171,6 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
     raise_datagram_events(qp);
     return Step::kFinished;
   }
-  if (mutated("post-uc-reads") && qp.type == IBV_QPT_UC && operation.awaits_response)
-    return finish(qp, request), Step::kFinished;
   if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
     return fail(qp, request, VendorError::too_many_outstanding_reads);
   PeerPath& path = qp.path;
@@ -198,7 +185,7 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
   const uint32_t done_before = request.done;
   const Response response = path.adapter ? attempt(qp, operation, request, &unreachable)
                                          : without_path(qp, operation, request, &unreachable);
-  if (!is_acknowledged(qp.type) && is_lost(unreachable, response) && !mutated("uc-fails")) {
+  if (!is_acknowledged(qp.type) && is_lost(unreachable, response)) {
     finish(qp, request);
     return Step::kFinished;
   }
@@ -221,9 +208,7 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
                   std::max(kLongestTurn, transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt)));
     }
     case Answer::kRnr:
-      if (mutated("rnr-drops")) return finish(qp, request), Step::kFinished;
-      return wait(qp, request, Waiting::kReceive,
-                  mutated("rnr-status") ? VendorError::peer_silent : VendorError::no_receive_posted,
+      return wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
                   rnr_failure_ns(qp.attr.rnr_retry, path.qp->min_rnr_timer));
     case Answer::kNak:
     case Answer::kLocal:
@@ -270,24 +255,19 @@ Step carry_out(Qp& qp, SendRequest& request) {
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
                              iovec* ranges, size_t* count) {
   *count = 0;
-  if (request.is_inline && !mutated("post-inline-lkey")) {
+  if (request.is_inline) {
     for (uint32_t i = 0; i < request.sge_count; ++i)
       if (request.sges[i].length != 0)
         ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
     return VendorError::none;
   }
-  const MemoryUse use = operation.sges == SgeUse::scatter &&
-                                !(mutated("atomic-result-anywhere") && operation.atomic) &&
-                                !(mutated("read-into-anywhere") && operation.opcode == IBV_WR_RDMA_READ)
-                            ? MemoryUse::local_scatter
-                            : MemoryUse::local_gather;
+  const MemoryUse use =
+      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
   for (uint32_t i = 0; i < request.sge_count; ++i) {
     const ibv_sge& sge = request.sges[i];
     if (sge.length == 0) continue;
-    const Translation place = translate(
-        qp.process->view(), sge.lkey, false,
-        mutated("lkey-other-pd") ? domain_of(qp.process->view(), sge.lkey, qp.pd->handle) : qp.pd->handle,
-        use, sge.addr, sge.length - (mutated("lkey-last-byte") ? 1 : 0));
+    const Translation place =
+        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
     if (place.check != KeyCheck::kOk) {
       VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
                    operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
@@ -298,26 +278,20 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
     if (place.on_demand && (request.length <= kLandingSize || qp.datagrams) &&
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;
-    if (mutated("send-first-element-only") && *count != 0)
-      ranges[(*count)++] = {ranges[0].iov_base, sge.length};
-    else
-      ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
+    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
   }
   return VendorError::none;
 }
 
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
-  if (mutated("post-error-unsignaled") && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
-  if (error == VendorError::none && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0 &&
-      !mutated("post-unsignaled-completes"))
-    return;
+  if (error == VendorError::none && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});
 }
 
 void append_send_completion(Qp& qp, const SendCompletion& completion) {
   Cq& cq = *qp.send_cq;
   const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
-  if (claim.entry == nullptr && (cq.ring.ignores_overrun() || mutated("cq-overrun-unnoticed"))) return;
+  if (claim.entry == nullptr && cq.ring.ignores_overrun()) return;
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
     qp.process->call_attention();
@@ -329,18 +303,14 @@ void append_send_completion(Qp& qp, const SendCompletion& completion) {
   entry.qp_birth = qp.shared->birth;
   entry.index = static_cast<uint32_t>(completion.number);
   entry.byte_len = completion.length;
-  if (mutated("wc-read-length") && completion.opcode == IBV_WR_RDMA_READ) entry.byte_len = 0;
   entry.status = static_cast<uint8_t>(
       failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS);
-  if (failed && mutated("wc-error-succeeds")) entry.status = IBV_WC_SUCCESS;
-  if (failed && mutated("wc-error-status")) entry.status = IBV_WC_GENERAL_ERR;
   entry.opcode = static_cast<uint8_t>(find_send_operation(completion.opcode)->completion);
-  if (mutated("wc-send-opcode") && entry.opcode == IBV_WC_SEND) entry.opcode = IBV_WC_RDMA_WRITE;
   entry.vendor_err = static_cast<uint8_t>(completion.error);
   entry.flags = 0;
-  entry.wr_id = failed && mutated("wc-error-without-id") ? 0 : completion.wr_id;
+  entry.wr_id = completion.wr_id;
   publish_completion(cq.ring, claim, CqeKind::kPublished);
-  raise_completion_event(*cq.shared, qp.process->self(), failed && !mutated("cq-solicited-no-errors"));
+  raise_completion_event(*cq.shared, qp.process->self(), failed);
 }
 
 namespace {

@@ -6,7 +6,6 @@
 #include <cstddef>
 
 #include "engine/program_enum.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -180,11 +179,6 @@ int check_send_wr(const SendLimits& limits, ibv_qp_type type, const ibv_send_wr&
                   const char** why) noexcept {
   const SendOperation* operation = find_send_operation(wr.opcode);
   if (operation == nullptr) return refuse(EINVAL, "opcode is no IBV_WR_ value", why);
-  if (mutated("post-ud-writes") && type == IBV_QPT_UD && operation->opcode == IBV_WR_RDMA_WRITE) return 0;
-  if (mutated("post-uc-immediate-refused") && type == IBV_QPT_UC && operation->carries_immediate)
-    return EINVAL;
-  if (mutated("post-uc-reads") && type == IBV_QPT_UC && operation->opcode == IBV_WR_RDMA_READ) return 0;
-  if (mutated("mw-on-datagrams") && operation->opcode == IBV_WR_BIND_MW) return 0;
   if ((operation->qp_types & bit(type)) == 0)
     return refuse(EINVAL, "opcode is not for this type of QP (table in ibv_post_send(3))", why);
   if ((limits.opcodes >> operation->opcode & 1) == 0)
@@ -196,14 +190,14 @@ int check_send_wr(const SendLimits& limits, ibv_qp_type type, const ibv_send_wr&
 
   if (wr.num_sge < 0) return refuse(EINVAL, "num_sge is negative", why);
   if (static_cast<uint32_t>(wr.num_sge) > limits.max_sge)
-    return mutated("post-sges-cut") ? 0 : refuse(ENOMEM, "num_sge is above the QP's max_send_sge", why);
+    return refuse(ENOMEM, "num_sge is above the QP's max_send_sge", why);
   if (operation->opcode == IBV_WR_RDMA_READ && static_cast<uint32_t>(wr.num_sge) > limits.max_sge_read)
     return refuse(ENOMEM, "num_sge is above the device's max_sge_rd", why);
   if (wr.num_sge > 0 && wr.sg_list == nullptr)
     return refuse(EINVAL, "num_sge is not 0, and sg_list is null", why);
   const uint32_t max_inline =
       operation == &kAtomicWriteOperation ? std::max(limits.max_inline, kAtomicWriteSize) : limits.max_inline;
-  if (is_inline && message_length(wr) > max_inline && !mutated("post-inline-cut"))
+  if (is_inline && message_length(wr) > max_inline)
     return refuse(ENOMEM, "the inline message is longer than the QP's max_inline_data", why);
   if (wr.opcode == IBV_WR_BIND_MW && wr.bind_mw.mw == nullptr)
     return refuse(EINVAL, "bind_mw.mw is null", why);
@@ -231,21 +225,17 @@ const VendorErrorText* find_vendor_error(uint32_t vendor_err) noexcept {
 
 VendorError check_send_length(const SendLimits& limits, const SendOperation& operation,
                               uint64_t length) noexcept {
-  if (operation.atomic)
-    return length == kAtomicBytes || mutated("atomic-any-length") ? VendorError::none
-                                                                  : VendorError::atomic_not_8_bytes;
+  if (operation.atomic) return length == kAtomicBytes ? VendorError::none : VendorError::atomic_not_8_bytes;
   return length <= limits.max_message ? VendorError::none : VendorError::message_too_long;
 }
 
 VendorError check_request(const SendOperation& operation, ibv_qp_type responder, unsigned qp_access,
                           uint8_t max_dest_rd_atomic, uint64_t remote_address) noexcept {
   if ((operation.qp_types & initiators_of(responder)) == 0) return VendorError::remote_opcode_refused;
-  if ((qp_access & operation.remote_access) != operation.remote_access && !mutated("qp-any-access") &&
-      !(mutated("qp-access-atomic-by-write") && (qp_access & IBV_ACCESS_REMOTE_WRITE) != 0))
+  if ((qp_access & operation.remote_access) != operation.remote_access)
     return VendorError::remote_qp_no_right;
   if (operation.awaits_response && max_dest_rd_atomic == 0) return VendorError::remote_no_read_resources;
-  if (operation.atomic && remote_address % kAtomicBytes != 0 && !mutated("atomic-misaligned"))
-    return VendorError::remote_atomic_misaligned;
+  if (operation.atomic && remote_address % kAtomicBytes != 0) return VendorError::remote_atomic_misaligned;
   return VendorError::none;
 }
 

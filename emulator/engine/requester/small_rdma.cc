@@ -9,7 +9,6 @@
 #include "engine/requester/short_way.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -65,7 +64,7 @@ bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
 
 bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   PeerPath& path = qp.path;
-  if (is_any_mutant() || !path.rdma_may_be_short || !is_small_rdma(qp, wr) ||
+  if (!path.rdma_may_be_short || !is_small_rdma(qp, wr) ||
       qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   visit_peer(qp, visit);

@@ -6,7 +6,6 @@
 #include "engine/requester/short_way.h"
 #include "engine/requester/small_copy.h"
 #include "engine/responder/responder.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -27,7 +26,7 @@ bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
 bool readable(Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   *address = sge.addr;
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return !mutated("post-inline-lkey");
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return true;
   return find_gathered(qp, sge, address);
 }
 
@@ -40,7 +39,6 @@ void touch(const uint8_t* bytes, uint32_t length) {
 }  // namespace
 
 bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
-  if (mutated("fence-ignored") && (wr.send_flags & IBV_SEND_FENCE) != 0) return false;
   if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   PeerPath& path = qp.path;
@@ -80,7 +78,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   count_request(qp, length, 1);
   advance(qp, length, 1);
   const uint64_t number = pass_through_queue(qp);
-  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0 || mutated("post-unsignaled-completes"))
+  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
     append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
   raise_completion_event(*path.completion_queue, *path.memory, solicited);
   return true;

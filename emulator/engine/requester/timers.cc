@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/requester/timers.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -22,28 +21,21 @@ static_assert(sizeof(kRnrTimerMicroseconds) / sizeof(kRnrTimerMicroseconds[0]) =
 }  // namespace
 
 uint64_t rnr_timer_ns(uint8_t min_rnr_timer) noexcept {
-  return kRnrTimerMicroseconds[min_rnr_timer & kFiveBits] * kMicrosecond *
-         (mutated("rnr-timer-of-requester") ? 100 : 1);
+  return kRnrTimerMicroseconds[min_rnr_timer & kFiveBits] * kMicrosecond;
 }
 
 uint64_t ack_timeout_ns(uint8_t timeout) noexcept {
   const unsigned code = timeout & kFiveBits;
-  return (code == 0 && !mutated("timeout-zero-ends")) || mutated("timeout-never") ? kNever
-                                                                                  : uint64_t{4096} << code;
+  return code == 0 ? kNever : uint64_t{4096} << code;
 }
 
 uint64_t rnr_failure_ns(uint8_t rnr_retry, uint8_t min_rnr_timer) noexcept {
-  return (rnr_retry >= kRnrRetryForever && !mutated("rnr-seven-ends")) || mutated("rnr-retries-for-ever")
-             ? kNever
-             : (rnr_retry - (mutated("rnr-one-less") && rnr_retry != 0 ? 1u : 0u)) *
-                   rnr_timer_ns(min_rnr_timer);
+  return rnr_retry >= kRnrRetryForever ? kNever : rnr_retry * rnr_timer_ns(min_rnr_timer);
 }
 
 uint64_t transport_failure_ns(uint8_t timeout, uint8_t retry_cnt) noexcept {
-  if (mutated("timeout-at-once")) return 0;
   const uint64_t once = ack_timeout_ns(timeout);
-  return once == kNever ? kNever
-                        : (uint64_t{mutated("timeout-retries-ignored") ? uint8_t{0} : retry_cnt} + 1) * once;
+  return once == kNever ? kNever : (uint64_t{retry_cnt} + 1) * once;
 }
 
 }  // namespace verbena

@@ -9,7 +9,6 @@
 #include "engine/queue_pair/error_flow.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -35,7 +34,6 @@ struct BindRequest {
 
 Response refuse(const Qp& qp, const char* what, uint32_t rkey, const char* why) {
   VERBENA_WARN("QP 0x%06x: %s, rkey 0x%x: %s", qp.shared->qpn, what, rkey, why);
-  if (mutated("mw-bind-refusal")) return {Answer::kAck};
   return {Answer::kLocal, VendorError::bind_refused};
 }
 
@@ -70,7 +68,6 @@ Response bind(Qp& qp, const BindRequest& request) {
     Mw& window = *found->second;
     SharedMr& entry = *find_window(process.view(), window.rkey);
     Mr* region = request.binding.length != 0 ? find_region(process, request.lkey) : nullptr;
-    if (mutated("mw-zero-length") && request.binding.length == 0) return {Answer::kAck};
     const WindowState state{window.kind, window.pd, entry.valid.load(std::memory_order_acquire) != 0,
                             qp.pd->handle};
     if (const char* why =

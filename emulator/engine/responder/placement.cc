@@ -7,15 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "engine/remote/carrier.h"
 #include "engine/xrc/xrc.h"
 #include "fabric/own_memory.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -77,23 +73,6 @@ Placed verdict(int error, const Qp& initiator, const iovec* local, size_t locals
   return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;
 }
 
-// Of deviations planted on purpose (observe/mutant.h): the bytes come after their completion. Both ends in
-// this process.
-[[maybe_unused]] void copy_later(const iovec* from, size_t froms, const iovec* to, size_t tos) {
-  std::vector<std::byte> bytes;
-  for (const iovec& range : std::span(from, froms)) {
-    const auto* begin = static_cast<const std::byte*>(range.iov_base);
-    bytes.insert(bytes.end(), begin, begin + range.iov_len);
-  }
-  later([bytes = std::move(bytes), to = std::vector(to, to + tos)] {
-    const std::byte* next = bytes.data();
-    for (const iovec& range : to) {
-      std::memcpy(range.iov_base, next, range.iov_len);
-      next += range.iov_len;
-    }
-  });
-}
-
 Placed advance(SendRequest& request, uint32_t size) {
   request.done += size;
   return request.done == request.length ? Placed::kWhole : Placed::kPartly;
@@ -128,18 +107,12 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
   const size_t tos = cut(remote, remotes, request.done, size, to);
-  if (mutated("last-byte-missing") && size > initiator.mtu) --from[froms - 1].iov_len, --to[tos - 1].iov_len;
   if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM) {
     froms = split_first_word(from, froms, reinterpret_cast<uintptr_t>(to[0].iov_base));
     if (request.done + size == request.length)
       froms = split_last_word(from, froms,
                               reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
   }
-  if (mutated("data-after-completion")) {
-    copy_later(from, froms, to, tos);
-    return advance(request, size);
-  }
-  if (mutated("second-slice-missing") && request.done != 0) return advance(request, size);
   const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
   if (error != 0) return verdict(error, initiator, from, froms);
   return advance(request, size);
@@ -168,10 +141,6 @@ Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
-  if (mutated("read-after-completion")) {
-    copy_later(&from, 1, to, tos);
-    return advance(request, size);
-  }
   const int error = initiator.path.memory->read(initiator.process->directory(), to, tos, &from, 1);
   if (error != 0) return verdict(error, initiator, to, tos);
   return advance(request, size);
@@ -211,8 +180,8 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
 
   // The own process's threads share `mine`, so they take turns before it.
   SpinLock& own_turn = adapter.own_atomics[which];
-  if (!mutated("atomics-not-atomic") && !own_turn.try_lock()) return Placed::kBusy;
-  if (!mutated("atomics-not-atomic") && !take_atomics_lock(lock, mine, directory)) {
+  if (!own_turn.try_lock()) return Placed::kBusy;
+  if (!take_atomics_lock(lock, mine, directory)) {
     own_turn.unlock();
     return Placed::kBusy;
   }
@@ -221,16 +190,13 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
   int error = adapter.read(directory, &local, 1, &remote, 1);
   if (error == 0) {
     uint64_t after = *before;
-    const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add ||
-                         mutated("atomic-swaps-always");
+    const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add;
     if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
       after = request.swap;
     else
-      after += mutated("atomic-32-bits") ? static_cast<uint32_t>(request.compare_add) : request.compare_add;
-    if (mutated("atomics-not-atomic")) sched_yield();
+      after += request.compare_add;
     iovec value{&after, 8};
     if (changes) error = adapter.write(directory, &value, 1, &remote, 1);
-    if (mutated("atomic-returns-new")) *before = after;
   }
   uint64_t held = mine;
   lock.compare_exchange_strong(held, 0, std::memory_order_release);

@@ -13,7 +13,6 @@
 #include "engine/responder/memory_requests.h"
 #include "engine/responder/placement.h"
 #include "engine/xrc/xrc.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -97,7 +96,6 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
     return true;
   }
   if (claim.entry == nullptr) {
-    if (mutated("cq-overrun-unnoticed")) return false;
     path.completion_queue->overrun.store(1, std::memory_order_release);
     call_attention(*path.memory);
     // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
@@ -109,12 +107,10 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   entry.qp_index = path.index;
   entry.qp_birth = path.birth;
   entry.index = static_cast<uint32_t>(path.taken);
-  entry.byte_len =
-      arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-length") ? 0 : arrival.length;
-  entry.immediate =
-      arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-lost") ? 0 : arrival.immediate;
+  entry.byte_len = arrival.length;
+  entry.immediate = arrival.immediate;
   entry.status = static_cast<uint8_t>(arrival.status);
-  entry.opcode = mutated("write-immediate-opcode") ? 0 : static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
+  entry.opcode = static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
   entry.vendor_err = static_cast<uint8_t>(arrival.error);
   uint8_t flags = kCqeReceive;
   if (path.in_hand != 0) {
@@ -161,8 +157,6 @@ bool drops(const PeerPath& path, VendorError seen_here) {
 Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request,
                       VendorError seen_here, VendorError seen_there) {
   PeerPath& path = initiator.path;
-  if (mutated("error-receive-status") && seen_here == VendorError::receive_too_small)
-    seen_here = VendorError::lkey_unknown;
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
@@ -178,7 +172,7 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
 // SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
 VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
                                 const SendRequest& request) {
-  if (!operation.carries_invalidate || mutated("mw-send-inv-nothing")) return VendorError::none;
+  if (!operation.carries_invalidate) return VendorError::none;
   return invalidate_remotely(path.memory->view(), *path.qp, request.immediate);
 }
 
@@ -189,10 +183,6 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
   Receive receive;
   bool invalidated = false;
   if (!next_receive(initiator, &receive)) return {Answer::kRnr};
-  if (request.length > receive.length && mutated("receive-too-small-cut"))
-    return complete_receive(initiator, path, arrival_of(operation, request), false, nullptr)
-               ? Response{Answer::kAck}
-               : Response{Answer::kNak, VendorError::remote_operation_failed};
   if (request.length > receive.length)
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
@@ -269,11 +259,6 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
 Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequest& request,
                          const LocalBytes& local, MemoryUse use) {
   PeerPath& path = initiator.path;
-  if (use == MemoryUse::remote_read && mutated("rkey-right-of-reading")) {
-    const SharedMr* mr = path.memory->view().mr(MemoryKey::unpack(request.rkey).index);
-    if (mr != nullptr && (mr->access & IBV_ACCESS_REMOTE_WRITE) != 0)
-      const_cast<SharedMr*>(mr)->access |= IBV_ACCESS_REMOTE_READ;
-  }
   Receive receive;
   if (operation.consumes_receive && !next_receive(initiator, &receive)) return {Answer::kRnr};
   const auto refuse_request = [&](VendorError error) {
@@ -281,14 +266,9 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
     return fail_receive(initiator, operation, request, VendorError::local_access, error);
   };
   iovec remote{};
-  if (request.length != 0 || mutated("zero-length-key")) {
-    if (mutated("rkey-other-pd"))
-      path.remote_pd = domain_of(path.memory->view(), request.rkey, path.remote_pd);
-    const Translation place = translate(
-        path.memory->view(), request.rkey, true, path.remote_pd, use,
-        request.remote_address + (mutated("rkey-first-byte") ? 1 : 0),
-        request.length - (mutated("rkey-last-byte") || mutated("rkey-first-byte") ? 1 : 0), path.qp->qpn);
-    if (place.check == KeyCheck::kNoRight && mutated("rkey-any-right")) return {Answer::kAck};
+  if (request.length != 0) {
+    const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
+                                        request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
   }
@@ -311,7 +291,7 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
         return {Answer::kGone};
     }
   }
-  if (operation.consumes_receive && !mutated("write-immediate-no-receive") &&
+  if (operation.consumes_receive &&
       !complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
@@ -340,7 +320,6 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
   for (size_t i = 0; i < local.count; ++i) {
     std::memcpy(local.ranges[i].iov_base, from, local.ranges[i].iov_len);
     from += local.ranges[i].iov_len;
-    if (mutated("atomic-one-element")) break;
   }
   return {Answer::kAck};
 }
@@ -369,13 +348,7 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
 }  // namespace
 
 Response refuse(PeerPath& path, VendorError error) {
-  if (mutated("rkey-error-status") && error == VendorError::rkey_unknown)
-    error = VendorError::remote_opcode_refused;
-  if (mutated("error-bounds-status") && error == VendorError::rkey_out_of_range)
-    error = VendorError::remote_operation_failed;
-  if (mutated("error-xrc-status") && path.qp->type == IBV_QPT_XRC_RECV)
-    error = VendorError::remote_operation_failed;
-  if (path.qp->type == IBV_QPT_UC || mutated("rkey-error-responder-stays")) return {Answer::kNak, error};
+  if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
                      : event == kNoEvent              ? kStickyFatal

@@ -14,7 +14,6 @@
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -93,8 +92,7 @@ void load(PeerPath& path, XrcTarget& target) {
 
 VendorError select_target(Qp& qp, uint32_t srqn) {
   PeerPath& path = qp.path;
-  if (path.target != nullptr && (path.target->srqn == srqn || mutated("xrc-other-srq")) &&
-      still_there(qp, *path.target))
+  if (path.target != nullptr && path.target->srqn == srqn && still_there(qp, *path.target))
     return VendorError::none;
   std::vector<std::unique_ptr<XrcTarget>>& known = qp.xrc_targets->known;
   const auto found =
@@ -227,8 +225,7 @@ int open_xrcd(Context* context, int fd, int flags, Xrcd** out) {
 int close_xrcd(Xrcd* xrcd) {
   Process& process = *xrcd->context->process;
   if (!process.dead()) {
-    if (const uint32_t users = xrcd->users.load(std::memory_order_acquire);
-        users != 0 && !mutated("xrc-domain-not-busy")) {
+    if (const uint32_t users = xrcd->users.load(std::memory_order_acquire); users != 0) {
       VERBENA_WARN("ibv_close_xrcd: %u SRQs and queue pairs still belong to it", users);
       return EBUSY;
     }

@@ -27,6 +27,8 @@
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/requester/pacing.h"
 #include "engine/requester/send_rules.h"
+#include "engine/responder/request.h"
+#include "engine/responder/requester_context.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
 
@@ -98,80 +100,50 @@ struct Cq {
 
 // A send request as the engine keeps it. The lists point into the program's memory while the program's call
 // runs, and into the QP's own copies afterwards.
-struct SendRequest {
+struct SendRequest : Request {
   uint64_t wr_id;
-  uint64_t number;  // running, of the QP
-  ibv_wr_opcode opcode;
-  unsigned flags;  // ibv_send_flags
-  uint32_t immediate;
-  uint32_t rkey;
-  uint64_t remote_address;
-  uint64_t compare_add;
-  uint64_t swap;
   const Ah* ah;  // UD: where to
   uint32_t remote_qpn;
   uint32_t remote_qkey;
-  uint32_t remote_srqn;  // XRC
   const ibv_sge* sges;
   uint32_t sge_count;
-  uint32_t length;
   bool is_inline;  // the bytes are taken already: sges[0].addr points at the QP's copy
-  // How far a request has come that is carried out in several steps.
-  uint32_t done;
-  bool answered;  // by a peer on another node, with all the bytes it asked for
+  bool answered;   // by a peer on another node, with all the bytes it asked for
 };
 
 enum class Waiting : uint8_t {
   kNothing,
   kReceive,    // RNR: the peer has no receive WQE posted
   kTransport,  // nobody answers there
-  kTurn,       // another initiator is in the middle of an atomic on the same word
+  kAtomicLock,  // another requester is in the middle of an atomic on the same word; or a key is still in use
   kSlice,      // a long transfer goes on when polled
 };
 
-struct XrcTarget;
-struct XrcTargets;
-struct RemotePath;
-class Carrier;
-
-// The way to the peer's queue pair, found once on the way to RTR and checked again whenever the peer's gate
-// shows another generation.
-struct PeerPath {
-  std::shared_ptr<PeerAdapter> adapter;  // nullptr: nobody had the number
-  // The peer is on another node, and there is no `adapter` (remote/remote_path.h).
-  std::shared_ptr<RemotePath> remote;
-  uint32_t ports = 0;  // as DirectoryHeader::ports_down: one of these down, and nothing passes
-  uint32_t small_size =
-      0;  // with `gate`: messages of up to so many bytes may go the short way (small_send.h)
-  bool rdma_may_be_short = false;  // likewise (small_rdma.h)
-  KnownRegion written, read;       // of the peer's, by requests on the short way
-  SharedQp* qp = nullptr;
-  uint64_t gate = 0;   // the whole word, when everything was last found right: while it stays, there is nothing to
-                       // check; 0: never
-  uint64_t taken = 0;  // receive WQEs consumed there
-  uint32_t index = 0;
-  uint32_t birth = 0;
-  // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
-  PeerAdapter* memory = nullptr;
-  ReceiveRing receives;
-  CompletionRing completions;  // with Qp::peer_head
-  SharedCq* completion_queue = nullptr;
-  uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
-  uint64_t last_landed_position = 0;
-  uint32_t landed_generation = 0;  // CompletionRing::generation of these positions
-  bool has_landed = false;
-  bool established = false;  // COMM_EST is told, in this generation
-  // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if
-  // solicited.
-  uint8_t event_due = 0;
-  uint32_t receive_pd = 0;            // to which the keys of receive requests must belong there,
-  uint32_t remote_pd = 0;             // and to which those of RDMA operations
-  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
-  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
-  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
-  uint64_t generation = 0;            // of the peer's gate, when everything was last found right; 0: never
+// What requests on the fast path compare, and what they remember of the peer (short_way.h).
+struct FastPath {
+  uint64_t gate = 0;        // PeerPath::gate when the rest was found; 0: the fast path is closed
+  uint32_t small_size = 0;  // SENDs of up to so many bytes may take it (small_send.h)
+  bool rdma = false;        // WRITEs and READs may (small_rdma.h)
+  KnownRegion written, read;  // of the peer's
 };
 
+// How far requests have come that were handed to the transport. Numbers are running numbers of the queue pair. Up to
+// sq_next they are finished; [sq_next, sent) are in flight.
+struct Flight {
+  uint64_t sent = 0;          // the first request that is not sent as a whole
+  uint64_t begun = 0;         // the first of which nothing has been sent, nor would have been by an adapter
+  uint64_t acknowledged = 0;  // those below have been carried out, but for responses that are on their way
+  uint64_t refused_at = 0;    // 1 + number: refused for `refusal`, once those before it are finished
+  VendorError refusal = VendorError::none;
+  uint32_t next_psn = 0;           // of request `sent`
+  uint32_t responses_awaited = 0;  // READs and atomics in flight
+  uint32_t rnr_tries = 0;          // how often request `rnr_number` found no receive WQE, without any progress
+  uint64_t rnr_number = 0;
+  int64_t pause = 0;  // ns: how long the last wait for a responder that is not ready was
+};
+
+class Transport;
+struct RemotePath;
 struct Datagrams;
 struct ForeignQp;
 // A handle of the program on an XRC_RECV queue pair.
@@ -195,13 +167,11 @@ struct Qp {
   uint32_t index = 0;
   ibv_qp_type type = IBV_QPT_RC;
   std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
-  uint32_t mtu = 1024;
   ibv_qp_cap cap{};
   std::atomic<uint32_t> expected_target{
       UINT32_MAX};  // slot: whom the next request will visit, by all likelihood
   uint32_t sq_inline_stride = 0;
   bool signal_all = false;
-  bool may_land = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
 
   // ---- receive queue, under recv_lock ----
   alignas(kCacheLine) SpinLock recv_lock;
@@ -215,25 +185,25 @@ struct Qp {
   alignas(kCacheLine) SpinLock send_lock;
   Waiting waiting = Waiting::kNothing;
   bool listed = false;           // on the process's pending list, under its mutex
-  bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
+  bool wakeup_asked = false;     // the peer wakes this process when it posts a receive
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
-  uint32_t send_psn = 0;
   uint64_t sq_size = 0;
   uint64_t sq_posted = 0;
   uint64_t sq_next = 0;               // first request not finished
   std::atomic<uint64_t> sq_freed{0};  // slots below are free again
   int64_t give_up_at = 0;             // ns, CLOCK_MONOTONIC; INT64_MAX: never
-  int64_t try_again_at = 0;           // ns; not before, unless the service thread does
+  int64_t try_again_at = 0;           // ns; not before; 0: at any time
+  Flight flight;
+  Transport* transport = nullptr;  // how requests travel (requester/transport.h)
   std::vector<SendRequest> sq;        // requests in [sq_next, sq_posted), by number % sq.size()
   std::vector<ibv_sge> sq_sges;
   std::vector<std::byte> sq_inline;
   KnownRegion gathered, read_into;  // for requests on the short way
   Pacing pacing;
   std::shared_ptr<Datagrams> datagrams;      // UD (datagram.h)
-  std::shared_ptr<XrcTargets> xrc_targets;   // XRC_SEND, under send_lock
-  Carrier* carrier = nullptr;                // of one that stands for an initiator on another node (remote/stand_in.h)
-  PeerPath path;
-  std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
+  std::shared_ptr<RemotePath> remote;        // the peer is reached by frames (remote/remote_path.h)
+  FastPath fast;
+  RequesterContext requester;
   VendorError wait_reason{};
 
   // ---- seldom ----
@@ -246,7 +216,6 @@ struct Qp {
   std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
   Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
   std::shared_ptr<ForeignQp> foreign;       // a handle on another process's XRC_RECV queue pair (xrc_openings.h)
-  bool blocks_own_multicast = false;        // UD: IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   std::mutex openings_mutex;
   std::vector<QpOpening> openings;
   // Memory in the segment, to be given back.

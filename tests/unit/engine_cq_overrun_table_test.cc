@@ -13,7 +13,7 @@ namespace verbena {
 namespace {
 
 struct OverrunCase {
-  Transport transport;
+  TransportType transport;
   bool at_responder;
 };
 void PrintTo(const OverrunCase& chosen, std::ostream* out) {
@@ -67,7 +67,7 @@ TEST_P(CqOverrunTable, TheEventsAreTheCqsAndItsQueuePairs) {
 
 std::vector<OverrunCase> overrun_cases() {
   std::vector<OverrunCase> all;
-  for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc})
+  for (const TransportType transport : {TransportType::kRc, TransportType::kUc, TransportType::kUd, TransportType::kXrc})
     for (const bool at_responder : {false, true}) all.push_back({transport, at_responder});
   return all;
 }

@@ -37,9 +37,9 @@ struct Row {
   Expected expected;
 };
 
-constexpr uint32_t bit(Transport transport) { return 1u << static_cast<uint32_t>(transport); }
-constexpr uint32_t kUc = bit(Transport::kUc), kUd = bit(Transport::kUd), kXrc = bit(Transport::kXrc);
-constexpr uint32_t kAcknowledged = bit(Transport::kRc) | kXrc;
+constexpr uint32_t bit(TransportType transport) { return 1u << static_cast<uint32_t>(transport); }
+constexpr uint32_t kUc = bit(TransportType::kUc), kUd = bit(TransportType::kUd), kXrc = bit(TransportType::kXrc);
+constexpr uint32_t kAcknowledged = bit(TransportType::kRc) | kXrc;
 constexpr uint32_t kConnected = kAcknowledged | kUc;
 constexpr uint32_t kUnacknowledged = kUc | kUd;
 constexpr uint32_t kAll = kConnected | kUd;
@@ -237,7 +237,7 @@ const Row kRows[] = {
        go(s, wr);
      },
      refused(V::remote_memory_gone, IBV_EVENT_QP_ACCESS_ERR)},
-    {"WindowOfAnotherQp", bit(Transport::kRc),
+    {"WindowOfAnotherQp", bit(TransportType::kRc),
      [](ErrorScene& s) {
        Mr* allows = nullptr;
        ASSERT_EQ(reg_mr(s.pd.get(), s.remote.data(), s.remote.size(), s.remote.address(),
@@ -377,14 +377,14 @@ const Row kRows[] = {
 
 struct ErrorCase {
   const Row* row;
-  Transport transport;
+  TransportType transport;
 };
 void PrintTo(const ErrorCase& chosen, std::ostream* out) { *out << chosen.row->name; }
 
 std::vector<ErrorCase> all_cases() {
   std::vector<ErrorCase> all;
   for (const Row& row : kRows)
-    for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc})
+    for (const TransportType transport : {TransportType::kRc, TransportType::kUc, TransportType::kUd, TransportType::kXrc})
       if ((row.transports & bit(transport)) != 0) all.push_back({&row, transport});
   return all;
 }
@@ -449,7 +449,7 @@ TEST_P(ErrorTableAfterwards, WhatIsPostedIsFlushed) {
     expect_completion(completion(scene.send_cq.get()), VendorError::flushed, 77);
   }
   // An SRQ's requests are not the failed queue pair's.
-  if (expected().responder == Fate::kError && scene.transport() != Transport::kXrc) {
+  if (expected().responder == Fate::kError && scene.transport() != TransportType::kXrc) {
     scene.post_receive({scene.remote.sge(0, 64)});
     expect_completion(completion(scene.recv_cq.get()), VendorError::flushed, 88);
   }

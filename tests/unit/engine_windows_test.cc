@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "engine/memory/region_pages.h"
-#include "engine/responder/memory_requests.h"
+#include "engine/requester/local_requests.h"
+#include "engine/responder/invalidation.h"
 #include "support/scene.h"
 
 namespace verbena {
@@ -58,7 +59,7 @@ class Windows : public ::testing::Test {
     return carry_out(qp, wr);
   }
   VendorError invalidate_from_afar(uint32_t rkey, Qp* there) {
-    return invalidate_remotely(process().view(), *there->shared, rkey);
+    return invalidate_window(process().view(), *there->shared, rkey);
   }
   // May the QP's peer write through the key?
   KeyCheck check(uint32_t rkey, Qp* at) {
@@ -145,7 +146,7 @@ TEST_F(Windows, LocalInvalidationWaitsForThePeerAtWork) {
     EXPECT_EQ(invalidate(key(7), &qp), Answer::kBusy);
     EXPECT_EQ(check(key(7), &qp), KeyCheck::kUnknown);
   }
-  qp.waiting = Waiting::kTurn;  // as the send queue keeps it
+  qp.waiting = Waiting::kAtomicLock;  // as the send queue keeps it
   EXPECT_EQ(invalidate(key(7), &qp), Answer::kAck);
   qp.waiting = Waiting::kNothing;
 }

@@ -78,9 +78,9 @@ class ForeignSegment : public ::testing::Test {
     std::vector<std::byte> sound;
   };
   void remember_areas() {
-    mapping = qp->path.adapter;
+    mapping = qp->requester.path.adapter;
     const SegmentView& view = mapping->view();
-    SharedQp& there_qp = *qp->path.qp;
+    SharedQp& there_qp = *qp->requester.path.qp;
     SharedCq& there_cq = *view.cq(there_qp.recv_cq);
     const auto remember = [](std::vector<Area>& where, void* at, size_t size) {
       auto* begin = static_cast<std::byte*>(at);
@@ -167,7 +167,7 @@ TEST_F(ForeignSegment, WorksWhenItIsSound) {
 // A path begins with generation 0: a gate that says so must not pass for one that was looked at.
 TEST_F(ForeignSegment, AGateOfGenerationZeroIsNoGate) {
   start_over();
-  qp->path.qp->gate.store(Gate{0, IBV_QPS_RTS}.pack());
+  qp->requester.path.qp->gate.store(Gate{0, IBV_QPS_RTS}.pack());
   Sges sges{memory->sge(0, 64)};
   ibv_send_wr wr = request(IBV_WR_RDMA_READ, sges);
   wr.wr.rdma = {there.at, there.rkey};

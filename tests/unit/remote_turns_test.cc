@@ -32,7 +32,7 @@ class RemoteTurn : public ::testing::Test {
     is_kept_ = true;
     there.hang_up();
     // Nobody polls: it was the service thread that has noticed.
-    ASSERT_TRUE(eventually([&] { return !there.end.qp->path.remote->peer->connected.load(); }));
+    ASSERT_TRUE(eventually([&] { return !there.end.qp->remote->peer->connected.load(); }));
   }
   void release() {
     there.end.qp->send_lock.unlock();

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 
-#include "engine/completion/completion.h"
-#include "engine/requester/requester.h"
+#include "engine/completion/own_cq.h"
+#include "engine/requester/send_completion.h"
+#include "engine/requester/transport.h"
 #include "engine/xrc/xrc.h"
 #include "engine/xrc/xrc_openings.h"
 #include "fabric/hazards.h"
@@ -18,27 +19,14 @@ namespace {
 // `number`: of the WQE, or with kCqeFromShared the slot of the shared queue.
 void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
   Cq& cq = *qp.recv_cq;
-  const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
-  if (claim.entry == nullptr && cq.ring.ignores_overrun()) {
-    if ((flags & kCqeFromShared) != 0) qp.srq->ring.abandon(static_cast<uint32_t>(number));
-    return;
-  }
-  if (claim.entry == nullptr) {
-    cq.shared->overrun.store(1, std::memory_order_release);
-    qp.process->call_attention();
-    return;
-  }
-  Cqe& entry = *claim.entry;
-  entry.qp_index = qp.index;
-  entry.qp_birth = qp.shared->birth;
-  entry.index = static_cast<uint32_t>(number);
-  entry.byte_len = 0;
-  entry.status = IBV_WC_WR_FLUSH_ERR;
-  entry.opcode = 0;
-  entry.vendor_err = static_cast<uint8_t>(VendorError::flushed);
-  entry.flags = kCqeReceive | flags;
-  publish_completion(cq.ring, claim, CqeKind::kPublished);
-  raise_completion_event(*cq.shared, qp.process->self(), true);
+  const Completion flushed{.qp_index = qp.index,
+                           .qp_birth = qp.shared->birth,
+                           .index = static_cast<uint32_t>(number),
+                           .status = IBV_WC_WR_FLUSH_ERR,
+                           .flags = static_cast<uint8_t>(kCqeReceive | flags),
+                           .vendor_err = static_cast<uint8_t>(VendorError::flushed)};
+  const Room room = append_completion(own_cq(cq), flushed, uint64_t{0}, true);
+  if (room == Room::kIgnored && (flags & kCqeFromShared) != 0) qp.srq->ring.abandon(static_cast<uint32_t>(number));
 }
 
 // Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other
@@ -100,8 +88,8 @@ void shut_gate(Qp& qp, ibv_qp_state state) {
   // What the peer had got to stays to be asked for (ibv_query_qp(3)).
   if (qp.shared->feeding_generation.load(std::memory_order_relaxed) == gate.generation)
     qp.attr.rq_psn = qp.shared->expected_psn.load(std::memory_order_relaxed);
-  qp.feeder_flag_set = false;
-  if (qp.xrc_targets) abandon_in_hand(qp);
+  qp.wakeup_asked = false;
+  qp.transport->abandon(qp);
   qp.shared->gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(state)}.pack(),
                         std::memory_order_seq_cst);
   qp.state.store(state, std::memory_order_release);

@@ -18,6 +18,7 @@
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/qp_attributes.h"
 #include "engine/queue_pair/qp_state_table.h"
+#include "engine/queue_pair/queue_pair.h"
 #include "engine/remote/remote.h"
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
@@ -71,10 +72,10 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
 // Under send_lock. What waits for the old rate is looked at anew (to_state()); the short way is closed and
 // opened by check_path().
 void pace(Qp& qp, const PacingLimits& limits) {
-  qp.pacing = pacing_of(limits, qp.mtu);
-  qp.path.gate = 0;
-  qp.path.small_size = 0;
-  qp.path.rdma_may_be_short = false;
+  qp.pacing = pacing_of(limits, qp.requester.mtu);
+  qp.requester.longest_chunk = piece_of(qp.pacing, UINT32_MAX);
+  qp.requester.path.gate = 0;
+  qp.fast = {};
 }
 
 // Responder attributes that may change while requests come in: the feeder reads them with each request.
@@ -131,8 +132,11 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
   qp.sq_next = qp.sq_posted;
-  qp.send_psn = 0;
-  PeerPath old = std::exchange(qp.path, PeerPath{});
+  qp.requester.psn = 0;
+  qp.fast = {};
+  const PeerPath old = std::exchange(qp.requester.path, PeerPath{});
+  qp.transport = &transport_without_frames(qp.type);
+  const std::shared_ptr<RemotePath> old_remote = std::exchange(qp.remote, nullptr);
   qp.send_lock.unlock();
   if (may_wait)
     qp.process->wait_for_visitors(qp.shared->dest_slot);
@@ -153,6 +157,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.attr = {};
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(*qp.shared, qp.attr);
   qp.pacing = {};
+  qp.requester.longest_chunk = UINT32_MAX;
   return true;
 }
 
@@ -161,7 +166,7 @@ PeerQp peer_elsewhere(Process& process) {
   return {process.home().slot(), process.home().generation(), kRemoteIndex, 0};
 }
 
-int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
+int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<RemotePath> remote) {
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
@@ -173,8 +178,11 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
   shared.dest_birth = peer.birth;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
-  if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
-  qp.path = std::move(path);
+  if (qp.type != IBV_QPT_UD) qp.requester.mtu = mtu_bytes(qp.attr.path_mtu);
+  qp.requester.path = std::move(path);
+  qp.remote = std::move(remote);
+  qp.transport = qp.remote ? qp.remote.get() : &transport_without_frames(qp.type);
+  begin_flight(qp);
   const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
   shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
   qp.state.store(IBV_QPS_RTR, std::memory_order_release);
@@ -195,12 +203,10 @@ int to_rtr(Qp& qp, const PeerQp* known) {
   }
   const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
   if (remote) {
-    path.remote = remote;
     path.ports = 1u << qp.context->device_index;
-    remote->sent = remote->begun = remote->acknowledged = qp.sq_posted;
     publish_path(*qp.shared, qp.attr);
   }
-  const int error = enter_rtr(qp, peer, std::move(path));
+  const int error = enter_rtr(qp, peer, std::move(path), remote);
   if (error == 0 && remote) others->connect(qp, remote);
   return error;
 }
@@ -210,7 +216,7 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   std::lock_guard send(qp.send_lock);
   // A peer may have put the QP into ERR meanwhile.
   if (qp.state.load(std::memory_order_acquire) != from) return EINVAL;
-  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.send_psn = qp.attr.sq_psn;
+  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.requester.psn = qp.attr.sq_psn;
   SharedQp& shared = *qp.shared;
   if (to == IBV_QPS_INIT) {
     shared.rq_posted.store(qp.rq_posted, std::memory_order_relaxed);

@@ -7,9 +7,12 @@
 #include <bit>
 #include <new>
 
+#include "engine/datagram/datagram.h"
 #include "engine/datagram/datagram_queue.h"
+#include "engine/datagram/datagram_transport.h"
 #include "engine/datagram/multicast.h"
 #include "engine/device/device_attributes.h"
+#include "engine/local/local_transport.h"
 #include "engine/objects.h"
 #include "engine/program_enum.h"
 #include "engine/queue_pair/error_flow.h"
@@ -120,15 +123,15 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   if (process.segment().commit(entry, sizeof(SharedQp)) != 0) return ENOMEM;
   qp.shared = process.view().qp(qp.index);
   SharedQp& shared = *qp.shared;
+  shared.birth += 1;
   qp.cap = attr.cap;
   if (qp.srq != nullptr || qp.type == IBV_QPT_XRC_SEND) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
   if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.context->device->limits, qp.cap);
-  if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
+  if (qp.type == IBV_QPT_XRC_SEND) qp.requester.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
   if (attr.qp_type == IBV_QPT_UD)
     if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
-  shared.birth += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
   shared.pd = qp.pd != nullptr ? qp.pd->handle : 0;
   shared.recv_cq = qp.recv_cq != nullptr ? qp.recv_cq->index : UINT32_MAX;
@@ -146,13 +149,24 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
+  qp.transport = &transport_without_frames(qp.type);
   shut_gate(qp, IBV_QPS_RESET);
   shared.left_in = 0;
   shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.home().slot(), qp.index);
+  RequesterContext& requester = qp.requester;
+  requester.process = &process;
+  requester.type = qp.type;
+  requester.qpn = shared.qpn;
+  requester.index = qp.index;
+  requester.birth = shared.birth;
   return shared.qpn == 0 ? ENOMEM : 0;
 }
 
 }  // namespace
+
+Transport& transport_without_frames(ibv_qp_type type) {
+  return type == IBV_QPT_UD ? datagram_transport() : local_transport();
+}
 
 int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   Process& process = *qp->context->process;
@@ -232,8 +246,6 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   return 0;
 }
 
-void block_own_multicast(Qp* qp) { qp->blocks_own_multicast = true; }
-
 uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
 uint32_t qp_handle(const Qp* qp) { return qp->index; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
@@ -246,7 +258,7 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   std::lock_guard send(qp->send_lock);
   *attr = qp->attr;
   attr->qp_state = attr->cur_qp_state = qp->state.load(std::memory_order_acquire);
-  attr->sq_psn = qp->send_psn;
+  attr->sq_psn = qp->requester.psn;
   const SharedQp& shared = *qp->shared;
   const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_acquire));
   if (shared.feeding_generation.load(std::memory_order_acquire) == gate.generation)

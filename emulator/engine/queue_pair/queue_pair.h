@@ -17,4 +17,7 @@ void take_down_qp(Qp& qp);
 // Then: gives back what it held.
 void free_qp(Qp* qp);
 
+// The transport of a queue pair that is not reached by frames, or not connected.
+Transport& transport_without_frames(ibv_qp_type type);
+
 }  // namespace verbena

@@ -101,7 +101,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
 void wake_feeder(Qp& qp) {
   if (qp.shared->feeder_waits.exchange(0, std::memory_order_acq_rel) == 0) return;
   qp.send_lock.lock();
-  const std::shared_ptr<PeerAdapter> feeder = qp.path.adapter;
+  const std::shared_ptr<PeerAdapter> feeder = qp.requester.path.adapter;
   qp.send_lock.unlock();
   if (feeder) feeder->kick();
   if (Remote* const remote = qp.process->remote(); remote != nullptr) remote->receive_posted();

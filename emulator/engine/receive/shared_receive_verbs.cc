@@ -47,7 +47,7 @@ void wake_feeders(Srq& srq) {
       Qp* qp = srq.process->qp(index);
       if (qp == nullptr || qp->shared->feeder_waits.exchange(0, std::memory_order_acq_rel) == 0) continue;
       qp->send_lock.lock();
-      if (qp->path.adapter) feeders.push_back(qp->path.adapter);
+      if (qp->requester.path.adapter) feeders.push_back(qp->requester.path.adapter);
       qp->send_lock.unlock();
     }
   }

@@ -220,7 +220,7 @@ Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
   const DatagramHead& head = frame.head.datagram;
   if (!peer.datagram_source) peer.datagram_source = make_foreign_sender(process_);
   // Where an answer goes: who sends need not be asked for, and may answer and end before he could be.
-  if (uint32_t& last = peer.datagram_source->shared->qpn; last != head.source_qpn) {
+  if (uint32_t& last = peer.datagram_source_qpn; last != head.source_qpn) {
     last = head.source_qpn;
     know(peer.address, head.source_qpn, peer_of(peer.id));
   }

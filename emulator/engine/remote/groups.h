@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "engine/datagram/delivery.h"
 #include "engine/process.h"
 #include "wire/crowd.h"
 #include "wire/frame.h"
@@ -29,7 +30,7 @@ class RemoteGroups {
   Process& process_;
   wire::Crowd crowd_;
   const bool open_;
-  std::shared_ptr<Qp> sender_;  // stands for the senders of all groups
+  std::unique_ptr<DatagramSender> sender_;  // the senders of all groups on other nodes
 };
 
 }  // namespace verbena

@@ -12,6 +12,7 @@
 #include "engine/clock.h"
 #include "engine/datagram/address_handle.h"
 #include "engine/objects.h"
+#include "engine/requester/requester.h"
 #include "engine/remote/stand_in.h"
 #include "observe/log.h"
 
@@ -155,8 +156,8 @@ int64_t Remote::check_deadlines(int64_t now) {
       next = std::min(next, now + kShortestTick);
       return false;
     }
-    const int64_t wanted = qp->path.remote ? check_deadline(*qp, now) : kEndOfTime;
-    if (wanted == kEndOfTime && qp->path.remote) qp->path.remote->is_watched = false;
+    const int64_t wanted = qp->remote ? check_deadline(*qp, now) : kEndOfTime;
+    if (wanted == kEndOfTime && qp->remote) qp->remote->is_watched = false;
     qp->send_lock.unlock();
     next = std::min(next, wanted);
     return wanted == kEndOfTime;
@@ -256,9 +257,9 @@ void Remote::bind(Route& route, const std::shared_ptr<RemotePeer>& peer) {
   route.peer = peer;
   Qp& qp = *route.qp;
   qp.send_lock.lock();
-  if (qp.path.remote == route.path) {
+  if (qp.remote == route.path) {
     route.path->peer = peer;
-    if (qp.sq_next != qp.sq_posted && progress_remote(qp) != kEndOfTime) process_.add_pending(&qp);
+    if (qp.sq_next != qp.sq_posted && progress_send_queue(qp, false) != kEndOfTime) process_.add_pending(&qp);
   }
   qp.send_lock.unlock();
 }
@@ -393,8 +394,8 @@ void Remote::lose(RemotePeer& peer) {
     if (route.peer.get() != &peer) continue;
     route.asked_at = 0;
     route.qp->send_lock.lock();
-    const bool waits = route.qp->path.remote == route.path && route.qp->sq_next != route.qp->sq_posted;
-    if (waits && progress_remote(*route.qp) != kEndOfTime) process_.add_pending(route.qp);
+    const bool waits = route.qp->remote == route.path && route.qp->sq_next != route.qp->sq_posted;
+    if (waits && progress_send_queue(*route.qp, false) != kEndOfTime) process_.add_pending(route.qp);
     route.qp->send_lock.unlock();
   }
   publish();

@@ -9,8 +9,7 @@
 #include "engine/program_enum.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
-#include "engine/requester/peer_path.h"
-#include "engine/requester/requester.h"
+#include "engine/responder/peer_path.h"
 #include "engine/responder/responder.h"
 #include "engine/xrc/xrc.h"
 #include "fabric/hazards.h"
@@ -37,22 +36,22 @@ const SendOperation* operation_of(const RequestHead& head) {
 // Are there as many bytes as belong to this frame? The rest of what a requester judges before it sends.
 bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t payload) {
   if (operation.atomic && head.size != sizeof(uint64_t)) return false;
-  if (brings_answer(operation)) return payload == 0;
+  if (brings_response(operation)) return payload == 0;
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }
 
 // On a visit to the queue pair and, with XRC, to the SRQ that the request names, both found right; or why not.
 struct Approach {
-  Approach(Qp& qp, uint32_t srqn) {
-    const uint32_t home = qp.process->home().slot();
-    const NodeDirectory& directory = qp.process->directory();
+  Approach(RequesterContext& requester, uint32_t srqn) {
+    const uint32_t home = requester.process->home().slot();
+    const NodeDirectory& directory = requester.process->directory();
     VendorError target = VendorError::none;
-    if (qp.xrc_targets) target = select_target(qp, srqn);
+    if (requester.xrc_targets) target = select_target(requester, srqn);
     visit.begin(directory, home, home);
-    if (qp.xrc_targets && target == VendorError::none) to_target.begin(directory, home, qp.path.memory->slot());
-    unreachable = check_path(qp);
-    if (unreachable != VendorError::none || !qp.xrc_targets) return;
-    if (target == VendorError::none) target = check_target(qp);
+    if (requester.xrc_targets && target == VendorError::none) to_target.begin(directory, home, requester.path.memory->slot());
+    unreachable = check_path(requester);
+    if (unreachable != VendorError::none || !requester.xrc_targets) return;
+    if (target == VendorError::none) target = check_target(requester);
     (refuses_target(target) ? refused : unreachable) = target;
   }
 
@@ -64,25 +63,21 @@ struct Approach {
 }  // namespace
 
 StandIn::StandIn(RemotePeer& peer, Process& process) : peer_(peer) {
-  qp_.process = &process;
-  qp_.shared = &shared_;
-  qp_.index = kRemoteIndex;
+  requester_.process = &process;
+  requester_.index = kRemoteIndex;
 }
 
 void StandIn::expect_request() const {
-  const PeerPath& path = qp_.path;
+  const PeerPath& path = requester_.path;
   prefetch(&target_qpn_, &results_);
-  prefetch(&qp_.process);
-  prefetch(&qp_.send_lock);
-  prefetch(&qp_.xrc_targets, &qp_.peer_head + 1);
-  prefetch(&shared_.gate);
+  prefetch(&requester_, &requester_.peer_head + 1);
   const SharedQp* const there = path.qp;
   if (there == nullptr) return;
   prefetch(&there->gate, &there->in_use);
   prefetch(&there->expected_psn);
   prefetch(&there->sticky);
   prefetch(&there->requests_out);
-  if (const Qp* const owner = qp_.process->qp(path.index); owner != nullptr) {
+  if (const Qp* const owner = requester_.process->qp(path.index); owner != nullptr) {
     prefetch(&owner->process);
     prefetch(&owner->recv_lock, &owner->scattered + 1);
   }
@@ -92,8 +87,8 @@ void StandIn::expect_request() const {
 }
 
 VendorError StandIn::aim(const RequestHead& head) {
-  Process& process = *qp_.process;
-  PeerPath& path = qp_.path;
+  Process& process = *requester_.process;
+  PeerPath& path = requester_.path;
   if (path.qp != nullptr && path.qp->in_use.load(std::memory_order_acquire) != 0 &&
       path.qp->birth == path.birth && path.qp->qpn == head.target_qpn)
     return VendorError::none;
@@ -112,9 +107,9 @@ VendorError StandIn::aim(const RequestHead& head) {
   path.ports = 1u << (there->device & 31);
   path.generation = path.gate = 0;
   target_qpn_ = head.target_qpn;
-  shared_.qpn = head.source_qpn;
-  qp_.type = requester_type(there->type);
-  if (qp_.type == IBV_QPT_XRC_SEND && !qp_.xrc_targets) qp_.xrc_targets = std::make_shared<XrcTargets>();
+  requester_.qpn = head.source_qpn;
+  requester_.type = requester_type(there->type);
+  if (requester_.type == IBV_QPT_XRC_SEND && !requester_.xrc_targets) requester_.xrc_targets = std::make_shared<XrcTargets>();
   latched_ = false;
   life_ = 0;
   return VendorError::none;
@@ -134,17 +129,17 @@ bool StandIn::begin_life(const RequestHead& head) {
 }
 
 void StandIn::give_back() {
-  if (qp_.xrc_targets) abandon_in_hand(qp_);
+  if (requester_.xrc_targets) abandon_in_hand(requester_);
 }
 
 AnswerHead StandIn::acknowledgement() const {
-  return {sizeof(AnswerHead), FrameKind::kAck, 0, {}, shared_.qpn, target_qpn_, life_, expected_, 0};
+  return {sizeof(AnswerHead), FrameKind::kAck, 0, {}, requester_.qpn, target_qpn_, life_, expected_, 0};
 }
 
 void StandIn::answer(FrameKind kind, uint64_t number, uint64_t value, uint8_t timer) {
   peer_.answers_due = true;
   std::lock_guard lock(peer_.out_mutex);
-  append_answer(peer_, {sizeof(AnswerHead), kind, timer, {}, shared_.qpn, target_qpn_, life_, number, value});
+  append_answer(peer_, {sizeof(AnswerHead), kind, timer, {}, requester_.qpn, target_qpn_, life_, number, value});
 }
 
 void StandIn::remember_atomic(uint64_t number, uint64_t value) {
@@ -155,8 +150,8 @@ void StandIn::remember_atomic(uint64_t number, uint64_t value) {
 
 // A request that was carried out before its connection broke: the answer was lost.
 Taken StandIn::repeat(const RequestHead& head, const SendOperation& operation) {
-  if (!brings_answer(operation)) {
-    acknowledgement_due = is_acknowledged(qp_.type);
+  if (!brings_response(operation)) {
+    acknowledgement_due = is_acknowledged(requester_.type);
     return Taken::kSkip;
   }
   if (operation.atomic) {
@@ -170,32 +165,32 @@ Taken StandIn::repeat(const RequestHead& head, const SendOperation& operation) {
   }
   // A READ is carried out once more (vol. 1, 9.7.5.1.2): neither order nor counters have anything to do with that, but
   // state and rights have.
-  const uint64_t generation = qp_.path.generation;
-  const Approach approach(qp_, head.srqn);
+  const uint64_t generation = requester_.path.generation;
+  const Approach approach(requester_, head.srqn);
   if (approach.unreachable != VendorError::none) {
     answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(approach.unreachable));
     return Taken::kSkip;
   }
-  if (qp_.path.generation != generation) return Taken::kSkip;
-  const SharedQp& there = *qp_.path.qp;
+  if (requester_.path.generation != generation) return Taken::kSkip;
+  const SharedQp& there = *requester_.path.qp;
   VendorError error = approach.refused;
   if (error == VendorError::none)
     error = check_request(operation, static_cast<ibv_qp_type>(there.type), there.access, there.max_dest_rd_atomic,
                           head.remote_address);
   if (error != VendorError::none) {
-    answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(qp_.path, error).error));
+    answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(requester_.path, error).error));
     return Taken::kSkip;
   }
   if (head.size == 0) {
     answer(FrameKind::kReadData, head.number, 0);
     return Taken::kSkip;
   }
-  SendRequest again{};
+  Request again{};
   again.length = head.size;
   again.number = head.number;
   again.rkey = head.rkey;
   again.remote_address = head.remote_address;
-  const Translation place = translate(qp_.path.memory->view(), head.rkey, true, qp_.path.remote_pd,
+  const Translation place = translate(requester_.path.memory->view(), head.rkey, true, requester_.path.remote_pd,
                                       MemoryUse::remote_read, head.remote_address, head.size, target_qpn_);
   const Placed placed = place.check == KeyCheck::kOk
                             ? fetch(again, {reinterpret_cast<void*>(place.address), head.size})
@@ -214,7 +209,7 @@ Taken StandIn::take(const RequestHead& head, const std::byte* bytes, uint32_t pa
     return Taken::kSkip;
   }
   if (!begin_life(head)) return Taken::kSkip;
-  if (qp_.type == IBV_QPT_UC) {
+  if (requester_.type == IBV_QPT_UC) {
     // What is missing is missing; a message whose beginning is missing is, too.
     if (head.offset == 0) expected_ = head.number, request_.done = 0;
     if (head.number != expected_ || head.offset != request_.done) return Taken::kSkip;
@@ -243,11 +238,11 @@ Taken StandIn::take(const RequestHead& head, const std::byte* bytes, uint32_t pa
   }
   const uint32_t mtu = mtu_bytes(head.connection >> 4);
   if (mtu == 0) return Taken::kSkip;
-  qp_.mtu = mtu;
-  qp_.send_psn = head.psn;
-  const bool answered = brings_answer(*operation);
+  requester_.mtu = mtu;
+  requester_.psn = head.psn;
+  const bool answered = brings_response(*operation);
   const bool large = head.size > kCopied && !answered;
-  qp_.carrier = large || (answered && !operation->atomic) ? this : nullptr;
+  requester_.payload = large || (answered && !operation->atomic) ? this : nullptr;
   if (large) {
     peer_.bulk_in.left = payload;
     return execute(head, nullptr, 0);
@@ -262,25 +257,25 @@ Taken StandIn::go_on(const RequestHead& head) { return execute(head, nullptr, 0)
 // As requester.cc's attempt(), with the initiator's part left out.
 Taken StandIn::execute(const RequestHead& head, const iovec* ranges, size_t count) {
   const SendOperation& operation = *operation_of(head);
-  const uint64_t generation = qp_.path.generation;
-  const Approach approach(qp_, head.srqn);
+  const uint64_t generation = requester_.path.generation;
+  const Approach approach(requester_, head.srqn);
   if (approach.refused != VendorError::none)
-    return judge(head, operation, refuse(qp_.path, approach.refused), VendorError::none);
+    return judge(head, operation, refuse(requester_.path, approach.refused), VendorError::none);
   const VendorError unreachable = approach.unreachable;
   Response response{Answer::kGone};
   if (unreachable == VendorError::none) {
     // A responder that began anew knows nothing of the slices it has got.
-    if (qp_.path.generation != generation && request_.done != 0) return Taken::kSkip;
-    response = respond(qp_, operation, request_, {ranges, count});
+    if (requester_.path.generation != generation && request_.done != 0) return Taken::kSkip;
+    response = respond(requester_, operation, request_, {ranges, count});
   }
   const Taken taken = judge(head, operation, response, unreachable);
-  if (unreachable == VendorError::none) raise_event_due(qp_.path);
+  if (unreachable == VendorError::none) raise_event_due(requester_.path);
   return taken;
 }
 
 Taken StandIn::judge(const RequestHead& head, const SendOperation& operation, const Response& response,
                      VendorError unreachable) {
-  const bool acknowledged = is_acknowledged(qp_.type);
+  const bool acknowledged = is_acknowledged(requester_.type);
   if (unreachable != VendorError::none) {
     if (acknowledged) answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(unreachable));
     request_.done = 0;
@@ -290,24 +285,24 @@ Taken StandIn::judge(const RequestHead& head, const SendOperation& operation, co
     case Answer::kAck:
       expected_ = head.number + 1;
       request_.done = 0;
-      if (operation.atomic && brings_answer(operation)) {
+      if (operation.atomic && brings_response(operation)) {
         remember_atomic(head.number, atomic_result_);
         answer(FrameKind::kAtomicAnswer, head.number, atomic_result_);
-      } else if (brings_answer(operation)) {
+      } else if (brings_response(operation)) {
         if (head.size == 0) answer(FrameKind::kReadData, head.number, 0);
       } else {
         acknowledgement_due = acknowledged;
       }
       return Taken::kDone;
     case Answer::kPartial:
-      if (qp_.carrier != this || brings_answer(operation)) return Taken::kStalled;
+      if (requester_.payload != this || brings_response(operation)) return Taken::kStalled;
       return peer_.bulk_in.left == 0 ? Taken::kDone : Taken::kMore;
     case Answer::kBusy:
       return Taken::kStalled;
     case Answer::kRnr:
       if (!acknowledged) break;
-      answer(FrameKind::kRnr, head.number, 0, qp_.path.qp->min_rnr_timer);
-      if (!qp_.xrc_targets) ask_to_be_woken();
+      answer(FrameKind::kRnr, head.number, 0, requester_.path.qp->min_rnr_timer);
+      if (!requester_.xrc_targets) ask_to_be_woken();
       break;
     case Answer::kNak:
       if (acknowledged) answer(FrameKind::kNak, head.number, static_cast<uint64_t>(response.error));
@@ -328,22 +323,22 @@ Taken StandIn::judge(const RequestHead& head, const SendOperation& operation, co
 // Whoever posts a receive looks at the flag without a fence, and may miss it: then the requester's timer is
 // enough.
 void StandIn::ask_to_be_woken() {
-  qp_.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
-  if (SharedSrq* srq = qp_.path.shared_receives.shared; srq != nullptr)
+  requester_.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
+  if (SharedSrq* srq = requester_.path.shared_receives.shared; srq != nullptr)
     srq->feeders_wait.store(1, std::memory_order_seq_cst);
   if (!std::exchange(waits_for_receive, true)) peer_.waiting_for_receives.push_back(this);
 }
 
 bool StandIn::tell_of_receives() {
-  if (qp_.path.qp->birth != qp_.path.birth) return true;
-  if (qp_.path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0) return false;
+  if (requester_.path.qp->birth != requester_.path.birth) return true;
+  if (requester_.path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0) return false;
   answer(FrameKind::kReady, expected_, 0);
   return true;
 }
 
-Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes) {
+Placed StandIn::place(Request& request, const iovec* remote, size_t remotes) {
   wire::InStream& in = peer_.in;
-  const bool ours = qp_.path.memory == &qp_.process->self();
+  const bool ours = requester_.path.memory == &requester_.process->self();
   uint64_t& left = peer_.bulk_in.left;
   while (left != 0) {
     iovec to[PeerAdapter::kMaxRanges + 1];
@@ -357,7 +352,7 @@ Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes)
       const uint64_t size = std::min<uint64_t>(left, in.size());
       const size_t count = cut_ranges(remote, remotes, request.done, size, to, PeerAdapter::kMaxRanges - 1);
       const iovec from{const_cast<std::byte*>(in.data()), size};
-      const int error = qp_.path.memory->write(qp_.process->directory(), &from, 1, to, count);
+      const int error = requester_.path.memory->write(requester_.process->directory(), &from, 1, to, count);
       if (error != 0) return error == ESRCH ? Placed::kGone : Placed::kRemoteFault;
       in.consume(size);
       left -= size;
@@ -387,12 +382,12 @@ Placed StandIn::place(SendRequest& request, const iovec* remote, size_t remotes)
   return request.done == request.length ? Placed::kWhole : Placed::kPartly;
 }
 
-Placed StandIn::fetch(SendRequest& request, const iovec& remote) {
+Placed StandIn::fetch(Request& request, const iovec& remote) {
   const AnswerHead head{static_cast<uint32_t>(sizeof(AnswerHead) + request.length),
                         FrameKind::kReadData,
                         0,
                         {},
-                        shared_.qpn,
+                        requester_.qpn,
                         target_qpn_,
                         life_,
                         request.number,
@@ -403,7 +398,7 @@ Placed StandIn::fetch(SendRequest& request, const iovec& remote) {
       peer_.out.room() >= kAnswersRoom + sizeof head + request.length) {
     std::byte* const at = peer_.out.append(sizeof head + request.length);
     const iovec to{at + sizeof head, request.length};
-    const int error = qp_.path.memory->read(qp_.process->directory(), &to, 1, &remote, 1);
+    const int error = requester_.path.memory->read(requester_.process->directory(), &to, 1, &remote, 1);
     if (error != 0) {
       peer_.out.take_back(sizeof head + request.length);
       return error == ESRCH ? Placed::kGone : Placed::kRemoteFault;
@@ -413,12 +408,12 @@ Placed StandIn::fetch(SendRequest& request, const iovec& remote) {
     // An honest requester has no more of them in flight than it was told (max_dest_rd_atomic).
     if (peer_.reads.size() >= kMostReadsOfOne * (peer_.stand_ins.size() + 1)) return Placed::kRemoteFault;
     peer_.reads.push_back({head,
-                           {request.rkey, true, qp_.path.remote_pd, target_qpn_, MemoryUse::remote_read,
+                           {request.rkey, true, requester_.path.remote_pd, target_qpn_, MemoryUse::remote_read,
                             request.remote_address, request.length},
-                           qp_.path.memory,
-                           qp_.path.adapter,
+                           requester_.path.memory,
+                           requester_.path.adapter,
                            0});
-    if (qp_.path.target != nullptr) peer_.reads.back().keeps = qp_.path.target->adapter;
+    if (requester_.path.target != nullptr) peer_.reads.back().keeps = requester_.path.target->adapter;
   }
   request.done = request.length;
   return Placed::kWhole;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Stands for an initiator on another node, towards one queue pair of this process: the responder's code sees
-// a queue pair like any other. What its requests have got to is here, and outlives the connection they come
-// over. All of it is the driver's (Remote::drive).
+// A requester on another node that is connected to a queue pair of this process. Its state outlives the connection that
+// its requests come over. All of it is the driver's (Remote::drive).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "engine/objects.h"
-#include "engine/remote/carrier.h"
+#include "engine/responder/payload_stream.h"
+#include "engine/responder/request.h"
+#include "engine/responder/requester_context.h"
 #include "wire/frame.h"
 
 namespace verbena {
@@ -23,7 +23,7 @@ enum class Taken : uint8_t {
   kStalled,  // nothing has happened: come again
 };
 
-class StandIn final : public Carrier {
+class StandIn final : public PayloadStream {
  public:
   StandIn(RemotePeer& peer, Process& process);
   StandIn(const StandIn&) = delete;
@@ -58,8 +58,8 @@ class StandIn final : public Carrier {
   uint32_t target_qpn() const { return target_qpn_; }
   bool acknowledgement_due = false;
 
-  Placed place(SendRequest& request, const iovec* remote, size_t remotes) override;
-  Placed fetch(SendRequest& request, const iovec& remote) override;
+  Placed place(Request& request, const iovec* remote, size_t remotes) override;
+  Placed fetch(Request& request, const iovec& remote) override;
 
  private:
   bool begin_life(const wire::RequestHead& head);
@@ -72,13 +72,12 @@ class StandIn final : public Carrier {
   void remember_atomic(uint64_t number, uint64_t value);
 
   RemotePeer& peer_;
-  Qp qp_;
-  SharedQp shared_{};
+  RequesterContext requester_;
   uint32_t target_qpn_ = 0;
   uint64_t life_ = 0;
   uint64_t expected_ = 0;
   bool latched_ = false;  // `expected_` is known
-  SendRequest request_{};
+  Request request_{};
   uint64_t atomic_result_ = 0;
   // Results of atomics, in case they are asked for again: the last ones, more than a requester can have in
   // flight (ibv_qp_attr::max_rd_atomic has 8 bits).

@@ -11,11 +11,12 @@
 #include "engine/datagram/datagram.h"
 #include "engine/program_enum.h"
 #include "engine/queue_pair/error_flow.h"
-#include "engine/remote/remote_path.h"
+#include "engine/requester/local_requests.h"
+#include "engine/requester/post_send.h"
 #include "engine/requester/requester.h"
-#include "engine/requester/small_rdma.h"
-#include "engine/requester/small_send.h"
-#include "engine/responder/memory_requests.h"
+#include "engine/requester/send_completion.h"
+#include "engine/local/small_rdma.h"
+#include "engine/local/small_send.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -87,6 +88,7 @@ void keep(Qp& qp, const SendRequest& request) {
 }
 
 [[gnu::noinline]] int post_in_general(Qp& qp, const ibv_send_wr& wr, ibv_qp_state state, bool idle) {
+  qp.transport->expect_request(qp, qp.sq_posted);
   const char* why = nullptr;
   if (int error = check_send_wr(send_limits(qp), qp.type, wr, &why); error != 0) {
     VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
@@ -110,16 +112,10 @@ void keep(Qp& qp, const SendRequest& request) {
     qp.sq_next = qp.sq_posted;
     return 0;
   }
-  if (qp.path.remote) {
-    keep(qp, request);
-    if (state == IBV_QPS_RTS) post_remote(qp);
-    return 0;
-  }
-  if (idle && state == IBV_QPS_RTS) {
-    if (carry_out(qp, request) != Step::kWaits) return 0;
-  }
+  const bool alone = idle && state == IBV_QPS_RTS && qp.transport->is_synchronous();
+  if (alone && start_alone(qp, request) != Step::kWaits) return 0;
   keep(qp, request);
-  if (state == IBV_QPS_RTS) qp.process->add_pending(&qp);
+  if (state == IBV_QPS_RTS) start_kept(qp);
   return 0;
 }
 
@@ -140,7 +136,6 @@ int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
 }  // namespace
 
 int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit) {
-  if (qp.path.remote) expect_request(qp, qp.sq_posted);
   for (; wr != nullptr; wr = wr->next) {
     const int error = post_one(qp, *wr, visit);
     if (error == 0) continue;

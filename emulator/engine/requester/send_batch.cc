@@ -10,7 +10,7 @@
 #include "engine/completion/streaming.h"
 #include "engine/program_enum.h"
 #include "engine/queue_pair/error_flow.h"
-#include "engine/requester/requester.h"
+#include "engine/requester/post_send.h"
 #include "engine/requester/send_rules.h"
 #include "observe/log.h"
 

@@ -48,6 +48,11 @@ struct SendOperation {
   unsigned received_flags = 0;           // IBV_WC_WITH_IMM or IBV_WC_WITH_INV, if consumes_receive
 };
 
+// Is there a response with bytes, which finishes the request? An acknowledgement finishes the others.
+constexpr bool brings_response(const SendOperation& operation) {
+  return operation.awaits_response && operation.sges == SgeUse::scatter;
+}
+
 // The row of `opcode`, which may hold any number a program wrote (program_enum.h); null if there is no such
 // operation.
 const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept;

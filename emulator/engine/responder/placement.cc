@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/remote/carrier.h"
+#include "engine/responder/payload_stream.h"
 #include "engine/xrc/xrc.h"
 #include "fabric/own_memory.h"
 #include "observe/log.h"
@@ -64,16 +64,16 @@ bool local_memory_readable(const iovec* ranges, size_t count) {
   return true;
 }
 
-Placed verdict(int error, const Qp& initiator, const iovec* local, size_t locals) {
+Placed verdict(int error, const RequesterContext& requester, const iovec* local, size_t locals) {
   if (error == ESRCH) return Placed::kGone;
   if (is_refusal(error))
     VERBENA_WARN(
         "QP 0x%06x: the memory of the process in slot %u cannot be reached (errno %d): see verbena doctor",
-        initiator.shared->qpn, initiator.path.memory->slot(), error);
+        requester.qpn, requester.path.memory->slot(), error);
   return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;
 }
 
-Placed advance(SendRequest& request, uint32_t size) {
+Placed advance(Request& request, uint32_t size) {
   request.done += size;
   return request.done == request.length ? Placed::kWhole : Placed::kPartly;
 }
@@ -95,10 +95,10 @@ size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t siz
   return used;
 }
 
-Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
+Placed place_slice(RequesterContext& requester, Request& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes) {
-  if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
-  uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kSliceSize));
+  if (requester.payload != nullptr) return requester.payload->place(request, remote, remotes);
+  uint32_t size = std::min(request.length - request.done, std::min(requester.longest_chunk, kSliceSize));
   // No aligned word at the destination lies in two slices.
   if (remotes == 1 && request.done + size < request.length && size > 8)
     size -=
@@ -113,12 +113,12 @@ Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local,
       froms = split_last_word(from, froms,
                               reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
   }
-  const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
-  if (error != 0) return verdict(error, initiator, from, froms);
+  const int error = requester.path.memory->write(requester.process->directory(), from, froms, to, tos);
+  if (error != 0) return verdict(error, requester, from, froms);
   return advance(request, size);
 }
 
-int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size) {
+int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t there, uint32_t size) {
   iovec from[3];
   size_t froms = 0;
   // Field by field: a pair that was stored in halves is slow to load as a whole.
@@ -132,17 +132,17 @@ int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t s
   if (const uint64_t word = in_last_word(there + size); left > word) add(left - word), left = word;
   add(left);
   const iovec to{reinterpret_cast<void*>(there), size};
-  return initiator.path.memory->write(initiator.process->directory(), from, froms, &to, 1);
+  return requester.path.memory->write(requester.process->directory(), from, froms, &to, 1);
 }
 
-Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {
-  if (initiator.carrier != nullptr) return initiator.carrier->fetch(request, remote);
+Placed fetch_slice(RequesterContext& requester, Request& request, const LocalBytes& local, const iovec& remote) {
+  if (requester.payload != nullptr) return requester.payload->fetch(request, remote);
   const uint32_t size = std::min(request.length - request.done, kSliceSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
-  const int error = initiator.path.memory->read(initiator.process->directory(), to, tos, &from, 1);
-  if (error != 0) return verdict(error, initiator, to, tos);
+  const int error = requester.path.memory->read(requester.process->directory(), to, tos, &from, 1);
+  if (error != 0) return verdict(error, requester, to, tos);
   return advance(request, size);
 }
 
@@ -170,10 +170,10 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
 
 }  // namespace
 
-Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
-  PeerAdapter& adapter = *initiator.path.memory;
-  const NodeDirectory& directory = initiator.process->directory();
-  const Residence& home = initiator.process->home();
+Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address, uint64_t* before) {
+  PeerAdapter& adapter = *requester.path.memory;
+  const NodeDirectory& directory = requester.process->directory();
+  const Residence& home = requester.process->home();
   const uint32_t which = atomics_lock_of(address);
   std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
   const uint64_t mine = (uint64_t{home.slot()} + 1) << 32 | home.generation();
@@ -231,8 +231,8 @@ bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, si
   return false;
 }
 
-bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
-  PeerPath& path = initiator.path;
+bool landed_is_settled(RequesterContext& requester, const iovec* remote, size_t remotes) {
+  PeerPath& path = requester.path;
   if (!path.has_landed) return true;
   const CompletionRing& ring = path.completions;
   // While the CQ is being resized it takes a moment until all that has landed is scattered.

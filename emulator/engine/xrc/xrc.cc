@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/clock.h"
-#include "engine/completion/completion.h"
+#include "engine/completion/completion_writer.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
@@ -25,8 +25,8 @@ constexpr size_t kMaxTargets = 256;
 constexpr int kPatienceMs = 100;
 
 // Finds the SRQ's adapter and pins it: from here on it is that SRQ of that process or none.
-VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
-  Process& process = *qp.process;
+VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
+  Process& process = *requester.process;
   uint32_t slot, index;
   if (!process.directory().find_srqn(srqn, &slot, &index)) return VendorError::remote_srq_unknown;
   auto target = std::make_unique<XrcTarget>();
@@ -34,7 +34,7 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   const int error = process.peers().get(process.home(), slot, generation, &target->adapter, {kPatienceMs});
   if (error == ETIMEDOUT) return VendorError::peer_silent;
   if (error != 0) {
-    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", qp.shared->qpn,
+    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", requester.qpn,
                  srqn, slot, error);
     return VendorError::peer_gone;
   }
@@ -43,7 +43,7 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
     VERBENA_WARN(
         "QP 0x%06x: SRQ 0x%06x is of the process in slot %u, whose memory cannot be reached "
         "(docs/NETWORK.md)",
-        qp.shared->qpn, srqn, slot);
+        requester.qpn, srqn, slot);
     return VendorError::remote_operation_failed;
   }
   const SegmentView& view = target->adapter->view();
@@ -65,8 +65,8 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   return VendorError::none;
 }
 
-bool still_there(const Qp& qp, const XrcTarget& target) {
-  return target.adapter->alive(qp.process->directory()) &&
+bool still_there(const RequesterContext& requester, const XrcTarget& target) {
+  return target.adapter->alive(requester.process->directory()) &&
          target.srq->in_use.load(std::memory_order_seq_cst) != 0 &&
          target.srq->birth.load(std::memory_order_relaxed) == target.birth;
 }
@@ -90,23 +90,23 @@ void load(PeerPath& path, XrcTarget& target) {
 
 }  // namespace
 
-VendorError select_target(Qp& qp, uint32_t srqn) {
-  PeerPath& path = qp.path;
-  if (path.target != nullptr && path.target->srqn == srqn && still_there(qp, *path.target))
+VendorError select_target(RequesterContext& requester, uint32_t srqn) {
+  PeerPath& path = requester.path;
+  if (path.target != nullptr && path.target->srqn == srqn && still_there(requester, *path.target))
     return VendorError::none;
-  std::vector<std::unique_ptr<XrcTarget>>& known = qp.xrc_targets->known;
+  std::vector<std::unique_ptr<XrcTarget>>& known = requester.xrc_targets->known;
   const auto found =
       std::find_if(known.begin(), known.end(), [&](const auto& target) { return target->srqn == srqn; });
   try {
-    if (found != known.end() && still_there(qp, **found)) {
-      abandon_in_hand(qp);
+    if (found != known.end() && still_there(requester, **found)) {
+      abandon_in_hand(requester);
       load(path, **found);
       std::rotate(found, found + 1, known.end());
       return VendorError::none;
     }
     std::unique_ptr<XrcTarget> target;
-    if (const VendorError error = resolve(qp, srqn, &target); error != VendorError::none) return error;
-    abandon_in_hand(qp);
+    if (const VendorError error = resolve(requester, srqn, &target); error != VendorError::none) return error;
+    abandon_in_hand(requester);
     // What is forgotten must not be what the path is about.
     load(path, *target);
     if (found != known.end())
@@ -120,15 +120,15 @@ VendorError select_target(Qp& qp, uint32_t srqn) {
   return VendorError::none;
 }
 
-VendorError check_target(const Qp& qp) {
-  const XrcTarget& target = *qp.path.target;
-  return still_there(qp, target) && target.srq->xrcd == qp.path.qp->xrcd ? VendorError::none
+VendorError check_target(const RequesterContext& requester) {
+  const XrcTarget& target = *requester.path.target;
+  return still_there(requester, target) && target.srq->xrcd == requester.path.qp->xrcd ? VendorError::none
                                                                          : VendorError::remote_srq_unknown;
 }
 
 bool follow_responder(Qp& qp) {
   constexpr int64_t kWakeAgain = 5'000'000;
-  PeerPath& path = qp.path;
+  PeerPath& path = qp.requester.path;
   Process& process = *qp.process;
   const NodeDirectory& directory = process.directory();
   const bool left = path.qp->in_use.load(std::memory_order_acquire) == 0 && path.qp->left_in != 0;
@@ -155,46 +155,32 @@ bool follow_responder(Qp& qp) {
     }
   }
   bool held = false;
-  const bool wake = now_ns() >= qp.xrc_targets->wake_again_at;
+  const bool wake = now_ns() >= qp.requester.xrc_targets->wake_again_at;
   for_each_holder(directory, qp.shared->dest_qpn, [&](uint32_t slot, uint32_t generation) {
     held = true;
     if (wake) kick_slot(directory, process.home().node(), slot, generation);
   });
-  if (wake) qp.xrc_targets->wake_again_at = now_ns() + kWakeAgain;
+  if (wake) qp.requester.xrc_targets->wake_again_at = now_ns() + kWakeAgain;
   return held;
 }
 
-void abandon_in_hand(Qp& qp) {
-  PeerPath& path = qp.path;
+void abandon_in_hand(RequesterContext& requester) {
+  PeerPath& path = requester.path;
   const uint32_t in_hand = std::exchange(path.in_hand, 0);
   if (in_hand == 0 || path.target == nullptr) return;
   const XrcTarget& target = *path.target;
-  const Visit visit(qp.process->directory(), qp.process->home().slot(), target.adapter->slot());
-  if (!still_there(qp, target)) return;
-  const Claim claim = claim_completion(path.completions, qp.process->home().worker());
-  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
+  const Visit visit(requester.process->directory(), requester.process->home().slot(), target.adapter->slot());
+  if (!still_there(requester, target)) return;
+  const CqProducer<CompletionRing> to{path.completions, *target.completion_queue, *target.adapter,
+                                      requester.process->home().worker()};
+  const Completion flushed{.qp_index = target.index,
+                           .qp_birth = target.birth,
+                           .index = in_hand - 1,
+                           .status = IBV_WC_WR_FLUSH_ERR,
+                           .flags = kCqeReceive | kCqeFromShared | kCqeXrc,
+                           .vendor_err = static_cast<uint8_t>(VendorError::flushed)};
+  if (append_completion(to, flushed, XrcSource{path.qp->qpn, requester.qpn}, true) == Room::kIgnored)
     target.receives.abandon(in_hand - 1);
-    return;
-  }
-  if (claim.entry == nullptr) {
-    target.completion_queue->overrun.store(1, std::memory_order_release);
-    target.adapter->view().header().attention.store(1, std::memory_order_release);
-    target.adapter->kick();
-    return;
-  }
-  Cqe& entry = *claim.entry;
-  entry.qp_index = target.index;
-  entry.qp_birth = target.birth;
-  entry.index = in_hand - 1;
-  entry.byte_len = 0;
-  entry.status = IBV_WC_WR_FLUSH_ERR;
-  entry.opcode = 0;
-  entry.vendor_err = static_cast<uint8_t>(VendorError::flushed);
-  entry.flags = kCqeReceive | kCqeFromShared | kCqeXrc;
-  const XrcSource source{path.qp->qpn, qp.shared->qpn};
-  std::memcpy(entry.payload, &source, sizeof source);
-  publish_completion(path.completions, claim, CqeKind::kPublished);
-  raise_completion_event(*target.completion_queue, *target.adapter, true);
 }
 
 // ---- domains (ibv_open_xrcd(3)) ----

@@ -42,10 +42,10 @@ struct XrcTargets {
   int64_t wake_again_at = 0;                      // ns: the responder's heirs are not woken before
 };
 
-// Makes SRQ `srqn` the one that qp.path is about. What is in hand of another is given back (abandon_in_hand). none;
+// Makes SRQ `srqn` the one that requester.path is about. What is in hand of another is given back (abandon_in_hand). none;
 // remote_srq_unknown: no SRQ has this number; peer_gone: its adapter cannot be asked; remote_operation_failed: its memory
 // cannot be reached. The caller holds send_lock and is on no visit.
-VendorError select_target(Qp& qp, uint32_t srqn);
+VendorError select_target(RequesterContext& requester, uint32_t srqn);
 // Does the responder refuse the request for that? Otherwise it is tried again.
 constexpr bool refuses_target(VendorError error) {
   return error == VendorError::remote_srq_unknown || error == VendorError::remote_operation_failed;
@@ -53,7 +53,7 @@ constexpr bool refuses_target(VendorError error) {
 
 // Is the target still there, and of the responder's domain? none, remote_srq_unknown. On a visit to both
 // adapters.
-VendorError check_target(const Qp& qp);
+VendorError check_target(const RequesterContext& requester);
 
 // The responder's maker has ended. If another of its holders has taken it over, the path leads there from now
 // on (xrc_openings.h); if they have still to notice, they are woken. True: there is, or will be, somebody.
@@ -62,6 +62,6 @@ bool follow_responder(Qp& qp);
 
 // The message that has a request of an SRQ in hand will not be finished: completes it as flushed. The caller
 // holds send_lock and is on no visit.
-void abandon_in_hand(Qp& qp);
+void abandon_in_hand(RequesterContext& requester);
 
 }  // namespace verbena

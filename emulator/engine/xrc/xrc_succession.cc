@@ -63,7 +63,7 @@ void inherit(Qp& heir, const SharedQp& old, const Inheritance& left) {
   heir.attr.path_mtu = static_cast<ibv_mtu>(old.path_mtu);
   read_path(old, &heir.attr);
   publish_path(shared, heir.attr);
-  heir.send_psn = heir.attr.sq_psn;
+  heir.requester.psn = heir.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   // Of what feeders have left word and nobody has acted on.

@@ -15,7 +15,7 @@
 
 namespace verbena {
 
-enum class Transport : uint8_t { kRc, kUc, kUd, kXrc };
+enum class TransportType : uint8_t { kRc, kUc, kUd, kXrc };
 inline constexpr const char* kTransportNames[] = {"Rc", "Uc", "Ud", "Xrc"};
 
 // The device's limits that the table of errors is about: small, so that they can be passed.
@@ -28,7 +28,7 @@ inline DeviceTableOptions error_device() {
 
 class ErrorScene {
  public:
-  explicit ErrorScene(Transport transport) : transport_(transport) {
+  explicit ErrorScene(TransportType transport) : transport_(transport) {
     make_objects();
     connect_both({});
     // Whoever stands in front of the failing one has gone through.
@@ -36,7 +36,7 @@ class ErrorScene {
   }
   ~ErrorScene() {
     uint32_t events = 0;
-    int error = transport_ == Transport::kXrc ? close_qp(responder_, 0xb, &events) : 0;
+    int error = transport_ == TransportType::kXrc ? close_qp(responder_, 0xb, &events) : 0;
     EXPECT_EQ(error, 0);
     owned_responder_.reset();
     requester_.reset();
@@ -48,8 +48,8 @@ class ErrorScene {
   ErrorScene(const ErrorScene&) = delete;
   ErrorScene& operator=(const ErrorScene&) = delete;
 
-  Transport transport() const { return transport_; }
-  bool acknowledged() const { return transport_ == Transport::kRc || transport_ == Transport::kXrc; }
+  TransportType transport() const { return transport_; }
+  bool acknowledged() const { return transport_ == TransportType::kRc || transport_ == TransportType::kXrc; }
 
   struct Wanted {
     uint8_t timeout = 0, retry_cnt = 1, rnr_retry = 7;
@@ -73,16 +73,16 @@ class ErrorScene {
     ibv_send_wr wr = verbena::request(opcode, sges_, 77);
     if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
       wr.wr.atomic = {remote.address(), 1, 1, remote.rkey()};
-    else if (transport_ == Transport::kUd)
+    else if (transport_ == TransportType::kUd)
       wr.wr.ud = {address.ah(), qp_number(responder_), kQkey};
     else
       wr.wr.rdma = {remote.address(), remote.rkey()};
-    if (transport_ == Transport::kXrc) wr.qp_type.xrc.remote_srqn = srq_number(srq_);
+    if (transport_ == TransportType::kXrc) wr.qp_type.xrc.remote_srqn = srq_number(srq_);
     return wr;
   }
   int post(const ibv_send_wr& wr) { return verbena::post(requester(), wr); }
   void post_receive(Sges list) {
-    if (transport_ != Transport::kXrc) {
+    if (transport_ != TransportType::kXrc) {
       EXPECT_EQ(receive(responder_, std::move(list), 88), 0);
       return;
     }
@@ -117,14 +117,14 @@ class ErrorScene {
     init.cap = {16, 16, 4, 4, 0};
     init.qp_type = type();
     Qp* qp = nullptr;
-    EXPECT_EQ(create_qp(pd.get(), &init, send_cq.get(), transport_ == Transport::kXrc ? nullptr : receives,
+    EXPECT_EQ(create_qp(pd.get(), &init, send_cq.get(), transport_ == TransportType::kXrc ? nullptr : receives,
                         handle, &qp),
               0);
     return qp;
   }
   void make_objects() {
     requester_.reset(make_qp_of(0xa, send_cq.get()));  // it receives nothing
-    if (transport_ != Transport::kXrc) {
+    if (transport_ != TransportType::kXrc) {
       owned_responder_.reset(make_qp_of(0xb, recv_cq.get()));
       responder_ = owned_responder_.get();
       return;
@@ -139,7 +139,7 @@ class ErrorScene {
     go_to_rts(responder_, qp_number(requester()), wanted);
   }
   void go_to_rts(Qp* qp, uint32_t dest, const Wanted& wanted) {
-    if (transport_ == Transport::kUd) {
+    if (transport_ == TransportType::kUd) {
       DatagramScene::start(qp);
       return;
     }
@@ -156,7 +156,7 @@ class ErrorScene {
     attr.min_rnr_timer = 1;
     attr.ah_attr = address_of(gid());
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    const bool responds = acknowledged() && (transport_ == Transport::kRc || qp == responder_);
+    const bool responds = acknowledged() && (transport_ == TransportType::kRc || qp == responder_);
     if (responds) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     EXPECT_EQ(modify_qp(qp, &attr, mask), 0);
     attr.qp_state = IBV_QPS_RTS;
@@ -166,13 +166,13 @@ class ErrorScene {
     attr.rnr_retry = wanted.rnr_retry;
     attr.max_rd_atomic = wanted.max_rd_atomic;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-    const bool requests = acknowledged() && (transport_ == Transport::kRc || qp == requester());
+    const bool requests = acknowledged() && (transport_ == TransportType::kRc || qp == requester());
     if (acknowledged()) mask |= IBV_QP_TIMEOUT;
     if (requests) mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
     EXPECT_EQ(modify_qp(qp, &attr, mask), 0);
   }
 
-  Transport transport_;
+  TransportType transport_;
   Sges sges_;
   Owned<Qp> requester_, owned_responder_;
   Qp* responder_ = nullptr;

@@ -5,13 +5,14 @@
 
 #include "engine/objects.h"
 #include "engine/requester/requester.h"
+#include "engine/responder/peer_path.h"
 #include "fabric/hazards.h"
 
 namespace verbena {
 
 // `visit` is to the peer afterwards; as a rule post_send() has foreseen that.
 inline void visit_peer(Qp& qp, Visit& visit) {
-  const uint32_t there = qp.path.adapter->slot();
+  const uint32_t there = qp.requester.path.adapter->slot();
   if (visit.is_to(there)) [[likely]]
     return;
   visit.begin(qp.process->directory(), qp.process->home().slot(), there);
@@ -20,10 +21,13 @@ inline void visit_peer(Qp& qp, Visit& visit) {
 
 // Is everything on the way as check_path() found it last? On a visit.
 inline bool is_way_as_it_was(const Qp& qp) {
-  const PeerPath& path = qp.path;
-  return ports_up(qp) && path.adapter->alive(qp.process->directory()) &&
+  const PeerPath& path = qp.requester.path;
+  return ports_up(qp.requester) && path.adapter->alive(qp.process->directory()) &&
          path.qp->gate.load(std::memory_order_acquire) == path.gate;
 }
+
+// The state word of the responder has changed, or is not known any more: may requests take the fast path?
+void allow_fast_path(Qp& qp);
 
 // As find_local(), of a region that was not the last one.
 bool find_local_anew(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);

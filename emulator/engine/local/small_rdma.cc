@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/small_rdma.h"
+#include "engine/local/small_rdma.h"
 
 #include "adapter/memory_table.h"
 #include "engine/program_enum.h"
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
+#include "engine/requester/send_completion.h"
 #include "engine/requester/send_rules.h"
-#include "engine/requester/short_way.h"
+#include "engine/local/fast_path.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
 
@@ -37,11 +38,12 @@ bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address
 }
 
 // The same of the peer's, during the visit.
-bool find_remote_bytes(PeerPath& path, const ibv_send_wr& wr, bool reads, uint64_t* address) {
+bool find_remote_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
+  PeerPath& path = qp.requester.path;
   const SegmentView& view = path.memory->view();
   const auto& [at, rkey] = wr.wr.rdma;
   const uint32_t length = wr.sg_list[0].length;
-  KnownRegion& known = reads ? path.read : path.written;
+  KnownRegion& known = reads ? qp.fast.read : qp.fast.written;
   if (known.covers(view.header().mr_epoch.load(std::memory_order_acquire), rkey, at, length, address))
     return true;
   const MemoryUse use = reads ? MemoryUse::remote_read : MemoryUse::remote_write;
@@ -52,10 +54,10 @@ bool find_remote_bytes(PeerPath& path, const ibv_send_wr& wr, bool reads, uint64
 }
 
 bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
-  PeerAdapter& memory = *qp.path.memory;
+  PeerAdapter& memory = *qp.requester.path.memory;
   if (length <= PeerAdapter::kWord)
     return reads ? memory.read_word(here, there, length) : memory.write_word(here, there, length);
-  if (!reads) return place_at_once(qp, here, there, length) == 0;
+  if (!reads) return place_at_once(qp.requester, here, there, length) == 0;
   const iovec own{reinterpret_cast<void*>(here), length}, remote{reinterpret_cast<void*>(there), length};
   return memory.read(qp.process->directory(), &own, 1, &remote, 1) == 0;
 }
@@ -63,8 +65,8 @@ bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
 }  // namespace
 
 bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
-  PeerPath& path = qp.path;
-  if (!path.rdma_may_be_short || !is_small_rdma(qp, wr) ||
+  PeerPath& path = qp.requester.path;
+  if (!qp.fast.rdma || !is_small_rdma(qp, wr) ||
       qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   visit_peer(qp, visit);
@@ -78,10 +80,10 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
                     wr.wr.rdma.remote_addr) != VendorError::none)
     return false;
   uint64_t there;
-  if (!find_remote_bytes(path, wr, reads, &there) || !move(qp, here, there, sge.length, reads)) return false;
+  if (!find_remote_bytes(qp, wr, reads, &there) || !move(qp, here, there, sge.length, reads)) return false;
 
-  const uint64_t packets = packets_of(sge.length, qp.mtu);
-  count_request(qp, sge.length, packets);
+  const uint64_t packets = packets_of(sge.length, qp.requester.mtu);
+  count_request(qp.requester, sge.length, packets);
   advance(qp, sge.length, packets);
   const uint64_t number = pass_through_queue(qp);
   if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)

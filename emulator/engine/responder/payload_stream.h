@@ -13,16 +13,16 @@
 
 namespace verbena {
 
-class Carrier {
+class PayloadStream {
  public:
   // What has come of the message's bytes goes to `remote`, from request.done on. kPartly: come again when
   // more has come, or (nothing has moved) at once.
-  virtual Placed place(SendRequest& request, const iovec* remote, size_t remotes) = 0;
+  virtual Placed place(Request& request, const iovec* remote, size_t remotes) = 0;
   // The answer to a READ: `remote`, all of it. kWhole: it is on its way.
-  virtual Placed fetch(SendRequest& request, const iovec& remote) = 0;
+  virtual Placed fetch(Request& request, const iovec& remote) = 0;
 
  protected:
-  ~Carrier() = default;
+  ~PayloadStream() = default;
 };
 
 // The part [from, from + size) of a list of ranges; at most `most` of them, the number of which is answered.

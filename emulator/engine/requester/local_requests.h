@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Work requests that change keys: IBV_WR_BIND_MW and IBV_WR_LOCAL_INV, which happen here alone, and the
-// invalidation that IBV_WR_SEND_WITH_INV carries to the peer.
+// Work requests that change keys of the requester's own adapter: IBV_WR_BIND_MW and IBV_WR_LOCAL_INV.
 //
 // A bound window names its region for as long as it is bound, so the region's dereg_mr and rereg_mr answer
 // EBUSY. When an invalidation is complete nobody uses the key any more: that of a window of type 1 (bound
@@ -24,9 +23,5 @@ void read_memory_wr(const ibv_send_wr& wr, SendRequest* request);
 // BIND_MW, LOCAL_INV. Caller holds send_lock and is on no visit. kAck; kBusy: somebody is still using what is
 // to change, come again; kLocal: bind_refused.
 Response carry_out_locally(Qp& qp, const SendRequest& request);
-
-// SEND_WITH_INV, on the peer's keys. The caller is on a visit. `there`: the QP at which it arrives. none, or
-// an rkey_... error; nothing has happened then.
-VendorError invalidate_remotely(const SegmentView& view, const SharedQp& there, uint32_t rkey);
 
 }  // namespace verbena

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/peer_path.h"
+#include "engine/responder/peer_path.h"
 
-#include "engine/requester/requester.h"
-#include "engine/requester/small_rdma.h"
 #include "engine/xrc/xrc.h"
 
 namespace verbena {
@@ -26,14 +24,14 @@ bool find_shared_receives(PeerPath& path, uint32_t index) {
 }
 
 // The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
-VendorError find_receives(Qp& qp) {
-  PeerPath& path = qp.path;
+VendorError find_receives(RequesterContext& requester) {
+  PeerPath& path = requester.path;
   const SharedQp& there = *path.qp;
   const SegmentView& view = path.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
   path.completion_queue = cq;
-  path.completions = CompletionRing::of(view, *cq, &qp.peer_head);
+  path.completions = CompletionRing::of(view, *cq, &requester.peer_head);
   if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
   path.receives = ReceiveRing::of(view, there);
   path.memory = path.adapter.get();
@@ -47,9 +45,9 @@ VendorError find_receives(Qp& qp) {
 }
 
 // Finds the peer right or says why not. The caller is on a visit.
-VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
-  PeerPath& path = qp.path;
-  const Residence& home = qp.process->home();
+VendorError check_path_slowly(RequesterContext& requester, uint64_t gate_word) {
+  PeerPath& path = requester.path;
+  const Residence& home = requester.process->home();
   const Gate gate = Gate::unpack(gate_word);
   SharedQp& there = *path.qp;
   // Generation 0 is nobody's, but the peer's memory may say so: it is not the one that a path begins with.
@@ -59,17 +57,17 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
     // Half of what follows may be found and the other half not: until all of it is, the path is of no
     // generation.
     path.generation = 0;
-    if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn ||
+    if (there.type != peer_type(requester.type) || there.dest_qpn != requester.qpn ||
         there.dest_slot != home.slot() || there.dest_slot_generation != home.generation() ||
-        there.dest_index != qp.index || there.dest_birth != qp.shared->birth)
+        there.dest_index != requester.index || there.dest_birth != requester.birth)
       return VendorError::peer_mismatch;
     const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
     // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
     // check_psn()).
-    if (is_acknowledged(qp.type) && expected != qp.send_psn) return VendorError::peer_mismatch;
-    if (!qp.xrc_targets)
-      if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
+    if (is_acknowledged(requester.type) && expected != requester.psn) return VendorError::peer_mismatch;
+    if (!requester.xrc_targets)
+      if (const VendorError error = find_receives(requester); error != VendorError::none) return error;
     if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
       return VendorError::peer_not_ready;
     there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
@@ -87,20 +85,14 @@ VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
 
 }  // namespace
 
-VendorError check_path(Qp& qp) {
-  PeerPath& path = qp.path;
-  if (!ports_up(qp)) return VendorError::port_down;
-  if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
+VendorError check_path(RequesterContext& requester) {
+  PeerPath& path = requester.path;
+  if (!ports_up(requester)) return VendorError::port_down;
+  if (!path.adapter->alive(requester.process->directory())) return VendorError::peer_gone;
   const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
   if (gate == path.gate && gate != 0) return VendorError::none;
-  const VendorError error = check_path_slowly(qp, gate);
+  const VendorError error = check_path_slowly(requester, gate);
   path.gate = error == VendorError::none ? gate : 0;
-  const bool ordinary =
-      path.gate != 0 && qp.type == IBV_QPT_RC && qp.carrier == nullptr && qp.pacing.rate_kbps == 0;
-  const bool lands = ordinary && path.receives.ready != nullptr && qp.may_land;
-  path.small_size = lands ? path.completions.inline_size() : 0;
-  // A stand-in for somebody on another node has no context, and posts nothing.
-  path.rdma_may_be_short = ordinary && qp.context != nullptr && send_limits(qp).max_message >= kSmallRdma;
   return error;
 }
 

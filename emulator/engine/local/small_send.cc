@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/small_send.h"
+#include "engine/local/small_send.h"
 
 #include "engine/program_enum.h"
 #include "engine/requester/requester.h"
-#include "engine/requester/short_way.h"
+#include "engine/requester/send_completion.h"
+#include "engine/local/fast_path.h"
 #include "engine/requester/small_copy.h"
 #include "engine/responder/responder.h"
 
@@ -19,7 +20,7 @@ bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
       (wr.send_flags & ~kFlags) != 0)
     return false;
   const uint32_t length = wr.sg_list[0].length;
-  if (length - 1 >= qp.path.small_size) return false;  // 0 is none
+  if (length - 1 >= qp.fast.small_size) return false;  // 0 is none
   return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
 }
 
@@ -41,8 +42,7 @@ void touch(const uint8_t* bytes, uint32_t length) {
 bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
-  PeerPath& path = qp.path;
-  Process& process = *qp.process;
+  PeerPath& path = qp.requester.path;
   visit_peer(qp, visit);
   uint64_t address;
   if (!readable(qp, wr, &address) || !is_way_as_it_was(qp)) return false;
@@ -53,29 +53,28 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   path.receives.expect(path.taken);
   const auto* bytes = reinterpret_cast<const uint8_t*>(address);
   touch(bytes, length);
-  const Claim claim = claim_completion(path.completions, process.home().worker());
-  if (claim.entry == nullptr) return false;  // its CQ is full: the general course meets that again, and tells
+  const auto to = receive_cq(qp.requester);
+  const Claim claim = claim_completion(to.ring, to.worker);
+  if (claim.entry == nullptr) return false;  // its CQ is full: the slow path meets that again, and tells
 
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
-  Cqe& entry = *claim.entry;
-  entry.qp_index = path.index;
-  entry.qp_birth = path.birth;
-  entry.index = static_cast<uint32_t>(path.taken);
-  entry.byte_len = length;
-  entry.immediate = wr.imm_data;
-  entry.status = IBV_WC_SUCCESS;
-  entry.opcode = IBV_WC_RECV & ~IBV_WC_RECV;
-  entry.flags = static_cast<uint8_t>(kCqeReceive | kCqeInline | (with_immediate ? kCqeWithImmediate : 0) |
-                                     (solicited ? kCqeSolicited : 0));
-  entry.vendor_err = 0;
-  copy_small(entry.payload, bytes, length);
-  publish_completion(path.completions, claim, CqeKind::kLanded);
+  write_cqe(*claim.entry, {.qp_index = path.index,
+                           .qp_birth = path.birth,
+                           .index = static_cast<uint32_t>(path.taken),
+                           .byte_len = length,
+                           .immediate = wr.imm_data,
+                           .status = IBV_WC_SUCCESS,
+                           .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
+                           .flags = static_cast<uint8_t>(kCqeReceive | kCqeInline | (with_immediate ? kCqeWithImmediate : 0) |
+                                                         (solicited ? kCqeSolicited : 0))});
+  copy_small(claim.entry->payload, bytes, length);
+  publish_cqe(to, claim, CqeKind::kLanded);
   prepare_next(path, claim, length, true);
   note_landed(path, claim.position);
   count_taken(path);
   static_assert(kCqeInlineSize <= 256);  // one packet, whatever the path MTU
-  count_request(qp, length, 1);
+  count_request(qp.requester, length, 1);
   advance(qp, length, 1);
   const uint64_t number = pass_through_queue(qp);
   if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/responder/memory_requests.h"
+#include "engine/requester/local_requests.h"
 
 #include <errno.h>
 
@@ -7,6 +7,7 @@
 
 #include "engine/memory/window_rules.h"
 #include "engine/queue_pair/error_flow.h"
+#include "engine/responder/invalidation.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -95,22 +96,10 @@ Response bind(Qp& qp, const BindRequest& request) {
   }
 }
 
-// What both kinds of invalidation ask of the window. VendorError::none: it is the one.
-VendorError check_invalidation(const SharedMr* window, uint32_t rkey, uint32_t pd, uint32_t qpn) {
-  if (window == nullptr ||
-      window->valid.load(std::memory_order_acquire) != (0x100u | MemoryKey::unpack(rkey).tag))
-    return VendorError::rkey_unknown;
-  if (window->pd != pd) return VendorError::rkey_other_pd;
-  // o10-37.2.26 (rxe_mw.c): a window of type 1 cannot be invalidated. Of type 2, on its own QP (mlx5:
-  // MLX5_WQE_UMR_CTRL_FLAG_CHECK_QPN).
-  if (window->kind != KeyKind::kWindow2) return VendorError::rkey_no_right;
-  return window->qpn == qpn ? VendorError::none : VendorError::rkey_other_qp;
-}
-
 Response invalidate(Qp& qp, const SendRequest& request) {
   SharedMr* window = find_window(qp.process->view(), request.rkey);
   // Come again, after users who took their time: by then the window is not bound any more.
-  if (qp.waiting != Waiting::kTurn) {
+  if (qp.waiting != Waiting::kAtomicLock) {
     const VendorError error = check_invalidation(window, request.rkey, qp.pd->handle, qp.shared->qpn);
     if (error != VendorError::none)
       return refuse(qp, "LOCAL_INV", request.rkey, find_vendor_error(static_cast<uint32_t>(error))->text);
@@ -152,13 +141,6 @@ void read_memory_wr(const ibv_send_wr& wr, SendRequest* request) {
 
 Response carry_out_locally(Qp& qp, const SendRequest& request) {
   return request.opcode == IBV_WR_BIND_MW ? bind(qp, BindRequest::of(request)) : invalidate(qp, request);
-}
-
-VendorError invalidate_remotely(const SegmentView& view, const SharedQp& there, uint32_t rkey) {
-  SharedMr* window = find_window(view, rkey);
-  const VendorError error = check_invalidation(window, rkey, there.pd, there.qpn);
-  if (error != VendorError::none) return error;
-  return unbind_window(*window, rkey) ? VendorError::none : VendorError::rkey_unknown;
 }
 
 }  // namespace verbena

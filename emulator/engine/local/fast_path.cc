@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/short_way.h"
+#include "engine/local/fast_path.h"
 
 #include "adapter/memory_table.h"
+#include "engine/local/small_rdma.h"
+#include "engine/requester/post_send.h"
 
 namespace verbena {
+
+void allow_fast_path(Qp& qp) {
+  const PeerPath& path = qp.requester.path;
+  qp.fast.gate = path.gate;
+  const bool ordinary = path.gate != 0 && qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
+  const bool lands = ordinary && path.receives.ready != nullptr && qp.requester.may_land;
+  qp.fast.small_size = lands ? path.completions.inline_size() : 0;
+  qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
+}
 
 bool find_local_anew(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
   const SegmentView& view = qp.process->view();

@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Deviations planted on purpose, each as a driver might have it, so that the conformance suite can be asked
-// whether it sees them (tests/mutants; docs/TESTING.md). An ordinary build has nothing of them: mutated() is
-// false before the compiler generates anything. Only .cc files ask: those that do are compiled a second time,
-// the rest is shared.
+// What the planted faults are made with. Each copy that has an edit (edits/, docs/TESTING.md) includes this file
+// first. The adapter's own sources never do.
 #pragma once
 
-#ifdef VERBENA_MUTANTS
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <utility>
-#endif
+#include <vector>
+
+#include "adapter/memory_table.h"
 
 namespace verbena {
 
-#ifdef VERBENA_MUTANTS
-
-// Is `name` the deviation that VERBENA_MUTANT names?
+// Is `name` the fault that VERBENA_MUTANT names?
 inline bool mutated(const char* name) noexcept {
   static const char* const chosen = std::getenv("VERBENA_MUTANT");
   return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
 
-// Is any deviation chosen? Shortcuts that have none of their own are left out then.
+// Is any fault chosen? Shortcuts that have none of their own are left out then.
 inline bool is_any_mutant() noexcept {
   static const bool chosen = std::getenv("VERBENA_MUTANT") != nullptr;
   return chosen;
 }
 
-// Does `work` when everybody has had the time to look, in a thread of its own. The sleep is the deviation: a driver that
+// Does `work` when everybody has had the time to look, in a thread of its own. The sleep is the fault: a driver that
 // is late.
 template <typename Work>
 void later(Work work) {
@@ -40,14 +38,10 @@ void later(Work work) {
   }).detach();
 }
 
-#else
-
-consteval bool mutated(const char* /*name*/) { return false; }
-consteval bool is_any_mutant() { return false; }
-
-template <typename Work>
-void later(Work) {}
-
-#endif
+// The domain of the region that `key` names, or `otherwise`.
+inline uint32_t domain_of(const SegmentView& segment, uint32_t key, uint32_t otherwise) {
+  const SharedMr* mr = segment.mr(MemoryKey::unpack(key).index);
+  return mr != nullptr ? mr->pd : otherwise;
+}
 
 }  // namespace verbena

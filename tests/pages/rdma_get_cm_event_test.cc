@@ -24,7 +24,7 @@
 // | CONNECT_ERROR: may be generated on the active or passive side | WhenTheQueuePairCannotConnectItIsAnError |
 // | UNREACHABLE, REJECTED | rdma_reject, rdma_connect |
 // | DISCONNECTED | rdma_disconnect |
-// | DEVICE_REMOVAL, ADDR_CHANGE, MULTICAST_ERROR | unit/cm_device_events_test, programs.mckey.device_events: they take `verbena event` |
+// | DEVICE_REMOVAL, ADDR_CHANGE, MULTICAST_ERROR | unit/cm/device_events_test, programs.mckey.device_events: they take `verbena event` |
 // | MULTICAST_JOIN | rdma_join_multicast |
 // | TIMEWAIT_EXIT: the QP is ready to be re-used | AfterTheTimewaitThereIsAnEvent |
 // clang-format on

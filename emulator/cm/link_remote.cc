@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "cm/link.h"
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
 #include "fabric/descriptors_of_parent.h"
 #include "observe/log.h"
 #include "wire/stream.h"

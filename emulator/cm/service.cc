@@ -15,7 +15,7 @@
 #include <new>
 
 #include "cm/id.h"
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
 #include "observe/log.h"
 
 namespace verbena::cm {
@@ -44,7 +44,7 @@ Service::~Service() = default;
 
 int Service::acquire(Service** out) {
   Process* process;
-  if (int error = Process::acquire(&process); error != 0) return error;
+  if (int error = EngineService::acquire(&process); error != 0) return error;
   // After Process' own handlers: those that were registered last run first before a fork, and take their lock
   // first.
   pthread_once(&fork_handlers,
@@ -65,7 +65,7 @@ int Service::acquire(Service** out) {
     return 0;  // and keeps the process
   }
   lock.unlock();
-  process->release();
+  EngineService::release(*process);
   return error;
 }
 
@@ -96,10 +96,10 @@ int Service::start() {
     if (wake_fd_ >= 0) syscall(SYS_close, wake_fd_);
     epoll_fd_ = -1;
   } else {
-    process_->watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
-    if (process_->gate().is_open()) {
-      links_.go_out_by(process_->gate());
-      process_->gate().receive_for_cm(&from_gate_);
+    process_->service().watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
+    if (process_->service().gate().is_open()) {
+      links_.go_out_by(process_->service().gate());
+      process_->service().gate().receive_for_cm(&from_gate_);
     }
   }
   return error;
@@ -124,13 +124,13 @@ void Service::release() {
   wake();
   pthread_join(thread_, nullptr);
   Process* process = process_;
-  process->watch_devices(nullptr, nullptr);
-  process->gate().receive_for_cm(nullptr);
+  process->service().watch_devices(nullptr, nullptr);
+  process->service().gate().receive_for_cm(nullptr);
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;
   delete this;
   syscall(SYS_close, epoll);
-  process->release();
+  EngineService::release(*process);
 }
 
 void Service::before_fork() {

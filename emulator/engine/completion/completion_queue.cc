@@ -10,11 +10,15 @@
 #include <new>
 
 #include "adapter/arming.h"
+#include "emulator.h"
 #include "engine/completion/cq_rings.h"
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/queue_pair/error_flow.h"
-#include "engine/remote/remote.h"
+#include "engine/completion/lost_events.h"
+#include "engine/events/async_events.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -45,39 +49,6 @@ CompChannel* find_channel(Context& context, int fd) {
 }
 
 }  // namespace
-
-void Process::owe_event(uint64_t user_handle) {
-  std::lock_guard lock(attend_mutex_);
-  const uint32_t limit = view().header().cq_high_water.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < limit; ++i) {
-    Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->user_handle != user_handle) continue;
-    cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
-    view().header().lost_events.store(1, std::memory_order_release);
-    call_attention();
-  }
-}
-
-bool Process::reinject_lost_events() {
-  SegmentHeader& header = view().header();
-  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
-  std::lock_guard lock(attend_mutex_);
-  bool all = true;
-  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < limit; ++i) {
-    Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->channel == nullptr) continue;
-    while (cq->shared->lost.load(std::memory_order_acquire) != 0) {
-      if (cq->channel->fifo.write(&cq->user_handle, sizeof cq->user_handle) != 0) {
-        all = false;
-        break;
-      }
-      cq->shared->lost.fetch_sub(1, std::memory_order_acq_rel);
-    }
-  }
-  if (!all) header.lost_events.store(1, std::memory_order_release);
-  return all;
-}
 
 CompChannel::~CompChannel() { unlink(path.c_str()); }
 
@@ -177,14 +148,14 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
   // published before anybody could have seen the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (Remote* const remote = cq->process->remote(); remote != nullptr) remote->before_sleep();
+  if (Network* const network = cq->process->network(); network != nullptr) network->before_sleep();
   return 0;
 }
 
 void cq_event(Cq* cq) {
   cq->comp_events.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
-    cq->process->reinject_lost_events();
+    reinject_lost_events(*cq->process);
 }
 
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
@@ -208,7 +179,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
     while (cq->channel->fifo.read(&record, sizeof record))
       if (record != cq->user_handle) others.push_back(record);
     for (uint64_t other : others)
-      if (cq->channel->fifo.write(&other, sizeof other) != 0) process.owe_event(other);
+      if (cq->channel->fifo.write(&other, sizeof other) != 0) owe_event(process, other);
     cq->channel->users.fetch_sub(1, std::memory_order_release);
   }
   *comp_events = cq->comp_events.load(std::memory_order_relaxed);

@@ -10,7 +10,10 @@
 #include <bit>
 #include <new>
 
-#include "engine/device/device_attributes.h"
+#include "emulator.h"
+#include "engine/completion/poll.h"
+#include "engine/objects/context.h"
+#include "engine/rules/device_attributes.h"
 #include "observe/log.h"
 
 namespace verbena {

@@ -4,7 +4,8 @@
 #pragma once
 
 #include "engine/completion/completion_writer.h"
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
 
 namespace verbena {
 

@@ -6,14 +6,23 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
+#include "emulator.h"
+#include "engine/completion/poll.h"
 #include "engine/completion/streaming.h"
-#include "engine/objects.h"
-#include "engine/requester/small_copy.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/rules/clock.h"
+#include "engine/rules/small_copy.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
+
+// Programs that poll drive what waits.
+void progress_from_poll(Process& process) { process.scheduler().progress_from_poll(process.network()); }
 
 // Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.
 struct Party {
@@ -252,7 +261,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   bool thoroughly = false;
   if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
     if (received_in_a_row >= kStream && now_ns() < pause) {
-      if (cq->process->has_pending()) cq->process->progress_from_poll();
+      if (cq->process->scheduler().has_work()) progress_from_poll(*cq->process);
       return 0;
     }
     cq->look_again_at.store(0, std::memory_order_relaxed);
@@ -263,8 +272,8 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     thoroughly = several_producers && (cq->channel != nullptr ||
                                        (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
     if (!thoroughly) {
-      if (!cq->process->has_pending()) return 0;
-      cq->process->progress_from_poll();
+      if (!cq->process->scheduler().has_work()) return 0;
+      progress_from_poll(*cq->process);
       if (cq->consumer.seems_empty()) return 0;
     }
   }

@@ -7,11 +7,13 @@
 #include <new>
 #include <vector>
 
+#include "emulator.h"
 #include "engine/datagram/address_handle.h"
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/delivery.h"
 #include "engine/datagram/multicast.h"
-#include "engine/remote/remote.h"
+#include "engine/objects/context.h"
+#include "engine/objects/network.h"
 #include "engine/requester/local_bytes.h"
 #include "fabric/hazards.h"
 
@@ -51,21 +53,21 @@ wire::NetAddress source_of(const DatagramSender& from, const ibv_ah_attr& addres
 
 // Nobody of this node is at the address.
 void send_to_other_node(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn, const DatagramMessage& message) {
-  Remote* const remote = from.process->remote();
-  if (remote == nullptr || !remote->leads_out() || from.device == nullptr || address.is_global == 0 ||
-      remote->is_own(address))
+  Network* const network = from.process->network();
+  if (network == nullptr || !network->leads_out() || from.device == nullptr || address.is_global == 0 ||
+      network->is_own(address))
     return;
   DatagramTo to{};
   to.qpn = qpn;
   to.address = wire::NetAddress::of_gid(address.grh.dgid.raw);
   to.from = source_of(from, address);
-  remote->send_datagram(to, head_of(address, message), message.bytes, message.length);
+  network->send_datagram(to, head_of(address, message), message.bytes, message.length);
 }
 
 // To the members of a group on other nodes.
 void send_to_other_nodes(DatagramSender& from, const ibv_ah_attr& address, const DatagramMessage& message) {
-  if (Remote* const remote = from.process->remote(); remote != nullptr && remote->leads_out())
-    remote->groups().send(source_of(from, address), head_of(address, message), message.bytes, message.length);
+  if (Network* const network = from.process->network(); network != nullptr && network->leads_out())
+    network->send_to_group(source_of(from, address), head_of(address, message), message.bytes, message.length);
 }
 
 // To a process of this node whose memory cannot be reached; `group`: to all members that it has.
@@ -79,7 +81,7 @@ void send_as_frame(DatagramSender& from, const Destination& to, const ibv_gid* g
     address.grh.dgid = *group;
   else
     std::memcpy(address.grh.dgid.raw, devices.devices[to.qp->device % kMaxDevices].gids[0].raw.data(), 16);
-  from.process->remote_or_begin().send_datagram(there, head_of(address, message), message.bytes, message.length);
+  from.process->network_or_begin().send_datagram(there, head_of(address, message), message.bytes, message.length);
 }
 
 Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn, const DatagramMessage& message) {
@@ -217,14 +219,14 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
 }
 
 bool must_wait(Qp& qp, const SendRequest& request) {
-  Remote* const remote = qp.process->remote();
+  Network* const network = qp.process->network();
   const Ah* ah = request.ah;
-  if (remote == nullptr || ah == nullptr || ah->multicast || ah->attr.is_global == 0) return false;
+  if (network == nullptr || ah == nullptr || ah->multicast || ah->attr.is_global == 0) return false;
   if (const auto& found = qp.datagrams->targets.destination(ah->attr, request.remote_qpn).adapter) {
     // On this node there is nothing to wait for but a stream.
-    return !found->is_within_reach() && remote->is_full(kThisNode, request.remote_qpn);
+    return !found->is_within_reach() && network->is_full(kThisNode, request.remote_qpn);
   }
-  return remote->is_full(wire::NetAddress::of_gid(ah->attr.grh.dgid.raw), request.remote_qpn);
+  return network->is_full(wire::NetAddress::of_gid(ah->attr.grh.dgid.raw), request.remote_qpn);
 }
 
 void raise_datagram_events(Qp& qp) { raise_events(*qp.datagrams); }

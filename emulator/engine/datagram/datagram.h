@@ -28,7 +28,7 @@
 #include <memory>
 
 #include "engine/datagram/delivery.h"
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 

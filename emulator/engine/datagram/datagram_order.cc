@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "engine/clock.h"
 #include "engine/datagram/datagram_targets.h"
 #include "engine/responder/placement.h"
+#include "engine/rules/clock.h"
 
 namespace verbena {
 namespace {

@@ -4,8 +4,9 @@
 #include <errno.h>
 
 #include "engine/datagram/datagram.h"
-#include "engine/queue_pair/error_flow.h"
-#include "engine/requester/psn.h"
+#include "engine/qp_state/error_flow.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/rules/psn.h"
 #include "observe/log.h"
 
 namespace verbena {

@@ -13,8 +13,11 @@
 #include <memory>
 #include <vector>
 
-#include "engine/objects.h"
+#include "adapter/completion_ring.h"
+#include "adapter/shared_receive_ring.h"
+#include "engine/objects/process.h"
 #include "fabric/multicast_table.h"
+#include "fabric/peer_adapter.h"
 
 namespace verbena {
 

@@ -2,7 +2,7 @@
 #include "engine/datagram/datagram_transport.h"
 
 #include "engine/datagram/datagram.h"
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 #include "engine/requester/requester.h"
 
 namespace verbena {

@@ -3,7 +3,7 @@
 // Requests of UD queue pairs: each goes to the queue pairs that its address leads to, and is done. Synchronous.
 #pragma once
 
-#include "engine/requester/transport.h"
+#include "engine/objects/transport.h"
 
 namespace verbena {
 

@@ -7,7 +7,7 @@
 
 #include "engine/completion/completion_writer.h"
 #include "engine/datagram/datagram_order.h"
-#include "engine/responder/key_errors.h"
+#include "engine/rules/key_errors.h"
 #include "fabric/hazards.h"
 
 namespace verbena {

@@ -8,7 +8,7 @@
 
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/datagram_targets.h"
-#include "engine/requester/send_rules.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 

@@ -9,9 +9,13 @@
 
 #include <cstring>
 
+#include "emulator.h"
 #include "engine/datagram/datagram_header.h"
-#include "engine/objects.h"
-#include "engine/remote/remote.h"
+#include "engine/objects/context.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/multicast_limits.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -57,7 +61,7 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   const int error =
       MulticastTable(qp->process->directory())
           .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);
-  if (Remote* remote = qp->process->remote(); error == 0 && remote != nullptr) remote->groups().listen();
+  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->listen_to_groups();
   if (error != 0)
     VERBENA_WARN(
         "ibv_attach_mcast: QP 0x%06x: the device has room for %u groups, %u members of each, %u in all",

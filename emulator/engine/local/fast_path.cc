@@ -3,7 +3,7 @@
 
 #include "adapter/memory_table.h"
 #include "engine/local/small_rdma.h"
-#include "engine/requester/post_send.h"
+#include "engine/requester/send_limits.h"
 
 namespace verbena {
 

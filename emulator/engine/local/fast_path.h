@@ -3,7 +3,8 @@
 // What the short ways of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/peer_path.h"
 #include "fabric/hazards.h"

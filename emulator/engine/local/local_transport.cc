@@ -5,14 +5,16 @@
 #include <optional>
 
 #include "engine/local/fast_path.h"
-#include "engine/objects.h"
+#include "engine/local/xrc_responder.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
-#include "engine/requester/timers.h"
 #include "engine/responder/peer_path.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
-#include "engine/xrc/xrc.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/timers.h"
 #include "fabric/hazards.h"
 
 namespace verbena {

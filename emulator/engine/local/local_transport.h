@@ -5,7 +5,7 @@
 // it answers no_path.
 #pragma once
 
-#include "engine/requester/transport.h"
+#include "engine/objects/transport.h"
 
 namespace verbena {
 

@@ -2,14 +2,14 @@
 #include "engine/local/small_rdma.h"
 
 #include "adapter/memory_table.h"
-#include "engine/program_enum.h"
-#include "engine/requester/psn.h"
-#include "engine/requester/requester.h"
-#include "engine/requester/send_completion.h"
-#include "engine/requester/send_rules.h"
+#include "engine/completion/send_completion.h"
 #include "engine/local/fast_path.h"
+#include "engine/requester/requester.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 namespace {

@@ -5,7 +5,7 @@
 // left to the general course, as small_send.h does it.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 #include "fabric/hazards.h"
 
 namespace verbena {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/local/small_send.h"
 
-#include "engine/program_enum.h"
-#include "engine/requester/requester.h"
-#include "engine/requester/send_completion.h"
+#include "engine/completion/send_completion.h"
 #include "engine/local/fast_path.h"
-#include "engine/requester/small_copy.h"
+#include "engine/requester/requester.h"
 #include "engine/responder/responder.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/small_copy.h"
 
 namespace verbena {
 namespace {

@@ -5,7 +5,7 @@
 // not as expected is left to that course, before anything has been changed.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 #include "fabric/hazards.h"
 
 namespace verbena {

@@ -7,8 +7,13 @@
 #include <algorithm>
 #include <new>
 
+#include "emulator.h"
+#include "engine/completion/poll.h"
 #include "engine/memory/region_pages.h"
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
 #include "observe/log.h"
 
 namespace verbena {

@@ -4,9 +4,12 @@
 // what is left to do is advice (ibv_advise_mr(3)).
 #include <errno.h>
 
+#include "emulator.h"
 #include "engine/memory/region_pages.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/program_enum.h"
 #include "observe/log.h"
 
 namespace verbena {

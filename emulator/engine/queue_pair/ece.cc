@@ -11,8 +11,9 @@
 // look at the buffer before they poll.
 #include <errno.h>
 
-#include "engine/objects.h"
-#include "engine/xrc/xrc_openings.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/qp.h"
 #include "observe/log.h"
 
 namespace verbena {

@@ -8,22 +8,24 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/clock.h"
+#include "emulator.h"
 #include "engine/datagram/address_handle.h"
-#include "engine/datagram/privilege.h"
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
-#include "engine/queue_pair/error_flow.h"
+#include "engine/objects/context.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
-#include "engine/queue_pair/qp_attributes.h"
-#include "engine/queue_pair/qp_state_table.h"
+#include "engine/queue_pair/privilege.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/remote/remote.h"
-#include "engine/requester/psn.h"
+#include "engine/queue_pair/shared_path.h"
 #include "engine/requester/requester.h"
-#include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/rules/clock.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/qp_attributes.h"
+#include "engine/rules/qp_state_table.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -136,7 +138,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.fast = {};
   const PeerPath old = std::exchange(qp.requester.path, PeerPath{});
   qp.transport = &transport_without_frames(qp.type);
-  const std::shared_ptr<RemotePath> old_remote = std::exchange(qp.remote, nullptr);
+  const std::shared_ptr<Transport> old_remote = std::exchange(qp.frame_path, nullptr);
   qp.send_lock.unlock();
   if (may_wait)
     qp.process->wait_for_visitors(qp.shared->dest_slot);
@@ -166,7 +168,7 @@ PeerQp peer_elsewhere(Process& process) {
   return {process.home().slot(), process.home().generation(), kRemoteIndex, 0};
 }
 
-int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<RemotePath> remote) {
+int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transport> remote) {
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
@@ -180,8 +182,8 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<RemoteP
   shared.rq_psn = qp.attr.rq_psn;
   if (qp.type != IBV_QPT_UD) qp.requester.mtu = mtu_bytes(qp.attr.path_mtu);
   qp.requester.path = std::move(path);
-  qp.remote = std::move(remote);
-  qp.transport = qp.remote ? qp.remote.get() : &transport_without_frames(qp.type);
+  qp.frame_path = std::move(remote);
+  qp.transport = qp.frame_path ? qp.frame_path.get() : &transport_without_frames(qp.type);
   begin_flight(qp);
   const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
   shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
@@ -192,12 +194,12 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<RemoteP
 // `known`: the peer that somebody else has found; nullptr: it is to be found here.
 int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
-  Remote* others = qp.process->remote();
+  Network* others = qp.process->network();
   const bool connects = qp.type != IBV_QPT_UD;
-  std::shared_ptr<RemotePath> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
+  std::shared_ptr<Transport> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
   if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
   if (path.adapter && !path.adapter->is_within_reach()) {
-    others = &qp.process->remote_or_begin();
+    others = &qp.process->network_or_begin();
     remote = others->path_within(*path.adapter, qp.attr.dest_qp_num);
     path = {};
   }
@@ -229,7 +231,7 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
     progress_send_queue(qp, false);
   } else if (to == IBV_QPS_RTS && qp.sq_next != qp.sq_posted) {
     if (progress_send_queue(qp, false) != kEndOfTime || qp.sq_next != qp.sq_posted)
-      qp.process->add_pending(&qp);
+      qp.process->scheduler().add(&qp);
   }
   return 0;
 }
@@ -302,7 +304,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
 
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->foreign) return modify_foreign_qp(*qp, *attr, mask);
+  if (qp->proxy) return qp->proxy->modify(*qp, *attr, mask);
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   return change(qp, attr, mask, nullptr);
@@ -325,7 +327,7 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
         attr->comp_mask != 0 ? "comp_mask is 0" : "without a rate there are no bursts and packets");
     return EINVAL;
   }
-  if (qp->foreign) {
+  if (qp->proxy) {
     VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing", qp->shared->qpn,
                  attr->rate_limit);
     return EINVAL;

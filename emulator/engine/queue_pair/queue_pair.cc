@@ -7,19 +7,25 @@
 #include <bit>
 #include <new>
 
+#include "emulator.h"
 #include "engine/datagram/datagram.h"
 #include "engine/datagram/datagram_queue.h"
 #include "engine/datagram/datagram_transport.h"
 #include "engine/datagram/multicast.h"
-#include "engine/device/device_attributes.h"
 #include "engine/local/local_transport.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
-#include "engine/queue_pair/error_flow.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/queue_pair/shared_path.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -252,7 +258,7 @@ ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_ac
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->foreign) return query_foreign_qp(*qp, attr, init);
+  if (qp->proxy) return qp->proxy->query(*qp, attr, init);
   act_on_sticky_if_any(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);

@@ -3,7 +3,7 @@
 // What the lives of all queue pairs have in common, whoever holds them.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 

@@ -7,7 +7,10 @@
 #include <bit>
 #include <new>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 namespace {

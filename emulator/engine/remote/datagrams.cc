@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
 #include "engine/datagram/multicast.h"
-#include "engine/objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/foreign_datagram.h"
 #include "engine/remote/remote.h"
+#include "engine/rules/clock.h"
 #include "no_cancellation.h"
 
 namespace verbena {

@@ -9,13 +9,13 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/clock.h"
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/stand_in.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/payload_stream.h"
+#include "engine/rules/clock.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -149,7 +149,7 @@ Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy)
   if (route == routes_.end()) return nullptr;
   Qp& qp = *route->second.qp;
   if (*busy = !try_lock_for_a_moment(qp.send_lock); *busy) return nullptr;
-  const RemotePath* path = qp.remote.get();
+  const RemotePath* path = path_of(qp);
   if (path != nullptr) path->expect_request(qp, head.number);
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (path != nullptr && path->peer.get() == &peer && path->qpn == head.source_qpn &&

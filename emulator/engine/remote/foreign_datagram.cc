@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "engine/objects.h"
+#include "engine/objects/process.h"
 #include "engine/remote/remote_path.h"
 
 namespace verbena {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "engine/datagram/delivery.h"
-#include "engine/process.h"
+#include "engine/objects/process.h"
 #include "wire/crowd.h"
 #include "wire/frame.h"
 

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
-#include "engine/objects.h"
+#include "engine/objects/process.h"
 #include "engine/remote/remote_path.h"
 #include "engine/remote/stand_in.h"
+#include "engine/rules/clock.h"
 #include "fabric/descriptors_of_parent.h"
 #include "fabric/hazards.h"
 

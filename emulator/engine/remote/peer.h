@@ -15,7 +15,7 @@
 
 #include "adapter/memory_table.h"
 #include "engine/datagram/delivery.h"
-#include "engine/process.h"
+#include "engine/objects/process.h"
 #include "wire/frame.h"
 #include "wire/net_address.h"
 #include "wire/process_id.h"

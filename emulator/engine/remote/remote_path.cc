@@ -4,14 +4,14 @@
 #include <mutex>
 
 #include "adapter/prefetch.h"
-#include "engine/clock.h"
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requests.h"
 #include "engine/requester/requester.h"
-#include "engine/requester/timers.h"
 #include "engine/responder/peer_path.h"
+#include "engine/rules/clock.h"
+#include "engine/rules/timers.h"
 
 namespace verbena {
 namespace {
@@ -27,6 +27,8 @@ bool is_connected(const RemotePath& path) {
 }
 
 }  // namespace
+
+RemotePath* path_of(const Qp& qp) { return static_cast<RemotePath*>(qp.frame_path.get()); }
 
 VendorError RemotePath::find_path(Qp& qp) {
   if (!ports_up(qp.requester)) return VendorError::port_down;

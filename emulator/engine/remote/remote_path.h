@@ -9,7 +9,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/requester/transport.h"
+#include "engine/objects/network.h"
+#include "engine/objects/transport.h"
 #include "wire/net_address.h"
 #include "wire/process_id.h"
 
@@ -19,9 +20,6 @@ class Remote;
 struct RemotePeer;
 struct Qp;
 struct SendRequest;
-
-// Where processes are that have no address to each other, as they are of one node.
-inline constexpr wire::NetAddress kThisNode{};
 
 // Under the queue pair's send_lock, but for what does not change.
 struct RemotePath final : Transport {
@@ -49,5 +47,8 @@ struct RemotePath final : Transport {
   // which process has the number, and has not said that none has.
   std::atomic<bool> is_called{false};
 };
+
+// The path of a queue pair that is reached by frames; nullptr: it has another transport. Under its send_lock.
+RemotePath* path_of(const Qp& qp);
 
 }  // namespace verbena

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "engine/objects.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "engine/requester/local_bytes.h"

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "engine/requester/transport.h"
+#include "engine/objects/transport.h"
 
 namespace verbena {
 

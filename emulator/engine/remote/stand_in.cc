@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "adapter/prefetch.h"
-#include "engine/program_enum.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "engine/responder/peer_path.h"
 #include "engine/responder/responder.h"
-#include "engine/xrc/xrc.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/program_enum.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

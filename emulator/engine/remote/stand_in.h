@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/objects/request.h"
+#include "engine/objects/requester_context.h"
 #include "engine/responder/payload_stream.h"
-#include "engine/responder/request.h"
-#include "engine/responder/requester_context.h"
 #include "wire/frame.h"
 
 namespace verbena {

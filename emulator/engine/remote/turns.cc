@@ -10,9 +10,9 @@
 #include <chrono>
 #include <utility>
 
-#include "engine/clock.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/stand_in.h"
+#include "engine/rules/clock.h"
 #include "no_cancellation.h"
 
 namespace verbena {

@@ -3,7 +3,9 @@
 
 #include "adapter/memory_table.h"
 #include "engine/memory/region_pages.h"
-#include "engine/responder/key_errors.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/key_errors.h"
 #include "observe/log.h"
 
 namespace verbena {

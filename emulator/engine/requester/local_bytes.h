@@ -7,8 +7,8 @@
 
 #include <cstddef>
 
-#include "engine/objects.h"
-#include "engine/requester/send_rules.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 

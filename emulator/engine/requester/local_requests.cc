@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "engine/memory/window_rules.h"
-#include "engine/queue_pair/error_flow.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/responder/invalidation.h"
+#include "engine/rules/window_rules.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

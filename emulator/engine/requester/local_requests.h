@@ -7,7 +7,7 @@
 // again, or to nothing) waits for visitors; one of type 2 serves one feeder, whose requests are in order.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 #include "engine/responder/responder.h"
 
 namespace verbena {

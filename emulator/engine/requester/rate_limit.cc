@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 

@@ -4,7 +4,7 @@
 // arithmetic is that of pacing.h. The caller holds send_lock.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "engine/clock.h"
-#include "engine/queue_pair/error_flow.h"
+#include "engine/completion/send_completion.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/requester/local_requests.h"
-#include "engine/requester/post_send.h"
 #include "engine/requester/rate_limit.h"
-#include "engine/requester/send_completion.h"
-#include "engine/requester/timers.h"
+#include "engine/requester/send_limits.h"
+#include "engine/rules/clock.h"
+#include "engine/rules/timers.h"
 #include "observe/log.h"
 #include "observe/observer.h"
 
@@ -312,7 +312,7 @@ void send_again_if_replaced(Qp& qp) {
 }
 
 void leave_to_scheduler(Qp& qp, int64_t come_again) {
-  if (come_again != kEndOfTime) qp.process->add_pending(&qp);
+  if (come_again != kEndOfTime) qp.process->scheduler().add(&qp);
 }
 
 }  // namespace
@@ -335,7 +335,7 @@ void start_kept(Qp& qp) {
   const bool is_alone = qp.flight.sent + 1 >= qp.sq_posted;
   // Requests before it wait; they are known to the scheduler, and so is this one.
   if (!is_alone && (qp.waiting == Waiting::kSlice || qp.waiting == Waiting::kReceive)) return;
-  if (qp.transport->is_synchronous()) return qp.process->add_pending(&qp);
+  if (qp.transport->is_synchronous()) return qp.process->scheduler().add(&qp);
   leave_to_scheduler(qp, progress_send_queue(qp, false));
 }
 
@@ -453,7 +453,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   qp.give_up_at = kEndOfTime;
   qp.wait_reason = VendorError::no_receive_posted;
   qp.try_again_at = now_ns() + static_cast<int64_t>(rnr_timer_ns(rnr_timer));
-  qp.process->add_pending(&qp);
+  qp.process->scheduler().add(&qp);
 }
 
 // Woken before its time: that was no retry.
@@ -475,7 +475,7 @@ void not_ready(Qp& qp, uint64_t number, VendorError error) {
   count(qp.shared->retries);
   flight.pause = flight.pause == 0 ? kFirstPause : std::min(2 * flight.pause, kLongestPause);
   qp.try_again_at = now_ns() + flight.pause;
-  qp.process->add_pending(&qp);
+  qp.process->scheduler().add(&qp);
 }
 
 SendRequest* find_awaiting_response(Qp& qp, uint64_t number) {

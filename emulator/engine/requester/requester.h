@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "engine/objects.h"
-#include "engine/requester/psn.h"
-#include "engine/requester/transport.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/transport.h"
+#include "engine/rules/psn.h"
 
 namespace verbena {
 

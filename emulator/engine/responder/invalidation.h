@@ -4,7 +4,7 @@
 #pragma once
 
 #include "adapter/memory_table.h"
-#include "engine/requester/send_rules.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 

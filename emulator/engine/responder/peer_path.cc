@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/responder/peer_path.h"
 
-#include "engine/xrc/xrc.h"
+#include "engine/responder/xrc_target.h"
 
 namespace verbena {
 namespace {

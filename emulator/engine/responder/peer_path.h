@@ -3,9 +3,9 @@
 // Is the responder's queue pair still the one that the requester's is connected to, and does it take requests?
 #pragma once
 
-#include "engine/process.h"
-#include "engine/requester/send_rules.h"
-#include "engine/responder/requester_context.h"
+#include "engine/objects/process.h"
+#include "engine/objects/requester_context.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "engine/responder/payload_stream.h"
-#include "engine/xrc/xrc.h"
+#include "engine/responder/xrc_target.h"
 #include "fabric/own_memory.h"
 #include "observe/log.h"
 

@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "engine/completion/completion_writer.h"
-#include "engine/requester/psn.h"
-#include "engine/requester/small_copy.h"
 #include "engine/responder/invalidation.h"
-#include "engine/responder/key_errors.h"
 #include "engine/responder/placement.h"
-#include "engine/xrc/xrc.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/key_errors.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/small_copy.h"
 
 namespace verbena {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "adapter/prefetch.h"
 #include "engine/completion/completion_writer.h"
-#include "engine/process.h"
-#include "engine/requester/psn.h"
-#include "engine/requester/send_rules.h"
-#include "engine/responder/request.h"
-#include "engine/responder/requester_context.h"
+#include "engine/objects/process.h"
+#include "engine/objects/request.h"
+#include "engine/objects/requester_context.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 

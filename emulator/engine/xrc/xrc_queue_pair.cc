@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/queue_pair/error_flow.h"
+#include "emulator.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/xrc/xrc.h"
 #include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qps.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
 
@@ -48,7 +50,7 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
   if (found.slot != process.home().slot()) return open_foreign_qp(context, xrcd, qpn, user_handle, out);
   // If only others hold it, it is an orphan; from here on it is not, and the service thread leaves it alone.
   Qp* qp = process.qp(found.qp_index);
-  const bool there = qp != nullptr && process.adopt_orphan(qp) && process.qp(found.qp_index) == qp;
+  const bool there = qp != nullptr && process.xrc_shared_qps().adopt_orphan(qp) && process.qp(found.qp_index) == qp;
   int error = 0;
   bool orphan = false;
   if (!there || qp->xrcd == nullptr || qp->shared->xrcd != xrcd->number) {
@@ -70,7 +72,7 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
     }
   }
   if (error != 0) {
-    if (orphan) process.keep_orphan(qp);
+    if (orphan) process.xrc_shared_qps().keep_orphan(qp);
     return error;
   }
   xrcd->users.fetch_add(1, std::memory_order_relaxed);
@@ -81,7 +83,7 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
 int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
-  if (qp->foreign) {
+  if (qp->proxy) {
     *async_events = close_foreign_qp(qp, user_handle);
     return 0;
   }
@@ -110,7 +112,7 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
       closed = qp->openings.front();
       qp->openings.clear();
     }
-    last = process.keep_orphan(qp) != 0;
+    last = process.xrc_shared_qps().keep_orphan(qp) != 0;
     if (last) qp->openings.push_back(closed);  // there is room: it was there before
   }
   if (last) {

@@ -7,12 +7,14 @@
 #include <new>
 #include <utility>
 
-#include "engine/clock.h"
-#include "engine/queue_pair/error_flow.h"
+#include "emulator.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc.h"
+#include "engine/queue_pair/shared_path.h"
+#include "engine/rules/clock.h"
 #include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qps.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
@@ -90,10 +92,10 @@ bool still_there(const Process& process, const ForeignPlace& foreign) {
          foreign.there->in_use.load(std::memory_order_acquire) != 0 && foreign.there->birth == foreign.birth;
 }
 
-Standing Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
-  ForeignQp& foreign = *qp.foreign;
-  std::shared_ptr<PeerAdapter> maker = self_;
-  if (entry.slot != home_.slot() && peers_.get(home_, entry.slot, generation, &maker, {kAttachMs}) != 0)
+Standing XrcSharedQps::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
+  ForeignQp& foreign = foreign_of(qp);
+  std::shared_ptr<PeerAdapter> maker = process_.shared_self();
+  if (entry.slot != process_.home().slot() && process_.peers().get(process_.home(), entry.slot, generation, &maker, {kAttachMs}) != 0)
     return Standing::kLater;
   SharedQp* there = maker->view().qp(entry.qp_index);
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != entry.qpn ||
@@ -110,12 +112,12 @@ Standing Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
 
 // `entry`: where the directory says that it is, which is not so any more; nullptr: the directory has
 // forgotten it.
-Standing Process::take_over(Qp& qp, const QpnEntry* entry) {
-  ForeignQp& foreign = *qp.foreign;
+Standing XrcSharedQps::take_over(Qp& qp, const QpnEntry* entry) {
+  ForeignQp& foreign = foreign_of(qp);
   const SharedQp& old = *foreign.there;
   const uint32_t qpn = qp.shared->qpn;
   // Whoever has begun a request while its maker lived may still move the PSN.
-  if (!visitors_gone(directory(), foreign.maker->slot(), old.dest_slot, kVisitPatience))
+  if (!visitors_gone(process_.directory(), foreign.maker->slot(), old.dest_slot, kVisitPatience))
     return Standing::kLater;
   Inheritance left;
   if (!read_inheritance(old, foreign.birth, &left)) return Standing::kLost;
@@ -134,29 +136,29 @@ Standing Process::take_over(Qp& qp, const QpnEntry* entry) {
   if (bring_to_life(heir, init, qpn) != 0) return Standing::kLost;  // the device has no room for it here
   heir->xrcd->users.fetch_sub(1, std::memory_order_release);        // handles count, and it has none
   inherit(*heir, old, left);
-  if (!directory().take_over_qpn(qpn, entry, home_.slot(), heir->index)) {
-    forget_qp(heir->index);
-    qp_is_gone(heir->index);
+  if (!process_.directory().take_over_qpn(qpn, entry, process_.home().slot(), heir->index)) {
+    process_.forget_qp(heir->index);
+    process_.qp_is_gone(heir->index);
     heir->shared->in_use.store(0, std::memory_order_release);
     free_qp(heir);
     return Standing::kLater;  // somebody was faster
   }
   orphans_.push_back({heir, false});
   VERBENA_INFO("QP 0x%06x outlives the process that made it: it is this one's now", qpn);
-  if (heir->shared->sticky.load(std::memory_order_relaxed) != 0) call_attention();
-  kick_holders(*this, qpn);
-  return attach(qp, {qpn, home_.slot(), heir->index}, home_.generation());
+  if (heir->shared->sticky.load(std::memory_order_relaxed) != 0) process_.call_attention();
+  kick_holders(process_, qpn);
+  return attach(qp, {qpn, process_.home().slot(), heir->index}, process_.home().generation());
 }
 
-Standing Process::find_again(Qp& qp) {
-  ForeignQp& foreign = *qp.foreign;
+Standing XrcSharedQps::find_again(Qp& qp) {
+  ForeignQp& foreign = foreign_of(qp);
   if (foreign.lost) return Standing::kLost;
-  if (still_there(*this, foreign)) return Standing::kThere;
+  if (still_there(process_, foreign)) return Standing::kThere;
   QpnEntry entry;
-  if (!directory().find_qpn(qp.shared->qpn, &entry)) return take_over(qp, nullptr);
-  const uint32_t generation = directory().slot(entry.slot).generation.load(std::memory_order_acquire);
+  if (!process_.directory().find_qpn(qp.shared->qpn, &entry)) return take_over(qp, nullptr);
+  const uint32_t generation = process_.directory().slot(entry.slot).generation.load(std::memory_order_acquire);
   const bool makers = entry.slot == foreign.maker->slot() && entry.qp_index == foreign.index;
-  const bool lives = directory().alive(entry.slot, generation);
+  const bool lives = process_.directory().alive(entry.slot, generation);
   if (makers && (!lives || generation == foreign.maker->generation())) return take_over(qp, &entry);
   if (lives) return attach(qp, entry, generation);
   // A successor that is dead as well, and that we have not met: those who have know more of the queue pair.
@@ -195,20 +197,20 @@ bool held_elsewhere(Process& process, uint32_t qpn) {
 
 }  // namespace
 
-std::vector<Qp*> Process::take_xrc_qps_of(Context& context) {
+std::vector<Qp*> XrcSharedQps::take_qps_of(Context& context) {
   Context* other = nullptr;
   {
-    std::lock_guard lock(contexts_mutex);
-    for (Context* candidate : contexts)
+    std::lock_guard lock(process_.contexts_mutex);
+    for (Context* candidate : process_.contexts)
       if (candidate != &context && candidate->device_index == context.device_index) other = candidate;
   }
   std::vector<Qp*> taken;
-  std::lock_guard openings(openings_mutex_);
-  std::lock_guard lock(attend_mutex_);
-  const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
+  std::lock_guard shared(mutex_);
+  std::lock_guard lock(process_.serving_mutex());
+  const uint32_t qps = process_.view().header().qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
-    Qp* qp = this->qp(i);
-    if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || is_going(i)) continue;
+    Qp* qp = process_.qp(i);
+    if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || process_.is_going(i)) continue;
     std::lock_guard handles(qp->openings_mutex);
     if (qp->context != &context) continue;
     // With the kernel a context takes its handles along, too; here the program may still destroy them.
@@ -223,15 +225,14 @@ std::vector<Qp*> Process::take_xrc_qps_of(Context& context) {
   return taken;
 }
 
-void leave_xrc_qps_of(Context& context) {
-  Process& process = *context.process;
+void XrcSharedQps::leave_context(Context& context) {
   try {
-    for (Qp* qp : process.take_xrc_qps_of(context)) {
+    for (Qp* qp : take_qps_of(context)) {
       const bool handled = [&] {
         std::lock_guard lock(qp->openings_mutex);
         return !qp->openings.empty();
       }();
-      if (held_elsewhere(process, qp->shared->qpn)) {
+      if (held_elsewhere(process_, qp->shared->qpn)) {
         leave_to_others(*qp);
         if (!handled) delete qp;
       } else if (!handled) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cm/connection_table.h"
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
 
 namespace verbena::cm {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
 #include "unit/cm/impostor.h"
 #include "unit/cm/scene.h"
 #include "unit/common/child.h"

@@ -8,7 +8,7 @@
 #include <atomic>
 
 #include "cm/addresses.h"
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
 #include "unit/cm/scene.h"
 #include "unit/common/temporary_node.h"
 

@@ -8,9 +8,13 @@
 
 #include <optional>
 
-#include "engine/objects.h"
-#include "engine/requester/send_rules.h"
-#include "engine/xrc/xrc.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/qp.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/send_rules.h"
 #include "unit/engine/datagram_scene.h"
 
 namespace verbena {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "emulator.h"
-#include "engine/clock.h"
+#include "engine/rules/clock.h"
 #include "unit/common/temporary_node.h"
 
 namespace verbena {

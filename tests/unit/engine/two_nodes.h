@@ -11,9 +11,14 @@
 #include <functional>
 #include <vector>
 
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
 #include "unit/common/child.h"
+#include "engine/service/engine_service.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {
@@ -31,7 +36,7 @@ class End {
  public:
   End(bool left, int control, const std::vector<int>& streams, const QpSetup& setup)
       : left_(left), control_(control), streams_(streams), setup_(setup) {
-    context->process->begin_remote({&End::nobody_is_called, this});
+    context->process->service().begin_remote({&End::nobody_is_called, this});
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -50,7 +55,7 @@ class End {
   Introduction peer{};
   std::atomic<uint32_t> calls{0};  // that were asked of the gate
 
-  Remote& remote() const { return *context->process->remote(); }
+  Remote& remote() const { return *static_cast<Remote*>(context->process->network()); }
   static GidEntry address_of(bool left) {
     GidEntry gid{};
     gid.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, static_cast<uint8_t>(left ? 1 : 2)};

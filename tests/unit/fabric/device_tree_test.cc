@@ -16,7 +16,7 @@
 #include <iterator>
 #include <string>
 
-#include "engine/device/device_attributes.h"
+#include "engine/rules/device_attributes.h"
 #include "unit/common/temporary_folder.h"
 
 namespace verbena {

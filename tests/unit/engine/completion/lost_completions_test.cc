@@ -4,7 +4,8 @@
 // receive requests that they were of can be posted again.
 #include <gtest/gtest.h>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "unit/engine/datagram_scene.h"
 

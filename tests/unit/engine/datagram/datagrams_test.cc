@@ -6,7 +6,9 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
+#include "engine/receive/shared_receive_queue.h"
 #include "unit/engine/datagram_scene.h"
 
 namespace verbena {

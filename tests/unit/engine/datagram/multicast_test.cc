@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/datagram/multicast.h"
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
 #include "unit/engine/datagram_scene.h"
 
 namespace verbena {

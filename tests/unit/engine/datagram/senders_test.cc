@@ -3,8 +3,10 @@
 // The sender of datagrams: its errors, its states, and what it takes over from the program when it posts.
 #include <gtest/gtest.h>
 
-#include "engine/objects.h"
-#include "engine/requester/send_rules.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/send_rules.h"
 #include "unit/engine/datagram_scene.h"
 
 namespace verbena {

@@ -8,7 +8,7 @@
 
 #include <functional>
 
-#include "engine/requester/send_rules.h"
+#include "engine/rules/send_rules.h"
 #include "fabric/device_events.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "engine/device/device_attributes.h"
+#include "engine/rules/device_attributes.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"
 

@@ -5,7 +5,8 @@
 // acknowledged).
 #include <gtest/gtest.h>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
 #include "fabric/device_events.h"
 #include "unit/engine/datagram_scene.h"
 

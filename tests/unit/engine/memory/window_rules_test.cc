@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/memory/window_rules.h"
+#include "engine/rules/window_rules.h"
 
 #include <gtest/gtest.h>
 

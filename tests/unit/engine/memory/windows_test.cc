@@ -10,6 +10,7 @@
 #include "engine/memory/region_pages.h"
 #include "engine/requester/local_requests.h"
 #include "engine/responder/invalidation.h"
+#include "engine/objects/context.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

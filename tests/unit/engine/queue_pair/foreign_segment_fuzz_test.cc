@@ -11,7 +11,10 @@
 #include <map>
 #include <random>
 
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/qp.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/queue_pair/qp_attributes.h"
+#include "engine/rules/qp_attributes.h"
 
 #include <gtest/gtest.h>
 

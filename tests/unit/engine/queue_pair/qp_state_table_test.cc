@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/queue_pair/qp_state_table.h"
+#include "engine/rules/qp_state_table.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,9 @@
 
 #include <cerrno>
 
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

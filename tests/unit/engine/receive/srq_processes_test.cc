@@ -7,7 +7,11 @@
 
 #include <array>
 
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"

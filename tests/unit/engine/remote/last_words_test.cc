@@ -36,7 +36,7 @@ class LastWords : public ::testing::Test {
     const auto head = PlayedNode::head_of<RequestHead>(frame);
     return {0, FrameKind::kAck, 0, {}, head.source_qpn, head.target_qpn, head.life, head.number + 1, 0};
   }
-  RemotePeer& peer() const { return *first->remote->peer; }
+  RemotePeer& peer() const { return *path_of(*first)->peer; }
   // The other end acknowledges what is under way and ends, while `first` is in use; a request of the other queue pair
   // finds nobody any more.
   template <typename After>

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "unit/engine/played_node.h"
@@ -32,7 +33,7 @@ class RemoteTurn : public ::testing::Test {
     is_kept_ = true;
     there.hang_up();
     // Nobody polls: it was the service thread that has noticed.
-    ASSERT_TRUE(eventually([&] { return !there.end.qp->remote->peer->connected.load(); }));
+    ASSERT_TRUE(eventually([&] { return !path_of(*there.end.qp)->peer->connected.load(); }));
   }
   void release() {
     there.end.qp->send_lock.unlock();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/psn.h"
+#include "engine/rules/psn.h"
 
 #include <gtest/gtest.h>
 

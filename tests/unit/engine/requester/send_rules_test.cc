@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/send_rules.h"
+#include "engine/rules/send_rules.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/requester/timers.h"
+#include "engine/rules/timers.h"
 
 #include <gtest/gtest.h>
 

@@ -6,9 +6,10 @@
 
 #include <thread>
 
-#include "engine/objects.h"
-#include "engine/requester/pacing.h"
-#include "engine/requester/timers.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/pacing.h"
+#include "engine/rules/timers.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

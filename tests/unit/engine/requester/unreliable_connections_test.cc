@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/qp.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

@@ -10,6 +10,7 @@
 
 #include "engine/xrc/xrc_openings.h"
 #include "unit/common/child.h"
+#include "engine/events/async_events.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/rules/send_rules.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "engine/rules/program_enum.h"
+
+namespace verbena {
+namespace {
+
+// ---- operations ---------------------------------------------------------------------------------------
+
+// 0 for numbers that have no bit; programs may have written any.
+constexpr uint32_t bit(ibv_qp_type type) noexcept {
+  return static_cast<unsigned>(type) < 32 ? 1u << static_cast<unsigned>(type) : 0;
+}
+
+constexpr uint32_t kUd = bit(IBV_QPT_UD);
+constexpr uint32_t kReliable = bit(IBV_QPT_RC) | bit(IBV_QPT_XRC_SEND);
+constexpr uint32_t kConnected = kReliable | bit(IBV_QPT_UC);
+constexpr uint32_t kRaw = bit(IBV_QPT_RAW_PACKET);
+
+constexpr unsigned kAlways = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+constexpr unsigned kData = kAlways | IBV_SEND_INLINE;
+constexpr unsigned kMessage = kData | IBV_SEND_SOLICITED;
+
+// Types: the table of opcodes in ibv_post_send(3). Index: the opcode.
+// clang-format off
+constexpr SendOperation kOperations[] = {
+    {.opcode = IBV_WR_RDMA_WRITE, .name = "RDMA_WRITE", .qp_types = kConnected, .send_flags = kData,
+     .sges = SgeUse::gather, .completion = IBV_WC_RDMA_WRITE, .remote_address = true,
+     .remote_access = IBV_ACCESS_REMOTE_WRITE},
+    {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .name = "RDMA_WRITE_WITH_IMM", .qp_types = kConnected,
+     .send_flags = kMessage, .sges = SgeUse::gather, .completion = IBV_WC_RDMA_WRITE, .remote_address = true,
+     .carries_immediate = true, .consumes_receive = true, .remote_access = IBV_ACCESS_REMOTE_WRITE,
+     .received = IBV_WC_RECV_RDMA_WITH_IMM, .received_flags = IBV_WC_WITH_IMM},
+    {.opcode = IBV_WR_SEND, .name = "SEND", .qp_types = kConnected | kUd | kRaw, .send_flags = kMessage,
+     .sges = SgeUse::gather, .completion = IBV_WC_SEND, .consumes_receive = true},
+    {.opcode = IBV_WR_SEND_WITH_IMM, .name = "SEND_WITH_IMM", .qp_types = kConnected | kUd, .send_flags = kMessage,
+     .sges = SgeUse::gather, .completion = IBV_WC_SEND, .carries_immediate = true, .consumes_receive = true,
+     .received_flags = IBV_WC_WITH_IMM},
+    {.opcode = IBV_WR_RDMA_READ, .name = "RDMA_READ", .qp_types = kReliable, .send_flags = kAlways,
+     .sges = SgeUse::scatter, .completion = IBV_WC_RDMA_READ, .remote_address = true, .awaits_response = true,
+     .remote_access = IBV_ACCESS_REMOTE_READ},
+    {.opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .name = "ATOMIC_CMP_AND_SWP", .qp_types = kReliable, .send_flags = kAlways,
+     .sges = SgeUse::scatter, .completion = IBV_WC_COMP_SWAP, .remote_address = true, .atomic = true,
+     .awaits_response = true, .remote_access = IBV_ACCESS_REMOTE_ATOMIC},
+    {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .name = "ATOMIC_FETCH_AND_ADD", .qp_types = kReliable,
+     .send_flags = kAlways, .sges = SgeUse::scatter, .completion = IBV_WC_FETCH_ADD, .remote_address = true,
+     .atomic = true, .awaits_response = true, .remote_access = IBV_ACCESS_REMOTE_ATOMIC},
+    {.opcode = IBV_WR_LOCAL_INV, .name = "LOCAL_INV", .qp_types = kConnected, .send_flags = kAlways,
+     .sges = SgeUse::none, .completion = IBV_WC_LOCAL_INV},
+    {.opcode = IBV_WR_BIND_MW, .name = "BIND_MW", .qp_types = kConnected, .send_flags = kAlways,
+     .sges = SgeUse::none, .completion = IBV_WC_BIND_MW},
+    {.opcode = IBV_WR_SEND_WITH_INV, .name = "SEND_WITH_INV", .qp_types = kConnected, .send_flags = kMessage,
+     .sges = SgeUse::gather, .completion = IBV_WC_SEND, .carries_invalidate = true, .consumes_receive = true,
+     .received_flags = IBV_WC_WITH_INV},
+    {.opcode = IBV_WR_TSO, .name = "TSO", .qp_types = kUd | kRaw, .send_flags = kAlways, .sges = SgeUse::gather,
+     .completion = IBV_WC_TSO, .consumes_receive = true},
+};
+// clang-format on
+
+// Of rdma-core 43; its number leaves a gap. Rights and resources are those of a WRITE that is answered like an atomic
+// (vol. 1 rel. 1.5, 9.4.8; the kernel's rxe_resp.c).
+constexpr SendOperation kAtomicWriteOperation = {
+    .opcode = kAtomicWrite, .name = "ATOMIC_WRITE", .qp_types = kReliable, .send_flags = kData,
+    .sges = SgeUse::gather, .completion = static_cast<ibv_wc_opcode>(9), .remote_address = true, .atomic = true,
+    .awaits_response = true, .remote_access = IBV_ACCESS_REMOTE_WRITE};
+
+constexpr size_t kOpcodes = sizeof(kOperations) / sizeof(kOperations[0]);
+
+constexpr bool each_stands_at_its_opcode() noexcept {
+  for (size_t i = 0; i < kOpcodes; ++i)
+    if (static_cast<size_t>(kOperations[i].opcode) != i) return false;
+  return true;
+}
+static_assert(each_stands_at_its_opcode());
+
+constexpr uint64_t kAtomicBytes = 8;
+
+int refuse(int error, const char* reason, const char** why) noexcept {
+  if (why != nullptr) *why = reason;
+  return error;
+}
+
+// ---- failed completions -------------------------------------------------------------------------------
+
+constexpr ibv_wc_status kNoReceive = IBV_WC_SUCCESS;
+
+#define ROW(error, status, receive, event, text) \
+  { VendorError::error, status, receive, event, #error, text }
+// clang-format off
+constexpr VendorErrorText kVendorErrors[] = {
+    ROW(none, IBV_WC_SUCCESS, kNoReceive, kNoEvent, "no error"),
+    ROW(message_too_long, IBV_WC_LOC_LEN_ERR, kNoReceive, kNoEvent,
+        "the message is longer than the port's max_msg_sz (UD: than the MTU)"),
+    ROW(atomic_not_8_bytes, IBV_WC_LOC_LEN_ERR, kNoReceive, kNoEvent, "the SGEs of an atomic add up to other than 8 bytes"),
+    ROW(receive_too_small, IBV_WC_LOC_LEN_ERR, kNoReceive, kNoEvent, "the message did not fit into the receive request's SGEs"),
+    ROW(malformed_request, IBV_WC_LOC_QP_OP_ERR, kNoReceive, kNoEvent, "the request contradicts itself"),
+    ROW(too_many_outstanding_reads, IBV_WC_LOC_QP_OP_ERR, kNoReceive, kNoEvent,
+        "READ or atomic on a QP with max_rd_atomic 0"),
+    ROW(address_handle_other_pd, IBV_WC_LOC_QP_OP_ERR, kNoReceive, kNoEvent,
+        "the address handle is of another PD than the QP"),
+    ROW(lkey_unknown, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "no MR has the lkey of an SGE"),
+    ROW(lkey_other_pd, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "the lkey of an SGE is of another PD than the QP"),
+    ROW(lkey_out_of_range, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "an SGE reaches outside its MR"),
+    ROW(lkey_no_local_write, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent,
+        "an SGE is to be written, and its MR has no IBV_ACCESS_LOCAL_WRITE"),
+    ROW(local_memory_gone, IBV_WC_LOC_PROT_ERR, kNoReceive, kNoEvent, "memory under a local MR is not mapped any more"),
+    ROW(flushed, IBV_WC_WR_FLUSH_ERR, kNoReceive, kNoEvent, "the QP was in the error state before the request was carried out"),
+    ROW(bind_refused, IBV_WC_MW_BIND_ERR, kNoReceive, kNoEvent, "the memory window could not be bound"),
+    ROW(bad_response, IBV_WC_BAD_RESP_ERR, kNoReceive, kNoEvent, "the responder's answer does not belong to the request"),
+    ROW(local_access, IBV_WC_LOC_ACCESS_ERR, kNoReceive, kNoEvent,
+        "the WRITE with immediate that took this receive request was not allowed to write"),
+    ROW(remote_receive_too_small, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, kNoEvent,
+        "the message did not fit into the responder's receive request"),
+    ROW(remote_opcode_refused, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
+        "the responder's QP does not take this operation"),
+    ROW(remote_atomic_misaligned, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
+        "the remote address of an atomic is no multiple of 8"),
+    ROW(remote_no_read_resources, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
+        "READ or atomic towards a QP with max_dest_rd_atomic 0"),
+    ROW(remote_qp_no_right, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
+        "the responder's qp_access_flags do not allow this operation"),
+    ROW(remote_srq_unknown, IBV_WC_REM_INV_REQ_ERR, kNoReceive, IBV_EVENT_QP_REQ_ERR,
+        "no SRQ of the responder's XRC domain has the number"),
+    ROW(rkey_unknown, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR, "no MR over there has this rkey"),
+    ROW(rkey_other_pd, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
+        "the rkey is of another PD than the responder's QP"),
+    ROW(rkey_out_of_range, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
+        "the remote range reaches outside the MR of the rkey"),
+    ROW(rkey_no_right, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
+        "the MR of the rkey was not registered with the IBV_ACCESS_REMOTE_ right needed"),
+    ROW(remote_memory_gone, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
+        "memory under the MR of the rkey is not mapped any more"),
+    ROW(rkey_other_qp, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR,
+        "the rkey is of a memory window of type 2 that was bound on another QP"),
+    ROW(remote_operation_failed, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, kNoEvent,
+        "the responder could not finish: its receive request or its CQ is at fault"),
+    ROW(peer_not_ready, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "there is no QP at the address, or it does not receive in its state"),
+    ROW(peer_gone, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the peer's process has died, or has closed the device"),
+    ROW(no_path, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the address leads to no adapter"),
+    ROW(peer_mismatch, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the QP at the address is connected to another one, or with another PSN"),
+    ROW(peer_silent, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "no answer came in (retry_cnt + 1) timeouts"),
+    ROW(port_down, IBV_WC_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the port here or the peer's is down"),
+    ROW(no_receive_posted, IBV_WC_RNR_RETRY_EXC_ERR, kNoReceive, kNoEvent, "the responder had no receive request posted, rnr_retry times"),
+    ROW(adapter_failed, IBV_WC_FATAL_ERR, kNoReceive, kNoEvent, "the adapter itself has failed"),
+};
+// clang-format on
+#undef ROW
+
+constexpr VendorErrorText kUnknownError = {
+    VendorError::none, IBV_WC_GENERAL_ERR, kNoReceive, kNoEvent, "unknown", "no vendor_err of this adapter"};
+
+// The type of QP at which an initiator's request arrives, as a bit.
+constexpr uint32_t initiators_of(ibv_qp_type responder) noexcept {
+  return responder == IBV_QPT_XRC_RECV
+             ? bit(IBV_QPT_XRC_SEND)
+             : bit(responder) & ~bit(IBV_QPT_XRC_SEND);  // XRC_SEND receives nothing
+}
+
+}  // namespace
+
+const SendOperation* find_send_operation(const ibv_wr_opcode& opcode) noexcept {
+  const unsigned index = number_in(opcode);
+  if (index == static_cast<unsigned>(kAtomicWrite)) return &kAtomicWriteOperation;
+  return index < kOpcodes ? &kOperations[index] : nullptr;
+}
+
+uint64_t message_length(const ibv_send_wr& wr) noexcept {
+  uint64_t length = 0;
+  for (int i = 0; i < wr.num_sge; ++i) length += wr.sg_list[i].length;
+  return length;
+}
+
+int check_send_wr(const SendLimits& limits, ibv_qp_type type, const ibv_send_wr& wr,
+                  const char** why) noexcept {
+  const SendOperation* operation = find_send_operation(wr.opcode);
+  if (operation == nullptr) return refuse(EINVAL, "opcode is no IBV_WR_ value", why);
+  if ((operation->qp_types & bit(type)) == 0)
+    return refuse(EINVAL, "opcode is not for this type of QP (table in ibv_post_send(3))", why);
+  if ((limits.opcodes >> operation->opcode & 1) == 0)
+    return refuse(EOPNOTSUPP, "the device does not offer this opcode", why);
+
+  const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (is_inline && (operation->send_flags & IBV_SEND_INLINE) == 0)
+    return refuse(EINVAL, "IBV_SEND_INLINE is for SEND and RDMA_WRITE only", why);
+
+  if (wr.num_sge < 0) return refuse(EINVAL, "num_sge is negative", why);
+  if (static_cast<uint32_t>(wr.num_sge) > limits.max_sge)
+    return refuse(ENOMEM, "num_sge is above the QP's max_send_sge", why);
+  if (operation->opcode == IBV_WR_RDMA_READ && static_cast<uint32_t>(wr.num_sge) > limits.max_sge_read)
+    return refuse(ENOMEM, "num_sge is above the device's max_sge_rd", why);
+  if (wr.num_sge > 0 && wr.sg_list == nullptr)
+    return refuse(EINVAL, "num_sge is not 0, and sg_list is null", why);
+  const uint32_t max_inline =
+      operation == &kAtomicWriteOperation ? std::max(limits.max_inline, kAtomicWriteSize) : limits.max_inline;
+  if (is_inline && message_length(wr) > max_inline)
+    return refuse(ENOMEM, "the inline message is longer than the QP's max_inline_data", why);
+  if (wr.opcode == IBV_WR_BIND_MW && wr.bind_mw.mw == nullptr)
+    return refuse(EINVAL, "bind_mw.mw is null", why);
+  // As ibv_bind_mw(3) does for windows of type 1.
+  if (const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
+      wr.opcode == IBV_WR_BIND_MW && info.mr == nullptr && (info.addr != 0 || info.length != 0))
+    return refuse(EINVAL, "bind_info names a range and no memory region", why);
+  return refuse(0, nullptr, why);
+}
+
+int check_recv_wr(uint32_t max_sge, const ibv_recv_wr& wr, const char** why) noexcept {
+  if (wr.num_sge < 0) return refuse(EINVAL, "num_sge is negative", why);
+  if (static_cast<uint32_t>(wr.num_sge) > max_sge)
+    return refuse(EINVAL, "num_sge is above max_recv_sge", why);
+  if (wr.num_sge > 0 && wr.sg_list == nullptr)
+    return refuse(EINVAL, "num_sge is not 0, and sg_list is null", why);
+  return refuse(0, nullptr, why);
+}
+
+const VendorErrorText* find_vendor_error(uint32_t vendor_err) noexcept {
+  for (const VendorErrorText& row : kVendorErrors)
+    if (static_cast<uint32_t>(row.error) == vendor_err) return &row;
+  return &kUnknownError;
+}
+
+VendorError check_send_length(const SendLimits& limits, const SendOperation& operation,
+                              uint64_t length) noexcept {
+  if (operation.atomic) return length == kAtomicBytes ? VendorError::none : VendorError::atomic_not_8_bytes;
+  return length <= limits.max_message ? VendorError::none : VendorError::message_too_long;
+}
+
+VendorError check_request(const SendOperation& operation, ibv_qp_type responder, unsigned qp_access,
+                          uint8_t max_dest_rd_atomic, uint64_t remote_address) noexcept {
+  if ((operation.qp_types & initiators_of(responder)) == 0) return VendorError::remote_opcode_refused;
+  if ((qp_access & operation.remote_access) != operation.remote_access)
+    return VendorError::remote_qp_no_right;
+  if (operation.awaits_response && max_dest_rd_atomic == 0) return VendorError::remote_no_read_resources;
+  if (operation.atomic && remote_address % kAtomicBytes != 0) return VendorError::remote_atomic_misaligned;
+  return VendorError::none;
+}
+
+}  // namespace verbena

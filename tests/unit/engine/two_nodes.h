@@ -17,8 +17,8 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
-#include "unit/common/child.h"
 #include "engine/service/engine_service.h"
+#include "unit/common/child.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "engine/memory/region_pages.h"
+#include "engine/objects/context.h"
 #include "engine/requester/local_requests.h"
 #include "engine/responder/invalidation.h"
-#include "engine/objects/context.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

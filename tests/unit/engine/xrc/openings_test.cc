@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "engine/events/async_events.h"
 #include "engine/xrc/xrc_openings.h"
 #include "unit/common/child.h"
-#include "engine/events/async_events.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "suite/probe.h"
+#include "program/probe.h"
 
 #include <poll.h>
 #include <signal.h>

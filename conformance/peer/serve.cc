@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "suite/serve.h"
+#include "peer/serve.h"
 
 #include <fcntl.h>
 #include <netdb.h>

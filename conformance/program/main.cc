@@ -11,10 +11,10 @@
 #include "suite/audit.h"
 #include "suite/compare.h"
 #include "suite/options.h"
-#include "suite/probe.h"
+#include "program/probe.h"
 #include "suite/report.h"
 #include "suite/runner.h"
-#include "suite/serve.h"
+#include "peer/serve.h"
 #include "suite/test.h"
 #include "support/link.h"
 

@@ -29,7 +29,7 @@ bool worker_alive(void* process, uint32_t packed) {
 }
 
 std::string channel_path(Context& context, uint32_t number) {
-  return context.process->home().folder() + "/c" + std::to_string(number);
+  return context.process->membership().folder() + "/c" + std::to_string(number);
 }
 
 // The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has
@@ -170,7 +170,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_seq_cst);
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
-  process.wait_for_visitors();
+  process.wait_for_hazards();
   if (cq->channel != nullptr) {
     // What is still in the pipe is taken out; other CQs' records go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);

@@ -30,7 +30,7 @@ struct CqProducer {
 // What a CQE says. A payload, if any, is written by the caller before publish().
 struct Completion {
   uint32_t qp_index;  // in the table of the CQ's owner; with kCqeXrc: of the SRQ
-  uint32_t qp_birth;
+  uint32_t qp_incarnation;
   uint32_t index;  // low 32 bits of the WQE's running number, or with kCqeFromShared its slot
   uint32_t byte_len = 0;
   uint32_t immediate = 0;  // network byte order; or the invalidated rkey
@@ -60,14 +60,14 @@ template <typename Ring>
     return {claim};
   if (to.ring.ignores_overrun()) return {claim, Room::kIgnored};
   to.cq.overrun.store(1, std::memory_order_release);
-  to.adapter.view().header().attention.store(1, std::memory_order_release);
+  to.adapter.view().header().doorbell.store(1, std::memory_order_release);
   to.adapter.kick();
   return {claim, Room::kOverrun};
 }
 
 [[gnu::always_inline]] inline void write_cqe(Cqe& entry, const Completion& completion) {
   entry.qp_index = completion.qp_index;
-  entry.qp_birth = completion.qp_birth;
+  entry.qp_incarnation = completion.qp_incarnation;
   entry.index = completion.index;
   entry.byte_len = completion.byte_len;
   entry.immediate = completion.immediate;

@@ -12,7 +12,7 @@ namespace verbena {
 // The caller holds send_lock or recv_lock of the queue pair that it appends for (OwnCompletionRing).
 inline CqProducer<OwnCompletionRing> own_cq(Cq& cq) {
   Process& process = *cq.process;
-  return {cq.ring, *cq.shared, process.self(), process.home().worker()};
+  return {cq.ring, *cq.shared, process.self(), process.membership().worker()};
 }
 
 }  // namespace verbena

@@ -6,6 +6,6 @@
 namespace verbena {
 
 // Scatters what has landed in the receive slots and waits to be polled from `cq`.
-void scatter_landed(Cq& cq);
+void scatter_eager(Cq& cq);
 
 }  // namespace verbena

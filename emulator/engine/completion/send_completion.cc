@@ -12,7 +12,7 @@ void append_send_completion(Qp& qp, const SendCompletion& completion) {
       failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS;
   append_completion(own_cq(*qp.send_cq),
                     {.qp_index = qp.index,
-                     .qp_birth = qp.shared->birth,
+                     .qp_incarnation = qp.shared->incarnation,
                      .index = static_cast<uint32_t>(completion.number),
                      .byte_len = completion.length,
                      .status = static_cast<uint8_t>(status),

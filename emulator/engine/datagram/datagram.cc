@@ -94,10 +94,10 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
       send_to_other_node(from, address, qpn, message);
       return Delivery::kDropped;
     }
-    Visit visit(directory, from.process->home().slot(), to.adapter->slot());
+    HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
     const bool is_open = open(to, directory);
     if (is_open && !to.adapter->is_within_reach()) {
-      visit.end();
+      guard.end();
       send_as_frame(from, to, nullptr, message);
       return Delivery::kTaken;
     }
@@ -113,8 +113,8 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
 }
 
 bool is_itself(const DatagramSender& from, const MulticastMember& member) {
-  return member.slot == from.process->home().slot() && member.qp_index == from.index &&
-         member.birth == from.birth;
+  return member.slot == from.process->membership().slot() && member.qp_index == from.index &&
+         member.incarnation == from.incarnation;
 }
 
 void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessage& message) {
@@ -128,13 +128,13 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
   for (const DatagramTargets::Member& member : members) {
     if (from.blocks_own_multicast && is_itself(from, member.found.member)) continue;
     // From another node each process has a copy.
-    if (from.device == nullptr && member.found.member.slot != from.process->home().slot()) continue;
+    if (from.device == nullptr && member.found.member.slot != from.process->membership().slot()) continue;
     Destination& to = *member.destination;
-    Visit visit(directory, from.process->home().slot(), to.adapter->slot());
-    // Looked at on the visit: whoever detaches waits for it.
+    HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
+    // Looked at on the hazard guard: whoever detaches waits for it.
     if (!table.is_still(member.found) || !open(to, directory)) continue;
     if (const uint32_t slot = to.adapter->slot(); !to.adapter->is_within_reach()) {
-      visit.end();
+      guard.end();
       if (!by_frame.test(slot)) send_as_frame(from, to, &gid, message);
       by_frame.set(slot);
       continue;
@@ -146,8 +146,8 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
 
 // Collects the program's bytes behind the room for the header. Its memory stays registered meanwhile.
 VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request, DatagramMessage* message) {
-  const uint32_t home = qp.process->home().slot();
-  const Visit visit(qp.process->directory(), home, home);
+  const uint32_t own_slot = qp.process->membership().slot();
+  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
   if (VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
@@ -168,7 +168,7 @@ std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
   made->process = qp.process;
   made->device = qp.context->device;
   made->index = qp.index;
-  made->birth = qp.shared->birth;
+  made->incarnation = qp.shared->incarnation;
   made->events_due.reserve(1);
   made->kept.resize(qp.sq.size());
   return made;
@@ -201,7 +201,7 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   if (message.solicited) message.flags |= kCqeSolicited;
 
   DatagramSender& from = *qp.datagrams;
-  from.may_land = qp.requester.may_land;
+  from.may_be_eager = qp.requester.may_be_eager;
   from.events_due.clear();
   if (port_down(qp.process->directory(), qp.context->device_index))
     return VendorError::none;  // lost on the way
@@ -231,7 +231,7 @@ bool must_wait(Qp& qp, const SendRequest& request) {
 
 void raise_datagram_events(Qp& qp) { raise_events(*qp.datagrams); }
 
-Delivery receive_foreign_datagram(DatagramSender& from, const ForeignDatagram& datagram, bool may_wait) {
+Delivery receive_remote_datagram(DatagramSender& from, const RemoteDatagram& datagram, bool may_wait) {
   if (datagram.length < kGrhBytes || datagram.length > kGrhBytes + kMaxDatagram) return Delivery::kDropped;
   DatagramMessage message;
   message.source = datagram.source;

@@ -50,7 +50,7 @@ bool must_wait(Qp& qp, const SendRequest& request);
 void raise_datagram_events(Qp& qp);
 
 // A message from another node: `length` bytes with the room for the GRH. Nothing of it has been judged.
-struct ForeignDatagram {
+struct RemoteDatagram {
   const uint8_t* bytes;
   uint32_t length;
   uint32_t target_qpn;
@@ -61,7 +61,7 @@ struct ForeignDatagram {
   ibv_gid destination;
 };
 // Delivers it to whom it is for on this node. `may_wait`: it is not dropped for want of a receive request (not for groups).
-Delivery receive_foreign_datagram(DatagramSender& from, const ForeignDatagram& datagram, bool may_wait = false);
+Delivery receive_remote_datagram(DatagramSender& from, const RemoteDatagram& datagram, bool may_wait = false);
 
 // The request is kept for later: its handle is copied, since the program may destroy it after posting.
 void keep_address(Qp& qp, SendRequest& kept);

@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
 
-void call_attention(Destination& to) {
-  to.adapter->view().header().attention.store(1, std::memory_order_release);
+void ring_doorbell(Destination& to) {
+  to.adapter->view().header().doorbell.store(1, std::memory_order_release);
   to.adapter->kick();
 }
 
@@ -42,7 +42,7 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
   if (room < message.length) return VendorError::receive_too_small;
   const NodeDirectory& directory = from.process->directory();
   const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
-  settle(to, directory, position, remote, remotes, Until::kLandedAreScattered);
+  settle(to, directory, position, remote, remotes, Until::kEagerAreScattered);
   do {
     if (to.adapter->write(directory, &local, 1, remote, remotes) != 0) return VendorError::local_memory_gone;
     // What was just being appended then has landed now, perhaps under this message.
@@ -51,7 +51,7 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
 }
 
 CqProducer<CompletionRing> receive_cq(const DatagramSender& from, Destination& to) {
-  return {to.completions, *to.completion_queue, *to.adapter, from.process->home().worker()};
+  return {to.completions, *to.completion_queue, *to.adapter, from.process->membership().worker()};
 }
 
 // The CQ ignores overruns: the completion is lost, and the message must not be.
@@ -63,12 +63,12 @@ VendorError place_without_completion(const DatagramSender& from, Destination& to
   return error;
 }
 
-// Publishes the receive completion for `slot`. `landed`: the bytes are in it, or in the slot's landing buffer.
+// Publishes the receive completion for `slot`. `eager`: the bytes are in it, or in the slot's bounce buffer.
 void complete(const DatagramSender& from, Destination& to, const DatagramMessage& message, uint32_t slot,
-              const Claim& claim, VendorError error, bool landed) {
+              const Claim& claim, VendorError error, bool eager) {
   const auto status = find_vendor_error(static_cast<uint32_t>(error))->status;
   Completion completion{.qp_index = to.index,
-                        .qp_birth = to.birth,
+                        .qp_incarnation = to.incarnation,
                         .index = slot,
                         .byte_len = message.length,
                         .immediate = message.immediate,
@@ -77,12 +77,12 @@ void complete(const DatagramSender& from, Destination& to, const DatagramMessage
                         .flags = message.flags,
                         .vendor_err = static_cast<uint8_t>(error)};
   std::memcpy(claim.entry->payload, &message.source, sizeof message.source);
-  if (landed && message.length <= to.room_in_entry()) {
+  if (eager && message.length <= to.room_in_entry()) {
     completion.flags |= kCqeInline;
     std::memcpy(claim.entry->payload + sizeof message.source, message.bytes, message.length);
   }
   write_cqe(*claim.entry, completion);
-  publish_cqe(receive_cq(from, to), claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  publish_cqe(receive_cq(from, to), claim, eager ? CqeKind::kEager : CqeKind::kPublished);
   to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
 }
 
@@ -107,19 +107,19 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
   }
   uint32_t slot = 0;
   bool limit_reached = false;
-  if (!to.receives.take(from.process->home().worker(), &slot, &limit_reached, message.length)) {
+  if (!to.receives.take(from.process->membership().worker(), &slot, &limit_reached, message.length)) {
     if (message.may_wait) return Delivery::kNoReceive;
     there.dropped.fetch_add(1, std::memory_order_relaxed);
     return Delivery::kDropped;
   }
-  if (limit_reached) call_attention(to);
+  if (limit_reached) ring_doorbell(to);
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
   const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  const bool lands = from.may_land && message.length <= kLandingSize && wqe.epoch == epoch &&
+  const bool lands = from.may_be_eager && message.length <= kBounceSize && wqe.epoch == epoch &&
                      epoch != ReadyWord::kNeverValid;
   if (lands && message.length > to.room_in_entry())
-    std::memcpy(to.receives.landing(slot), message.bytes, message.length);
+    std::memcpy(to.receives.bounce(slot), message.bytes, message.length);
   // The completion's place first: what comes after it is scattered after it.
   const auto [claim, room] = claim_cqe(receive_cq(from, to));
   VendorError error = VendorError::none;
@@ -128,10 +128,10 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
   else if (room == Room::kClaimed && !lands)
     error = place(from, to, message, wqe, claim.position);
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
-  if (error != VendorError::none) there.sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  if (error != VendorError::none) there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, lands);
   if (error != VendorError::none) {
-    call_attention(to);
+    ring_doorbell(to);
     return Delivery::kDropped;
   }
   there.requests_in.fetch_add(1, std::memory_order_relaxed);
@@ -144,7 +144,7 @@ void raise_events(DatagramSender& from) {
   for (Destination* to : from.events_due) {
     const uint8_t due = std::exchange(to->event_due, uint8_t{0});
     if (to->completion_queue->channel == 0) continue;
-    const Visit visit(directory, from.process->home().slot(), to->adapter->slot());
+    const HazardGuard guard(directory, from.process->membership().slot(), to->adapter->slot());
     // The CQ may have gone meanwhile. One that has come in its place gets an event too many, which does no
     // harm.
     if (to->adapter->alive(directory) && to->completion_queue->alive.load(std::memory_order_acquire) != 0)

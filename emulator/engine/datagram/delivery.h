@@ -35,8 +35,8 @@ struct DatagramSender {
   Process* process = nullptr;
   const DeviceDescription* device = nullptr;  // nullptr: the sender is not of this process
   uint32_t index = 0;                         // of the queue pair
-  uint32_t birth = 0;
-  bool may_land = true;               // as RequesterContext::may_land
+  uint32_t incarnation = 0;
+  bool may_be_eager = true;               // as RequesterContext::may_be_eager
   bool blocks_own_multicast = false;  // IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   DatagramTargets targets;
   std::vector<Destination*> events_due;  // destinations whose completion event is still to be raised

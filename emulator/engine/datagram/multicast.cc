@@ -25,7 +25,8 @@ constexpr uint16_t kFirstMulticastLid = 0xc000;
 constexpr uint16_t kPermissiveLid = 0xffff;
 
 MulticastMember member_of(const Qp& qp) {
-  return {qp.process->home().slot(), qp.process->home().generation(), qp.index, qp.shared->birth};
+  return {qp.process->membership().slot(), qp.process->membership().generation(), qp.index,
+          qp.shared->incarnation};
 }
 
 MulticastGid name_of(const ibv_gid& gid) {
@@ -79,7 +80,7 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
     return error;
   }
   // Nothing of the group arrives any more once this returns.
-  qp->process->wait_for_visitors();
+  qp->process->wait_for_hazards();
   return 0;
 }
 

@@ -41,17 +41,17 @@ void tell_holders(Qp& qp, ibv_event_type type) {
              std::memory_order_release);
   const Process& process = *qp.process;
   for_each_holder(process.directory(), qp.shared->qpn, [&](uint32_t slot, uint32_t generation) {
-    kick_slot(process.directory(), qp.process->home().node(), slot, generation);
+    kick_slot(process.directory(), qp.process->membership().node(), slot, generation);
   });
 }
 
 // XRC_RECV.
-void raise_event_at_openings(Qp& qp, ibv_event_type type) {
+void raise_event_at_handles(Qp& qp, ibv_event_type type) {
   {
-    std::lock_guard openings(qp.openings_mutex);
-    for (QpOpening& opening : qp.openings) {
-      std::lock_guard lock(opening.context->events_mutex);
-      if (write_event(*opening.context, opening.user_handle, type)) ++opening.async_events;
+    std::lock_guard handles(qp.handles_mutex);
+    for (QpHandle& handle : qp.handles) {
+      std::lock_guard lock(handle.context->events_mutex);
+      if (write_event(*handle.context, handle.user_handle, type)) ++handle.async_events;
     }
   }
   if (qp.proxy == nullptr) tell_holders(qp, type);
@@ -61,7 +61,7 @@ void raise_event_at_openings(Qp& qp, ibv_event_type type) {
 
 void raise_qp_event(Qp& qp, ibv_event_type type) {
   if (qp.xrcd != nullptr) {
-    raise_event_at_openings(qp, type);
+    raise_event_at_handles(qp, type);
     return;
   }
   std::lock_guard lock(qp.context->events_mutex);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the short ways of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
+// What the fast paths of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
 #pragma once
 
 #include "engine/objects/process.h"
@@ -11,34 +11,35 @@
 
 namespace verbena {
 
-// `visit` is to the peer afterwards; as a rule post_send() has foreseen that.
-inline void visit_peer(Qp& qp, Visit& visit) {
+// `guard` is to the peer afterwards; as a rule post_send() has foreseen that.
+inline void guard_peer(Qp& qp, HazardGuard& guard) {
   const uint32_t there = qp.requester.path.adapter->slot();
-  if (visit.is_to(there)) [[likely]]
+  if (guard.is_to(there)) [[likely]]
     return;
-  visit.begin(qp.process->directory(), qp.process->home().slot(), there);
+  guard.begin(qp.process->directory(), qp.process->membership().slot(), there);
   qp.expected_target.store(there, std::memory_order_relaxed);
 }
 
-// Is everything on the way as check_path() found it last? On a visit.
-inline bool is_way_as_it_was(const Qp& qp) {
+// Is everything on the way as check_path() found it last? Under a hazard guard.
+inline bool is_path_unchanged(const Qp& qp) {
   const PeerPath& path = qp.requester.path;
   return ports_up(qp.requester) && path.adapter->alive(qp.process->directory()) &&
-         path.qp->gate.load(std::memory_order_acquire) == path.gate;
+         path.qp->responder_state.load(std::memory_order_acquire) == path.responder_state;
 }
 
 // The state word of the responder has changed, or is not known any more: may requests take the fast path?
 void allow_fast_path(Qp& qp);
 
 // As find_local(), of a region that was not the last one.
-bool find_local_anew(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
+bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
 
 // May the QP use these bytes, which are not inline, and where do they lie? `known`: the region that it used
-// in this way last. False: no, or their pages may be absent. On a visit: the region stays registered.
+// in this way last. False: no, or their pages may be absent. Under a hazard guard: the region stays
+// registered.
 inline bool find_local(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
   const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
   return known.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
-         find_local_anew(qp, known, use, sge, address);
+         find_local_slowly(qp, known, use, sge, address);
 }
 
 inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {

@@ -20,7 +20,8 @@
 namespace verbena {
 namespace {
 
-// So long an XRC_RECV queue pair may take to go over from a process that has ended to another (xrc_openings.h).
+// So long an XRC_RECV queue pair may take to go over from a process that has ended to another
+// (xrc_shared_qp.h).
 constexpr uint64_t kSuccession = 5'000'000'000;
 // And so long the process of an XRC SRQ may take to answer for the first time: an adapter would need no processor for that.
 constexpr uint64_t kFirstContact = 5'000'000'000;
@@ -34,16 +35,16 @@ struct Attempt {
 Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   RequesterContext& requester = qp.requester;
   const NodeDirectory& directory = qp.process->directory();
-  const uint32_t home = qp.process->home().slot();
+  const uint32_t own_slot = qp.process->membership().slot();
   VendorError target = VendorError::none;
   if (requester.xrc_targets) {
     if (qp.waiting == Waiting::kTransport) follow_responder(qp);
     target = select_target(requester, request.remote_srqn);
   }
-  const Visit visit(directory, home, requester.path.adapter->slot());
-  std::optional<Visit> visit_to_target;
+  const HazardGuard guard(directory, own_slot, requester.path.adapter->slot());
+  std::optional<HazardGuard> target_guard;
   if (requester.xrc_targets && target == VendorError::none)
-    visit_to_target.emplace(directory, home, requester.path.memory->slot());
+    target_guard.emplace(directory, own_slot, requester.path.memory->slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   LocalBytes local{ranges, 0};
   local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
@@ -51,7 +52,7 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
     return {VendorError::none, {Answer::kLocal, local.error}};
   const uint64_t generation = requester.path.generation;
   const VendorError unreachable = check_path(requester);
-  if (requester.path.gate != qp.fast.gate) allow_fast_path(qp);
+  if (requester.path.responder_state != qp.fast.responder_state) allow_fast_path(qp);
   if (unreachable != VendorError::none) return {unreachable};
   if (requester.xrc_targets) {
     if (target == VendorError::none) target = check_target(requester);
@@ -70,8 +71,8 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
 
 // Nobody is at the other end. What is wrong with the request itself is found before it would leave.
 Attempt without_path(Qp& qp, const SendOperation& operation, const SendRequest& request) {
-  const uint32_t home = qp.process->home().slot();
-  const Visit visit(qp.process->directory(), home, home);
+  const uint32_t own_slot = qp.process->membership().slot();
+  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count;
   const VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
@@ -119,7 +120,7 @@ class LocalTransport final : public Transport {
   }
 
   bool is_synchronous() const override { return true; }
-  uint32_t chunk_size() const override { return kSliceSize; }
+  uint32_t chunk_size() const override { return kChunkSize; }
   uint64_t patience_ns(const Qp& qp) const override { return transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt); }
 
   // The owner of an XRC SRQ is told at the SRQ, other processes at the queue pair.
@@ -128,9 +129,9 @@ class LocalTransport final : public Transport {
     if (!path.adapter) return false;
     const SharedReceiveRing& shared = path.shared_receives;
     if (qp.requester.xrc_targets)
-      return path.target != nullptr && shared.ask_to_be_woken(qp.process->home().worker());
-    path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
-    if (shared.shared != nullptr) shared.shared->feeders_wait.store(1, std::memory_order_seq_cst);
+      return path.target != nullptr && shared.ask_to_be_woken(qp.process->membership().worker());
+    path.qp->requester_waits.store(1, std::memory_order_seq_cst);
+    if (shared.shared != nullptr) shared.shared->requesters_wait.store(1, std::memory_order_seq_cst);
     return true;
   }
 
@@ -138,12 +139,13 @@ class LocalTransport final : public Transport {
   bool is_wakeup_pending(const Qp& qp) override {
     const PeerPath& path = qp.requester.path;
     if (qp.requester.xrc_targets)
-      return path.target != nullptr && path.shared_receives.is_asked_for(qp.process->home().worker());
-    return path.shared_receives.shared == nullptr || path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0;
+      return path.target != nullptr && path.shared_receives.is_asked_for(qp.process->membership().worker());
+    return path.shared_receives.shared == nullptr ||
+           path.qp->requester_waits.load(std::memory_order_seq_cst) != 0;
   }
 
   void abandon(Qp& qp) override {
-    if (qp.requester.xrc_targets) abandon_in_hand(qp.requester);
+    if (qp.requester.xrc_targets) abandon_current_wqe(qp.requester);
   }
 
  private:

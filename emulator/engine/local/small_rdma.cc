@@ -30,14 +30,14 @@ bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
   return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
 }
 
-// May the QP use the bytes, and where are they? On a visit: the region stays registered.
+// May the QP use the bytes, and where are they? Under a hazard guard: the region stays registered.
 bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) return *address = sge.addr, true;
   return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
 }
 
-// The same of the peer's, during the visit.
+// The same of the peer's, during the hazard guard.
 bool find_remote_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   PeerPath& path = qp.requester.path;
   const SegmentView& view = path.memory->view();
@@ -64,16 +64,16 @@ bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
 
 }  // namespace
 
-bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   PeerPath& path = qp.requester.path;
   if (!qp.fast.rdma || !is_small_rdma(qp, wr) ||
       qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
-  visit_peer(qp, visit);
+  guard_peer(qp, guard);
   const ibv_sge& sge = wr.sg_list[0];
   const bool reads = number_in(wr.opcode) == IBV_WR_RDMA_READ;
   uint64_t here;
-  if (!find_own_bytes(qp, wr, reads, &here) || !is_way_as_it_was(qp) || path.has_landed) return false;
+  if (!find_own_bytes(qp, wr, reads, &here) || !is_path_unchanged(qp) || path.has_eager) return false;
   const SendOperation& operation = *find_send_operation(wr.opcode);
   const SharedQp& responder = *path.qp;
   if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,

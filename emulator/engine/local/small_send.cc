@@ -39,13 +39,13 @@ void touch(const uint8_t* bytes, uint32_t length) {
 
 }  // namespace
 
-bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   PeerPath& path = qp.requester.path;
-  visit_peer(qp, visit);
+  guard_peer(qp, guard);
   uint64_t address;
-  if (!readable(qp, wr, &address) || !is_way_as_it_was(qp)) return false;
+  if (!readable(qp, wr, &address) || !is_path_unchanged(qp)) return false;
   const uint32_t length = wr.sg_list[0].length;
   ReadyWord ready;
   if (!path.receives.peek(path.taken, &ready) || length > ready.length || !prevalidated(path, ready))
@@ -60,7 +60,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
   write_cqe(*claim.entry, {.qp_index = path.index,
-                           .qp_birth = path.birth,
+                           .qp_incarnation = path.incarnation,
                            .index = static_cast<uint32_t>(path.taken),
                            .byte_len = length,
                            .immediate = wr.imm_data,
@@ -69,9 +69,9 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
                            .flags = static_cast<uint8_t>(kCqeReceive | kCqeInline | (with_immediate ? kCqeWithImmediate : 0) |
                                                          (solicited ? kCqeSolicited : 0))});
   copy_small(claim.entry->payload, bytes, length);
-  publish_cqe(to, claim, CqeKind::kLanded);
+  publish_cqe(to, claim, CqeKind::kEager);
   prepare_next(path, claim, length, true);
-  note_landed(path, claim.position);
+  note_eager(path, claim.position);
   count_taken(path);
   static_assert(kCqeInlineSize <= 256);  // one packet, whatever the path MTU
   count_request(qp.requester, length, 1);

@@ -25,14 +25,14 @@ bool follow_responder(Qp& qp) {
   Process& process = *qp.process;
   const NodeDirectory& directory = process.directory();
   const bool left = path.qp->in_use.load(std::memory_order_acquire) == 0 && path.qp->left_in != 0;
-  if (path.qp->birth != path.birth || (path.adapter->alive(directory) && !left)) return false;
+  if (path.qp->incarnation != path.incarnation || (path.adapter->alive(directory) && !left)) return false;
   QpnEntry found;
   std::shared_ptr<PeerAdapter> adapter;
   if (directory.find_qpn(qp.shared->dest_qpn, &found)) {
     const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
     const bool same = found.slot == path.adapter->slot() && generation == path.adapter->generation();
     if (!same && directory.alive(found.slot, generation) &&
-        process.peers().get(process.home(), found.slot, generation, &adapter, {kPatienceMs}) == 0) {
+        process.peers().get(process.membership(), found.slot, generation, &adapter, {kPatienceMs}) == 0) {
       SharedQp* there = adapter->view().qp(found.qp_index);
       if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
           there->qpn != qp.shared->dest_qpn || there->type != IBV_QPT_XRC_RECV ||
@@ -40,10 +40,10 @@ bool follow_responder(Qp& qp) {
         return false;
       path.ports = 1u << qp.context->device_index | 1u << there->device;
       path.index = found.qp_index;
-      path.birth = there->birth;
+      path.incarnation = there->incarnation;
       path.qp = there;
       path.adapter = std::move(adapter);
-      path.generation = path.gate = 0;
+      path.generation = path.responder_state = 0;
       return true;
     }
   }
@@ -51,7 +51,7 @@ bool follow_responder(Qp& qp) {
   const bool wake = now_ns() >= qp.requester.xrc_targets->wake_again_at;
   for_each_holder(directory, qp.shared->dest_qpn, [&](uint32_t slot, uint32_t generation) {
     held = true;
-    if (wake) kick_slot(directory, process.home().node(), slot, generation);
+    if (wake) kick_slot(directory, process.membership().node(), slot, generation);
   });
   if (wake) qp.requester.xrc_targets->wake_again_at = now_ns() + kWakeAgain;
   return held;

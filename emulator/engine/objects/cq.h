@@ -31,7 +31,8 @@ struct Cq {
   std::vector<OldMemory> old_rings;  // of rings before the present one; given back when they have been consumed
   uint64_t user_handle = 0;
   bool ignore_overrun = false;
-  int64_t moderated_until = 0;  // ns: the event that moderation keeps back is due then; 0: none. Under attend_mutex_
+  // ns: the event that moderation keeps back is due then; 0: none. Under doorbell_mutex_
+  int64_t moderated_until = 0;
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 

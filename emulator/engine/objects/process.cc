@@ -17,7 +17,7 @@ Process::Process(const Above& above)
       qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()),
       cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
       srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()),
-      scheduler_(above.progress, [](void* self) { static_cast<Process*>(self)->home_.kick(); }, this) {}
+      scheduler_(above.progress, [](void* self) { static_cast<Process*>(self)->membership_.kick(); }, this) {}
 
 Process::~Process() = default;
 
@@ -68,9 +68,9 @@ void Process::delete_unused_contexts() {
   });
 }
 
-void Process::wait_for_visitors(uint32_t from_slot) {
-  verbena::wait_for_visitors(
-      directory(), home_.slot(), from_slot,
+void Process::wait_for_hazards(uint32_t from_slot) {
+  verbena::wait_for_hazards(
+      directory(), membership_.slot(), from_slot,
       [](void*, int32_t pid) {
         VERBENA_LOG_AT(LogLevel::kError, "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
                      pid);
@@ -78,9 +78,9 @@ void Process::wait_for_visitors(uint32_t from_slot) {
       nullptr);
 }
 
-void Process::call_attention() {
-  view().header().attention.store(1, std::memory_order_release);
-  home_.kick();
+void Process::ring_doorbell() {
+  view().header().doorbell.store(1, std::memory_order_release);
+  membership_.kick();
 }
 
 }  // namespace verbena

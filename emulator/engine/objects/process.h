@@ -15,8 +15,8 @@
 #include "engine/objects/quota.h"
 #include "engine/objects/scheduler.h"
 #include "fabric/hazards.h"
+#include "fabric/node_membership.h"
 #include "fabric/peer_adapter.h"
-#include "fabric/residence.h"
 
 namespace verbena {
 
@@ -47,15 +47,15 @@ class Process {
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
   void die() { dead_.store(true, std::memory_order_relaxed); }
 
-  Residence& home() { return home_; }
+  NodeMembership& membership() { return membership_; }
   PeerTable& peers() { return peers_; }
   PeerAdapter& self() { return *self_; }
   const std::shared_ptr<PeerAdapter>& shared_self() { return self_; }
   // Once, when the process has joined the node.
-  void meet_itself() { peers_.get(home_, home_.slot(), home_.generation(), &self_); }
-  const NodeDirectory& directory() const { return home_.directory(); }
-  OwnSegment& segment() { return home_.segment(); }
-  const SegmentView& view() { return home_.segment().view(); }
+  void meet_itself() { peers_.get(membership_, membership_.slot(), membership_.generation(), &self_); }
+  const NodeDirectory& directory() const { return membership_.directory(); }
+  OwnSegment& segment() { return membership_.segment(); }
+  const SegmentView& view() { return membership_.segment().view(); }
   MemoryTable& memory() { return memory_; }
   MemoryObjects& memory_objects() { return memory_objects_; }
   Quota& quota() { return quota_; }
@@ -81,29 +81,29 @@ class Process {
   void forget_srq(uint32_t index);
 
   // Calls visit(object) for each; under serving_mutex, which for_each_cq takes itself.
-  template <typename Visit>
-  void for_each_qp(Visit&& visit) {
+  template <typename Callback>
+  void for_each_qp(Callback&& callback) {
     const uint32_t limit = view().header().qp_high_water.load(std::memory_order_acquire);
     for (uint32_t i = 0; i < limit; ++i)
-      if (Qp* found = qp(i); found != nullptr && !is_going(i)) visit(*found);
+      if (Qp* found = qp(i); found != nullptr && !is_going(i)) callback(*found);
   }
-  template <typename Visit>
-  void for_each_cq(Visit&& visit) {
+  template <typename Callback>
+  void for_each_cq(Callback&& callback) {
     std::lock_guard lock(serving_mutex_);
     const uint32_t limit = view().header().cq_high_water.load(std::memory_order_acquire);
     for (uint32_t i = 0; i < limit; ++i)
-      if (Cq* found = cq(i); found != nullptr) visit(*found);
+      if (Cq* found = cq(i); found != nullptr) callback(*found);
   }
 
-  // Waits until every visit to this adapter that began before is over (teardown; may take as long as a stopped peer stays
-  // stopped, and then says so in the log).
-  void wait_for_visitors(uint32_t from_slot = kAnySlot);
+  // Waits until every hazard guard on this adapter that began before is over (teardown; may take as long as a
+  // stopped peer stays stopped, and then says so in the log).
+  void wait_for_hazards(uint32_t from_slot = kAnySlot);
 
   // Waits until no thread of this process is in the middle of appending to `cq` as a queue pair's owner.
   void wait_for_own_producers(const Cq& cq);
 
-  // Peers and the own process leave word here that some sticky flag wants looking at.
-  void call_attention();
+  // Peers and the own process leave word here that some pending flag wants looking at.
+  void ring_doorbell();
 
   // ---- what stands above ----
 
@@ -124,7 +124,7 @@ class Process {
 
  private:
   const Above above_;
-  Residence home_;
+  NodeMembership membership_;
   PeerTable peers_;
   std::shared_ptr<PeerAdapter> self_;
   MemoryTable memory_;

@@ -39,12 +39,13 @@ enum class Waiting : uint8_t {
   kReceive,    // RNR: the peer has no receive WQE posted
   kTransport,  // nobody answers there
   kAtomicLock,  // another requester is in the middle of an atomic on the same word; or a key is still in use
-  kSlice,      // a long transfer goes on when polled
+  kChunk,      // a long transfer goes on when polled
 };
 
-// What requests on the fast path compare, and what they remember of the peer (short_way.h).
+// What requests on the fast path compare, and what they remember of the peer (fast_path.h).
 struct FastPath {
-  uint64_t gate = 0;        // PeerPath::gate when the rest was found; 0: the fast path is closed
+  // PeerPath::responder when the rest was found; 0: the fast path is closed
+  uint64_t responder_state = 0;
   uint32_t small_size = 0;  // SENDs of up to so many bytes may take it (small_send.h)
   bool rdma = false;        // WRITEs and READs may (small_rdma.h)
   KnownRegion written, read;  // of the peer's
@@ -76,7 +77,7 @@ class QpProxy {
 };
 
 // A handle of the program on an XRC_RECV queue pair.
-struct QpOpening {
+struct QpHandle {
   Context* context;
   Xrcd* xrcd;
   uint64_t user_handle;
@@ -98,7 +99,7 @@ struct Qp {
   std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
   ibv_qp_cap cap{};
   std::atomic<uint32_t> expected_target{
-      UINT32_MAX};  // slot: whom the next request will visit, by all likelihood
+      UINT32_MAX};  // slot: whom the next request will access, by all likelihood
   uint32_t sq_inline_stride = 0;
   bool signal_all = false;
 
@@ -127,7 +128,7 @@ struct Qp {
   std::vector<SendRequest> sq;        // requests in [sq_next, sq_posted), by number % sq.size()
   std::vector<ibv_sge> sq_sges;
   std::vector<std::byte> sq_inline;
-  KnownRegion gathered, read_into;  // for requests on the short way
+  KnownRegion gathered, read_into;  // for requests on the fast path
   Pacing pacing;
   std::shared_ptr<Datagrams> datagrams;      // UD (datagram.h)
   std::shared_ptr<Transport> frame_path;     // `transport`, if the peer is reached by frames (objects/network.h)
@@ -143,10 +144,10 @@ struct Qp {
   std::mutex modify_mutex;
   uint32_t responder_resources = 0;         // held of max_res_rd_atom; under modify_mutex
   std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
-  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
+  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all handles
   std::unique_ptr<QpProxy> proxy;           // the queue pair is another process's
-  std::mutex openings_mutex;
-  std::vector<QpOpening> openings;
+  std::mutex handles_mutex;
+  std::vector<QpHandle> handles;
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;

@@ -30,26 +30,27 @@ struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: no process of this node has the number
   uint32_t ports = 0;                    // as DirectoryHeader::ports_down: one of these down, and nothing passes
   SharedQp* qp = nullptr;
-  uint64_t gate = 0;   // the whole word, when everything was last found right: while it stays, there is nothing to
+  // the whole word, when everything was last found right: while it stays, there is nothing to
+  uint64_t responder_state = 0;
                        // check; 0: never
   uint64_t taken = 0;  // receive WQEs consumed there
   uint32_t index = 0;
-  uint32_t birth = 0;
+  uint32_t incarnation = 0;
   // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
   PeerAdapter* memory = nullptr;
   ReceiveRing receives;
   CompletionRing completions;  // with RequesterContext::peer_head
   SharedCq* completion_queue = nullptr;
-  uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
-  uint64_t last_landed_position = 0;
-  uint32_t landed_generation = 0;  // CompletionRing::generation of these positions
-  bool has_landed = false;
+  uint64_t first_eager_position = 0;  // of the completions of messages that may still lie in receive slots
+  uint64_t last_eager_position = 0;
+  uint32_t eager_generation = 0;  // CompletionRing::generation of these positions
+  bool has_eager = false;
   bool established = false;  // COMM_EST is told, in this generation
   // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if solicited.
   uint8_t event_due = 0;
   uint32_t receive_pd = 0;            // to which the keys of receive requests must belong there,
   uint32_t remote_pd = 0;             // and to which those of RDMA operations
-  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
+  uint32_t current_wqe = 0;               // slot + 1 of what was taken from there for the current message
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
   XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
   uint64_t generation = 0;            // of the peer's state word, when everything was last found right; 0: never
@@ -60,9 +61,9 @@ struct RequesterContext {
   // Of the requester's queue pair. A requester of another node has kRemoteIndex for its index.
   uint32_t qpn = 0;
   uint32_t index = 0;
-  uint32_t birth = 0;
+  uint32_t incarnation = 0;
   ibv_qp_type type = IBV_QPT_RC;
-  bool may_land = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
+  bool may_be_eager = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
   uint32_t mtu = 1024;   // bytes
   uint32_t psn = 0;      // of the current request's first packet
   uint32_t longest_chunk = UINT32_MAX;  // bytes that are moved at once, at most (pacing.h)

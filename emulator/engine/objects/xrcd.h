@@ -12,7 +12,7 @@ namespace verbena {
 
 struct Xrcd {
   ContextUse context;
-  uint32_t entry = 0;              // in the node's table of openings
+  uint32_t entry = 0;              // in the node's table of handles
   uint32_t number = 0;             // of the domain on the node
   std::atomic<uint32_t> users{0};  // SRQs and QPs made with this handle
 };

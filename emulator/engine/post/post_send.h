@@ -8,8 +8,8 @@
 
 namespace verbena {
 
-// Posts the list. errno values as post_send (emulator.h); *bad_wr is the first request that was not taken. `visit`: the
-// caller's hazard on the peer's adapter, if it holds one; it may be another one afterwards.
-int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit);
+// Posts the list. errno values as post_send (emulator.h); *bad_wr is the first request that was not taken.
+// `guard`: the caller's hazard on the peer's adapter, if it holds one; it may be another one afterwards.
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, HazardGuard& guard);
 
 }  // namespace verbena

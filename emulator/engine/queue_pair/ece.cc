@@ -43,14 +43,16 @@ int set_ece(Qp* qp, ibv_ece* ece) {
     return EINVAL;
   }
   ece->options &= kMayWaitInTheSlot;
-  qp->requester.may_land = (ece->options & kMayWaitInTheSlot) != 0;
+  qp->requester.may_be_eager = (ece->options & kMayWaitInTheSlot) != 0;
   return 0;
 }
 
 int query_ece(Qp* qp, ibv_ece* ece) {
   if (int error = usable(*qp->context); error != 0) return error;
   std::lock_guard modify(qp->modify_mutex);
-  *ece = {.vendor_id = vendor_of(*qp), .options = qp->requester.may_land ? kMayWaitInTheSlot : 0, .comp_mask = 0};
+  *ece = {.vendor_id = vendor_of(*qp),
+          .options = qp->requester.may_be_eager ? kMayWaitInTheSlot : 0,
+          .comp_mask = 0};
   return 0;
 }
 

@@ -52,7 +52,7 @@ SendResult RemotePath::send(Qp& qp, const SendOperation& operation, SendRequest&
   return {SendOutcome::kCompleted};
 }
 
-uint32_t RemotePath::chunk_size() const { return wire::kSliceBytes; }
+uint32_t RemotePath::chunk_size() const { return wire::kChunkBytes; }
 
 int RemotePath::was_replaced(Qp& qp) {
   if (!is_connected(*this) || epoch == peer->epoch.load(std::memory_order_acquire)) return kSamePath;
@@ -88,7 +88,7 @@ void RemotePath::expect_request(const Qp& qp, uint64_t number) const {
   prefetch(this, this + 1);
   prefetch(&qp.send_lock, &qp.requester.path);
   prefetch(&qp.attr.timeout);
-  prefetch(&qp.shared->gate);
+  prefetch(&qp.shared->responder_state);
   prefetch(&qp.shared->requests_out);
   if (qp.sq.empty()) return;
   const uint64_t place = number & (qp.sq.size() - 1);

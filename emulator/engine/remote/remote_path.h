@@ -38,7 +38,7 @@ struct RemotePath final : Transport {
   wire::NetAddress from;
   wire::ProcessId process;
   uint32_t qpn = 0;
-  uint64_t life = 0;
+  uint64_t path_generation = 0;
   std::shared_ptr<RemotePeer> peer;  // nullptr: it is being looked for
   uint32_t epoch = 0;                // of the peer's connection over which requests went
   uint64_t bulk = 0;                 // RemotePeer::bulks as it was when the last chunk of the current request began

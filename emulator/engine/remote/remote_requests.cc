@@ -29,7 +29,7 @@ void fill_head(const Qp& qp, const RemotePath& path, const SendRequest& request,
       static_cast<uint8_t>(static_cast<unsigned>(qp.type) | unsigned{qp.shared->path_mtu} << 4);
   head->target_qpn = path.qpn;
   head->source_qpn = qp.shared->qpn;
-  head->life = path.life;
+  head->path_generation = path.path_generation;
   head->number = request.number;
   head->finished_below = qp.sq_next;
   head->psn = psn;
@@ -43,7 +43,7 @@ void fill_head(const Qp& qp, const RemotePath& path, const SendRequest& request,
   head->swap = request.swap;
 }
 
-// One frame with all there is. The ranges are on the caller's visit.
+// One frame with all there is. The ranges are on the caller's hazard guard.
 SendOutcome send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
   std::byte* to = append_request(peer, sizeof head + bytes);
   if (to == nullptr) return SendOutcome::kBlocked;
@@ -57,15 +57,15 @@ SendOutcome send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges
   return SendOutcome::kSent;
 }
 
-// The next slice of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
-// the program has its memory back when the last slice has left it.
-SendOutcome send_slice(Qp& qp, RemotePath& path, RemotePeer& peer, RequestHead& head, SendRequest& request) {
+// The next chunk of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
+// the program has its memory back when the last chunk has left it.
+SendOutcome send_chunk(Qp& qp, RemotePath& path, RemotePeer& peer, RequestHead& head, SendRequest& request) {
   if (request.done == request.length)
     return peer.out.has_bulk() && peer.bulks == path.bulk ? SendOutcome::kBlocked : SendOutcome::kSent;
   if (peer.out.has_bulk()) return SendOutcome::kBlocked;
   std::byte* const to = append_request(peer, sizeof head);
   if (to == nullptr) return SendOutcome::kBlocked;
-  const uint32_t size = std::min(request.length - request.done, piece_of(qp.pacing, wire::kSliceBytes));
+  const uint32_t size = std::min(request.length - request.done, piece_of(qp.pacing, wire::kChunkBytes));
   head.length = static_cast<uint32_t>(sizeof head + size);
   std::memcpy(to, &head, sizeof head);
   peer.bulk.clear();
@@ -95,19 +95,19 @@ SendResult send_request(Qp& qp, RemotePath& path, const SendOperation& operation
   fill_head(qp, path, request, next_psn(qp), &head);
   const bool answered = brings_response(operation);
   const bool long_message = request.length > kCopied && !answered && !request.is_inline;
-  const uint32_t home = qp.process->home().slot();
+  const uint32_t own_slot = qp.process->membership().slot();
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
   SendOutcome sent;
   std::lock_guard out(peer.out_mutex);
   {
-    const Visit visit(qp.process->directory(), home, home);
+    const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
     VendorError error = VendorError::none;
     if (!answered) error = find_local_bytes(qp, operation, request, ranges, &count);
     if (error != VendorError::none) return {SendOutcome::kFailed, error};
     if (peer.epoch.load(std::memory_order_relaxed) != path.epoch) return {SendOutcome::kBlocked};
     if (long_message)
-      sent = send_slice(qp, path, peer, head, request);
+      sent = send_chunk(qp, path, peer, head, request);
     else
       sent = send_copied(peer, head, ranges, count, answered ? 0 : request.length);
   }

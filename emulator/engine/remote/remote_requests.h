@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Requests as frames: how one of a queue pair, or its next slice, gets into the stream to its peer. When it
+// Requests as frames: how one of a queue pair, or its next chunk, gets into the stream to its peer. When it
 // may, and what becomes of it, is remote_path.cc's.
 #pragma once
 

@@ -33,7 +33,7 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
       return local_key_error(place.check);
     }
     // Short ones are copied by the CPU: an absent page must not be the program's fault.
-    if (place.on_demand && (request.length <= kLandingSize || qp.datagrams) &&
+    if (place.on_demand && (request.length <= kBounceSize || qp.datagrams) &&
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;
     ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};

@@ -87,7 +87,7 @@ void wait_in_flight(Qp& qp, Waiting what, VendorError reason) {
 
 // Progress without an end of the wait.
 Step yield(Qp& qp) {
-  qp.waiting = Waiting::kSlice;
+  qp.waiting = Waiting::kChunk;
   qp.give_up_at = kEndOfTime;
   return Step::kWaits;
 }
@@ -221,13 +221,13 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
       wait_in_flight(qp, Waiting::kTransport, VendorError::peer_silent);
       return Next::kOn;
     case SendOutcome::kPart:
-      wait_in_flight(qp, Waiting::kSlice, VendorError::peer_silent);
+      wait_in_flight(qp, Waiting::kChunk, VendorError::peer_silent);
       if (flight.pause == 0) qp.give_up_at = deadline_after(qp.transport->patience_ns(qp));
       return Next::kOn;
     case SendOutcome::kYield:
       return next_after(yield(qp));
     case SendOutcome::kBlocked:
-      wait_in_flight(qp, Waiting::kSlice, VendorError::peer_silent);
+      wait_in_flight(qp, Waiting::kChunk, VendorError::peer_silent);
       return Next::kLater;
     case SendOutcome::kBusy:
       return next_after(wait(qp, request, Waiting::kAtomicLock, VendorError::peer_silent,
@@ -277,7 +277,8 @@ Next start(Qp& qp, SendRequest& request) {
 // time to see that.
 int64_t retry_at(Qp& qp, bool from_service, bool asked) {
   if (qp.try_again_at != 0 && !qp.transport->is_synchronous()) return qp.try_again_at;
-  if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service && qp.transport->is_synchronous() ? 0 : kShortTick);
+  if (qp.waiting == Waiting::kChunk)
+    return now_ns() + (from_service && qp.transport->is_synchronous() ? 0 : kShortTick);
   const bool slow = asked || (from_service && qp.waiting == Waiting::kTransport && qp.transport->is_synchronous());
   int64_t tick = kShortTick;
   if (slow) {
@@ -334,7 +335,7 @@ Step start_alone(Qp& qp, SendRequest& request) {
 void start_kept(Qp& qp) {
   const bool is_alone = qp.flight.sent + 1 >= qp.sq_posted;
   // Requests before it wait; they are known to the scheduler, and so is this one.
-  if (!is_alone && (qp.waiting == Waiting::kSlice || qp.waiting == Waiting::kReceive)) return;
+  if (!is_alone && (qp.waiting == Waiting::kChunk || qp.waiting == Waiting::kReceive)) return;
   if (qp.transport->is_synchronous()) return qp.process->scheduler().add(&qp);
   leave_to_scheduler(qp, progress_send_queue(qp, false));
 }

@@ -16,8 +16,8 @@ inline bool ports_up(const RequesterContext& requester) {
 }
 
 // Finds the responder right or says why not: port_down, peer_gone, peer_not_ready, peer_mismatch. What was found stays in
-// `requester.path`; from then on one word is compared (PeerPath::gate). The path has an adapter. The caller holds
-// send_lock, if the requester is a queue pair of this process, and a hazard on the adapter.
+// `requester.path`; from then on one word is compared (PeerPath::responder). The path has an adapter. The
+// caller holds send_lock, if the requester is a queue pair of this process, and a hazard on the adapter.
 VendorError check_path(RequesterContext& requester);
 
 }  // namespace verbena

@@ -17,21 +17,21 @@
 namespace verbena {
 namespace {
 
-void call_attention(PeerAdapter& adapter) {
-  adapter.view().header().attention.store(1, std::memory_order_release);
+void ring_doorbell(PeerAdapter& adapter) {
+  adapter.view().header().doorbell.store(1, std::memory_order_release);
   adapter.kick();
 }
 
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
-void put_in_error(PeerPath& path, uint32_t sticky) {
-  path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
-  call_attention(*path.adapter);
+void put_in_error(PeerPath& path, uint32_t pending_flags) {
+  path.qp->pending_flags.fetch_or(pending_flags, std::memory_order_acq_rel);
+  ring_doorbell(*path.adapter);
 }
 
 // The receive WQE that the current message goes to.
 struct Receive {
   const ReceiveWqe* wqe;
-  uint8_t* landing;
+  uint8_t* bounce;
   uint32_t max_sge;
   uint32_t epoch;   // as in ReadyWord
   uint32_t length;  // bytes it takes, saturated
@@ -41,16 +41,16 @@ struct Receive {
 bool next_shared_receive(RequesterContext& requester, Receive* out) {
   PeerPath& path = requester.path;
   const SharedReceiveRing& ring = path.shared_receives;
-  if (path.in_hand == 0) {
+  if (path.current_wqe == 0) {
     uint32_t slot;
     bool limit_reached;
-    if (!ring.take(requester.process->home().worker(), &slot, &limit_reached)) return false;
-    path.in_hand = slot + 1;
-    if (path.target == nullptr) path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
-    if (limit_reached) call_attention(*path.memory);
+    if (!ring.take(requester.process->membership().worker(), &slot, &limit_reached)) return false;
+    path.current_wqe = slot + 1;
+    if (path.target == nullptr) path.qp->srq_slot.store(path.current_wqe, std::memory_order_release);
+    if (limit_reached) ring_doorbell(*path.memory);
   }
-  const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
-  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch,
+  const ReceiveWqe& wqe = ring.wqe(path.current_wqe - 1);
+  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.bounce(path.current_wqe - 1)), ring.max_sge, wqe.epoch,
           wqe.length};
   return true;
 }
@@ -61,7 +61,7 @@ bool next_receive(RequesterContext& requester, Receive* out) {
   if (path.shared_receives.shared != nullptr) return next_shared_receive(requester, out);
   ReadyWord ready;
   if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
-  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.landing(path.taken)),
+  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.bounce(path.taken)),
           path.receives.max_sge, ready.epoch, ready.length};
   return true;
 }
@@ -78,32 +78,33 @@ Arrival arrival_of(const SendOperation& operation, const Request& request) {
 // Nothing is in hand any more. Before the completion is published: whoever dies in between leaves a slot that
 // its owner finds again, not one that completes twice.
 void let_go(PeerPath& path) {
-  if (path.in_hand != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
-  path.in_hand = 0;
+  if (path.current_wqe != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  path.current_wqe = 0;
 }
 
 }  // namespace
 
-bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool landed, const uint8_t* payload) {
+bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool eager,
+                      const uint8_t* payload) {
   PeerPath& path = requester.path;
   const auto to = receive_cq(requester);
   const auto [claim, room] = claim_cqe(to);
   if (room == Room::kIgnored) {
     // The completion is lost. The message must not be: it cannot wait in the CQE for being polled.
-    if (landed) return false;
-    if (path.in_hand != 0) path.shared_receives.abandon(path.in_hand - 1);
+    if (eager) return false;
+    if (path.current_wqe != 0) path.shared_receives.abandon(path.current_wqe - 1);
     let_go(path);
     count_taken(path);
     return true;
   }
   if (room == Room::kOverrun) {
     // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
-    if (path.target != nullptr) put_in_error(path, kStickyOverrun);
+    if (path.target != nullptr) put_in_error(path, kPendingOverrun);
     return false;
   }
   const bool solicited = (arrival.flags & IBV_SEND_SOLICITED) != 0;
   Completion completion{.qp_index = path.index,
-                        .qp_birth = path.birth,
+                        .qp_incarnation = path.incarnation,
                         .index = static_cast<uint32_t>(path.taken),
                         .byte_len = arrival.length,
                         .immediate = arrival.immediate,
@@ -111,16 +112,16 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
                         .opcode = static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV),
                         .flags = kCqeReceive,
                         .vendor_err = static_cast<uint8_t>(arrival.error)};
-  if (path.in_hand != 0) {
+  if (path.current_wqe != 0) {
     completion.flags |= kCqeFromShared;
-    completion.index = path.in_hand - 1;
+    completion.index = path.current_wqe - 1;
     let_go(path);
   }
   uint8_t* bytes = claim.entry->payload;
   if (const XrcTarget* target = path.target; target != nullptr) {
     completion.flags |= kCqeXrc;
     completion.qp_index = target->index;
-    completion.qp_birth = target->birth;
+    completion.qp_incarnation = target->incarnation;
     const XrcSource source{path.qp->qpn, requester.qpn};
     std::memcpy(bytes, &source, sizeof source);
     bytes += sizeof source;
@@ -133,9 +134,9 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
     copy_small(bytes, payload, arrival.length);
   }
   write_cqe(*claim.entry, completion);
-  publish_cqe(to, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  publish_cqe(to, claim, eager ? CqeKind::kEager : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
-  if (landed) note_landed(path, claim.position);
+  if (eager) note_eager(path, claim.position);
   count_taken(path);
   path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
@@ -158,12 +159,12 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
-  path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  path.qp->pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
   arrival.error = seen_here;
   complete_receive(requester, arrival, false, nullptr);
-  call_attention(*path.adapter);
+  ring_doorbell(*path.adapter);
   return {Answer::kNak, seen_there};
 }
 
@@ -185,13 +186,13 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  if ((requester.may_land || request.length == 0) && request.length <= kLandingSize &&
+  if ((requester.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
       prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
     const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
     const bool in_entry = request.length + header <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
-    uint8_t* to = in_entry ? payload : receive.landing;
+    uint8_t* to = in_entry ? payload : receive.bounce;
     for (size_t i = 0; i < local.count; ++i) {
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
@@ -229,8 +230,8 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (room < request.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
-  if (!landed_is_settled(requester, remote, remotes)) return {Answer::kPartial};
-  switch (place_slice(requester, request, local, remote, remotes)) {
+  if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
+  switch (place_chunk(requester, request, local, remote, remotes)) {
     case Placed::kPartly:
       return {Answer::kPartial};
     case Placed::kWhole:
@@ -272,9 +273,9 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
   }
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
-    if (!landed_is_settled(requester, &remote, 1)) return {Answer::kPartial};
-    const Placed placed = use == MemoryUse::remote_read ? fetch_slice(requester, request, local, remote)
-                                                        : place_slice(requester, request, local, &remote, 1);
+    if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
+    const Placed placed = use == MemoryUse::remote_read ? fetch_chunk(requester, request, local, remote)
+                                                        : place_chunk(requester, request, local, &remote, 1);
     switch (placed) {
       case Placed::kPartly:
         return {Answer::kPartial};
@@ -301,7 +302,7 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
                                       MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
-  if (!landed_is_settled(requester, &remote, 1)) return {Answer::kPartial};
+  if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
   switch (change_atomically(requester, request, place.address, &before)) {
     case Placed::kWhole:
@@ -330,7 +331,7 @@ Response respond_to_atomic_write(RequesterContext& requester, const Request& req
                 request.remote_address, sizeof(uint64_t), path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
-  if (!landed_is_settled(requester, &remote, 1)) return {Answer::kPartial};
+  if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t value = 0;
   auto* to = reinterpret_cast<std::byte*>(&value);
   for (size_t i = 0; i < local.count; ++i) {
@@ -348,9 +349,9 @@ Response respond_to_atomic_write(RequesterContext& requester, const Request& req
 Response refuse(PeerPath& path, VendorError error) {
   if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
-  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
-                     : event == kNoEvent              ? kStickyFatal
-                                                      : kStickyRequestError);
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kPendingAccessError
+                     : event == kNoEvent              ? kPendingFatal
+                                                      : kPendingRequestError);
   return {Answer::kNak, error};
 }
 

@@ -31,7 +31,8 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
   if (!process.directory().find_srqn(srqn, &slot, &index)) return VendorError::remote_srq_unknown;
   auto target = std::make_unique<XrcTarget>();
   const uint32_t generation = process.directory().slot(slot).generation.load(std::memory_order_acquire);
-  const int error = process.peers().get(process.home(), slot, generation, &target->adapter, {kPatienceMs});
+  const int error =
+      process.peers().get(process.membership(), slot, generation, &target->adapter, {kPatienceMs});
   if (error == ETIMEDOUT) return VendorError::peer_silent;
   if (error != 0) {
     VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", requester.qpn,
@@ -49,12 +50,12 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
   const SegmentView& view = target->adapter->view();
   target->srqn = srqn;
   target->index = index;
-  const Visit visit(process.directory(), process.home().slot(), slot);
+  const HazardGuard guard(process.directory(), process.membership().slot(), slot);
   target->srq = view.srq(index);
   if (target->srq == nullptr || target->srq->in_use.load(std::memory_order_seq_cst) == 0 ||
       target->srq->srqn != srqn || target->srq->xrcd == 0)
     return VendorError::remote_srq_unknown;
-  target->birth = target->srq->birth.load(std::memory_order_relaxed);
+  target->incarnation = target->srq->incarnation.load(std::memory_order_relaxed);
   target->receives = SharedReceiveRing::of(view, *target->srq);
   target->completion_queue = view.cq(target->srq->cq);
   if (target->receives.order_words == nullptr || target->completion_queue == nullptr)
@@ -68,14 +69,14 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
 bool still_there(const RequesterContext& requester, const XrcTarget& target) {
   return target.adapter->alive(requester.process->directory()) &&
          target.srq->in_use.load(std::memory_order_seq_cst) != 0 &&
-         target.srq->birth.load(std::memory_order_relaxed) == target.birth;
+         target.srq->incarnation.load(std::memory_order_relaxed) == target.incarnation;
 }
 
 void load(PeerPath& path, XrcTarget& target) {
   if (XrcTarget* last = path.target; last != nullptr) {
-    last->first_landed_position = path.first_landed_position;
-    last->last_landed_position = path.last_landed_position;
-    last->has_landed = path.has_landed;
+    last->first_eager_position = path.first_eager_position;
+    last->last_eager_position = path.last_eager_position;
+    last->has_eager = path.has_eager;
   }
   path.target = &target;
   path.memory = target.adapter.get();
@@ -83,9 +84,9 @@ void load(PeerPath& path, XrcTarget& target) {
   path.shared_receives = target.receives;
   path.completion_queue = target.completion_queue;
   path.completions = target.completions;
-  path.first_landed_position = target.first_landed_position;
-  path.last_landed_position = target.last_landed_position;
-  path.has_landed = target.has_landed;
+  path.first_eager_position = target.first_eager_position;
+  path.last_eager_position = target.last_eager_position;
+  path.has_eager = target.has_eager;
 }
 
 }  // namespace
@@ -99,14 +100,14 @@ VendorError select_target(RequesterContext& requester, uint32_t srqn) {
       std::find_if(known.begin(), known.end(), [&](const auto& target) { return target->srqn == srqn; });
   try {
     if (found != known.end() && still_there(requester, **found)) {
-      abandon_in_hand(requester);
+      abandon_current_wqe(requester);
       load(path, **found);
       std::rotate(found, found + 1, known.end());
       return VendorError::none;
     }
     std::unique_ptr<XrcTarget> target;
     if (const VendorError error = resolve(requester, srqn, &target); error != VendorError::none) return error;
-    abandon_in_hand(requester);
+    abandon_current_wqe(requester);
     // What is forgotten must not be what the path is about.
     load(path, *target);
     if (found != known.end())
@@ -126,23 +127,24 @@ VendorError check_target(const RequesterContext& requester) {
                                                                          : VendorError::remote_srq_unknown;
 }
 
-void abandon_in_hand(RequesterContext& requester) {
+void abandon_current_wqe(RequesterContext& requester) {
   PeerPath& path = requester.path;
-  const uint32_t in_hand = std::exchange(path.in_hand, 0);
-  if (in_hand == 0 || path.target == nullptr) return;
+  const uint32_t current_wqe = std::exchange(path.current_wqe, 0);
+  if (current_wqe == 0 || path.target == nullptr) return;
   const XrcTarget& target = *path.target;
-  const Visit visit(requester.process->directory(), requester.process->home().slot(), target.adapter->slot());
+  const HazardGuard guard(requester.process->directory(), requester.process->membership().slot(),
+                          target.adapter->slot());
   if (!still_there(requester, target)) return;
   const CqProducer<CompletionRing> to{path.completions, *target.completion_queue, *target.adapter,
-                                      requester.process->home().worker()};
+                                      requester.process->membership().worker()};
   const Completion flushed{.qp_index = target.index,
-                           .qp_birth = target.birth,
-                           .index = in_hand - 1,
+                           .qp_incarnation = target.incarnation,
+                           .index = current_wqe - 1,
                            .status = IBV_WC_WR_FLUSH_ERR,
                            .flags = kCqeReceive | kCqeFromShared | kCqeXrc,
                            .vendor_err = static_cast<uint8_t>(VendorError::flushed)};
   if (append_completion(to, flushed, XrcSource{path.qp->qpn, requester.qpn}, true) == Room::kIgnored)
-    target.receives.abandon(in_hand - 1);
+    target.receives.abandon(current_wqe - 1);
 }
 
 }  // namespace verbena

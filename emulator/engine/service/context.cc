@@ -20,7 +20,7 @@ namespace verbena {
 namespace {
 
 std::string events_path(const Process& process, uint32_t number) {
-  return const_cast<Process&>(process).home().folder() + "/a" + std::to_string(number);
+  return const_cast<Process&>(process).membership().folder() + "/a" + std::to_string(number);
 }
 
 std::atomic<uint64_t> next_file{1};

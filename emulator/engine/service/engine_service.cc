@@ -14,7 +14,7 @@
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/requester/requester.h"
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
 #include "observe/log.h"
@@ -43,12 +43,13 @@ EngineService::EngineService()
 
 EngineService::~EngineService() = default;
 
-void EngineService::begin_remote(const Caller& caller) {
-  Residence& home = process_.home();
-  const wire::ProcessId self{process_.directory().header().node_id, home.slot(), home.generation()};
+void EngineService::begin_remote(const Connector& caller) {
+  NodeMembership& membership = process_.membership();
+  const wire::ProcessId self{process_.directory().header().node_id, membership.slot(),
+                             membership.generation()};
   remote_ = std::make_unique<Remote>(process_, self, caller);
   process_.set_network(remote_.get());
-  home.watch(remote_->descriptor());
+  membership.watch(remote_->descriptor());
 }
 
 Remote& EngineService::remote_or_begin() {
@@ -59,23 +60,23 @@ Remote& EngineService::remote_or_begin() {
 
 size_t EngineService::reply(void* self, const std::byte* request, size_t size, std::byte* reply, Descriptor& passed) {
   EngineService& service = *static_cast<EngineService*>(self);
-  if (is_call_within_node(request, size)) {
-    service.remote_or_begin().take_call(request, passed);
+  if (is_connection_request(request, size)) {
+    service.remote_or_begin().take_connection_request(request, passed);
     return 0;
   }
   return service.xrc_shared_qps_.reply(request, size, reply);
 }
 
 int EngineService::enter(const char* node) {
-  Residence& home = process_.home();
-  home.answer_questions_by(&EngineService::reply, this);
-  if (const int error = home.enter(node, &EngineService::serve_thread, this); error != 0) {
+  NodeMembership& membership = process_.membership();
+  membership.serve_requests_by(&EngineService::reply, this);
+  if (const int error = membership.enter(node, &EngineService::serve_thread, this); error != 0) {
     VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
     return error == ENOENT ? ENODEV : error;
   }
   process_.meet_itself();
-  const int error = open_gate();
-  if (error != 0) home.leave();
+  const int error = open_connection_listener();
+  if (error != 0) membership.leave();
   return error;
 }
 
@@ -102,23 +103,26 @@ int EngineService::acquire(Process** out) {
   return 0;
 }
 
-int EngineService::open_gate() {
+int EngineService::open_connection_listener() {
   if (process_.directory().devices().network.enabled == 0) return 0;
-  begin_remote({[](void* gate, const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
-                   int64_t deadline) { return static_cast<wire::Gate*>(gate)->approach(to, from, target, deadline); },
-                &gate_});
+  begin_remote({[](void* listener, const wire::NetAddress& to, const wire::NetAddress& from,
+                   const wire::Target& target, int64_t deadline) {
+                  return static_cast<wire::ConnectionListener*>(listener)->connect(to, from, target,
+                                                                                   deadline);
+                },
+                &connection_listener_});
   std::string problem;
-  const int error = gate_.open(process_.home(), *remote_, &problem);
+  const int error = connection_listener_.open(process_.membership(), *remote_, &problem);
   if (error != 0)
     VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
   else
-    gate_is_open_.store(true, std::memory_order_release);
+    connection_listener_is_open_.store(true, std::memory_order_release);
   return error;
 }
 
 bool EngineService::has_objects() const {
   const NodeDirectory& directory = process_.directory();
-  const uint32_t slot = const_cast<Process&>(process_).home().slot();
+  const uint32_t slot = const_cast<Process&>(process_).membership().slot();
   uint64_t sum = 0;
   for (uint32_t device = 0; device < directory.devices().count; ++device)
     for (size_t kind = 0; kind < static_cast<size_t>(Counted::kKinds); ++kind)
@@ -141,13 +145,14 @@ void EngineService::leave() {
   if (process_.network() != nullptr) remote_->flush_all();
   process_.delete_unused_contexts();
   const bool objects_remain = has_objects() || !process_.left_contexts.empty();
-  process_.home().leave();
-  gate_.close();
+  process_.membership().leave();
+  connection_listener_.close();
   if (objects_remain) {
     process_.die();
     process_.set_network(nullptr);
     remote_.reset();               // other nodes are to hear of it now
-    process_.wait_for_visitors();  // what others have begun with the program's memory is over when the device is closed
+    // what others have begun with the program's memory is over when the device is closed
+    process_.wait_for_hazards();
     for (Context* context : process_.left_contexts) context->events.close();
     process_.segment().abandon();
     std::lock_guard lock(service_mutex);
@@ -163,7 +168,7 @@ void EngineService::after_fork_in_parent() { service_mutex.unlock(); }
 void EngineService::after_fork_in_child() {
   if (current != nullptr) {
     current->process_.die();
-    close_descriptors_of_parent();
+    close_parent_descriptors();
   }
   current = nullptr;
   service_mutex.unlock();

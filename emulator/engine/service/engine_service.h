@@ -13,7 +13,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/remote.h"
 #include "engine/xrc/xrc_shared_qps.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena {
 
@@ -22,13 +22,15 @@ class EngineService {
   // The adapter of this process, made at the first call; each needs one release(). errno as open_context.
   static int acquire(Process** out);
   // The last one leaves the node. If the program has objects left, which name this process until they are destroyed, it
-  // stays where it is, dead; then this may take as long as a stopped peer stays stopped (Process::wait_for_visitors).
+  // stays where it is, dead; then this may take as long as a stopped peer stays stopped
+  // (Process::wait_for_hazards).
   static void release(Process& process);
 
-  wire::Gate& gate() { return gate_; }  // open only on a node with a network
+  // open only on a node with a network
+  wire::ConnectionListener& connection_listener() { return connection_listener_; }
 
   // Begins with other nodes: before the first queue pair is connected.
-  void begin_remote(const Caller& caller);
+  void begin_remote(const Connector& caller);
   // Begins with the processes of this node that are reached by frames, if there is nothing yet. Any thread. Throws
   // std::bad_alloc.
   Remote& remote_or_begin();
@@ -41,7 +43,7 @@ class EngineService {
   EngineService();
   ~EngineService();
   int enter(const char* node);
-  int open_gate();
+  int open_connection_listener();
   void leave();
   bool has_objects() const;
   static size_t reply(void* self, const std::byte* request, size_t size, std::byte* reply, Descriptor& passed);
@@ -59,10 +61,10 @@ class EngineService {
 
   Process process_;
   XrcSharedQps xrc_shared_qps_{process_};
-  wire::Gate gate_;
+  wire::ConnectionListener connection_listener_;
   std::unique_ptr<Remote> remote_;
   std::mutex begin_mutex_;
-  std::atomic<bool> gate_is_open_{false};  // for the service thread
+  std::atomic<bool> connection_listener_is_open_{false};  // for the service thread
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
   bool moderating_ = false;  // some CQ's event waits for its period to end

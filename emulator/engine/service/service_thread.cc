@@ -36,7 +36,7 @@ void fail_without_cq(Qp& qp) {
 
 void EngineService::serve_doorbell() {
   SegmentHeader& header = process_.view().header();
-  const bool called = header.attention.exchange(0, std::memory_order_acq_rel) != 0;
+  const bool called = header.doorbell.exchange(0, std::memory_order_acq_rel) != 0;
   if (!called && !flushing_) return;
   flushing_ = false;
   std::lock_guard lock(process_.serving_mutex());
@@ -55,16 +55,16 @@ void EngineService::serve_doorbell() {
     if (Srq* srq = process_.srq(i); srq != nullptr) {
       raise_srq_limit_if_reached(*srq);
       if (srq->cq != nullptr && srq->shared->scatter_wanted.exchange(0, std::memory_order_acq_rel) != 0)
-        scatter_landed(*srq->cq);
+        scatter_eager(*srq->cq);
     }
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = process_.qp(i);
     if (qp == nullptr || process_.is_going(i)) continue;
-    act_on_sticky_if_any(*qp);
+    act_on_pending_flags(*qp);
     const auto failed = [](const Cq* cq) { return cq != nullptr && cq->failed; };
     if (failed(qp->send_cq) || failed(qp->recv_cq)) fail_without_cq(*qp);
-    if (!flush_receive_queue(*qp, kVisitPatience)) flushing_ = true;
+    if (!flush_receive_queue(*qp, kHazardPatience)) flushing_ = true;
   }
 }
 
@@ -78,7 +78,8 @@ int64_t EngineService::serve() {
   if (others != nullptr) next = std::min(next, others->serve());
   next = std::min(next, process_.scheduler().progress_from_service());
   if (others != nullptr && others->groups().serve()) next = now_ns();
-  if (gate_is_open_.load(std::memory_order_acquire)) next = std::min(next, gate_.serve());
+  if (connection_listener_is_open_.load(std::memory_order_acquire))
+    next = std::min(next, connection_listener_.serve());
   if (moderating_) {
     const int64_t due = raise_moderated_events(process_);
     moderating_ = due != kEndOfTime;

@@ -13,8 +13,8 @@
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/rules/clock.h"
-#include "engine/xrc/xrc_openings.h"
 #include "engine/xrc/xrc_request.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "fabric/hazards.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
@@ -22,121 +22,125 @@
 namespace verbena {
 namespace {
 
-// Nobody is told when a process dies: who holds another's queue pair, or has an orphan that others hold,
+// Nobody is told when a process dies: who holds another's queue pair, or has an orphaned QP that others hold,
 // looks so often.
 constexpr int64_t kLook = 200'000'000;
 constexpr int64_t kSoon = 10'000'000;
 
-// Somebody in the maker's process has opened it again.
+// Somebody in the owner's process has opened it again.
 bool has_handle(Qp& qp) {
-  std::lock_guard lock(qp.openings_mutex);
-  return !qp.openings.empty();
+  std::lock_guard lock(qp.handles_mutex);
+  return !qp.handles.empty();
 }
 
 }  // namespace
 
 size_t XrcSharedQps::reply(const std::byte* bytes, size_t size, std::byte* out) {
-  XrcModifyRequest question;
-  if (size != sizeof question) return 0;
-  std::memcpy(&question, bytes, size);
-  if (question.what != XrcModifyRequest::kModify) return 0;
-  if (question.peer.slot >= kMaxSlots && question.peer.slot != UINT32_MAX) return 0;
-  XrcModifyReply answer{ESTALE};
+  XrcModifyRequest request;
+  if (size != sizeof request) return 0;
+  std::memcpy(&request, bytes, size);
+  if (request.what != XrcModifyRequest::kModify) return 0;
+  if (request.peer.slot >= kMaxSlots && request.peer.slot != UINT32_MAX) return 0;
+  XrcModifyReply reply{ESTALE};
   {
     std::lock_guard lock(process_.serving_mutex());
-    Qp* qp = question.index < kMaxQpsPerProcess ? process_.qp(question.index) : nullptr;
-    if (qp != nullptr && !process_.is_going(question.index) && qp->type == IBV_QPT_XRC_RECV &&
-        qp->shared->qpn == question.qpn && qp->shared->birth == question.birth)
-      answer.error = modify_for_another(*qp, question.attr, question.mask, question.peer);
+    Qp* qp = request.index < kMaxQpsPerProcess ? process_.qp(request.index) : nullptr;
+    if (qp != nullptr && !process_.is_going(request.index) && qp->type == IBV_QPT_XRC_RECV &&
+        qp->shared->qpn == request.qpn && qp->shared->incarnation == request.incarnation)
+      reply.error = modify_for_another(*qp, request.attr, request.mask, request.peer);
   }
-  std::memcpy(out, &answer, sizeof answer);
-  return sizeof answer;
+  std::memcpy(out, &reply, sizeof reply);
+  return sizeof reply;
 }
 
 int XrcSharedQps::hold(Qp* qp) {
   {
     std::lock_guard lock(mutex_);
     try {
-      foreign_.push_back(qp);
+      proxies_.push_back(qp);
     } catch (const std::bad_alloc&) {
       return ENOMEM;
     }
   }
-  process_.home().kick();  // from now on the service thread looks
+  process_.membership().kick();  // from now on the service thread looks
   return 0;
 }
 
 void XrcSharedQps::let_go(Qp* qp) {
   std::lock_guard lock(mutex_);
-  std::erase(foreign_, qp);
+  std::erase(proxies_, qp);
 }
 
-int XrcSharedQps::keep_orphan(Qp* qp) {
+int XrcSharedQps::keep_orphaned(Qp* qp) {
   {
     std::lock_guard lock(mutex_);
     try {
-      orphans_.push_back({qp, false});
+      orphaned_.push_back({qp, false});
     } catch (const std::bad_alloc&) {
       return ENOMEM;
     }
   }
-  process_.home().kick();
+  process_.membership().kick();
   return 0;
 }
 
-bool XrcSharedQps::adopt_orphan(Qp* qp) {
+bool XrcSharedQps::adopt_orphaned(Qp* qp) {
   std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(orphans_.begin(), orphans_.end(), [&](const Orphan& orphan) { return orphan.qp == qp; });
-  if (found == orphans_.end()) return true;
+  const auto found = std::find_if(orphaned_.begin(), orphaned_.end(),
+                                  [&](const OrphanedQp& orphaned) { return orphaned.qp == qp; });
+  if (found == orphaned_.end()) return true;
   if (found->ending) return false;
-  orphans_.erase(found);
+  orphaned_.erase(found);
   return true;
 }
 
-Standing XrcSharedQps::find(Qp& qp, ForeignPlace* out) {
+OwnerStatus XrcSharedQps::find(Qp& qp, QpLocation* out) {
   std::lock_guard lock(mutex_);
-  const Standing standing = attend_foreign(qp);
+  const OwnerStatus owner_status = serve_proxy(qp);
   *out = foreign_of(qp);
-  return standing;
+  return owner_status;
 }
 
-// What its maker has left word of, or that it is gone, and who comes after it.
-Standing XrcSharedQps::attend_foreign(Qp& qp) {
-  ForeignQp& foreign = foreign_of(qp);
-  if (foreign.lost) return Standing::kLost;
-  if (foreign.there->birth == foreign.birth) raise_told_events(qp);
-  const Standing standing = find_again(qp);
-  if (standing == Standing::kLost) {
-    foreign.lost = true;
+// What its owner has left word of, or that it is gone, and who comes after it.
+OwnerStatus XrcSharedQps::serve_proxy(Qp& qp) {
+  ProxyQp& proxy = foreign_of(qp);
+  if (proxy.lost) return OwnerStatus::kLost;
+  if (proxy.there->incarnation == proxy.incarnation) raise_told_events(qp);
+  const OwnerStatus owner_status = find_again(qp);
+  if (owner_status == OwnerStatus::kLost) {
+    proxy.lost = true;
     VERBENA_WARN("QP 0x%06x has ended with the process that made it", qp.shared->qpn);
     raise_qp_event(qp, IBV_EVENT_QP_FATAL);
   }
-  return standing;
+  return owner_status;
 }
 
 void XrcSharedQps::raise_told_events(Qp& qp) {
-  ForeignQp& foreign = foreign_of(qp);
-  const uint64_t word = foreign.there->events_told.load(std::memory_order_acquire);
-  const uint64_t missed = (ToldEvents::count_of(word) - foreign.events_seen) & 0xffff;
-  foreign.events_seen = ToldEvents::count_of(word);
+  ProxyQp& proxy = foreign_of(qp);
+  const uint64_t word = proxy.there->events_told.load(std::memory_order_acquire);
+  const uint64_t missed = (ToldEvents::count_of(word) - proxy.events_seen) & 0xffff;
+  proxy.events_seen = ToldEvents::count_of(word);
   for (int ago = static_cast<int>(std::min<uint64_t>(missed, ToldEvents::kKept)) - 1; ago >= 0; --ago)
     raise_qp_event(qp, static_cast<ibv_event_type>(ToldEvents::type(word, ago)));
 }
 
 // True: it has ended. Nothing here waits: whoever is at work in the queue pair, or holds the table's lock,
 // may be stopped.
-bool XrcSharedQps::end_orphan(Orphan& orphan) {
-  Qp& qp = *orphan.qp;
-  if (!orphan.ending) {
-    if (!end_xrc_qp(process_.directory(), process_.home().node(), process_.home().slot(), qp.shared->qpn, false)) return false;
+bool XrcSharedQps::end_orphaned(OrphanedQp& orphaned) {
+  Qp& qp = *orphaned.qp;
+  if (!orphaned.ending) {
+    if (!end_xrc_qp(process_.directory(), process_.membership().node(), process_.membership().slot(),
+                    qp.shared->qpn, false))
+      return false;
     qp.send_lock.lock();
-    shut_gate(qp, IBV_QPS_RESET);
+    close_responder(qp, IBV_QPS_RESET);
     qp.send_lock.unlock();
     process_.forget_qp(qp.index);
-    orphan.ending = true;
+    orphaned.ending = true;
   }
-  if (!visitors_gone(process_.directory(), process_.home().slot(), qp.shared->dest_slot, kVisitPatience)) return false;
+  if (!hazards_released(process_.directory(), process_.membership().slot(), qp.shared->dest_slot,
+                        kHazardPatience))
+    return false;
   process_.qp_is_gone(qp.index);
   qp.shared->in_use.store(0, std::memory_order_release);
   free_qp(&qp);
@@ -146,11 +150,12 @@ bool XrcSharedQps::end_orphan(Orphan& orphan) {
 int64_t XrcSharedQps::serve() {
   std::lock_guard lock(mutex_);
   bool between = false;
-  for (Qp* qp : foreign_) between |= attend_foreign(*qp) == Standing::kLater;
-  std::erase_if(orphans_, [this](Orphan& orphan) { return has_handle(*orphan.qp) || end_orphan(orphan); });
-  if (foreign_.empty() && orphans_.empty()) return kEndOfTime;
-  const bool ending =
-      std::any_of(orphans_.begin(), orphans_.end(), [](const Orphan& orphan) { return orphan.ending; });
+  for (Qp* qp : proxies_) between |= serve_proxy(*qp) == OwnerStatus::kLater;
+  std::erase_if(orphaned_,
+                [this](OrphanedQp& orphaned) { return has_handle(*orphaned.qp) || end_orphaned(orphaned); });
+  if (proxies_.empty() && orphaned_.empty()) return kEndOfTime;
+  const bool ending = std::any_of(orphaned_.begin(), orphaned_.end(),
+                                  [](const OrphanedQp& orphaned) { return orphaned.ending; });
   return now_ns() + (ending || between ? kSoon : kLook);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The part of this process in XRC_RECV queue pairs that several processes hold open (xrc_openings.h): handles on queue pairs
-// of other processes, and its own queue pairs that only others hold.
+// The part of this process in XRC_RECV queue pairs that several processes hold open (xrc_shared_qp.h):
+// handles on queue pairs of other processes, and its own queue pairs that only others hold.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace verbena {
 
 class Process;
 struct Context;
-struct ForeignPlace;
+struct QpLocation;
 struct Qp;
 struct QpnEntry;
 
 // What has become of a queue pair that another process has made.
-enum class Standing : uint8_t {
+enum class OwnerStatus : uint8_t {
   kThere,
-  kLater,  // its maker has ended, and nobody has taken it over yet
+  kLater,  // its owner has ended, and nobody has taken it over yet
   kLost,
 };
 
@@ -31,38 +31,39 @@ class XrcSharedQps {
   // ---- handles on queue pairs of other processes ----
   int hold(Qp* qp);      // ENOMEM
   void let_go(Qp* qp);   // on return the service thread does not touch it any more
-  Standing find(Qp& qp, ForeignPlace* out);  // where what `qp` stands for is now
+  OwnerStatus find(Qp& qp, QpLocation* out);  // where what `qp` stands for is now
 
   // ---- own queue pairs ----
-  int keep_orphan(Qp* qp);   // it lives while others hold it. ENOMEM
-  bool adopt_orphan(Qp* qp);  // if it is one, it is none any more; false: it is ending
+  int keep_orphaned(Qp* qp);   // it lives while others hold it. ENOMEM
+  bool adopt_orphaned(Qp* qp);  // if it is one, it is none any more; false: it is ending
   // The context closes: what others still hold they take over, the rest ends.
   void leave_context(Context& context);
 
-  // A request of another process (fabric/ask.h), in the service thread. Answers the size of the reply; 0: none of ours.
+  // A request of another process (fabric/control_rpc.h), in the service thread. Answers the size of the
+  // reply; 0: none of ours.
   size_t reply(const std::byte* request, size_t size, std::byte* reply);
   // The service thread's work. When there is something to look at again, ns; kEndOfTime: when woken.
   int64_t serve();
 
  private:
-  struct Orphan {
+  struct OrphanedQp {
     Qp* qp;
     bool ending;
   };
   // Under mutex_ (xrc_succession.cc from find_again() on):
-  Standing attend_foreign(Qp& qp);
+  OwnerStatus serve_proxy(Qp& qp);
   void raise_told_events(Qp& qp);
-  Standing find_again(Qp& qp);
-  Standing attach(Qp& qp, const QpnEntry& entry, uint32_t generation);
-  Standing take_over(Qp& qp, const QpnEntry* entry);
-  bool end_orphan(Orphan& orphan);
+  OwnerStatus find_again(Qp& qp);
+  OwnerStatus attach(Qp& qp, const QpnEntry& entry, uint32_t generation);
+  OwnerStatus take_over(Qp& qp, const QpnEntry* entry);
+  bool end_orphaned(OrphanedQp& orphaned);
   // Made on `context`; unless another context of the device is there. Takes mutex_.
   std::vector<Qp*> take_qps_of(Context& context);
 
   Process& process_;
   std::mutex mutex_;
-  std::vector<Qp*> foreign_;
-  std::vector<Orphan> orphans_;
+  std::vector<Qp*> proxies_;
+  std::vector<OrphanedQp> orphaned_;
 };
 
 }  // namespace verbena

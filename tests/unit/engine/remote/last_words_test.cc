@@ -21,9 +21,9 @@ using wire::RequestHead;
 
 constexpr int kPolls = 200;  // one in 128 waits for who has the turn
 
-class LastWords : public ::testing::Test {
+class DrainBeforeClose : public ::testing::Test {
  protected:
-  LastWords() {
+  DrainBeforeClose() {
     connect(first, PlayedNode::kQpn, End::address_of(false), {});
     connect(other.get(), PlayedNode::kQpn + 1, End::address_of(false), {});
     there.meet();
@@ -63,13 +63,13 @@ class LastWords : public ::testing::Test {
   Owned<Qp> other = make_qp(there.end.pd.get(), there.end.send_cq.get(), there.end.recv_cq.get());
 };
 
-TEST_F(LastWords, AreHeardThoughTheQueuePairIsInUse) {
+TEST_F(DrainBeforeClose, AreHeardThoughTheQueuePairIsInUse) {
   end_while_in_use([&] { first->send_lock.unlock(); });
   EXPECT_EQ(there.end.sent().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(eventually([&] { return !peer().connected.load(); }));
 }
 
-TEST_F(LastWords, AreNotWaitedForForEver) {
+TEST_F(DrainBeforeClose, AreNotWaitedForForEver) {
   end_while_in_use([&] {
     EXPECT_TRUE(eventually([&] { return !peer().connected.load(); }));
     first->send_lock.unlock();
@@ -77,7 +77,7 @@ TEST_F(LastWords, AreNotWaitedForForEver) {
 }
 
 // A connection that was given up in the midst of something: nobody looks after what was.
-TEST_F(LastWords, LeaveTheServiceThreadAsleep) {
+TEST_F(DrainBeforeClose, LeaveTheServiceThreadAsleep) {
   constexpr uint64_t kMost = 1000;  // in a second; it would be 5,000 with one look each 200 us
   there.say(wire::FrameStart{0, static_cast<FrameKind>(0xee), {}});
   EXPECT_TRUE(eventually([&] { return !peer().connected.load(); }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Long messages from another node come in slices (wire/frame.h). What the responder has begun belongs to that
-// message and to no other: neither to one that calls itself its next slice, nor to the next one.
+// Long messages from another node come in chunks (wire/frame.h). What the responder has begun belongs to that
+// message and to no other: neither to one that calls itself its next chunk, nor to the next one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using wire::AnswerHead;
 using wire::FrameKind;
 using wire::RequestHead;
 
-constexpr uint32_t kLongMessage = 40'000, kFirstSlice = 30'000;
+constexpr uint32_t kLongMessage = 40'000, kFirstChunk = 30'000;
 
 RequestHead request_head(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opcode) {
   RequestHead head{};
@@ -31,7 +31,7 @@ RequestHead request_head(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opco
 }
 
 // The queue pair may be written and not read; the region may be read as well.
-TEST(Slice, OfAnotherOperationIsNone) {
+TEST(Chunk, OfAnotherOperationIsNone) {
   PlayedNode there;
   QpSetup setup;
   setup.access = IBV_ACCESS_REMOTE_WRITE;
@@ -40,16 +40,16 @@ TEST(Slice, OfAnotherOperationIsNone) {
   RequestHead head = request_head(there.end.qp.get(), IBV_QPT_RC, IBV_WR_RDMA_WRITE);
   head.remote_address = there.end.memory.address();
   head.rkey = there.end.memory.rkey();
-  there.say(head, std::vector<std::byte>(kFirstSlice, std::byte{1}));
-  head.offset = kFirstSlice;
+  there.say(head, std::vector<std::byte>(kFirstChunk, std::byte{1}));
+  head.offset = kFirstChunk;
   RequestHead other = head;
   other.opcode = IBV_WR_RDMA_READ;
   there.say(other);
-  there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{2}));
+  there.say(head, std::vector<std::byte>(kLongMessage - kFirstChunk, std::byte{2}));
   const AnswerHead answer = there.hear_answer();
   EXPECT_EQ(answer.kind, FrameKind::kAck) << "what was read that may not be read";
   EXPECT_EQ(answer.number, 1u);
-  EXPECT_EQ(there.end.memory.data()[kFirstSlice - 1], 1);
+  EXPECT_EQ(there.end.memory.data()[kFirstChunk - 1], 1);
   EXPECT_EQ(there.end.memory.data()[kLongMessage - 1], 2);
 }
 
@@ -71,9 +71,9 @@ struct CloseXrcQp {
   }
 };
 
-class XrcSlice : public ::testing::Test {
+class XrcChunk : public ::testing::Test {
  protected:
-  XrcSlice() {
+  XrcChunk() {
     Xrcd* opened = nullptr;
     EXPECT_EQ(open_xrcd(there.end.context.get(), -1, O_CREAT, &opened), 0);
     domain.reset(opened);
@@ -112,8 +112,8 @@ class XrcSlice : public ::testing::Test {
     EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
     head.number = 1;
     head.psn = 40;
-    there.say(head, std::vector<std::byte>(kFirstSlice, std::byte{2}));
-    const uint8_t* last = there.end.memory.data() + 2 * 65536 + kFirstSlice - 1;
+    there.say(head, std::vector<std::byte>(kFirstChunk, std::byte{2}));
+    const uint8_t* last = there.end.memory.data() + 2 * 65536 + kFirstChunk - 1;
     EXPECT_TRUE(eventually([&] { return std::atomic_ref(const_cast<uint8_t&>(*last)).load() == 2; }));
   }
   void expect_flushed() const {
@@ -138,15 +138,15 @@ class XrcSlice : public ::testing::Test {
   std::unique_ptr<Qp, CloseXrcQp> qp;
 };
 
-TEST_F(XrcSlice, ForAnotherSrqIsNone) {
+TEST_F(XrcChunk, ForAnotherSrqIsNone) {
   send_one_and_a_half();
   RequestHead head = send_to(second);
   head.number = 1;
   head.psn = 40;
-  head.offset = kFirstSlice;
-  there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{9}));
+  head.offset = kFirstChunk;
+  there.say(head, std::vector<std::byte>(kLongMessage - kFirstChunk, std::byte{9}));
   head.srqn = srq_number(first.get());
-  there.say(head, std::vector<std::byte>(kLongMessage - kFirstSlice, std::byte{4}));
+  there.say(head, std::vector<std::byte>(kLongMessage - kFirstChunk, std::byte{4}));
   const ibv_wc whole = there.end.received();
   EXPECT_EQ(whole.wr_id, 2u);
   EXPECT_EQ(whole.status, IBV_WC_SUCCESS);
@@ -155,7 +155,7 @@ TEST_F(XrcSlice, ForAnotherSrqIsNone) {
 }
 
 // The requester's queue pair has been through RESET, and so has ours.
-TEST_F(XrcSlice, OfAFormerLifeDoesNotReachTheNext) {
+TEST_F(XrcChunk, OfAFormerGenerationDoesNotReachTheNext) {
   send_one_and_a_half();
   ASSERT_EQ(to_state(qp.get(), IBV_QPS_RESET), 0);
   connect();
@@ -165,7 +165,7 @@ TEST_F(XrcSlice, OfAFormerLifeDoesNotReachTheNext) {
 }
 
 // One that says of the same request that it is for another SRQ.
-TEST_F(XrcSlice, BegunAnewForAnotherSrqTakesItsReceiveRequest) {
+TEST_F(XrcChunk, BegunAgainForAnotherSrqTakesItsReceiveRequest) {
   send_one_and_a_half();
   RequestHead head = send_to(second);
   head.number = 1;
@@ -173,7 +173,7 @@ TEST_F(XrcSlice, BegunAnewForAnotherSrqTakesItsReceiveRequest) {
   expect_second_receives(head);
 }
 
-TEST_F(XrcSlice, GivesItsReceiveRequestBackWithTheQueuePair) {
+TEST_F(XrcChunk, GivesItsReceiveRequestBackWithTheQueuePair) {
   send_one_and_a_half();
   qp.reset();
   expect_flushed();

@@ -16,19 +16,19 @@
 namespace verbena {
 namespace {
 
-class RemoteTurn : public ::testing::Test {
+class ProgressLock : public ::testing::Test {
  protected:
-  RemoteTurn() {
+  ProgressLock() {
     there.end.connect_qp();
     there.meet();
   }
-  ~RemoteTurn() override {
+  ~ProgressLock() override {
     if (is_kept_) release();
   }
 
   // The service thread takes the turn, and stays: the connection has ended, and it tells a queue pair whose
   // lock is held here.
-  void keep_service_at_its_turn() {
+  void keep_service_in_progress() {
     there.end.qp->send_lock.lock();
     is_kept_ = true;
     there.hang_up();
@@ -54,36 +54,36 @@ class RemoteTurn : public ::testing::Test {
   bool is_kept_ = false;
 };
 
-constexpr int64_t kTurnPatience = 1'000'000;  // so long a poll waits, ns
+constexpr int64_t kProgressPatience = 1'000'000;  // so long a poll waits, ns
 constexpr size_t kInVain = 128;               // and the next poll waits
 constexpr size_t kWaits = 8;
 
-TEST_F(RemoteTurn, APollWaitsForTheServiceThreadAfterSoManyInVain) {
-  keep_service_at_its_turn();
+TEST_F(ProgressLock, APollWaitsForTheServiceThreadAfterSoManyInVain) {
+  keep_service_in_progress();
   const std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
   // By the system's clock, which may be corrected a little while it waits.
   for (size_t i = kInVain; i < times.size(); i += kInVain + 1)
-    EXPECT_GE(times[i], kTurnPatience * 9 / 10) << i;
+    EXPECT_GE(times[i], kProgressPatience * 9 / 10) << i;
 }
 
-TEST_F(RemoteTurn, TheOtherPollsDoNotWait) {
-  keep_service_at_its_turn();
+TEST_F(ProgressLock, TheOtherPollsDoNotWait) {
+  keep_service_in_progress();
   std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  EXPECT_LT(times[times.size() / 2], kTurnPatience * 9 / 10) << "the median";
+  EXPECT_LT(times[times.size() / 2], kProgressPatience * 9 / 10) << "the median";
 }
 
 // Not until the turn ends: that it does not while this goes on.
-TEST_F(RemoteTurn, APollWaitsForAMillisecondOnly) {
-  keep_service_at_its_turn();
+TEST_F(ProgressLock, APollWaitsForAMillisecondOnly) {
+  keep_service_in_progress();
   const std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
   int64_t shortest = INT64_MAX;
   for (size_t i = kInVain; i < times.size(); i += kInVain + 1) shortest = std::min(shortest, times[i]);
-  EXPECT_LT(shortest, 50 * kTurnPatience);
+  EXPECT_LT(shortest, 50 * kProgressPatience);
 }
 
-TEST_F(RemoteTurn, AfterItsTurnBothGoOn) {
-  keep_service_at_its_turn();
+TEST_F(ProgressLock, AfterTheServiceThreadBothGoOn) {
+  keep_service_in_progress();
   times_of_polls(kInVain + 1);
   release();
   there.meet();

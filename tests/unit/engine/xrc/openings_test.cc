@@ -2,14 +2,14 @@
 //
 // An XRC_RECV queue pair that several processes hold open (ibv_open_qp(3)): the one that has made it, and
 // others. What the kernel does in verbs.c, ib_open_qp() and __ib_destroy_shared_qp(); where it differs,
-// engine/xrc/xrc_openings.h says so.
+// engine/xrc/xrc_shared_qp.h says so.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include "engine/events/async_events.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"
 
@@ -52,7 +52,7 @@ struct Opener {
     EXPECT_EQ(init.qp_type, IBV_QPT_XRC_RECV);
     return attr;
   }
-  uint32_t slot() const { return context->process->home().slot(); }
+  uint32_t slot() const { return context->process->membership().slot(); }
   Owned<Context> context = open_device();
   Xrcd* xrcd = nullptr;
   Qp* qp = nullptr;
@@ -95,14 +95,14 @@ int obey(const Child& parent, OpenedNumbers* numbers, const GidEntry& gid, int f
 }
 
 // The other process is forked before this one opens the device.
-class XrcOpenings : public ::testing::Test {
+class XrcSharedQp : public ::testing::Test {
  protected:
-  XrcOpenings()
+  XrcSharedQp()
       : numbers(static_cast<OpenedNumbers*>(
             mmap(nullptr, sizeof(OpenedNumbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
         file(open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)),
         other([this](const Child& parent) { return obey(parent, numbers, gid(), file); }) {}
-  ~XrcOpenings() {
+  ~XrcSharedQp() {
     close(file);
     munmap(numbers, sizeof(OpenedNumbers));
   }
@@ -128,7 +128,7 @@ class XrcOpenings : public ::testing::Test {
 };
 
 // The other process has made it, and this one holds it as well.
-struct MadeElsewhere : XrcOpenings {
+struct MadeElsewhere : XrcSharedQp {
   void SetUp() override {
     tell('m');
     own = std::make_unique<Opener>(file, O_CREAT);
@@ -139,8 +139,8 @@ struct MadeElsewhere : XrcOpenings {
     srq_done();
   }
   // A queue pair that sends, and an SRQ of this process that receives.
-  enum class Connects { kMaker, kHere };
-  void connect_sender(Connects who = Connects::kMaker) {
+  enum class Connects { kOwner, kHere };
+  void connect_sender(Connects who = Connects::kOwner) {
     pd = make_pd(own->context.get());
     send_cq = make_cq(own->context.get());
     recv_cq = make_cq(own->context.get());
@@ -154,7 +154,7 @@ struct MadeElsewhere : XrcOpenings {
     ibv_srq_attr attr{4, 1, 0};
     ASSERT_EQ(create_srq(pd.get(), &attr, {own->xrcd, recv_cq.get()}, 0, &srq), 0);
     memory = std::make_unique<Region>(pd.get(), 64);
-    if (who == Connects::kMaker)
+    if (who == Connects::kOwner)
       tell('g');
     else
       connect(own->qp, numbers->sender, gid());
@@ -258,7 +258,7 @@ TEST_F(MadeElsewhere, IsQueriedWithAddressAndTimers) {
   EXPECT_EQ(anew.port_num, 0);
 }
 
-TEST_F(MadeElsewhere, AfterItsMakersDeathAddressAndTimersAreAsHeMadeThem) {
+TEST_F(MadeElsewhere, AfterItsOwnersDeathAddressAndTimersAreKept) {
   const ibv_qp_attr made = make_unusual();
   other.kill_now();
   expect_unusual(own->query(), made);  // there, or here already
@@ -284,7 +284,7 @@ TEST_F(MadeElsewhere, IsConnectedFromHere) {
   EXPECT_EQ(send_to(srq_number(srq)), IBV_WC_SUCCESS);
 }
 
-TEST_F(MadeElsewhere, ItsMakerIsStoppedAndDoesNotAnswer) {
+TEST_F(MadeElsewhere, ItsOwnerIsStoppedAndDoesNotReply) {
   other.stop();
   EXPECT_EQ(to_init(own->qp), ETIMEDOUT);
   other.go_on();
@@ -294,7 +294,7 @@ TEST_F(MadeElsewhere, ItsMakerIsStoppedAndDoesNotAnswer) {
 
 TEST_F(MadeElsewhere, KeepsTheDomain) { EXPECT_EQ(close_xrcd(own->xrcd), EBUSY); }
 
-TEST_F(MadeElsewhere, LivesWhenItsMakerHasDestroyedHisHandle) {
+TEST_F(MadeElsewhere, LivesWhenItsOwnerHasDestroyedItsHandle) {
   connect_sender();
   tell('c');
   EXPECT_EQ(send_to(srq_number(srq)), IBV_WC_SUCCESS);
@@ -307,7 +307,7 @@ TEST_F(MadeElsewhere, EndsWithTheLastHandle) {
   EXPECT_TRUE(eventually([&] { return !exists(); }));
 }
 
-TEST_F(MadeElsewhere, StaysWhenItsMakerHoldsItStill) {
+TEST_F(MadeElsewhere, StaysWhenItsOwnerHoldsItStill) {
   connect_sender();
   own->close();
   EXPECT_EQ(send_to(srq_number(srq)), IBV_WC_SUCCESS);
@@ -322,7 +322,7 @@ TEST_F(MadeElsewhere, ItsEventsGoToEveryHandle) {
   tell('q');
 }
 
-TEST_F(MadeElsewhere, OutlivesItsMaker) {
+TEST_F(MadeElsewhere, OutlivesItsOwner) {
   connect_sender();
   ASSERT_EQ(send_to(srq_number(srq)), IBV_WC_SUCCESS);
   other.kill_now();
@@ -334,7 +334,7 @@ TEST_F(MadeElsewhere, OutlivesItsMaker) {
   EXPECT_EQ(async_event(own->context.get(), 0).type, UINT32_MAX);
 }
 
-TEST_F(MadeElsewhere, WhoeverComesAfterItsMakerModifiesIt) {
+TEST_F(MadeElsewhere, TheSuccessorOfItsOwnerModifiesIt) {
   connect_sender();
   other.kill_now();
   ASSERT_EQ(to_state(own->qp, IBV_QPS_RESET), 0);
@@ -342,7 +342,7 @@ TEST_F(MadeElsewhere, WhoeverComesAfterItsMakerModifiesIt) {
   EXPECT_EQ(own->query().qp_state, IBV_QPS_INIT);
 }
 
-TEST_F(MadeElsewhere, AfterItsMakersDeathItsEventsAreStillTold) {
+TEST_F(MadeElsewhere, AfterItsOwnersDeathItsEventsAreStillTold) {
   connect_sender();
   other.kill_now();
   ASSERT_EQ(send_to(1), IBV_WC_REM_INV_REQ_ERR);
@@ -350,14 +350,14 @@ TEST_F(MadeElsewhere, AfterItsMakersDeathItsEventsAreStillTold) {
   EXPECT_EQ(own->query().qp_state, IBV_QPS_ERR);
 }
 
-TEST_F(MadeElsewhere, AfterItsMakersDeathItEndsWithTheLastHandle) {
+TEST_F(MadeElsewhere, AfterItsOwnersDeathItEndsWithTheLastHandle) {
   other.kill_now();
   EXPECT_TRUE(eventually([&] { return own->query().qp_state == IBV_QPS_RESET; }));
   own->close();
   EXPECT_TRUE(eventually([&] { return !exists(); }));
 }
 
-TEST_F(MadeElsewhere, AfterItsMakersDeathItIsOpenedByOthers) {
+TEST_F(MadeElsewhere, AfterItsOwnersDeathItIsOpenedByOthers) {
   other.kill_now();
   EXPECT_EQ(to_init(own->qp), 0);
   Opener next(file, O_CREAT);
@@ -368,7 +368,7 @@ TEST_F(MadeElsewhere, AfterItsMakersDeathItIsOpenedByOthers) {
 }
 
 // This process has made it, and the other holds it as well.
-struct MadeHere : XrcOpenings {
+struct MadeHere : XrcSharedQp {
   void SetUp() override {
     own = std::make_unique<Opener>(file, O_CREAT);
     ASSERT_EQ(own->make(), 0);
@@ -395,7 +395,7 @@ TEST_F(MadeHere, EndsWhenTheOtherDies) {
   EXPECT_TRUE(eventually([&] { return !exists(); }));
 }
 
-TEST_F(MadeHere, IsOpenedAgainByItsMaker) {
+TEST_F(MadeHere, IsOpenedAgainByItsOwner) {
   own->close();
   ASSERT_EQ(own->open(numbers->receiver), 0);
   tell('c');
@@ -403,7 +403,7 @@ TEST_F(MadeHere, IsOpenedAgainByItsMaker) {
   EXPECT_EQ(to_init(own->qp), 0);
 }
 
-TEST_F(MadeHere, OutlivesItsMakersContext) {
+TEST_F(MadeHere, OutlivesItsOwnersContext) {
   ASSERT_EQ(to_init(own->qp), 0);
   own.reset();
   tell('i');  // still in the state that it was in
@@ -419,7 +419,7 @@ TEST_F(MadeHere, OutlivesAContextBesideAnother) {
 TEST_F(MadeHere, CountsUntilItHasEnded) {
   own->close();
   const NodeDirectory& directory = node.directory();
-  const uint32_t slot = own->context->process->home().slot();
+  const uint32_t slot = own->context->process->membership().slot();
   EXPECT_EQ(directory.count(0, Counted::kQps, slot).load(), 1u);
   tell('c');
   EXPECT_TRUE(eventually([&] { return directory.count(0, Counted::kQps, slot).load() == 0; }));

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "adapter/high_water.h"
+
 namespace verbena {
 namespace {
 
@@ -91,9 +93,7 @@ int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, 
   const auto tag = static_cast<uint8_t>(mr.last_tag);
   fill(mr, region);
   mr.valid.store(0x100u | tag, std::memory_order_release);
-  std::atomic<uint32_t>& high_water = segment.view().header().mr_high_water;
-  if (high_water.load(std::memory_order_relaxed) <= index)
-    high_water.store(index + 1, std::memory_order_release);
+  raise_high_water(segment.view().header().mr_high_water, index);
   *lkey = MemoryKey{index, false, tag}.pack();
   *rkey = MemoryKey{index, true, tag}.pack();
   return 0;
@@ -113,9 +113,7 @@ int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint
   SharedMr& mr = *segment.view().mr(index);
   mr.last_tag = (mr.last_tag + 1) & 0xff;
   fill(mr, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind});
-  std::atomic<uint32_t>& high_water = segment.view().header().mr_high_water;
-  if (high_water.load(std::memory_order_relaxed) <= index)
-    high_water.store(index + 1, std::memory_order_release);
+  raise_high_water(segment.view().header().mr_high_water, index);
   *rkey = MemoryKey{index, true, static_cast<uint8_t>(mr.last_tag)}.pack();
   return 0;
 }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -14,8 +13,9 @@
 
 #include <new>
 
+#include "adapter/clock.h"
 #include "cm/id.h"
-#include "engine/rules/clock.h"
+#include "fabric/own_thread.h"
 #include "observe/log.h"
 
 namespace verbena::cm {
@@ -80,18 +80,7 @@ int Service::start() {
   }
   if (error == 0) error = links_.open(process_->membership().node(), process_->directory(), self());
   device_events_seen_ = count_device_events(process_->directory());
-  if (error == 0) {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 512 * 1024);
-    // The program's signals are for the program's threads.
-    sigset_t all, previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);
-    error = pthread_create(&thread_, &attributes, thread_main, this);
-    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-    pthread_attr_destroy(&attributes);
-  }
+  if (error == 0) error = create_own_thread(&thread_, thread_main, this);
   if (error != 0) {
     if (epoll_fd_ >= 0) syscall(SYS_close, epoll_fd_);
     if (wake_fd_ >= 0) syscall(SYS_close, wake_fd_);

@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
 #include "cm/id.h"
 #include "cm/service.h"
-#include "engine/rules/clock.h"
 #include "observe/log.h"
 
 namespace verbena::cm {

@@ -84,7 +84,7 @@ class ConnectionListener {
   int descriptor() const;
 
   // Does what is due; never waits. When it wants to be called again at the latest, CLOCK_MONOTONIC in
-  // nanoseconds; kEndOfTime (engine/clock.h): when its descriptor is readable.
+  // nanoseconds; kEndOfTime (adapter/clock.h): when its descriptor is readable.
   int64_t serve();
 
   // Begins to call `target` at the node with address `to`, coming from `from`, one of this node's (all zero:

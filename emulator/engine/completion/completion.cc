@@ -12,8 +12,7 @@ void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
   if (cq.timer_asked.load(std::memory_order_relaxed) != 0 ||
       cq.timer_asked.exchange(1, std::memory_order_acq_rel) != 0)
     return;
-  adapter.view().header().doorbell.store(1, std::memory_order_release);
-  adapter.kick();
+  adapter.report(cq);
 }
 
 // `reached`: moderation, if any, does not keep the event back.
@@ -30,10 +29,8 @@ void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error,
   if (adapter.notify(cq.channel, cq.user_handle) != 0) {
     // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
     cq.lost.fetch_add(1, std::memory_order_acq_rel);
-    SegmentHeader& header = adapter.view().header();
-    header.lost_events.store(1, std::memory_order_release);
-    header.doorbell.store(1, std::memory_order_release);
-    adapter.kick();
+    adapter.view().header().lost_events.store(1, std::memory_order_release);
+    adapter.report(cq);
   }
   cq.raised.fetch_add(1, std::memory_order_relaxed);
   end_raising(cq.armed, raising, Armed::kNo);

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "adapter/arming.h"
+#include "adapter/high_water.h"
 #include "emulator.h"
 #include "engine/completion/cq_rings.h"
 #include "engine/completion/lost_events.h"
@@ -126,10 +127,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->ring.follow(process.view(), shared);
   cq->consumer.begin(cq->ring.current(), worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
-  std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
-  for (uint32_t seen = high_water.load();
-       seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
-  }
+  raise_high_water(process.view().header().cq_high_water, cq->index);
   process.set_cq(cq->index, cq);
   *out = cq;
   return 0;

@@ -60,8 +60,7 @@ template <typename Ring>
     return {claim};
   if (to.ring.ignores_overrun()) return {claim, Room::kIgnored};
   to.cq.overrun.store(1, std::memory_order_release);
-  to.adapter.view().header().doorbell.store(1, std::memory_order_release);
-  to.adapter.kick();
+  to.adapter.report(to.cq);
   return {claim, Room::kOverrun};
 }
 

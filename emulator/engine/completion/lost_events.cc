@@ -15,7 +15,7 @@ void owe_event(Process& process, uint64_t user_handle) {
     if (cq == nullptr || cq->user_handle != user_handle) continue;
     cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
     process.view().header().lost_events.store(1, std::memory_order_release);
-    process.ring_doorbell();
+    process.self().report(*cq->shared);
   }
 }
 

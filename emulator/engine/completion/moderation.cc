@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/completion/completion.h"
 #include "engine/objects/context.h"
-#include "engine/rules/clock.h"
 
 namespace verbena {
 namespace {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/completion/poll.h"
 #include "engine/completion/streaming.h"
@@ -14,7 +15,6 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
-#include "engine/rules/clock.h"
 #include "engine/rules/small_copy.h"
 #include "observe/log.h"
 

@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "engine/datagram/address_handle.h"
-#include "engine/rules/clock.h"
 
 namespace verbena {
 namespace {

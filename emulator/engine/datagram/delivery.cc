@@ -15,11 +15,6 @@ namespace {
 
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
 
-void ring_doorbell(Destination& to) {
-  to.adapter->view().header().doorbell.store(1, std::memory_order_release);
-  to.adapter->kick();
-}
-
 // Puts the message where the receive request says. The keys of the request are checked now. `position`: of
 // its completion. What has come before it, from whomever, must not be scattered over it when it is polled.
 VendorError place(const DatagramSender& from, Destination& to, const DatagramMessage& message, const ReceiveWqe& wqe,
@@ -112,7 +107,7 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
     there.dropped.fetch_add(1, std::memory_order_relaxed);
     return Delivery::kDropped;
   }
-  if (limit_reached) ring_doorbell(to);
+  if (limit_reached) to.adapter->report(*to.receives.shared);
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
   const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
@@ -131,7 +126,7 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
   if (error != VendorError::none) there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, lands);
   if (error != VendorError::none) {
-    ring_doorbell(to);
+    to.adapter->report(there);
     return Delivery::kDropped;
   }
   there.requests_in.fetch_add(1, std::memory_order_relaxed);

@@ -3,10 +3,10 @@
 
 #include <utility>
 
+#include "adapter/clock.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/responder/xrc_target.h"
-#include "engine/rules/clock.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
 

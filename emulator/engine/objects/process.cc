@@ -78,9 +78,4 @@ void Process::wait_for_hazards(uint32_t from_slot) {
       nullptr);
 }
 
-void Process::ring_doorbell() {
-  view().header().doorbell.store(1, std::memory_order_release);
-  membership_.kick();
-}
-
 }  // namespace verbena

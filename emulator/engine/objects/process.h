@@ -102,9 +102,6 @@ class Process {
   // Waits until no thread of this process is in the middle of appending to `cq` as a queue pair's owner.
   void wait_for_own_producers(const Cq& cq);
 
-  // Peers and the own process leave word here that some pending flag wants looking at.
-  void ring_doorbell();
-
   // ---- what stands above ----
 
   // The processes that are reached by frames; nullptr: there are none, and the node has no network.

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
 #include "engine/objects/network.h"
 #include "engine/objects/qp.h"
-#include "engine/rules/clock.h"
 
 namespace verbena {
 namespace {

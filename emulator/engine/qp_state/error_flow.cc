@@ -85,7 +85,7 @@ void enter_error(Qp& qp) {
   qp.drain_event_due = false;
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
     complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
-  if (!flush_receive_queue(qp, kHazardPatience)) qp.process->ring_doorbell();
+  if (!flush_receive_queue(qp, kHazardPatience)) qp.process->self().report(*qp.shared);
 }
 
 void enter_send_queue_error(Qp& qp) {

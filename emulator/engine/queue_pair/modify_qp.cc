@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/datagram/address_handle.h"
 #include "engine/objects/context.h"
@@ -20,7 +21,6 @@
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/requester/requester.h"
-#include "engine/rules/clock.h"
 #include "engine/rules/device_attributes.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/psn.h"
@@ -246,7 +246,7 @@ void to_error(Qp& qp) {
   qp.send_lock.unlock();
   // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread
   // sees to it.
-  if (!flush_receive_queue(qp, 10 * kHazardPatience)) qp.process->ring_doorbell();
+  if (!flush_receive_queue(qp, 10 * kHazardPatience)) qp.process->self().report(*qp.shared);
 }
 
 // Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).

@@ -7,6 +7,7 @@
 #include <bit>
 #include <new>
 
+#include "adapter/high_water.h"
 #include "emulator.h"
 #include "engine/datagram/datagram.h"
 #include "engine/datagram/datagram_queue.h"
@@ -203,10 +204,7 @@ int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
   if (qp->xrcd != nullptr) qp->xrcd->users.fetch_add(1, std::memory_order_relaxed);
-  std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
-  for (uint32_t seen = high_water.load();
-       seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
-  }
+  raise_high_water(process.view().header().qp_high_water, qp->index);
   process.set_qp(qp->index, qp);
   qp->shared->in_use.store(1, std::memory_order_release);
   return 0;

@@ -137,7 +137,7 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
     return EINVAL;
   }
   srq->shared->limit.store(attr->srq_limit, std::memory_order_seq_cst);
-  if (srq->ring.disarm_if_below_limit()) srq->process->ring_doorbell();
+  if (srq->ring.disarm_if_below_limit()) srq->process->self().report(*srq->shared);
   return 0;
 }
 

@@ -7,10 +7,12 @@
 #include <bit>
 #include <new>
 
+#include "adapter/high_water.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/rules/send_rules.h"
+#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -148,10 +150,7 @@ int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t m
     delete srq;
     return error;
   }
-  std::atomic<uint32_t>& high_water = process.view().header().srq_high_water;
-  for (uint32_t seen = high_water.load();
-       seen <= srq->index && !high_water.compare_exchange_weak(seen, srq->index + 1);) {
-  }
+  raise_high_water(process.view().header().srq_high_water, srq->index);
   srq->shared->in_use.store(1, std::memory_order_release);
   process.set_srq(srq->index, srq);
   *out = srq;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "engine/datagram/multicast.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_datagram.h"
-#include "engine/rules/clock.h"
 #include "no_cancellation.h"
 
 namespace verbena {

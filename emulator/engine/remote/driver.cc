@@ -9,13 +9,13 @@
 #include <cstring>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requester.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/payload_stream.h"
-#include "engine/rules/clock.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

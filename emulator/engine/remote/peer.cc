@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "engine/objects/process.h"
 #include "engine/remote/remote_path.h"
 #include "engine/remote/remote_requester.h"
-#include "engine/rules/clock.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
 

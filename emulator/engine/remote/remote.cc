@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "engine/datagram/address_handle.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/remote_requester.h"
 #include "engine/requester/requester.h"
-#include "engine/rules/clock.h"
 #include "observe/log.h"
 
 namespace verbena {

@@ -3,14 +3,15 @@
 
 #include <mutex>
 
+#include "adapter/clock.h"
 #include "adapter/prefetch.h"
 #include "engine/objects/qp.h"
+#include "engine/queue_pair/error_flow.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requests.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/peer_path.h"
-#include "engine/rules/clock.h"
 #include "engine/rules/timers.h"
 
 namespace verbena {

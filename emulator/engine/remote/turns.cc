@@ -10,9 +10,9 @@
 #include <chrono>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requester.h"
-#include "engine/rules/clock.h"
 #include "no_cancellation.h"
 
 namespace verbena {

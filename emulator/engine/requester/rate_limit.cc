@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/rules/clock.h"
+#include "adapter/clock.h"
 #include "engine/rules/send_rules.h"
 
 namespace verbena {

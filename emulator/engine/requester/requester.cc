@@ -3,13 +3,27 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
+#include "engine/completion/completion.h"
 #include "engine/completion/send_completion.h"
+#include "engine/datagram/datagram.h"
+#include "engine/memory/region_pages.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/queue_pair/error_flow.h"
+#include "engine/remote/remote_path.h"
 #include "engine/requester/local_requests.h"
+#include "engine/requester/peer_path.h"
+#include "engine/requester/psn.h"
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
-#include "engine/rules/clock.h"
+#include "engine/requester/timers.h"
+#include "engine/responder/key_errors.h"
+#include "engine/responder/memory_requests.h"
+#include "engine/responder/placement.h"
+#include "engine/responder/responder.h"
 #include "engine/rules/timers.h"
+#include "engine/xrc/xrc.h"
+#include "fabric/hazards.h"
 #include "observe/log.h"
 #include "observe/observer.h"
 

@@ -78,8 +78,7 @@ VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) 
   if (responder.state == IBV_QPS_RTR && !path.established) {
     path.established = true;
     there.pending_flags.fetch_or(kPendingCommEst, std::memory_order_acq_rel);
-    path.adapter->view().header().doorbell.store(1, std::memory_order_release);
-    path.adapter->kick();
+    path.adapter->report(there);
   }
   return VendorError::none;
 }

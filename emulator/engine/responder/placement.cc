@@ -264,8 +264,10 @@ bool eager_is_settled(RequesterContext& requester, const iovec* remote, size_t r
                            : (path.qp->pending_flags.fetch_or(kPendingScatter, std::memory_order_acq_rel) &
                               kPendingScatter) != 0;
     if (asked) return false;
-    path.memory->view().header().doorbell.store(1, std::memory_order_release);
-    path.memory->kick();
+    if (path.target != nullptr)
+      path.memory->report(*path.target->srq);
+    else
+      path.memory->report(*path.qp);
     return false;
   }
   path.has_eager = any;

@@ -17,15 +17,10 @@
 namespace verbena {
 namespace {
 
-void ring_doorbell(PeerAdapter& adapter) {
-  adapter.view().header().doorbell.store(1, std::memory_order_release);
-  adapter.kick();
-}
-
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
 void put_in_error(PeerPath& path, uint32_t pending_flags) {
   path.qp->pending_flags.fetch_or(pending_flags, std::memory_order_acq_rel);
-  ring_doorbell(*path.adapter);
+  path.adapter->report(*path.qp);
 }
 
 // The receive WQE that the current message goes to.
@@ -47,7 +42,7 @@ bool next_shared_receive(RequesterContext& requester, Receive* out) {
     if (!ring.take(requester.process->membership().worker(), &slot, &limit_reached)) return false;
     path.current_wqe = slot + 1;
     if (path.target == nullptr) path.qp->srq_slot.store(path.current_wqe, std::memory_order_release);
-    if (limit_reached) ring_doorbell(*path.memory);
+    if (limit_reached) path.memory->report(*ring.shared);
   }
   const ReceiveWqe& wqe = ring.wqe(path.current_wqe - 1);
   *out = {&wqe, reinterpret_cast<uint8_t*>(ring.bounce(path.current_wqe - 1)), ring.max_sge, wqe.epoch,
@@ -164,7 +159,7 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   arrival.status = text->status;
   arrival.error = seen_here;
   complete_receive(requester, arrival, false, nullptr);
-  ring_doorbell(*path.adapter);
+  path.adapter->report(*path.qp);
   return {Answer::kNak, seen_there};
 }
 

@@ -74,7 +74,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   out->phys_port_cnt_ex = 1;
   out->device_cap_flags_ex = attr.device_cap_flags | kCapAtomicWrite;
   out->completion_timestamp_mask = UINT64_MAX;
-  out->hca_core_clock = 1'000'000;  // kHz: engine/clock.h counts nanoseconds
+  out->hca_core_clock = 1'000'000;  // kHz: adapter/clock.h counts nanoseconds
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = limits.max_dm_size;
   if (limits.qp_rate_limit_max != 0)

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "engine/objects/process.h"
 #include "engine/remote/remote.h"
@@ -55,6 +56,10 @@ class EngineService {
   static int64_t serve_thread(void* self);
   int64_t serve();
   void serve_doorbell();
+  void serve_cq(uint32_t index);
+  void serve_srq(uint32_t index);
+  void serve_qp(uint32_t index);
+  void serve_all();
   void serve_device_events();
   void tell_device_watcher();
   void fail_context(Context& context);
@@ -68,7 +73,7 @@ class EngineService {
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
   bool moderating_ = false;  // some CQ's event waits for its period to end
-  bool flushing_ = false;    // some receive queue waits for a peer before it can be flushed
+  std::vector<uint32_t> flushing_;  // QPs whose receive queue waits for a peer before it can be flushed
 
   std::mutex watcher_mutex_;
   void (*device_watcher_)(void*) = nullptr;

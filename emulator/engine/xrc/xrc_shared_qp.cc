@@ -11,13 +11,14 @@
 #include <new>
 #include <type_traits>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
-#include "engine/rules/clock.h"
 #include "fabric/control_rpc.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <new>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/rules/clock.h"
 #include "engine/xrc/xrc_request.h"
 #include "engine/xrc/xrc_shared_qp.h"
 #include "fabric/hazards.h"

@@ -7,12 +7,13 @@
 #include <new>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
-#include "engine/rules/clock.h"
 #include "engine/xrc/xrc_shared_qp.h"
 #include "engine/xrc/xrc_shared_qps.h"
 #include "fabric/hazards.h"
@@ -149,7 +150,7 @@ OwnerStatus XrcSharedQps::take_over(Qp& qp, const QpnEntry* entry) {
   }
   orphaned_.push_back({successor, false});
   VERBENA_INFO("QP 0x%06x outlives the process that made it: it is this one's now", qpn);
-  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0) process_.ring_doorbell();
+  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0) process_.self().report(*successor->shared);
   kick_holders(process_, qpn);
   return attach(qp, {qpn, process_.membership().slot(), successor->index},
                 process_.membership().generation());

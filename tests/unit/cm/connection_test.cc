@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "adapter/clock.h"
 #include "cm/connection_table.h"
-#include "engine/rules/clock.h"
 
 namespace verbena::cm {
 namespace {

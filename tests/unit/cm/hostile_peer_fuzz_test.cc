@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/rules/clock.h"
+#include "adapter/clock.h"
 #include "unit/cm/impostor.h"
 #include "unit/cm/scene.h"
 #include "unit/common/child.h"

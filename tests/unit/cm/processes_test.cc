@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
-#include "engine/rules/clock.h"
+#include "adapter/clock.h"
 #include "unit/cm/impostor.h"
 #include "unit/cm/server.h"
 #include "unit/common/temporary_node.h"

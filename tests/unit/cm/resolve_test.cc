@@ -7,8 +7,8 @@
 
 #include <atomic>
 
+#include "adapter/clock.h"
 #include "cm/addresses.h"
-#include "engine/rules/clock.h"
 #include "unit/cm/scene.h"
 #include "unit/common/temporary_node.h"
 

@@ -11,7 +11,8 @@ namespace verbena {
 
 class ScopedMembership {
  public:
-  explicit ScopedMembership(const std::string& node) : error(membership.enter(node, nullptr, nullptr)) {}
+  explicit ScopedMembership(const std::string& node, ServiceWork work = nullptr, void* context = nullptr)
+      : error(membership.enter(node, work, context)) {}
   ScopedMembership(const ScopedMembership&) = delete;
   ScopedMembership& operator=(const ScopedMembership&) = delete;
   ~ScopedMembership() {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "adapter/clock.h"
 #include "emulator.h"
-#include "engine/rules/clock.h"
 #include "unit/common/temporary_node.h"
 
 namespace verbena {

@@ -9,24 +9,11 @@
 #include <vector>
 
 #include "unit/common/child.h"
+#include "unit/common/scoped_membership.h"
 #include "unit/common/temporary_node.h"
 
 namespace verbena {
 namespace {
-
-// Lives on the node for as long as the object does.
-class ScopedMembership {
- public:
-  explicit ScopedMembership(const std::string& node, ServiceWork work = nullptr, void* context = nullptr)
-      : error(membership.enter(node, work, context)) {}
-  ScopedMembership(const ScopedMembership&) = delete;
-  ScopedMembership& operator=(const ScopedMembership&) = delete;
-  ~ScopedMembership() {
-    if (error == 0) membership.leave();
-  }
-  NodeMembership membership;
-  const int error;
-};
 
 class NodeMembershipTest : public ::testing::Test {
  protected:

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
+//
+// The clock of all deadlines.
 #pragma once
 
 #include <time.h>
@@ -16,7 +18,7 @@ inline int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// `duration` of timers.h from now; kEndOfTime for kNever.
+// `duration_ns` from now; kEndOfTime where that is beyond all time.
 inline int64_t deadline_after(uint64_t duration_ns) {
   const int64_t now = now_ns();
   if (duration_ns > static_cast<uint64_t>(kEndOfTime - now)) return kEndOfTime;

@@ -9,7 +9,6 @@
 
 #include "adapter/clock.h"
 #include "emulator.h"
-#include "engine/completion/completion.h"
 #include "engine/datagram/address_handle.h"
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/delivery.h"

@@ -12,7 +12,6 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/rules/send_rules.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {

@@ -6,7 +6,6 @@
 #include "adapter/clock.h"
 #include "adapter/prefetch.h"
 #include "engine/objects/qp.h"
-#include "engine/queue_pair/error_flow.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requests.h"

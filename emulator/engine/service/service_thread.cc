@@ -69,9 +69,9 @@ void EngineService::serve_qp(uint32_t index) {
 // Every object. For what a peer has not reported since it died between a flag and its report.
 void EngineService::serve_all() {
   const SegmentHeader& header = process_.view().header();
-  const auto each = [&](const std::atomic<uint32_t>& limit, void (EngineService::*serve)(uint32_t)) {
+  const auto each = [&](const std::atomic<uint32_t>& limit, void (EngineService::*look)(uint32_t)) {
     const uint32_t end = limit.load(std::memory_order_acquire);
-    for (uint32_t i = 0; i < end; ++i) (this->*serve)(i);
+    for (uint32_t i = 0; i < end; ++i) (this->*look)(i);
   };
   each(header.cq_high_water, &EngineService::serve_cq);
   each(header.srq_high_water, &EngineService::serve_srq);

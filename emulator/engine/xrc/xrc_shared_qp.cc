@@ -15,7 +15,6 @@
 #include "emulator.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
-#include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"

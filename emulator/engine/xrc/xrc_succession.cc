@@ -11,7 +11,6 @@
 #include "emulator.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
-#include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/xrc/xrc_shared_qp.h"

@@ -25,7 +25,7 @@ RequestHead request_head(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opco
   head.connection = static_cast<uint8_t>(requester | IBV_MTU_1024 << 4);
   head.target_qpn = qp_number(qp);
   head.source_qpn = PlayedNode::kQpn;
-  head.life = 1;
+  head.path_generation = 1;
   head.size = kLongMessage;
   return head;
 }
@@ -160,7 +160,7 @@ TEST_F(XrcChunk, OfAFormerGenerationDoesNotReachTheNext) {
   ASSERT_EQ(to_state(qp.get(), IBV_QPS_RESET), 0);
   connect();
   RequestHead head = send_to(second);
-  head.life = 2;
+  head.path_generation = 2;
   expect_second_receives(head);
 }
 

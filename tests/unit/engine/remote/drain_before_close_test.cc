@@ -34,7 +34,7 @@ class DrainBeforeClose : public ::testing::Test {
     const std::vector<std::byte> frame = there.hear_and_tell();
     if (frame.empty()) return ADD_FAILURE() << "no request", AnswerHead{};
     const auto head = PlayedNode::head_of<RequestHead>(frame);
-    return {0, FrameKind::kAck, 0, {}, head.source_qpn, head.target_qpn, head.life, head.number + 1, 0};
+    return {0, FrameKind::kAck, 0, {}, head.source_qpn, head.target_qpn, head.path_generation, head.number + 1, 0};
   }
   RemotePeer& peer() const { return *path_of(*first)->peer; }
   // The other end acknowledges what is under way and ends, while `first` is in use; a request of the other queue pair

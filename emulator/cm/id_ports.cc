@@ -43,7 +43,7 @@ uint32_t random_number() {
 }
 
 // Who asks, and whom the bucket must not hold.
-struct Request {
+struct PortRequest {
   IdHandle id;
   PortSpace space;
   uint16_t port;
@@ -51,7 +51,7 @@ struct Request {
   bool reuse;   // the id would share the port
 };
 
-int check(const NodeDirectory& directory, const Request& request, const IdFacts& mine,
+int check(const NodeDirectory& directory, const PortRequest& request, const IdFacts& mine,
           const std::vector<Chained>& all) {
   Owner owner;
   for (const Chained& other : all) {
@@ -69,7 +69,7 @@ int check(const NodeDirectory& directory, const Request& request, const IdFacts&
 
 // Takes the port for the entry if nobody is in the way; `facts->local` has it already. Published then, or as
 // before.
-int take(const NodeDirectory& directory, IdTableFile& file, const Request& request, const IdFacts& facts) {
+int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& request, const IdFacts& facts) {
   const uint32_t bucket = bucket_of(request.space, request.port);
   std::vector<Chained> all;
   IdEntry& entry = file.ids[request.id.index];
@@ -167,7 +167,7 @@ int IdTable::listen(const IdHandle& id, IdFacts* facts, uint32_t backlog) const 
   if ((before.flags & kIdReuse) != 0) {
     // No longer shared; and who has seen it shared looks again before he comes in. Then nobody comes in who
     // should not.
-    const Request request{id, bound_space(before), port_of(before.local), false, false};
+    const PortRequest request{id, bound_space(before), port_of(before.local), false, false};
     IdFacts alone = before;
     alone.flags = static_cast<uint8_t>(before.flags & ~kIdReuse);
     write_facts(entry, alone);

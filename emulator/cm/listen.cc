@@ -51,7 +51,7 @@ Peer Service::receiver_of(PortSpace space, const Address& destination, uint32_t 
 
 namespace {
 
-struct Request {
+struct ConnectionRequest {
   Address source, destination;
   Place place;  // where it arrived
   Id* listener = nullptr;
@@ -72,7 +72,7 @@ bool has_listener_on(const Service& service, uint64_t sid) {
 }
 
 // cma_id_from_event: between IP addresses by what the private data says, else (AF_IB) by GID and service ID.
-bool understand(const Service& service, const Message& m, Request* out) {
+bool understand(const Service& service, const Message& m, ConnectionRequest* out) {
   const uint64_t sid = m[kServiceId];
   const PortSpace space = space_of_service(sid);
   if (!find_gid(service.devices(), m.destination, kAnyDevice, &out->place)) return false;
@@ -117,7 +117,7 @@ Event event_of(Id& id, const Id& listener, const Message& m) {
 }  // namespace
 
 Arrival Service::arrived(std::unique_ptr<Connection>& connection, const Message& m) {
-  Request request;
+  ConnectionRequest request;
   if (!understand(*this, m, &request)) {
     const bool other_address = has_listener_on(*this, m[kServiceId]);
     VERBENA_INFO("rdma_cm: a request for service 0x%llx from %s is refused: %s",

@@ -15,7 +15,7 @@ namespace {
 
 // For a process that is asked for its segment in the middle of a request. One that does not answer (stopped?) is silent,
 // and asked again with each try of the request.
-constexpr int kPatienceMs = 100;
+constexpr int kOwnerPatienceMs = 100;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ bool follow_responder(Qp& qp) {
     const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
     const bool same = found.slot == path.adapter->slot() && generation == path.adapter->generation();
     if (!same && directory.alive(found.slot, generation) &&
-        process.peers().get(process.membership(), found.slot, generation, &adapter, {kPatienceMs}) == 0) {
+        process.peers().get(process.membership(), found.slot, generation, &adapter, {kOwnerPatienceMs}) == 0) {
       SharedQp* there = adapter->view().qp(found.qp_index);
       if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
           there->qpn != qp.shared->dest_qpn || there->type != IBV_QPT_XRC_RECV ||

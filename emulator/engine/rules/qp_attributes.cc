@@ -46,7 +46,7 @@ constexpr unsigned kAccessFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE |
                                   kAccessFlush;
 
-struct Request {
+struct AttributeRequest {
   const AttributeLimits& limits;
   const ibv_qp_attr& attr;
   int mask;
@@ -63,7 +63,7 @@ bool exists_port(const AttributeLimits& limits, uint8_t port) noexcept {
 // Each row stands for one rule about the attributes `bits`: asked only if all of them are in the mask.
 struct Rule {
   int bits;
-  bool (*holds)(const Request&) noexcept;
+  bool (*holds)(const AttributeRequest&) noexcept;
   int refusal;
   const char* why;
   uint64_t (*value)(const ibv_qp_attr&) noexcept;  // what the rule is about
@@ -71,107 +71,107 @@ struct Rule {
 
 // In the order in which the kernel asks: uverbs (ports, states, Q_Key), then the driver.
 constexpr Rule kRules[] = {
-    {IBV_QP_PORT, [](const Request& r) noexcept { return exists_port(r.limits, r.attr.port_num); }, EINVAL,
+    {IBV_QP_PORT, [](const AttributeRequest& r) noexcept { return exists_port(r.limits, r.attr.port_num); }, EINVAL,
      "port_num is no port of the device",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.port_num; }},
     // uverbs_cmd.c, modify_qp(): in INIT -> RTR the address must be on the port chosen in RESET -> INIT.
     {IBV_QP_AV | IBV_QP_STATE,
-     [](const Request& r) noexcept {
+     [](const AttributeRequest& r) noexcept {
        return !r.goes_to(IBV_QPS_RTR) || r.attr.ah_attr.port_num == r.limits.port;
      },
      EINVAL, "ah_attr.port_num is not the port that the QP was given in INIT",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.ah_attr.port_num; }},
     {IBV_QP_AV | IBV_QP_PORT,
-     [](const Request& r) noexcept { return r.attr.ah_attr.port_num == r.attr.port_num; }, EINVAL,
+     [](const AttributeRequest& r) noexcept { return r.attr.ah_attr.port_num == r.attr.port_num; }, EINVAL,
      "ah_attr.port_num and port_num differ",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.ah_attr.port_num; }},
-    {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return exists_port(r.limits, r.attr.alt_port_num); },
+    {IBV_QP_ALT_PATH, [](const AttributeRequest& r) noexcept { return exists_port(r.limits, r.attr.alt_port_num); },
      EINVAL, "alt_port_num is no port of the device",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_port_num; }},
     {IBV_QP_ALT_PATH,
-     [](const Request& r) noexcept { return r.attr.alt_ah_attr.port_num == r.attr.alt_port_num; }, EINVAL,
+     [](const AttributeRequest& r) noexcept { return r.attr.alt_ah_attr.port_num == r.attr.alt_port_num; }, EINVAL,
      "alt_ah_attr.port_num and alt_port_num differ",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_ah_attr.port_num; }},
     {IBV_QP_CUR_STATE,
-     [](const Request& r) noexcept { return number_in(r.attr.cur_qp_state) == r.limits.current_state; },
+     [](const AttributeRequest& r) noexcept { return number_in(r.attr.cur_qp_state) == r.limits.current_state; },
      EINVAL, "cur_qp_state is not the state that the QP is in",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.cur_qp_state); }},
     {IBV_QP_STATE,
-     [](const Request& r) noexcept {
+     [](const AttributeRequest& r) noexcept {
        return !(r.limits.sq_draining && r.limits.current_state == IBV_QPS_SQD && r.goes_to(IBV_QPS_RTS));
      },
      EINVAL, "the send queue is still draining: RTS only after IBV_EVENT_SQ_DRAINED",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.qp_state); }},
     {IBV_QP_QKEY,
-     [](const Request& r) noexcept {
+     [](const AttributeRequest& r) noexcept {
        return r.limits.privileged_qkey || (r.attr.qkey & kPrivilegedQkey) == 0;
      },
      EPERM, "a qkey with the top bit needs CAP_NET_RAW",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.qkey; }},
 
     {IBV_QP_ALT_PATH,
-     [](const Request& r) noexcept {
+     [](const AttributeRequest& r) noexcept {
        return r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND;
      },
      EINVAL, "an alternate path needs InfiniBand and IBV_DEVICE_AUTO_PATH_MIG",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_port_num; }},
-    {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_timeout <= kFiveBits; }, EINVAL,
+    {IBV_QP_ALT_PATH, [](const AttributeRequest& r) noexcept { return r.attr.alt_timeout <= kFiveBits; }, EINVAL,
      "alt_timeout is above 31", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_timeout; }},
-    {IBV_QP_ALT_PATH, [](const Request& r) noexcept { return r.attr.alt_pkey_index < r.limits.pkeys; },
+    {IBV_QP_ALT_PATH, [](const AttributeRequest& r) noexcept { return r.attr.alt_pkey_index < r.limits.pkeys; },
      EINVAL, "alt_pkey_index is behind the end of the P_Key table",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_pkey_index; }},
     {IBV_QP_PATH_MIG_STATE,
-     [](const Request& r) noexcept {
+     [](const AttributeRequest& r) noexcept {
        return number_in(r.attr.path_mig_state) == IBV_MIG_MIGRATED ||
               (r.limits.path_migration && number_in(r.attr.path_mig_state) == IBV_MIG_REARM);
      },
      EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mig_state); }},
 
-    {IBV_QP_PKEY_INDEX, [](const Request& r) noexcept { return r.attr.pkey_index < r.limits.pkeys; }, EINVAL,
+    {IBV_QP_PKEY_INDEX, [](const AttributeRequest& r) noexcept { return r.attr.pkey_index < r.limits.pkeys; }, EINVAL,
      "pkey_index is behind the end of the P_Key table",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.pkey_index; }},
     {IBV_QP_ACCESS_FLAGS,
-     [](const Request& r) noexcept { return (r.attr.qp_access_flags & ~kAccessFlags) == 0; }, EINVAL,
+     [](const AttributeRequest& r) noexcept { return (r.attr.qp_access_flags & ~kAccessFlags) == 0; }, EINVAL,
      "qp_access_flags has bits that are no IBV_ACCESS_ flag",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.qp_access_flags; }},
-    {IBV_QP_PATH_MTU, [](const Request& r) noexcept { return mtu_bytes(number_in(r.attr.path_mtu)) != 0; },
+    {IBV_QP_PATH_MTU, [](const AttributeRequest& r) noexcept { return mtu_bytes(number_in(r.attr.path_mtu)) != 0; },
      EINVAL, "path_mtu is no IBV_MTU_ value",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mtu); }},
     {IBV_QP_PATH_MTU,
-     [](const Request& r) noexcept { return number_in(r.attr.path_mtu) <= r.limits.active_mtu; }, EINVAL,
+     [](const AttributeRequest& r) noexcept { return number_in(r.attr.path_mtu) <= r.limits.active_mtu; }, EINVAL,
      "path_mtu is above the port's active_mtu",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mtu); }},
     {IBV_QP_MAX_QP_RD_ATOMIC,
-     [](const Request& r) noexcept { return r.attr.max_rd_atomic <= r.limits.max_rd_atomic; }, EINVAL,
+     [](const AttributeRequest& r) noexcept { return r.attr.max_rd_atomic <= r.limits.max_rd_atomic; }, EINVAL,
      "max_rd_atomic is above the device's max_qp_init_rd_atom",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.max_rd_atomic; }},
     {IBV_QP_MAX_DEST_RD_ATOMIC,
-     [](const Request& r) noexcept { return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic; },
+     [](const AttributeRequest& r) noexcept { return r.attr.max_dest_rd_atomic <= r.limits.max_dest_rd_atomic; },
      EINVAL, "max_dest_rd_atomic is above the device's max_qp_rd_atom",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.max_dest_rd_atomic; }},
-    {IBV_QP_TIMEOUT, [](const Request& r) noexcept { return r.attr.timeout <= kFiveBits; }, EINVAL,
+    {IBV_QP_TIMEOUT, [](const AttributeRequest& r) noexcept { return r.attr.timeout <= kFiveBits; }, EINVAL,
      "timeout is above 31", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.timeout; }},
-    {IBV_QP_RETRY_CNT, [](const Request& r) noexcept { return r.attr.retry_cnt <= kThreeBits; }, EINVAL,
+    {IBV_QP_RETRY_CNT, [](const AttributeRequest& r) noexcept { return r.attr.retry_cnt <= kThreeBits; }, EINVAL,
      "retry_cnt is above 7", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.retry_cnt; }},
-    {IBV_QP_RNR_RETRY, [](const Request& r) noexcept { return r.attr.rnr_retry <= kThreeBits; }, EINVAL,
+    {IBV_QP_RNR_RETRY, [](const AttributeRequest& r) noexcept { return r.attr.rnr_retry <= kThreeBits; }, EINVAL,
      "rnr_retry is above 7", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rnr_retry; }},
-    {IBV_QP_MIN_RNR_TIMER, [](const Request& r) noexcept { return r.attr.min_rnr_timer <= kFiveBits; },
+    {IBV_QP_MIN_RNR_TIMER, [](const AttributeRequest& r) noexcept { return r.attr.min_rnr_timer <= kFiveBits; },
      EINVAL, "min_rnr_timer is above 31",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.min_rnr_timer; }},
-    {IBV_QP_RATE_LIMIT, [](const Request& r) noexcept { return r.limits.rate_limit_max != 0; }, EOPNOTSUPP,
+    {IBV_QP_RATE_LIMIT, [](const AttributeRequest& r) noexcept { return r.limits.rate_limit_max != 0; }, EOPNOTSUPP,
      "rate_limit: the device paces nothing (packet_pacing_caps)",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rate_limit; }},
     // 0 takes the limit away (drivers/infiniband/hw/mlx5/qp.c, modify_raw_packet_qp_sq(): index 0 of the
     // table of rates).
     {IBV_QP_RATE_LIMIT,
-     [](const Request& r) noexcept {
+     [](const AttributeRequest& r) noexcept {
        return r.attr.rate_limit == 0 ||
               (r.attr.rate_limit >= r.limits.rate_limit_min && r.attr.rate_limit <= r.limits.rate_limit_max);
      },
      EINVAL, "rate_limit is outside of qp_rate_limit_min and qp_rate_limit_max",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rate_limit; }},
-    {IBV_QP_DEST_QPN, [](const Request& r) noexcept { return r.attr.dest_qp_num <= kMaxQpn; }, EINVAL,
+    {IBV_QP_DEST_QPN, [](const AttributeRequest& r) noexcept { return r.attr.dest_qp_num <= kMaxQpn; }, EINVAL,
      "dest_qp_num has more than 24 bits",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.dest_qp_num; }},
 };
@@ -234,7 +234,7 @@ int refuse(const Rule& rule, int error, const Attributes& attributes, const char
 
 int check_attributes(const AttributeLimits& limits, ibv_qp_type type, const ibv_qp_attr& attr, int mask,
                      const char** why, uint64_t* value) noexcept {
-  const Request request{limits, attr, mask & ~ignored_attribute_bits(type)};
+  const AttributeRequest request{limits, attr, mask & ~ignored_attribute_bits(type)};
   for (const Rule& rule : kRules)
     if ((request.mask & rule.bits) == rule.bits && !rule.holds(request))
       return refuse(rule, rule.refusal, attr, why, value);

@@ -44,6 +44,8 @@ SendResult RemotePath::send(Qp& qp, const SendOperation& operation, SendRequest&
     if (!is_lost) return {SendOutcome::kUnreachable, error};
     qp.shared->lost.fetch_add(1, std::memory_order_relaxed);
     complete_request(qp, request);
+    qp.waiting = Waiting::kTransport;  // those behind it have waited as long: they are lost at once
+    watch(qp);                         // the service thread goes on looking for a path
     return {SendOutcome::kCompleted};
   }
   const SendResult result = send_request(qp, *this, operation, request);

@@ -41,7 +41,7 @@ inline bool begin_raising(std::atomic<uint32_t>& word, bool solicited_or_error, 
   }
 }
 
-// Unless the owner has armed it anew.
+// Unless the owner has armed it again.
 inline void end_raising(std::atomic<uint32_t>& word, uint32_t raising, Armed then = Armed::kNo) {
   word.compare_exchange_strong(raising, Arming{then, Arming::unpack(raising).raising}.pack(), std::memory_order_acq_rel);
 }

@@ -83,11 +83,11 @@ void CompletionConsumer::pass_taken() {
   }
 }
 
-Cqe* CompletionConsumer::take_slowly(bool* landed) {
+Cqe* CompletionConsumer::take_slowly(bool* eager) {
   const auto found = [&](uint64_t position) {
     position_ = position;
     Cqe& entry = ring().entry(position);
-    *landed = entry.state.load(std::memory_order_acquire) == ring().word(position, CqeKind::kLanded);
+    *eager = entry.state.load(std::memory_order_acquire) == ring().word(position, CqeKind::kEager);
     return &entry;
   };
   for (;;) {
@@ -123,7 +123,7 @@ void CompletionConsumer::tell_unusual() {
   unusual_.store(!left_behind_.empty() || old_ != nullptr, std::memory_order_relaxed);
 }
 
-void CompletionConsumer::begin_anew(const CompletionRing& ring) {
+void CompletionConsumer::begin_again(const CompletionRing& ring) {
   auto old = std::make_unique<CompletionConsumer>();
   old->begin(this->ring(), alive_, alive_context_);
   old->head_ = head_;
@@ -157,13 +157,13 @@ uint64_t CompletionConsumer::outstanding() const {
   return count;
 }
 
-Cqe* CompletionConsumer::take_unusually(bool* landed, bool thoroughly) {
+Cqe* CompletionConsumer::take_unusually(bool* eager, bool thoroughly) {
   const auto here = [&] {
-    return left_behind_.empty() ? take_here(landed, thoroughly) : take_slowly(landed);
+    return left_behind_.empty() ? take_here(eager, thoroughly) : take_slowly(eager);
   };
   if (old_ == nullptr) return here();
   const auto in_old_ring = [&] {
-    Cqe* entry = old_->take(landed, true);
+    Cqe* entry = old_->take(eager, true);
     if (entry != nullptr) position_ = kInOldRing;
     return entry;
   };
@@ -176,11 +176,11 @@ Cqe* CompletionConsumer::take_unusually(bool* landed, bool thoroughly) {
   // A producer whose next entry is in the new ring may have published the one before in the old ring since we looked.
   Cqe* entry = here();
   if (entry == nullptr) return nullptr;
-  const bool landed_here = *landed;
+  const bool eager_here = *eager;
   const uint64_t position_here = position_;
   if (Cqe* earlier = in_old_ring(); earlier != nullptr) return earlier;
   position_ = position_here;
-  *landed = landed_here;
+  *eager = eager_here;
   return entry;
 }
 

@@ -141,7 +141,8 @@ struct Claim {
   return true;
 }
 
-// Of a peer's ring, on a visit: resizing waits until it is over. `ring` follows the CQ when it has been resized.
+// Of a peer's ring, under a hazard guard: resizing waits until it is over. `ring` follows the CQ when it has
+// been resized.
 [[gnu::always_inline]] inline Claim claim_completion(CompletionRing& ring, uint32_t worker) {
   if (!ring.is_current() && !go_over(ring)) [[unlikely]]
     return {};
@@ -199,7 +200,7 @@ class CompletionConsumer {
 
   // The CQ is being resized, `ring` is its new one, still empty. What lies in the old one is consumed first, and what
   // producers still append to it until they are known to be done.
-  void begin_anew(const CompletionRing& ring);
+  void begin_again(const CompletionRing& ring);
   void old_ring_is_settled();  // they are done; the old ring's places in SharedCq are left alone from now on
   bool has_old_ring() const { return old_ != nullptr; }
   uint64_t outstanding() const;  // entries that have been claimed and not been consumed
@@ -219,10 +220,10 @@ class CompletionConsumer {
   // has claimed it and not filled it yet; the entries behind it are then taken out of turn: order against
   // other producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the
   // caller does before consume().
-  Cqe* take(bool* landed, bool thoroughly) {
+  Cqe* take(bool* eager, bool thoroughly) {
     if (unusual_.load(std::memory_order_relaxed)) [[unlikely]]
-      return take_unusually(landed, thoroughly);
-    return take_here(landed, thoroughly);
+      return take_unusually(eager, thoroughly);
+    return take_here(eager, thoroughly);
   }
 
   // So far ahead of the entry in hand others are being fetched; 0 while it is not known that more are there.
@@ -246,14 +247,14 @@ class CompletionConsumer {
 
   // Calls visit(entry, landed) for each complete entry not yet consumed, in order; an entry for which it
   // answers true is taken out. Entries that are just being filled are not visited.
-  template <typename Visit>
-  void for_each(Visit&& visit) {
-    if (old_ != nullptr) old_->for_each(visit);
+  template <typename Callback>
+  void for_each(Callback&& callback) {
+    if (old_ != nullptr) old_->for_each(callback);
     const auto look = [&](uint64_t position) {
       Cqe& entry = ring().entry(position);
       const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_acquire));
       if (state.lap == ring().lap(position) && state.kind != CqeKind::kTaken &&
-          visit(entry, state.kind == CqeKind::kLanded))
+          callback(entry, state.kind == CqeKind::kEager))
         take_out(position);
     };
     for (const LeftBehind& left : std::vector<LeftBehind>(left_behind_)) look(left.position);
@@ -262,7 +263,7 @@ class CompletionConsumer {
     finish();
   }
 
-  // For for_each's visitors: the bytes of a landed entry have been scattered.
+  // For for_each's visitors: the bytes of an eager entry have been scattered.
   static void mark_scattered(Cqe& entry) {
     const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_relaxed));
     entry.state.store(CqeState{state.lap, CqeKind::kPublished}.pack(), std::memory_order_release);
@@ -296,14 +297,14 @@ class CompletionConsumer {
     }
   }
 
-  Cqe* take_here(bool* landed, bool thoroughly) {
+  Cqe* take_here(bool* eager, bool thoroughly) {
     const CompletionRing& now = ring();
     Cqe& entry = now.entry(head_);
     const uint64_t kind = entry.state.load(std::memory_order_acquire) - now.word(head_, CqeKind::kNothing);
-    *landed = kind == static_cast<uint64_t>(CqeKind::kLanded);
-    if (!*landed && kind != static_cast<uint64_t>(CqeKind::kPublished)) [[unlikely]] {
+    *eager = kind == static_cast<uint64_t>(CqeKind::kEager);
+    if (!*eager && kind != static_cast<uint64_t>(CqeKind::kPublished)) [[unlikely]] {
       if (kind >> 32 != 0 && !thoroughly) return nullptr;
-      return take_slowly(landed);
+      return take_slowly(eager);
     }
     position_ = head_;
     if (head_ != begun_) fetch_ahead(entry.byte_len);
@@ -311,8 +312,8 @@ class CompletionConsumer {
   }
 
   enum class Found : uint8_t { kNothing, kUnfinished, kTaken, kEntry };
-  Cqe* take_unusually(bool* landed, bool thoroughly);
-  Cqe* take_slowly(bool* landed);
+  Cqe* take_unusually(bool* eager, bool thoroughly);
+  Cqe* take_slowly(bool* eager);
   void consume_unusually();
   void tell_unusual();
   Found look(uint64_t position);

@@ -4,9 +4,9 @@
 // The owner maps it, and so does every process that has a QP connected to one of the owner's. Everything is
 // addressed by offset or index; a reader checks both before use, since a segment is a stranger's memory.
 //
-// "owner" is the process the segment belongs to; "feeder" is the process whose QP is connected to the QP in
-// question (an RC or UC receive queue has exactly one); "producer" is anybody who may append to a CQ: the
-// owner and the feeders of the QPs that use it. Each cache line below says who writes it.
+// "owner" is the process the segment belongs to; "requester" is the process whose QP is connected to the QP
+// in question (an RC or UC receive queue has exactly one); "producer" is anybody who may append to a CQ: the
+// owner and the requesters of the QPs that use it. Each cache line below says who writes it.
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@ inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 17;
 inline constexpr uint32_t kMaxMrsPerProcess = 1u << 21;  // keys: memory regions, and as many memory windows
 
 // A message of up to this many bytes travels in the completion entry itself, a longer one of up to
-// kLandingSize in the landing buffer of its receive slot; what is longer still is placed by the initiator.
+// kBounceSize in the bounce buffer of its receive slot; what is longer still is placed by the initiator.
 inline constexpr uint32_t kCqeInlineSize = 96;
 inline constexpr uint32_t kStampedInlineSize = kCqeInlineSize - 8;  // in a CQ with time stamps
 inline constexpr uint32_t kCqeFirstLine = 32;  // so much of the payload lies in an entry's first cache line
-inline constexpr uint32_t kLandingSize = 256;
+inline constexpr uint32_t kBounceSize = 256;
 
 // ---- completion queue ------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ struct ClaimWord {
 enum class CqeKind : uint8_t {
   kNothing = 0,
   kPublished = 1,  // complete; written by the producer
-  kLanded = 2,     // complete, but the message's bytes still have to be scattered to the receive buffers
+  kEager = 2,     // complete, but the message's bytes still have to be scattered to the receive buffers
   kTaken = 3,      // consumed or purged out of turn; written by the owner, the head passes over it
 };
 
@@ -76,12 +76,13 @@ struct CqeState {
 enum CqeFlags : uint8_t {
   kCqeReceive = 1,  // belongs to the receive queue: `index` counts receive WQEs, else send WQEs
   kCqeWithImmediate = 2,
-  kCqeInline = 4,  // landed in `payload`, else (with kLanded) in the receive slot's landing buffer
+  kCqeInline = 4,  // landed in `payload`, else (with kEager) in the receive slot's bounce buffer
   kCqeSolicited = 8,
   kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
   kCqeWithInvalidate = 32,  // `immediate` is the rkey that was invalidated, host byte order
   kCqeDatagram = 64,        // UD: a DatagramSource stands before the payload, the message begins with the GRH's 40 bytes
-  kCqeXrc = 128,            // `qp_index` and `qp_birth` are an SRQ's; an XrcSource stands before the payload
+  // `qp_index` and `qp_incarnation` are an SRQ's; an XrcSource stands before the payload
+  kCqeXrc = 128,
 };
 
 // What a UD completion says of the datagram's origin: the first bytes of Cqe::payload, landed or not.
@@ -106,7 +107,7 @@ static_assert(sizeof(XrcSource) == sizeof(DatagramSource));
 struct alignas(2 * kCacheLine) Cqe {
   std::atomic<uint64_t> state;
   uint32_t qp_index;  // in the CQ owner's QP table
-  uint32_t qp_birth;  // SharedQp::birth, so that an entry outliving its QP is recognised
+  uint32_t qp_incarnation;  // SharedQp::incarnation, so that an entry outliving its QP is recognised
   uint32_t index;     // low 32 bits of the WQE's running number
   uint32_t byte_len;
   uint32_t immediate;  // network byte order
@@ -187,7 +188,7 @@ struct SharedCq {
   SharedCqRing rings[2];
   // Line 5, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<uint32_t> armed;  // Arming, packed
-  std::atomic<uint32_t> overrun;  // sticky, set by producers
+  std::atomic<uint32_t> overrun;  // pending, set by producers
   std::atomic<uint64_t> raised;   // events written to the channel, or counted as lost, in the CQ's life
   std::atomic<uint64_t> lost;     // events that did not fit into the FIFO: the owner writes them later
   std::atomic<uint32_t> moderation;   // Moderation, packed; 0: none
@@ -211,7 +212,7 @@ struct WqeSge {
     std::atomic_ref(length).store(new_length, std::memory_order_release);
     std::atomic_ref(lkey).store(new_lkey, std::memory_order_release);
   }
-  // Feeder, after the message: the list that was posted for it, or, when the message has been scattered,
+  // Requester, after the message: the list that was posted for it, or, when the message has been scattered,
   // anything.
   WqeSge observe() const {
     auto& self = const_cast<WqeSge&>(*this);
@@ -251,17 +252,17 @@ struct ReadyWord {
 
 // ---- shared receive queue ----
 
-// A receive queue with many feeders: an SRQ of the program, or the receive queue of a UD QP. WQEs lie in
+// A receive queue with many requesters: an SRQ of the program, or the receive queue of a UD QP. WQEs lie in
 // slots, in no order; the ring of OrderWords says in which order they are to be taken. A slot is free again
 // when its completion has been polled, in whatever order that happens; the owner alone counts
 // (adapter/shared_receive_ring.h).
 struct SharedSrq {
   // Line 0, written by the owner at creation.
-  alignas(kCacheLine) std::atomic<uint32_t> birth;  // counts the queues that had this table entry
+  alignas(kCacheLine) std::atomic<uint32_t> incarnation;  // counts the queues that had this table entry
   std::atomic<uint32_t> in_use;
   uint64_t order_offset;    // uint64_t[1 << order], OrderWord
   uint64_t wqe_offset;      // ReceiveWqe, `stride` bytes each
-  uint64_t landing_offset;  // kLandingSize bytes each
+  uint64_t bounce_offset;  // kBounceSize bytes each
   uint32_t order;
   uint32_t stride;
   uint32_t max_sge;
@@ -275,9 +276,10 @@ struct SharedSrq {
   alignas(kCacheLine) std::atomic<uint64_t> posted;
   // Line 3, written by the owner (arming) and by the taker that finds fewer WQEs left.
   alignas(kCacheLine) std::atomic<uint32_t> limit;  // 0: not armed
-  std::atomic<uint32_t> limit_reached;              // sticky, set by takers
-  std::atomic<uint32_t> scatter_wanted;             // XRC: as kStickyScatter of a QP
-  std::atomic<uint32_t> feeders_wait;  // SharedQp::feeder_waits is set at some QP that takes from here, or `waiters`
+  std::atomic<uint32_t> limit_reached;              // pending, set by takers
+  std::atomic<uint32_t> scatter_wanted;             // XRC: as kPendingScatter of a QP
+  // SharedQp::requester_waits is set at some QP that takes from here, or `waiters`
+  std::atomic<uint32_t> requesters_wait;
   // XRC: processes whose requests found no WQE, kWaits | Worker::pack(); 0: free. Posting wakes them.
   static constexpr uint32_t kWaits = 1u << 24;
   std::atomic<uint32_t> waiters[8];
@@ -286,25 +288,25 @@ static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
 
 // ---- queue pair ----
 
-// Whether the responder takes requests, as one word that a feeder compares with every request:
+// Whether the responder takes requests, as one word that a requester compares with every request:
 //   generation (56 bits) | state (8 bits, enum ibv_qp_state).
 // The generation grows whenever the QP begins to take requests (on the way to RTR) and when it ceases (ERR,
 // RESET, destruction). Within a generation nothing in line 0 changes.
-struct Gate {
+struct ResponderState {
   uint64_t generation;
   uint8_t state;
-  static constexpr Gate unpack(uint64_t w) { return {w >> 8, static_cast<uint8_t>(w)}; }
+  static constexpr ResponderState unpack(uint64_t w) { return {w >> 8, static_cast<uint8_t>(w)}; }
   constexpr uint64_t pack() const { return generation << 8 | state; }
 };
 
-// Reasons a feeder sets in SharedQp::sticky; the owner's service thread acts on them.
-enum Sticky : uint32_t {
-  kStickyCommEst = 1u << 0,       // first message arrived in RTR
-  kStickyAccessError = 1u << 1,   // responder: IBV_EVENT_QP_ACCESS_ERR
-  kStickyRequestError = 1u << 2,  // responder: IBV_EVENT_QP_REQ_ERR
-  kStickyFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
-  kStickyScatter = 1u << 4,       // messages that have landed are to be scattered, a request waits for it
-  kStickyOverrun = 1u << 5,       // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
+// Reasons a requester sets in SharedQp::pending_flags; the owner's service thread acts on them.
+enum PendingFlag : uint32_t {
+  kPendingCommEst = 1u << 0,       // first message arrived in RTR
+  kPendingAccessError = 1u << 1,   // responder: IBV_EVENT_QP_ACCESS_ERR
+  kPendingRequestError = 1u << 2,  // responder: IBV_EVENT_QP_REQ_ERR
+  kPendingFatal = 1u << 3,         // responder: local error, told by a completion; the QP goes to ERR
+  kPendingScatter = 1u << 4,       // messages that have landed are to be scattered, a request waits for it
+  kPendingOverrun = 1u << 5,       // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
 };
 
 inline constexpr uint32_t kFlushing = 1u << 31;
@@ -313,15 +315,15 @@ inline constexpr uint32_t kFlushing = 1u << 31;
 inline constexpr uint32_t kRemoteIndex = UINT32_MAX;
 
 struct SharedQp {
-  // Line 0, written by the owner, read by the feeder with every request.
-  alignas(kCacheLine) std::atomic<uint64_t> gate;
+  // Line 0, written by the owner, read by the requester with every request.
+  alignas(kCacheLine) std::atomic<uint64_t> responder_state;
   uint32_t qpn;
   uint32_t dest_qpn;
   uint32_t dest_slot;
   uint32_t dest_slot_generation;
   uint32_t dest_index;
-  uint32_t dest_birth;
-  uint32_t birth;   // counts the QPs that had this table entry; 0: never used
+  uint32_t dest_incarnation;
+  uint32_t incarnation;   // counts the QPs that had this table entry; 0: never used
   uint32_t access;  // qp_access_flags
   uint32_t pd;
   uint8_t type;  // enum ibv_qp_type
@@ -333,7 +335,7 @@ struct SharedQp {
   // Line 1, written by the owner at creation.
   alignas(kCacheLine) uint64_t rq_ready_offset;  // uint64_t[1 << rq_order], ReadyWord
   uint64_t rq_wqe_offset;                        // ReceiveWqe, rq_stride bytes each
-  uint64_t rq_landing_offset;                    // kLandingSize bytes each
+  uint64_t rq_bounce_offset;                    // kBounceSize bytes each
   uint32_t rq_order;
   uint32_t rq_stride;
   uint32_t rq_max_sge;
@@ -344,19 +346,20 @@ struct SharedQp {
   uint32_t srq;  // index + 1 of the SharedSrq that the receive WQEs come from; 0: the QP's own ring
   std::atomic<uint32_t> qkey;  // UD
   uint32_t xrcd;               // XRC_RECV: its domain's number on the node
-  // Line 2, written by the feeder.
+  // Line 2, written by the requester.
   alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
   std::atomic<uint32_t> msn;
   std::atomic<uint64_t> rq_taken;  // receive WQEs consumed
   std::atomic<uint64_t> requests_in;
   std::atomic<uint64_t> bytes_in;
-  std::atomic<uint64_t> feeding_generation;  // the generation the values above belong to
+  std::atomic<uint64_t> requester_generation;  // the generation the values above belong to
   // With `srq`: slot + 1 of the WQE that a message in the middle has taken; or 0. The owner takes it out when it puts
   // an end to the message, marked with kFlushing while it completes it.
   std::atomic<uint32_t> srq_slot;
-  // Line 3, written by the feeder when something is the matter; read by the owner all the time.
-  alignas(kCacheLine) std::atomic<uint32_t> sticky;
-  std::atomic<uint32_t> feeder_waits;     // a request found no receive WQE: posting one wakes the feeder
+  // Line 3, written by the requester when something is the matter; read by the owner all the time.
+  alignas(kCacheLine) std::atomic<uint32_t> pending_flags;
+  // a request found no receive WQE: posting one wakes the requester
+  std::atomic<uint32_t> requester_waits;
   std::atomic<uint32_t> dropped;          // UC and UD: messages the QP has dropped
   std::atomic<uint32_t> qkey_violations;  // UD
   // XRC_RECV, written by the owner: what queries from other processes ask for (engine/xrc/shared_path.h).
@@ -372,7 +375,7 @@ struct SharedQp {
   std::atomic<uint32_t> rnr_naks;
   std::atomic<uint32_t> retries;
   std::atomic<uint32_t> lost;  // UC and UD: messages to another node that found no way there in time
-  std::atomic<uint64_t> events_told;  // XRC_RECV: for handles in other processes (engine/xrc/xrc_openings.h)
+  std::atomic<uint64_t> events_told;  // XRC_RECV: for handles in other processes (engine/xrc/xrc_shared_qp.h)
 };
 static_assert(sizeof(SharedQp) == 5 * kCacheLine);
 
@@ -443,7 +446,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> mr_high_water;
   std::atomic<uint32_t> srq_high_water;
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
-  std::atomic<uint32_t> attention;    // some sticky flag or overrun is set; set by peers before they kick
+  std::atomic<uint32_t> doorbell;    // some pending flag or overrun is set; set by peers before they kick
   // Lines 2 to 17, written by initiators: atomics on one word of this adapter's memory take turns.
   AtomicsLock atomics_locks[kAtomicsLocks];
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The receive queue of a QP: filled by its owner (post), emptied by the one feeder that is connected to it.
-// A slot is reused when its completion has been polled, which the owner alone counts.
+// The receive queue of a QP: filled by its owner (post), emptied by the one requester that is connected to
+// it. A slot is reused when its completion has been polled, which the owner alone counts.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace verbena {
 struct ReceiveRing {
   std::atomic<uint64_t>* ready = nullptr;
   std::byte* wqes = nullptr;
-  std::byte* landings = nullptr;
+  std::byte* bounce_buffers = nullptr;
   uint32_t order = 0;
   uint32_t stride = 0;
   uint32_t max_sge = 0;
@@ -37,9 +37,9 @@ struct ReceiveRing {
     auto* ready = segment.at<std::atomic<uint64_t>>(ready_offset, slots);
     const uint64_t wqe_offset = once(shared.rq_wqe_offset);
     auto* wqes = wqe_offset % alignof(ReceiveWqe) == 0 ? segment.at<std::byte>(wqe_offset, slots * stride) : nullptr;
-    auto* landings = segment.at<std::byte>(once(shared.rq_landing_offset), slots * kLandingSize);
-    if (ready == nullptr || wqes == nullptr || landings == nullptr) return {};
-    return {ready, wqes, landings, order, stride, max_sge};
+    auto* bounce_buffers = segment.at<std::byte>(once(shared.rq_bounce_offset), slots * kBounceSize);
+    if (ready == nullptr || wqes == nullptr || bounce_buffers == nullptr) return {};
+    return {ready, wqes, bounce_buffers, order, stride, max_sge};
   }
 
   uint64_t mask() const { return (uint64_t{1} << order) - 1; }
@@ -48,26 +48,26 @@ struct ReceiveRing {
   ReceiveWqe& wqe(uint64_t number) const {
     return *reinterpret_cast<ReceiveWqe*>(wqes + (number & mask()) * stride);
   }
-  std::byte* landing(uint64_t number) const { return landings + (number & mask()) * kLandingSize; }
+  std::byte* bounce(uint64_t number) const { return bounce_buffers + (number & mask()) * kBounceSize; }
 
   // Owner: makes the WQE of running number `number` visible.
   void publish(uint64_t number, uint32_t epoch, uint32_t length) const {
     ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(), std::memory_order_release);
   }
 
-  // Owner, who is about to post `number` and those after it: their words come back from the feeder.
+  // Owner, who is about to post `number` and those after it: their words come back from the requester.
   void prepare_posts(uint64_t number) const {
     prefetch_exclusive(&ready[number & mask()]);
     prefetch_exclusive(&ready[(number + 8) & mask()]);
   }
 
-  // Feeder: is WQE `number` there?
+  // Requester: is WQE `number` there?
   bool peek(uint64_t number, ReadyWord* out) const {
     *out = ReadyWord::unpack(ready[number & mask()].load(std::memory_order_acquire));
     return out->lap == lap(number, order);
   }
 
-  // Feeder, in a stream: the words of WQEs a little after `number` will be looked at.
+  // Requester, in a stream: the words of WQEs a little after `number` will be looked at.
   void expect(uint64_t number) const {
     constexpr uint64_t kAhead = 16;  // two lines
     prefetch(&ready[(number + kAhead) & mask()]);

@@ -29,9 +29,9 @@ SharedReceiveRing SharedReceiveRing::of(const SegmentView& segment, SharedSrq& s
   auto* words = segment.at<std::atomic<uint64_t>>(order_offset, slots);
   auto* wqes =
       wqe_offset % alignof(ReceiveWqe) == 0 ? segment.at<std::byte>(wqe_offset, slots * stride) : nullptr;
-  auto* landings = segment.at<std::byte>(once(shared.landing_offset), slots * kLandingSize);
-  if (words == nullptr || wqes == nullptr || landings == nullptr) return {};
-  return {&shared, words, wqes, landings, order, stride, max_sge};
+  auto* bounce_buffers = segment.at<std::byte>(once(shared.bounce_offset), slots * kBounceSize);
+  if (words == nullptr || wqes == nullptr || bounce_buffers == nullptr) return {};
+  return {&shared, words, wqes, bounce_buffers, order, stride, max_sge};
 }
 
 void SharedReceiveRing::post(uint32_t slot) const {
@@ -95,7 +95,7 @@ bool SharedReceiveRing::ask_to_be_woken(uint32_t worker) const {
     written = waiter.compare_exchange_strong(free, SharedSrq::kWaits | worker, std::memory_order_seq_cst);
   }
   // Last, so that whoever sees this sees the word as well.
-  if (written) shared->feeders_wait.store(1, std::memory_order_seq_cst);
+  if (written) shared->requesters_wait.store(1, std::memory_order_seq_cst);
   return written;
 }
 

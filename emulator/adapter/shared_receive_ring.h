@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A receive queue with many feeders (SharedSrq): an SRQ, or the receive queue of a UD QP. The owner posts
-// WQEs into free slots and appends each slot's number to the order ring; feeders of any process take them in
-// that order.
+// A receive queue with many requesters (SharedSrq): an SRQ, or the receive queue of a UD QP. The owner posts
+// WQEs into free slots and appends each slot's number to the order ring; requesters of any process take them
+// in that order.
 //
 // Invariants, each true after any instruction of any process:
 //  * A WQE is taken by one compare-and-swap on its order word, which then names its taker.
@@ -43,7 +43,7 @@ struct SharedReceiveRing {
   std::atomic<uint64_t>* order_words =
       nullptr;  // nullptr: no such queue, or its offsets lie outside the segment
   std::byte* wqes = nullptr;
-  std::byte* landings = nullptr;
+  std::byte* bounce_buffers = nullptr;
   uint32_t order = 0;
   uint32_t stride = 0;
   uint32_t max_sge = 0;
@@ -54,7 +54,7 @@ struct SharedReceiveRing {
   ReceiveWqe& wqe(uint32_t slot) const {
     return *reinterpret_cast<ReceiveWqe*>(wqes + uint64_t{slot} * stride);
   }
-  std::byte* landing(uint32_t slot) const { return landings + uint64_t{slot} * kLandingSize; }
+  std::byte* bounce(uint32_t slot) const { return bounce_buffers + uint64_t{slot} * kBounceSize; }
 
   uint64_t mask() const { return slots() - 1; }
   uint32_t lap(uint64_t position) const {
@@ -65,10 +65,9 @@ struct SharedReceiveRing {
   // Owner: the WQE in `slot` is complete; it becomes the newest. The caller holds the queue's posting lock.
   void post(uint32_t slot) const;
 
-  // Feeder, on a visit: takes the oldest WQE for `worker`. False: there is none. *limit_reached: fewer WQEs
-  // are left than the limit that was armed, and it is disarmed now; the caller wakes the owner, who raises
-  // the event.
-  // False as well: it takes fewer than `length` bytes; it stays.
+  // Requester, under a hazard guard: takes the oldest WQE for `worker`. False: there is none. *limit_reached:
+  // fewer WQEs are left than the limit that was armed, and it is disarmed now; the caller wakes the owner,
+  // who raises the event. False as well: it takes fewer than `length` bytes; it stays.
   bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
 
   // Its taker, who is done with it: there will be no completion (its CQ had no room, and ignores that).

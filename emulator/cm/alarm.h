@@ -11,7 +11,7 @@ namespace verbena::cm {
 
 class AlarmClock;
 
-// Rings once for each time it was set, unless it is set anew or cancelled before. Its destructor cancels it.
+// Rings once for each time it was set, unless it is set again or cancelled before. Its destructor cancels it.
 class Alarm {
  public:
   using Ring = void (*)(void* context);

@@ -82,7 +82,7 @@ struct LastWord {
   MessageKind kind;
   RejectReason reason;
 };
-constexpr LastWord kLastWords[] = {
+constexpr LastWord kDrainPatience[] = {
     {kReqSent, MessageKind::kRej, kRejectConsumer},
     {kMraReqReceived, MessageKind::kRej, kRejectConsumer},
     {kReqReceived, MessageKind::kRej, kRejectTimeout},
@@ -252,9 +252,9 @@ void Connection::timed_out() {
 }
 
 void Connection::lose_peer() {
-  const auto* word = std::find_if(std::begin(kLastWords), std::end(kLastWords),
+  const auto* word = std::find_if(std::begin(kDrainPatience), std::end(kDrainPatience),
                                   [&](const LastWord& w) { return w.state == facts_.state; });
-  if (word == std::end(kLastWords)) return;
+  if (word == std::end(kDrainPatience)) return;
   Message m;
   m.kind = word->kind;
   m[kReason] = word->reason;

@@ -66,7 +66,7 @@ void Id::stand_on(const Place& found) {
   events_seen = service.events_of(place.device).count();
 }
 
-void Id::attend_device() {
+void Id::serve_device() {
   const DeviceEventLog& log = service.events_of(place.device);
   const uint64_t count = log.count();
   if (count - events_seen > DeviceEventLog::kLength) events_seen = count - DeviceEventLog::kLength;
@@ -78,12 +78,12 @@ void Id::attend_device() {
   }
 }
 
-void Service::attend_devices() {
+void Service::serve_devices() {
   const uint64_t count = count_device_events(process_->directory());
   if (count == device_events_seen_) return;
   device_events_seen_ = count;
   for (const auto& [number, id] : ids_)
-    if (id->has_device) id->attend_device();
+    if (id->has_device) id->serve_device();
 }
 
 }  // namespace verbena::cm

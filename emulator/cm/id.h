@@ -101,7 +101,7 @@ struct Id final : ConnectionOwner {
   IdFacts facts() const;
   int take_device(const Address& address);  // identifier.cc: cma_acquire_dev
   void stand_on(const Place& found);        // devices.cc: from now on it hears of that device
-  void attend_device();                     // devices.cc
+  void serve_device();                     // devices.cc
 };
 
 // destroy_id() under the lock.

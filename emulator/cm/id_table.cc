@@ -168,11 +168,11 @@ bool IdTable::read(const IdHandle& id, IdRecord* out) const {
   return file_->id_states[id.index].load(std::memory_order_acquire) == word;
 }
 
-void IdTable::for_each_id(const std::function<void(const IdRecord&)>& visit) const {
+void IdTable::for_each_id(const std::function<void(const IdRecord&)>& callback) const {
   for (uint32_t i = 0; i < kMaxNodeIds; ++i) {
     const EntryState state = EntryState::unpack(file_->id_states[i].load(std::memory_order_acquire));
     IdRecord record;
-    if (state.phase == Phase::kLive && read({i, state.use}, &record)) visit(record);
+    if (state.phase == Phase::kLive && read({i, state.use}, &record)) callback(record);
   }
 }
 
@@ -206,8 +206,8 @@ int IdTable::join(const IdHandle& id, const Gid& mgid, bool send_only) const {
   return 0;
 }
 
-template <typename Visit>
-void IdTable::for_each_group_entry(Visit&& visit) const {
+template <typename Callback>
+void IdTable::for_each_group_entry(Callback&& callback) const {
   const uint32_t end = std::min(file_->groups_used.load(std::memory_order_acquire), kMaxNodeGroups);
   for (uint32_t i = 0; i < end; ++i) {
     const uint64_t word = file_->group_states[i].load(std::memory_order_acquire);
@@ -221,7 +221,7 @@ void IdTable::for_each_group_entry(Visit&& visit) const {
     record.send_only = entry.send_only.load(std::memory_order_relaxed) != 0;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (file_->group_states[i].load(std::memory_order_acquire) != word) continue;
-    if (!visit(record, i, word)) return;
+    if (!callback(record, i, word)) return;
   }
 }
 
@@ -240,10 +240,10 @@ void IdTable::leave_all(const IdHandle& id) const {
   });
 }
 
-void IdTable::for_each_group(const std::function<void(const GroupRecord&)>& visit) const {
+void IdTable::for_each_group(const std::function<void(const GroupRecord&)>& callback) const {
   for_each_group_entry([&](const GroupRecord& record, uint32_t, uint64_t) {
     uint64_t word;
-    if (live_state(record.id, &word)) visit(record);
+    if (live_state(record.id, &word)) callback(record);
     return true;
   });
 }

@@ -73,7 +73,7 @@ struct IdFacts {
 inline constexpr uint8_t kNoDevice = 0xff;
 static_assert(sizeof(IdFacts) == 112);
 
-// Who calls: the slot and generation of its residence.
+// Who calls: the slot and generation of its node_membership.
 struct Owner {
   uint32_t slot;
   uint32_t generation;
@@ -153,8 +153,8 @@ class IdTable {
   void leave(const IdHandle& id, const Gid& mgid) const;
 
   // ---- everybody ----
-  void for_each_id(const std::function<void(const IdRecord&)>& visit) const;
-  void for_each_group(const std::function<void(const GroupRecord&)>& visit) const;
+  void for_each_id(const std::function<void(const IdRecord&)>& callback) const;
+  void for_each_group(const std::function<void(const GroupRecord&)>& callback) const;
 
   // Frees what belonged to owners that are gone. Cheap when there is nothing; any process, any time.
   void sweep() const;
@@ -163,8 +163,8 @@ class IdTable {
   bool live_state(const IdHandle& id, uint64_t* word) const;
   int choose_port(const IdHandle& id, PortSpace space, IdFacts* wanted) const;
   void leave_all(const IdHandle& id) const;
-  template <typename Visit>
-  void for_each_group_entry(Visit&& visit) const;
+  template <typename Callback>
+  void for_each_group_entry(Callback&& callback) const;
 
   const NodeDirectory* directory_ = nullptr;
   IdTableFile* file_ = nullptr;

@@ -6,9 +6,9 @@
 // its socket does not take waits here, and beyond kMaxWaiting frames the newest are lost, as in any network.
 //
 // What goes over a link is a hello, then frames of fixed size (message.h). To a process of another node it is
-// a connection that the gate brings (wire/gate.h), frames alone. When that breaks and somebody still needs
-// it, its process is called again: only when it is gone, or cannot be reached for kReconnectPatience, is it
-// lost.
+// a connection that the connection listener brings (wire/connection_listener.h), frames alone. When that
+// breaks and somebody still needs it, its process is called again: only when it is gone, or cannot be reached
+// for kReconnectPatience, is it lost.
 //
 // Nothing here locks: the service's lock guards it. Sends and receives are non-blocking, so that they may be
 // done under it.
@@ -26,7 +26,7 @@
 #include "cm/socket.h"
 #include "cm/stream.h"
 #include "fabric/node_directory.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena::cm {
 
@@ -66,14 +66,16 @@ class Links {
   void send(const Peer& peer, const Frame& frame);
 
   // ---- other nodes ----
-  void go_out_by(wire::Gate& gate) { gate_ = &gate; }
+  void go_out_by(wire::ConnectionListener& connection_listener) {
+    connection_listener_ = &connection_listener;
+  }
   // Whoever answers for `service` at `to`: what is sent to this peer waits until that is known, and is lost
-  // when it does not turn out within the time that a request is repeated (kCallPatience).
-  Peer call(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service);
-  void arrived(const wire::Arrived& arrived);
-  void failed(uint64_t ticket, wire::Refusal refusal);
+  // when it does not turn out within the time that a request is repeated (kConnectPatience).
+  Peer connect(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service);
+  void arrived(const wire::EstablishedConnection& arrived);
+  void failed(uint64_t request_id, wire::Refusal refusal);
 
-  static constexpr int64_t kCallPatience =
+  static constexpr int64_t kConnectPatience =
       75'000'000'000;  // 15 repetitions of 4.3 s (connection.h: kCmRetries)
   static constexpr int64_t kReconnectPatience = 15'000'000'000;
 
@@ -99,7 +101,7 @@ class Links {
     // Of another node:
     Stream stream;
     wire::NetAddress to, from;
-    uint64_t ticket = 0;  // while it is called
+    uint64_t request_id = 0;  // while it is called
 
     bool is_remote() const { return peer.is_remote(); }
     int fd() const { return is_remote() ? stream.fd() : socket.fd(); }
@@ -116,7 +118,7 @@ class Links {
   void hang_up(Link& link);
   void connected(Link& link, int fd);
   Link* other_way(const Peer& peer, uint64_t token);
-  Link* find_ticket(uint64_t ticket);
+  Link* find_request(uint64_t request_id);
   void forget_link(uint64_t token);
   void watch(Link& link) { watcher_.watch(link.fd(), link.token, link.has_more()); }
   static void try_again(void* self);
@@ -129,7 +131,7 @@ class Links {
   const NodeDirectory* directory_ = nullptr;
   Peer self_{};
   Socket listener_;
-  wire::Gate* gate_ = nullptr;
+  wire::ConnectionListener* connection_listener_ = nullptr;
   uint32_t next_call_ = 1;
   std::map<uint64_t, std::unique_ptr<Link>> links_;
   std::map<Peer, uint64_t> ways_;  // where to send

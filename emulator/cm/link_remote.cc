@@ -6,7 +6,7 @@
 
 #include "cm/link.h"
 #include "engine/clock.h"
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 #include "wire/stream.h"
 
@@ -18,23 +18,24 @@ wire::ProcessId process_of(const Peer& peer) { return {peer.node, peer.slot, pee
 
 }  // namespace
 
-Peer Links::call(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service) {
+Peer Links::connect(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service) {
   auto link = std::make_unique<Link>();
   link->peer = {next_call_++, 1, kNodeToBeFound};
   link->known = true;
   link->token = next_token_++;
   link->to = to;
   link->from = from;
-  link->ticket = gate_->approach(to, from, wire::Target::cm_listener(service), now_ns() + kCallPatience);
+  link->request_id = connection_listener_->connect(to, from, wire::Target::cm_listener(service),
+                                                   now_ns() + kConnectPatience);
   const Peer peer = link->peer;
   ways_.emplace(peer, link->token);
   links_.emplace(link->token, std::move(link));
   return peer;
 }
 
-Links::Link* Links::find_ticket(uint64_t ticket) {
+Links::Link* Links::find_request(uint64_t request_id) {
   for (const auto& [token, link] : links_)
-    if (link->ticket == ticket) return link.get();
+    if (link->request_id == request_id) return link.get();
   return nullptr;
 }
 
@@ -49,7 +50,7 @@ void Links::forget_link(uint64_t token) {
   const auto found = links_.find(token);
   if (found == links_.end()) return;
   Link& link = *found->second;
-  if (link.ticket != 0) gate_->cancel(link.ticket);
+  if (link.request_id != 0) connection_listener_->cancel(link.request_id);
   if (const auto way = ways_.find(link.peer); way != ways_.end() && way->second == token) ways_.erase(way);
   if (link.fd() >= 0) watcher_.forget(link.fd());
   links_.erase(found);
@@ -59,12 +60,12 @@ void Links::connected(Link& link, int fd) {
   link.stream.take(fd);
   wire::notice_silence(fd);
   link.connected = true;
-  link.ticket = 0;
+  link.request_id = 0;
   watch(link);
   flush(link);
 }
 
-void Links::arrived(const wire::Arrived& arrived) {
+void Links::arrived(const wire::EstablishedConnection& arrived) {
   const Peer peer = peer_of(arrived.peer);
   if (!arrived.begun_here) {
     auto link = std::make_unique<Link>();
@@ -82,13 +83,13 @@ void Links::arrived(const wire::Arrived& arrived) {
     ways_.emplace(peer, fresh.token);
     return connected(fresh, arrived.fd);
   }
-  Link* link = find_ticket(arrived.ticket);
+  Link* link = find_request(arrived.request_id);
   if (link == nullptr) {  // nobody needs it any more
     no_longer_keep(arrived.fd);
     Stream().take(arrived.fd);
     return;
   }
-  link->ticket = 0;
+  link->request_id = 0;
   if (link->peer != peer) {
     const Peer before = link->peer;
     ways_.erase(before);
@@ -111,10 +112,10 @@ void Links::arrived(const wire::Arrived& arrived) {
   flush(*known);
 }
 
-void Links::failed(uint64_t ticket, wire::Refusal refusal) {
-  Link* link = find_ticket(ticket);
+void Links::failed(uint64_t request_id, wire::Refusal refusal) {
+  Link* link = find_request(request_id);
   if (link == nullptr) return;
-  link->ticket = 0;
+  link->request_id = 0;
   const Peer peer = link->peer;
   std::deque<Frame> unsent;
   unsent.swap(link->waiting);
@@ -134,8 +135,8 @@ void Links::hang_up(Link& link) {
   const auto way = ways_.find(link.peer);
   const bool in_use = way != ways_.end() && way->second == link.token;
   if (!in_use || !user_.is_of_interest(link.peer)) return forget_link(link.token);
-  link.ticket = gate_->approach(link.to, link.from, wire::Target::cm_of_process(process_of(link.peer)),
-                                now_ns() + kReconnectPatience);
+  link.request_id = connection_listener_->connect(
+      link.to, link.from, wire::Target::cm_of_process(process_of(link.peer)), now_ns() + kReconnectPatience);
 }
 
 }  // namespace verbena::cm

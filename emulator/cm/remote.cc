@@ -3,15 +3,15 @@
 // The connection manager and other nodes: who listens here for those who come, and whom to ask there.
 #include "cm/id.h"
 #include "cm/service.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena::cm {
 namespace {
 
 wire::NetAddress net_address(const Address& a) { return {gid_of(a)}; }
 
-// For all gates of the process (wire::Gate::FindListener): the most specific listener, as for requests of
-// this node.
+// For all gates of the process (wire::ConnectionListener::FindListener): the most specific listener, as for
+// requests of this node.
 bool find_listener(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
                    uint64_t service, uint32_t* slot) {
   IdTable table;
@@ -28,12 +28,12 @@ bool find_listener(const NodeDirectory& directory, const std::string& node, cons
   return true;
 }
 
-[[maybe_unused]] const bool registered = (wire::Gate::find_listeners_by(find_listener), true);
+[[maybe_unused]] const bool registered = (wire::ConnectionListener::find_listeners_by(find_listener), true);
 
 }  // namespace
 
 Peer Service::remote_receiver_of(uint64_t service, const Address& source, const Address& destination) {
-  return links_.call(net_address(destination), net_address(source), service);
+  return links_.connect(net_address(destination), net_address(source), service);
 }
 
 void Service::nobody_there(const Peer& peer, std::span<const uint8_t> frame) {
@@ -41,14 +41,14 @@ void Service::nobody_there(const Peer& peer, std::span<const uint8_t> frame) {
   if (decode(frame, &message)) connections_.nobody_answers_for(peer, message);
 }
 
-void Service::FromGate::arrived(const wire::Arrived& arrived) {
+void Service::ConnectionEvents::arrived(const wire::EstablishedConnection& arrived) {
   Guard guard(service);
   service.links_.arrived(arrived);
 }
 
-void Service::FromGate::failed(uint64_t ticket, wire::Refusal refusal) {
+void Service::ConnectionEvents::failed(uint64_t request_id, wire::Refusal refusal) {
   Guard guard(service);
-  service.links_.failed(ticket, refusal);
+  service.links_.failed(request_id, refusal);
 }
 
 }  // namespace verbena::cm

@@ -57,7 +57,8 @@ int Service::acquire(Service** out) {
   } else if (auto* service = new (std::nothrow) Service(process); service == nullptr) {
     error = ENOMEM;
   } else if (error = guarded([&] { return service->start(); }); error != 0) {
-    VERBENA_WARN("rdma_cm: cannot begin in slot %u of the node: errno %d", process->home().slot(), error);
+    VERBENA_WARN("rdma_cm: cannot begin in slot %u of the node: errno %d", process->membership().slot(),
+                 error);
     delete service;
   } else {
     service->references_ = 1;
@@ -75,9 +76,9 @@ int Service::start() {
   int error = epoll_fd_ < 0 || wake_fd_ < 0 ? errno : 0;
   if (error == 0) {
     watch(wake_fd_, 0, false);
-    error = table_.open(process_->directory(), process_->home().node());
+    error = table_.open(process_->directory(), process_->membership().node());
   }
-  if (error == 0) error = links_.open(process_->home().node(), process_->directory(), self());
+  if (error == 0) error = links_.open(process_->membership().node(), process_->directory(), self());
   device_events_seen_ = count_device_events(process_->directory());
   if (error == 0) {
     pthread_attr_t attributes;
@@ -97,9 +98,9 @@ int Service::start() {
     epoll_fd_ = -1;
   } else {
     process_->watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
-    if (process_->gate().is_open()) {
-      links_.go_out_by(process_->gate());
-      process_->gate().receive_for_cm(&from_gate_);
+    if (process_->connection_listener().is_open()) {
+      links_.go_out_by(process_->connection_listener());
+      process_->connection_listener().receive_for_cm(&connection_events_);
     }
   }
   return error;
@@ -125,7 +126,7 @@ void Service::release() {
   pthread_join(thread_, nullptr);
   Process* process = process_;
   process->watch_devices(nullptr, nullptr);
-  process->gate().receive_for_cm(nullptr);
+  process->connection_listener().receive_for_cm(nullptr);
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;
   delete this;

@@ -26,7 +26,7 @@
 #include "cm/id_table.h"
 #include "cm/link.h"
 #include "engine/process.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena::cm {
 
@@ -73,7 +73,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   const IdTable& table() const { return table_; }
   const DeviceTable& devices() const { return process_->directory().devices(); }
   const DeviceEventLog& events_of(uint32_t device) const { return process_->directory().events(device); }
-  Peer self() const { return {process_->home().slot(), process_->home().generation()}; }
+  Peer self() const { return {process_->membership().slot(), process_->membership().generation()}; }
   void add(Id* id);  // gives it its number
   void remove(Id* id);
   Id* find(uint32_t number) const;
@@ -101,7 +101,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void handle(uint64_t token);
   void settle(std::unique_lock<std::mutex>& lock);
   void deliver(std::unique_lock<std::mutex>& lock);
-  void attend_devices();  // devices.cc
+  void serve_devices();  // devices.cc
   bool owes_work() const;
   void wake() const;
   static void before_fork();
@@ -118,11 +118,11 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void nobody_there(const Peer& peer, std::span<const uint8_t> frame) override;
   bool is_of_interest(const Peer& peer) const override { return connections_.has_connections_with(peer); }
 
-  // From the gate's thread (remote.cc).
-  struct FromGate final : wire::Arrivals {
-    explicit FromGate(Service& of) : service(of) {}
-    void arrived(const wire::Arrived& arrived) override;
-    void failed(uint64_t ticket, wire::Refusal refusal) override;
+  // From the connection listener's thread (remote.cc).
+  struct ConnectionEvents final : wire::ConnectionObserver {
+    explicit ConnectionEvents(Service& of) : service(of) {}
+    void arrived(const wire::EstablishedConnection& arrived) override;
+    void failed(uint64_t request_id, wire::Refusal refusal) override;
     Service& service;
   };
 
@@ -137,7 +137,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   AlarmClock clock_;
   Links links_;
   ConnectionTable connections_;
-  FromGate from_gate_{*this};
+  ConnectionEvents connection_events_{*this};
   IdTable table_;
   std::unordered_map<uint32_t, Id*> ids_;
   uint32_t next_number_ = 1;

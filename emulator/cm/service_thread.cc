@@ -48,7 +48,7 @@ void* Service::thread_main(void* self) {
   if (service->ends_itself_) {
     Process* process = service->process_;
     process->watch_devices(nullptr, nullptr);
-    process->gate().receive_for_cm(nullptr);
+    process->connection_listener().receive_for_cm(nullptr);
     const int epoll = service->epoll_fd_, wake_up = service->wake_fd_;
     delete service;
     syscall(SYS_close, epoll);
@@ -106,7 +106,7 @@ void Service::handle(uint64_t token) {
 // Everything that needs no waiting for.
 void Service::settle(std::unique_lock<std::mutex>& lock) {
   clock_.ring_due();
-  attend_devices();
+  serve_devices();
   while (!stop_ && (links_.has_to_carry() || !pending_.empty() || !gone_pipes_.empty())) {
     if (links_.has_to_carry()) links_.carry();
     if (!pending_.empty()) deliver(lock);

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/fork_descriptors.h"
 
 namespace verbena::cm {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Frames over a connection to another node (wire/gate.h), one behind the other. Non-blocking. As with
-// socket.h, the descriptor is verified before each use to be this connection still, and no function is a
-// cancellation point.
+// Frames over a connection to another node (wire/connection_listener.h), one behind the other. Non-blocking.
+// As with socket.h, the descriptor is verified before each use to be this connection still, and no function
+// is a cancellation point.
 #pragma once
 
 #include <sys/types.h>

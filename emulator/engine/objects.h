@@ -5,7 +5,7 @@
 //
 // Locks, in the order in which one thread may take them:
 //   Qp::modify_mutex > Qp::send_lock > Qp::recv_lock > Cq::lock > Context::events_mutex
-// None is held while waiting for visitors, except modify_mutex.
+// None is held while waiting for hazard guards, except modify_mutex.
 #pragma once
 
 #include <errno.h>
@@ -81,7 +81,8 @@ struct Cq {
   std::vector<OldMemory> old_rings;  // of rings before the present one; given back when they have been consumed
   uint64_t user_handle = 0;
   bool ignore_overrun = false;
-  int64_t moderated_until = 0;  // ns: the event that moderation keeps back is due then; 0: none. Under attend_mutex_
+  // ns: the event that moderation keeps back is due then; 0: none. Under doorbell_mutex_
+  int64_t moderated_until = 0;
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 
@@ -126,7 +127,7 @@ enum class Waiting : uint8_t {
   kReceive,    // RNR: the peer has no receive WQE posted
   kTransport,  // nobody answers there
   kTurn,       // another initiator is in the middle of an atomic on the same word
-  kSlice,      // a long transfer goes on when polled
+  kChunk,      // a long transfer goes on when polled
 };
 
 struct XrcTarget;
@@ -142,40 +143,41 @@ struct PeerPath {
   std::shared_ptr<RemotePath> remote;
   uint32_t ports = 0;  // as DirectoryHeader::ports_down: one of these down, and nothing passes
   uint32_t small_size =
-      0;  // with `gate`: messages of up to so many bytes may go the short way (small_send.h)
+      0;  // with `responder`: messages of up to so many bytes may go the fast path (small_send.h)
   bool rdma_may_be_short = false;  // likewise (small_rdma.h)
-  KnownRegion written, read;       // of the peer's, by requests on the short way
+  KnownRegion written, read;       // of the peer's, by requests on the fast path
   SharedQp* qp = nullptr;
-  uint64_t gate = 0;   // the whole word, when everything was last found right: while it stays, there is nothing to
+  // the whole word, when everything was last found right: while it stays, there is nothing to
+  uint64_t responder_state = 0;
                        // check; 0: never
   uint64_t taken = 0;  // receive WQEs consumed there
   uint32_t index = 0;
-  uint32_t birth = 0;
+  uint32_t incarnation = 0;
   // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
   PeerAdapter* memory = nullptr;
   ReceiveRing receives;
   CompletionRing completions;  // with Qp::peer_head
   SharedCq* completion_queue = nullptr;
-  uint64_t first_landed_position = 0;  // of the completions of messages that may still lie in receive slots
-  uint64_t last_landed_position = 0;
-  uint32_t landed_generation = 0;  // CompletionRing::generation of these positions
-  bool has_landed = false;
+  uint64_t first_eager_position = 0;  // of the completions of messages that may still lie in receive slots
+  uint64_t last_eager_position = 0;
+  uint32_t eager_generation = 0;  // CompletionRing::generation of these positions
+  bool has_eager = false;
   bool established = false;  // COMM_EST is told, in this generation
   // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if
   // solicited.
   uint8_t event_due = 0;
   uint32_t receive_pd = 0;            // to which the keys of receive requests must belong there,
   uint32_t remote_pd = 0;             // and to which those of RDMA operations
-  uint32_t in_hand = 0;               // slot + 1 of what was taken from there for the current message
+  uint32_t current_wqe = 0;               // slot + 1 of what was taken from there for the current message
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
   XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
   uint64_t generation = 0;            // of the peer's gate, when everything was last found right; 0: never
 };
 
 struct Datagrams;
-struct ForeignQp;
+struct ProxyQp;
 // A handle of the program on an XRC_RECV queue pair.
-struct QpOpening {
+struct QpHandle {
   Context* context;
   Xrcd* xrcd;
   uint64_t user_handle;
@@ -198,10 +200,10 @@ struct Qp {
   uint32_t mtu = 1024;
   ibv_qp_cap cap{};
   std::atomic<uint32_t> expected_target{
-      UINT32_MAX};  // slot: whom the next request will visit, by all likelihood
+      UINT32_MAX};  // slot: whom the next request will access, by all likelihood
   uint32_t sq_inline_stride = 0;
   bool signal_all = false;
-  bool may_land = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
+  bool may_be_eager = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
 
   // ---- receive queue, under recv_lock ----
   alignas(kCacheLine) SpinLock recv_lock;
@@ -215,7 +217,7 @@ struct Qp {
   alignas(kCacheLine) SpinLock send_lock;
   Waiting waiting = Waiting::kNothing;
   bool listed = false;           // on the process's pending list, under its mutex
-  bool feeder_flag_set = false;  // the peer wakes this process when it posts a receive
+  bool requester_flag_set = false;  // the peer wakes this process when it posts a receive
   bool drain_event_due = false;  // SQD: raise SQ_DRAINED when the last request is finished
   uint32_t send_psn = 0;
   uint64_t sq_size = 0;
@@ -227,11 +229,12 @@ struct Qp {
   std::vector<SendRequest> sq;        // requests in [sq_next, sq_posted), by number % sq.size()
   std::vector<ibv_sge> sq_sges;
   std::vector<std::byte> sq_inline;
-  KnownRegion gathered, read_into;  // for requests on the short way
+  KnownRegion gathered, read_into;  // for requests on the fast path
   Pacing pacing;
   std::shared_ptr<Datagrams> datagrams;      // UD (datagram.h)
   std::shared_ptr<XrcTargets> xrc_targets;   // XRC_SEND, under send_lock
-  Carrier* carrier = nullptr;                // of one that stands for an initiator on another node (remote/stand_in.h)
+  // of one that stands for an initiator on another node (remote/remote_requester.h)
+  Carrier* carrier = nullptr;
   PeerPath path;
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the peer's CQ
   VendorError wait_reason{};
@@ -244,17 +247,17 @@ struct Qp {
   std::mutex modify_mutex;
   uint32_t responder_resources = 0;         // held of max_res_rd_atom; under modify_mutex
   std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
-  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all openings
-  std::shared_ptr<ForeignQp> foreign;       // a handle on another process's XRC_RECV queue pair (xrc_openings.h)
+  Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all handles
+  std::shared_ptr<ProxyQp> proxy;       // a handle on another process's XRC_RECV queue pair (xrc_shared_qp.h)
   bool blocks_own_multicast = false;        // UD: IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
-  std::mutex openings_mutex;
-  std::vector<QpOpening> openings;
+  std::mutex handles_mutex;
+  std::vector<QpHandle> handles;
   // Memory in the segment, to be given back.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;
 };
 
 // Scatters what has landed in the receive slots and waits to be polled from `cq` (completion_queue.cc).
-void scatter_landed(Cq& cq);
+void scatter_eager(Cq& cq);
 
 }  // namespace verbena

@@ -10,7 +10,7 @@
 
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
 #include "observe/log.h"
@@ -62,11 +62,11 @@ namespace {
 }
 }  // namespace
 
-void Process::begin_remote(const Caller& caller) {
-  const wire::ProcessId self{directory().header().node_id, home_.slot(), home_.generation()};
+void Process::begin_remote(const Connector& caller) {
+  const wire::ProcessId self{directory().header().node_id, membership_.slot(), membership_.generation()};
   remote_ = std::make_unique<Remote>(*this, self, caller);
   remote_now_.store(remote_.get(), std::memory_order_release);
-  home_.watch(remote_->descriptor());
+  membership_.watch(remote_->descriptor());
 }
 
 Remote& Process::remote_or_begin() {
@@ -75,13 +75,14 @@ Remote& Process::remote_or_begin() {
   return *remote_;
 }
 
-size_t Process::answer(void* self, const std::byte* question, size_t size, std::byte* answer, Descriptor& passed) {
+size_t Process::serve_request(void* self, const std::byte* request, size_t size, std::byte* reply,
+                              Descriptor& passed) {
   Process& process = *static_cast<Process*>(self);
-  if (is_call_within_node(question, size)) {
-    process.remote_or_begin().take_call(question, passed);
+  if (is_connection_request(request, size)) {
+    process.remote_or_begin().take_connection_request(request, passed);
     return 0;
   }
-  return process.answer_about_openings(question, size, answer);
+  return process.serve_shared_qp_request(request, size, reply);
 }
 
 int Process::acquire(Process** out) {
@@ -96,15 +97,16 @@ int Process::acquire(Process** out) {
   if (current == nullptr) {
     auto* process = new (std::nothrow) Process;
     if (process == nullptr) return ENOMEM;
-    process->home_.answer_questions_by(&Process::answer, process);
-    if (int error = process->home_.enter(node, &Process::service, process); error != 0) {
+    process->membership_.serve_requests_by(&Process::serve_request, process);
+    if (int error = process->membership_.enter(node, &Process::service, process); error != 0) {
       VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
       delete process;
       return error == ENOENT ? ENODEV : error;
     }
-    process->peers_.get(process->home_, process->home_.slot(), process->home_.generation(), &process->self_);
-    if (int error = process->open_gate(); error != 0) {
-      process->home_.leave();
+    process->peers_.get(process->membership_, process->membership_.slot(), process->membership_.generation(),
+                        &process->self_);
+    if (int error = process->open_connection_listener(); error != 0) {
+      process->membership_.leave();
       delete process;
       return error;
     }
@@ -115,17 +117,20 @@ int Process::acquire(Process** out) {
   return 0;
 }
 
-int Process::open_gate() {
+int Process::open_connection_listener() {
   if (directory().devices().network.enabled == 0) return 0;
-  begin_remote({[](void* gate, const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
-                   int64_t deadline) { return static_cast<wire::Gate*>(gate)->approach(to, from, target, deadline); },
-                &gate_});
+  begin_remote({[](void* listener, const wire::NetAddress& to, const wire::NetAddress& from,
+                   const wire::Target& target, int64_t deadline) {
+                  return static_cast<wire::ConnectionListener*>(listener)->connect(to, from, target,
+                                                                                   deadline);
+                },
+                &connection_listener_});
   std::string problem;
-  const int error = gate_.open(home_, *remote_, &problem);
+  const int error = connection_listener_.open(membership_, *remote_, &problem);
   if (error != 0)
     VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
   else
-    gate_is_open_.store(true, std::memory_order_release);
+    connection_listener_is_open_.store(true, std::memory_order_release);
   return error;
 }
 
@@ -133,7 +138,9 @@ uint64_t Process::count_objects() const {
   uint64_t sum = 0;
   for (uint32_t device = 0; device < directory().devices().count; ++device)
     for (size_t kind = 0; kind < static_cast<size_t>(Counted::kKinds); ++kind)
-      sum += directory().count(device, static_cast<Counted>(kind), home_.slot()).load(std::memory_order_relaxed);
+      sum += directory()
+                 .count(device, static_cast<Counted>(kind), membership_.slot())
+                 .load(std::memory_order_relaxed);
   return sum;
 }
 
@@ -146,15 +153,15 @@ void Process::release() {
   if (Remote* const others = remote(); others != nullptr) others->flush_all();
   delete_unused_contexts();
   const bool objects_remain = count_objects() != 0 || !left_contexts.empty();
-  home_.leave();
-  gate_.close();
+  membership_.leave();
+  connection_listener_.close();
   if (objects_remain) {
     dead_.store(true, std::memory_order_relaxed);
     remote_now_.store(nullptr, std::memory_order_release);
     remote_.reset();      // other nodes are to hear of it now
-    wait_for_visitors();  // what others have begun with the program's memory is over when the device is closed
+    wait_for_hazards();  // what others have begun with the program's memory is over when the device is closed
     for (Context* context : left_contexts) context->events.close();
-    home_.segment().abandon();
+    membership_.segment().abandon();
     lock.lock();
     next_left_ = std::exchange(left, this);
     return;
@@ -177,15 +184,15 @@ void Process::after_fork_in_parent() { process_mutex.unlock(); }
 void Process::after_fork_in_child() {
   if (current != nullptr) {
     current->dead_.store(true, std::memory_order_relaxed);
-    close_descriptors_of_parent();
+    close_parent_descriptors();
   }
   current = nullptr;
   process_mutex.unlock();
 }
 
-void Process::wait_for_visitors(uint32_t from_slot) {
-  verbena::wait_for_visitors(
-      directory(), home_.slot(), from_slot,
+void Process::wait_for_hazards(uint32_t from_slot) {
+  verbena::wait_for_hazards(
+      directory(), membership_.slot(), from_slot,
       [](void*, int32_t pid) {
         VERBENA_LOG_AT(LogLevel::kError, "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
                      pid);
@@ -193,9 +200,9 @@ void Process::wait_for_visitors(uint32_t from_slot) {
       nullptr);
 }
 
-void Process::call_attention() {
-  view().header().attention.store(1, std::memory_order_release);
-  home_.kick();
+void Process::ring_doorbell() {
+  view().header().doorbell.store(1, std::memory_order_release);
+  membership_.kick();
 }
 
 int64_t Process::service(void* self) { return static_cast<Process*>(self)->serve(); }

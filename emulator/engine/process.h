@@ -14,9 +14,9 @@
 #include "engine/device/quota.h"
 #include "engine/memory/memory_objects.h"
 #include "fabric/hazards.h"
+#include "fabric/node_membership.h"
 #include "fabric/peer_adapter.h"
-#include "fabric/residence.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena {
 
@@ -24,14 +24,14 @@ struct Cq;
 struct Qp;
 struct Srq;
 struct Context;
-struct ForeignPlace;
-struct Caller;
+struct QpLocation;
+struct Connector;
 class Remote;
 
 // What has become of a queue pair that another process has made.
-enum class Standing : uint8_t {
+enum class OwnerStatus : uint8_t {
   kThere,
-  kLater,  // its maker has ended, and nobody has taken it over yet
+  kLater,  // its owner has ended, and nobody has taken it over yet
   kLost,
 };
 
@@ -55,19 +55,21 @@ class Process {
   // The adapter of this process, made at the first call; each needs one release(). errno as open_context.
   static int acquire(Process** out);
   // The last one leaves the node. If the program has objects left, which name this process until they are destroyed,
-  // it stays where it is, dead; then this may take as long as a stopped peer stays stopped (wait_for_visitors).
+  // it stays where it is, dead; then this may take as long as a stopped peer stays stopped
+  // (wait_for_hazards).
   void release();
 
   // True in a forked child: everything of this object belongs to the parent. And when the device was closed while
   // there were still objects.
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
-  Residence& home() { return home_; }
+  NodeMembership& membership() { return membership_; }
   PeerTable& peers() { return peers_; }
-  wire::Gate& gate() { return gate_; }  // open only on a node with a network
-  const NodeDirectory& directory() const { return home_.directory(); }
-  OwnSegment& segment() { return home_.segment(); }
-  const SegmentView& view() { return home_.segment().view(); }
+  // open only on a node with a network
+  wire::ConnectionListener& connection_listener() { return connection_listener_; }
+  const NodeDirectory& directory() const { return membership_.directory(); }
+  OwnSegment& segment() { return membership_.segment(); }
+  const SegmentView& view() { return membership_.segment().view(); }
   MemoryTable& memory() { return memory_; }
   MemoryObjects& memory_objects() { return memory_objects_; }
   IndexPool& qp_indices() { return qp_indices_; }
@@ -88,30 +90,30 @@ class Process {
   void owe_event(uint64_t user_handle);
 
   // Calls visit(cq) for each CQ; none is destroyed meanwhile.
-  template <typename Visit>
-  void for_each_cq(Visit&& visit) {
-    std::lock_guard lock(attend_mutex_);
+  template <typename Callback>
+  void for_each_cq(Callback&& callback) {
+    std::lock_guard lock(doorbell_mutex_);
     const uint32_t limit = view().header().cq_high_water.load(std::memory_order_acquire);
     for (uint32_t i = 0; i < limit; ++i)
-      if (Cq* found = cq(i); found != nullptr) visit(*found);
+      if (Cq* found = cq(i); found != nullptr) callback(*found);
   }
 
-  // Waits until every visit to this adapter that began before is over (teardown; may take as long as a
+  // Waits until every hazard guard on this adapter that began before is over (teardown; may take as long as a
   // stopped peer stays stopped, and then says so in the log).
-  void wait_for_visitors(uint32_t from_slot = kAnySlot);
+  void wait_for_hazards(uint32_t from_slot = kAnySlot);
 
   // Waits until no thread of this process is in the middle of appending to `cq` as a queue pair's owner.
   void wait_for_own_producers(const Cq& cq);
 
-  // Peers and the own process leave word here that some sticky flag wants looking at.
-  void call_attention();
+  // Peers and the own process leave word here that some pending flag wants looking at.
+  void ring_doorbell();
 
   PeerAdapter& self() { return *self_; }
 
   // What there is with processes that are reached by frames; nullptr: nobody is, and the node has no network.
   Remote* remote() const { return remote_now_.load(std::memory_order_acquire); }
   // Begins with other nodes: before the first queue pair is connected.
-  void begin_remote(const Caller& caller);
+  void begin_remote(const Connector& caller);
   // Begins with those of this node if there is nothing yet. Any thread. Throws std::bad_alloc.
   Remote& remote_or_begin();
   void poll_remote(bool active);  // has_pending() stands for sockets, too
@@ -125,16 +127,17 @@ class Process {
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
   void progress_from_poll();
 
-  // ---- XRC_RECV queue pairs that several processes hold open (xrc_openings.cc) ----
-  int hold_foreign(Qp* qp);  // ENOMEM
-  void let_foreign_go(Qp* qp);  // on return the service thread does not touch it any more
-  int keep_orphan(Qp* qp);  // it lives while others hold it. ENOMEM
-  bool adopt_orphan(Qp* qp);  // if it is one, it is none any more; false: it is ending
+  // ---- XRC_RECV queue pairs that several processes hold open (xrc_shared_qp.cc) ----
+  int add_proxy(Qp* qp);  // ENOMEM
+  void remove_proxy(Qp* qp);  // on return the service thread does not touch it any more
+  int keep_orphaned(Qp* qp);  // it lives while others hold it. ENOMEM
+  bool adopt_orphaned(Qp* qp);  // if it is one, it is none any more; false: it is ending
   std::vector<Qp*> take_xrc_qps_of(Context& context);  // made on it; unless another context of the device is there
-  Standing foreign_now(Qp& qp, ForeignPlace* out);  // where what `qp` stands for is now
-  // fabric/ask.h
-  static size_t answer(void* self, const std::byte* question, size_t size, std::byte* answer, Descriptor& passed);
-  size_t answer_about_openings(const std::byte* question, size_t size, std::byte* answer);
+  OwnerStatus locate_shared_qp(Qp& qp, QpLocation* out);  // where what `qp` stands for is now
+  // fabric/control_rpc.h
+  static size_t serve_request(void* self, const std::byte* request, size_t size, std::byte* reply,
+                              Descriptor& passed);
+  size_t serve_shared_qp_request(const std::byte* request, size_t size, std::byte* reply);
 
   // Calls `happened(context)` in the service thread whenever something has happened to a device of the node; what it
   // was is in the device's log. nullptr: no more, and on return it is not running.
@@ -151,23 +154,23 @@ class Process {
   ~Process();
   static int64_t service(void* self);
   int64_t serve();
-  void attend();
-  void attend_device_events();             // device_events.cc
+  void serve_doorbell();
+  void serve_device_events();             // device_events.cc
   void tell_device_watcher();              // device_events.cc
   void fail_context(Context& context);     // device_events.cc
-  struct Orphan {
+  struct OrphanedQp {
     Qp* qp;
     bool ending;
   };
-  int64_t attend_openings();  // xrc_openings.cc: when there is something to look at again, ns
-  // Under openings_mutex_ (xrc_succession.cc from find_again() on):
-  Standing attend_foreign(Qp& qp);
+  int64_t serve_shared_qps();  // xrc_shared_qp.cc: when there is something to look at again, ns
+  // Under shared_qp_mutex_ (xrc_succession.cc from find_again() on):
+  OwnerStatus serve_proxy(Qp& qp);
   void raise_told_events(Qp& qp);
-  Standing find_again(Qp& qp);
-  Standing attach(Qp& qp, const QpnEntry& entry, uint32_t generation);
-  Standing take_over(Qp& qp, const QpnEntry* entry);
-  bool end_orphan(Orphan& orphan);
-  bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under attend_mutex_
+  OwnerStatus find_again(Qp& qp);
+  OwnerStatus attach(Qp& qp, const QpnEntry& entry, uint32_t generation);
+  OwnerStatus take_over(Qp& qp, const QpnEntry* entry);
+  bool end_orphaned(OrphanedQp& orphaned);
+  bool is_going(uint32_t qp_index) const;  // between forget_qp and qp_is_gone; under doorbell_mutex_
   int64_t progress_pending(bool from_service);
   void publish_pending();  // under pending_mutex_
   int64_t raise_moderated_events();  // when the next is due, ns; kEndOfTime: none
@@ -175,9 +178,9 @@ class Process {
   static void after_fork_in_parent();
   static void after_fork_in_child();
 
-  Residence home_;
+  NodeMembership membership_;
   PeerTable peers_;
-  wire::Gate gate_;
+  wire::ConnectionListener connection_listener_;
   std::shared_ptr<PeerAdapter> self_;
   std::unique_ptr<Remote> remote_;
   std::atomic<Remote*> remote_now_{nullptr};
@@ -200,7 +203,7 @@ class Process {
   std::atomic<bool> polled_{false};  // since the service thread looked last
   std::atomic<uint32_t> pending_count_{0};  // of pending_, and kRemoteIsActive
   static constexpr uint32_t kRemoteIsActive = 1u << 31;
-  std::mutex attend_mutex_;     // held while the service thread looks at QPs and CQs that called for it
+  std::mutex doorbell_mutex_;     // held while the service thread looks at QPs and CQs that called for it
   std::vector<uint32_t> gone_;  // indices of QPs that are being destroyed
   bool moderating_ = false;     // some CQ's event waits for its period to end
   bool flushing_ = false;       // some receive queue waits for a peer before it can be flushed
@@ -210,13 +213,13 @@ class Process {
   void* device_watcher_context_ = nullptr;
   uint64_t device_events_told_ = 0;  // to the watcher
 
-  int open_gate();
+  int open_connection_listener();
   uint64_t count_objects() const;  // of all contexts
-  std::atomic<bool> gate_is_open_{false};  // for the service thread
+  std::atomic<bool> connection_listener_is_open_{false};  // for the service thread
 
-  std::mutex openings_mutex_;
-  std::vector<Qp*> foreign_;
-  std::vector<Orphan> orphans_;
+  std::mutex shared_qp_mutex_;
+  std::vector<Qp*> proxies_;
+  std::vector<OrphanedQp> orphaned_;
 
   std::atomic<bool> service_awake_{false};
   int idle_ticks_ = 0;

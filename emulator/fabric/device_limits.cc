@@ -29,7 +29,7 @@ constexpr uint64_t kGroupMembers = 512;
 static_assert(kGroupMembers * kMaxDevices <= kMulticastEntries);
 
 // Likewise every opening of an XRC domain.
-constexpr uint64_t kXrcDomains = kMaxXrcOpenings / kMaxDevices;
+constexpr uint64_t kXrcDomains = kMaxXrcDomainHandles / kMaxDevices;
 
 constexpr Limit kLimits[] = {
     {"max_qp", &L::max_qp, 1, kMaxQpsPerProcess},

@@ -40,7 +40,8 @@ struct DeviceDescription {
   DeviceLimits limits;
 };
 
-// Where the node's processes listen for other nodes (wire/gate.h): the addresses among the GIDs.
+// Where the node's processes listen for other nodes (wire/connection_listener.h): the addresses among the
+// GIDs.
 struct NetworkDescription {
   uint32_t enabled;  // 0: nobody listens, all else is 0
   uint32_t port;     // TCP, host byte order

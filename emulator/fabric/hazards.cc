@@ -43,10 +43,10 @@ int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// Calls wait(slot, is_over) for each visit to `target_slot` that is under way and does not end within some spins.
-// Stops, and answers false, when `wait` does.
+// Calls wait(slot, is_over) for each hazard guard on `target_slot` that is under way and does not end within
+// some spins. Stops, and answers false, when `wait` does.
 template <typename Wait>
-bool for_each_visit(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, Wait&& wait) {
+bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, Wait&& wait) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint32_t first = from_slot < kMaxSlots ? from_slot : 0;
   const uint32_t end = from_slot < kMaxSlots ? from_slot + 1 : kMaxSlots;
@@ -77,7 +77,7 @@ void note_use(Slot& slot, uint32_t index) {
 
 }  // namespace
 
-void Visit::begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+void HazardGuard::begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
   if (thread_record.index == ThreadRecord::kNotAsked) ask_for_record();
   const uint64_t word = word_of(target_slot);
   for (uint32_t tries = 0;; ++tries) {
@@ -101,9 +101,9 @@ void Visit::begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint
   }
 }
 
-void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
+void wait_for_hazards(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context) {
-  for_each_visit(directory, target_slot, from_slot, [&](Slot& slot, auto&& is_over) {
+  for_each_hazard(directory, target_slot, from_slot, [&](Slot& slot, auto&& is_over) {
     const int64_t began = now_ns();
     for (bool told = false; !is_over();) {
       sched_yield();
@@ -115,8 +115,9 @@ void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uin
   });
 }
 
-bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns) {
-  return for_each_visit(directory, target_slot, from_slot, [&](Slot&, auto&& is_over) {
+bool hazards_released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
+                      int64_t patience_ns) {
+  return for_each_hazard(directory, target_slot, from_slot, [&](Slot&, auto&& is_over) {
     const int64_t began = now_ns();
     while (!is_over()) {
       if (now_ns() - began > patience_ns) return false;
@@ -126,7 +127,7 @@ bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_
   });
 }
 
-void wait_for_visits_of(const NodeDirectory& directory, uint32_t own_slot) {
+void wait_for_hazards_of(const NodeDirectory& directory, uint32_t own_slot) {
   const uint32_t used = directory.slot(own_slot).hazards_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
     std::atomic<uint64_t>& record = directory.hazard(own_slot, i).target;

@@ -13,27 +13,28 @@
 namespace verbena {
 
 // The first so many records of a slot belong to the threads of its process, one each for as long as the
-// thread lives; the others are for further threads, and for visits within a visit.
+// thread lives; the others are for further threads, and for hazard guards within a hazard guard.
 inline constexpr uint32_t kThreadRecords = 24;
 
 struct ThreadRecord {
   static constexpr uint32_t kNotAsked = UINT32_MAX;
   uint32_t index = kNotAsked;  // below kThreadRecords: the calling thread's own
-  uint64_t visits = 0;         // so that one visit is told from the next
+  uint64_t guards = 0;         // so that one hazard guard is told from the next
 };
 __attribute__((tls_model("initial-exec"))) inline constinit thread_local ThreadRecord thread_record;
 
-// A visit to `target_slot`'s adapter, from the constructor or begin() to end() or the destructor. Once it has
-// begun everything read from the target is at least as new as any teardown that does not wait for this visit.
-class Visit {
+// A hazard guard on `target_slot`'s adapter, from the constructor or begin() to end() or the destructor. Once
+// it has begun everything read from the target is at least as new as any teardown that does not wait for this
+// hazard guard.
+class HazardGuard {
  public:
-  Visit() = default;
-  Visit(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+  HazardGuard() = default;
+  HazardGuard(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
     begin(directory, own_slot, target_slot);
   }
-  ~Visit() { end(); }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
+  ~HazardGuard() { end(); }
+  HazardGuard(const HazardGuard&) = delete;
+  HazardGuard& operator=(const HazardGuard&) = delete;
 
   void begin(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
     end();
@@ -45,8 +46,8 @@ class Visit {
       begin_slowly(directory, own_slot, target_slot);
   }
 
-  // The same for a caller who is about to take a lock: the visit has begun when confirm_after_locking()
-  // returns. False: it has not, and begin() it is.
+  // The same for a caller who is about to take a lock: the hazard guard has begun when
+  // confirm_after_locking() returns. False: it has not, and begin() it is.
   bool announce(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
     if (thread_record.index >= kThreadRecords) [[unlikely]]
       return false;
@@ -81,27 +82,30 @@ class Visit {
 
  private:
   static uint64_t word_of(uint32_t target_slot) {
-    return (uint64_t{target_slot} + 1) << 48 | (++thread_record.visits & 0xffff'ffff'ffff);
+    return (uint64_t{target_slot} + 1) << 48 | (++thread_record.guards & 0xffff'ffff'ffff);
   }
   void begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot);
 
-  std::atomic<uint64_t>* record_ = nullptr;  // nullptr: on no visit
+  std::atomic<uint64_t>* record_ = nullptr;  // nullptr: without a hazard guard
   uint32_t target_ = 0;
 };
 
 inline constexpr uint32_t kAnySlot = UINT32_MAX;
 
-// Waits until every visit to `target_slot` that had begun before the call is over or its process dead.
-// `from_slot`: only that process's visits matter, so that the others, stopped or not, keep nobody waiting.
-// `on_stall(context, pid)` is called once for each process that keeps the caller waiting longer than a second.
-void wait_for_visitors(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
+// Waits until every hazard guard on `target_slot` that had begun before the call is over or its process dead.
+// `from_slot`: only that process's hazard guards matter, so that the others, stopped or not, keep nobody
+// waiting. `on_stall(context, pid)` is called once for each process that keeps the caller waiting longer than
+// a second.
+void wait_for_hazards(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context);
 
-// Waits until every visit that the threads of `own_slot` (this process) had begun is over. Not on a visit.
-void wait_for_visits_of(const NodeDirectory& directory, uint32_t own_slot);
+// Waits until every hazard guard that the threads of `own_slot` (this process) had begun is over. Not under a
+// hazard guard.
+void wait_for_hazards_of(const NodeDirectory& directory, uint32_t own_slot);
 
-// The same as wait_for_visitors, but not longer than about `patience_ns` for each visit. False: somebody is
-// still there.
-bool visitors_gone(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns);
+// The same as wait_for_hazards, but not longer than about `patience_ns` for each hazard guard. False:
+// somebody is still there.
+bool hazards_released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
+                      int64_t patience_ns);
 
 }  // namespace verbena

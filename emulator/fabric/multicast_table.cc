@@ -20,11 +20,11 @@ struct Seen {
   uint64_t word;
   State state;
   MulticastGid gid;
-  uint32_t slot_generation, birth, device, lid;
+  uint32_t slot_generation, incarnation, device, lid;
 
   bool is_of(const MulticastMember& member) const {
     return state.slot == member.slot && slot_generation == member.slot_generation &&
-           state.qp_index == member.qp_index && birth == member.birth;
+           state.qp_index == member.qp_index && incarnation == member.incarnation;
   }
 };
 
@@ -45,8 +45,8 @@ void MulticastTable::changed() const {
 }
 
 // Calls visit(seen) for each member until it answers false.
-template <typename Visit>
-void MulticastTable::for_each(Visit&& visit) const {
+template <typename Callback>
+void MulticastTable::for_each(Callback&& callback) const {
   const uint32_t end = used();
   for (uint32_t i = 0; i < end; ++i) {
     MulticastEntry& e = entry(i);
@@ -59,12 +59,12 @@ void MulticastTable::for_each(Visit&& visit) const {
                              e.gid[1].load(std::memory_order_relaxed)};
     std::memcpy(seen.gid.data(), gid, sizeof gid);
     seen.slot_generation = e.slot_generation.load(std::memory_order_relaxed);
-    seen.birth = e.birth.load(std::memory_order_relaxed);
+    seen.incarnation = e.incarnation.load(std::memory_order_relaxed);
     seen.device = e.device.load(std::memory_order_relaxed);
     seen.lid = e.lid.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (e.state.load(std::memory_order_relaxed) != seen.word) continue;
-    if (!visit(seen)) return;
+    if (!callback(seen)) return;
   }
 }
 
@@ -105,7 +105,7 @@ int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gi
     e.gid[0].store(words[0], std::memory_order_relaxed);
     e.gid[1].store(words[1], std::memory_order_relaxed);
     e.slot_generation.store(member.slot_generation, std::memory_order_relaxed);
-    e.birth.store(member.birth, std::memory_order_relaxed);
+    e.incarnation.store(member.incarnation, std::memory_order_relaxed);
     e.device.store(device, std::memory_order_relaxed);
     e.lid.store(lid, std::memory_order_relaxed);
     std::atomic<uint32_t>& used = directory_.header().multicast_used;
@@ -168,8 +168,9 @@ std::vector<MulticastTable::Found> MulticastTable::members(const MulticastGid& g
     const bool twice =
         std::any_of(all.begin(), all.end(), [&](const Found& other) { return seen.is_of(other.member); });
     if (!twice)
-      all.push_back(
-          {{seen.state.slot, seen.slot_generation, seen.state.qp_index, seen.birth}, seen.index, seen.word});
+      all.push_back({{seen.state.slot, seen.slot_generation, seen.state.qp_index, seen.incarnation},
+                     seen.index,
+                     seen.word});
     return true;
   });
   return all;

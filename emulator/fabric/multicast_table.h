@@ -39,7 +39,7 @@ struct MulticastEntry {
   alignas(64) std::atomic<uint64_t> state;
   std::atomic<uint64_t> gid[2];
   std::atomic<uint32_t> slot_generation;
-  std::atomic<uint32_t> birth;   // SharedQp::birth
+  std::atomic<uint32_t> incarnation;   // SharedQp::incarnation
   std::atomic<uint32_t> device;  // of the QP, index in the device table
   std::atomic<uint32_t> lid;
 };
@@ -51,7 +51,7 @@ struct MulticastMember {
   uint32_t slot = 0;
   uint32_t slot_generation = 0;
   uint32_t qp_index = 0;
-  uint32_t birth = 0;
+  uint32_t incarnation = 0;
 };
 
 // What a device allows (ibv_device_attr: max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach).
@@ -94,8 +94,8 @@ class MulticastTable {
  private:
   MulticastEntry& entry(uint32_t index) const;
   uint32_t used() const;
-  template <typename Visit>
-  void for_each(Visit&& visit) const;
+  template <typename Callback>
+  void for_each(Callback&& callback) const;
   bool within_limits(const MulticastGid& gid, uint32_t device, const MulticastLimits& limits) const;
   void changed() const;
 

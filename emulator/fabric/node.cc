@@ -18,9 +18,9 @@
 
 #include "fabric/descriptor.h"
 #include "fabric/device_tree.h"
-#include "fabric/hand_over.h"
 #include "fabric/node_directory.h"
 #include "fabric/problem.h"
+#include "fabric/segment_passing.h"
 
 namespace verbena {
 namespace {
@@ -107,7 +107,7 @@ bool read_version(const std::string& node, uint32_t* version) {
 
 // Whether somebody answers, or could, at the slot in `folder`. A stopped process counts.
 bool somebody_listens(const std::string& folder) {
-  HandedOver handed;
+  PassedSegment handed;
   const int error = ask_for_segment(folder, 1, &handed);
   const Descriptor segment(handed.segment_fd);
   const Descriptor memory(handed.memory_fd);

@@ -11,7 +11,7 @@
 //   slots/<slot>.<generation>/     one folder per living adapter:
 //       hand-over                    unix socket: peers get the segment and the memory descriptor there
 //       questions                    unix socket: what only this process can do, others ask for there
-//       callers                      unix socket: connections from other nodes, passed on (wire/gate.h)
+//       callers unix socket: connections from other nodes, passed on (wire/connection_listener.h)
 //       kick                         FIFO: wakes the service thread
 //       c<N>                         FIFO: completion channel N
 #pragma once
@@ -46,7 +46,7 @@ inline constexpr size_t kMaxNodePath = 1024;
 // Makes the node at `path` if it is not there yet: everything is built beside it and renamed into place, so
 // that nobody ever sees half of it and the device folder's mtime (libibverbs' idea of a device's identity)
 // never changes. A node that nobody lives on and whose description no longer fits the machine (addresses,
-// layout version, key) is made anew; one that somebody lives on is used as it is. Safe to call from many
+// layout version, key) is made again; one that somebody lives on is used as it is. Safe to call from many
 // processes at once. Waits for another maker at most 10 seconds. 0, or an errno, and `*problem` then says
 // what was wrong in one line: EPERM, the folder (or the one above) is not a directory of this user with mode
 // 0700; EPROTO, made by another version of Verbena and somebody lives there; EBUSY, the same with another

@@ -22,8 +22,9 @@ constexpr uint32_t kLastQpn = kQpnSpace - 2;  // 0xffffff is the multicast QPN
 
 constexpr size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 constexpr size_t kQpnTableOffset = kHazardsOffset + sizeof(Hazard) * kHazardsPerSlot * kMaxSlots;
-constexpr size_t kXrcOpeningsOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
-constexpr size_t kMulticastOffset = align_up(kXrcOpeningsOffset + sizeof(XrcOpening) * kXrcEntries, 4096);
+constexpr size_t kXrcDomainHandlesOffset = align_up(kQpnTableOffset + sizeof(uint64_t) * kQpnTableSize, 4096);
+constexpr size_t kMulticastOffset =
+    align_up(kXrcDomainHandlesOffset + sizeof(XrcDomainHandle) * kXrcEntries, 4096);
 constexpr size_t kKinds = static_cast<size_t>(Counted::kKinds);
 constexpr size_t kCountsOffset =  // [device][kind][slot]
     align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 64);
@@ -114,9 +115,9 @@ MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
   return *std::launder(reinterpret_cast<MulticastEntry*>(base_ + at));
 }
 
-XrcOpening& NodeDirectory::xrc_opening(uint32_t index) const {
-  return *std::launder(
-      reinterpret_cast<XrcOpening*>(base_ + kXrcOpeningsOffset + index % kXrcEntries * sizeof(XrcOpening)));
+XrcDomainHandle& NodeDirectory::xrc_domain_handle(uint32_t index) const {
+  return *std::launder(reinterpret_cast<XrcDomainHandle*>(base_ + kXrcDomainHandlesOffset +
+                                                          index % kXrcEntries * sizeof(XrcDomainHandle)));
 }
 
 bool NodeDirectory::worker_alive(uint32_t packed) const {

@@ -81,7 +81,7 @@ struct DirectoryHeader {
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
   std::atomic<uint64_t> multicast_version;  // multicast_table.h
   std::atomic<uint32_t> multicast_used;     // entries ever used
-  std::atomic<uint32_t> xrc_qps_used;       // entries of openings of XRC_RECV queue pairs ever used
+  std::atomic<uint32_t> xrc_qps_used;       // entries of handles of XRC_RECV queue pairs ever used
   DeviceTable devices;
   // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
@@ -139,7 +139,7 @@ class NodeDirectory {
   }
   MulticastEntry& multicast_entry(uint32_t index) const;  // index < kMulticastEntries
 
-  XrcOpening& xrc_opening(uint32_t index) const;  // index < kMaxXrcOpenings
+  XrcDomainHandle& xrc_domain_handle(uint32_t index) const;  // index < kMaxXrcDomainHandles
 
   // True when the process that took slot `index` as `generation` is still there. Some loads from shared
   // memory.

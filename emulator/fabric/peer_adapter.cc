@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "fabric/hand_over.h"
 #include "fabric/node.h"
 #include "fabric/own_memory.h"
+#include "fabric/segment_passing.h"
 #include "no_cancellation.h"
 
 namespace verbena {
@@ -33,33 +33,34 @@ PeerAdapter::~PeerAdapter() {
   if (memory_fd_ >= 0 && !is_own_) syscall(SYS_close, memory_fd_);
 }
 
-int PeerAdapter::attach(const Residence& home, const HandedOver& given) {
-  folder_ = slot_folder(home.node(), slot_, generation_);
+int PeerAdapter::attach(const NodeMembership& membership, const PassedSegment& given) {
+  folder_ = slot_folder(membership.node(), slot_, generation_);
   memory_fd_ = given.memory_fd;
   // process_vm_*(2) may be allowed to one of the two and not to the other.
-  within_reach_ = home.memory_fd() >= 0 && memory_fd_ >= 0;
-  const int error = mapped_.map(given.segment_fd, home.directory().header().node_id, slot_, generation_);
+  within_reach_ = membership.memory_fd() >= 0 && memory_fd_ >= 0;
+  const int error =
+      mapped_.map(given.segment_fd, membership.directory().header().node_id, slot_, generation_);
   syscall(SYS_close, given.segment_fd);
   if (error != 0) return error;
   view_ = mapped_.view();
   // In another pid namespace the numbers would be somebody else's.
   pid_ = view_.header().pid;
   if (pid_ != given.pid) process_vm_.store(false, std::memory_order_relaxed);
-  task_.store(task_of_service(home), std::memory_order_relaxed);
+  task_.store(task_of_service(membership), std::memory_order_relaxed);
   return 0;
 }
 
-void PeerAdapter::attach_self(Residence& home) {
-  folder_ = home.folder();
-  view_ = home.segment().view();
-  memory_fd_ = home.memory_fd();
+void PeerAdapter::attach_self(NodeMembership& membership) {
+  folder_ = membership.folder();
+  view_ = membership.segment().view();
+  memory_fd_ = membership.memory_fd();
   is_own_ = true;
   pid_ = getpid();
-  task_.store(task_of_service(home), std::memory_order_relaxed);
+  task_.store(task_of_service(membership), std::memory_order_relaxed);
 }
 
-int32_t PeerAdapter::task_of_service(const Residence& home) const {
-  return static_cast<int32_t>(home.directory().slot(slot_).holder.load(std::memory_order_relaxed));
+int32_t PeerAdapter::task_of_service(const NodeMembership& membership) const {
+  return static_cast<int32_t>(membership.directory().slot(slot_).holder.load(std::memory_order_relaxed));
 }
 
 void PeerAdapter::kick() {
@@ -191,50 +192,53 @@ std::shared_ptr<PeerAdapter> PeerTable::known(uint32_t slot, uint32_t generation
 }
 
 // Whoever has been asked is not asked again.
-int PeerTable::ask(const Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<Asked>* out) {
-  std::erase_if(asked_, [&](const auto& each) { return !home.directory().alive(each->slot, each->generation); });
+int PeerTable::ask(const NodeMembership& membership, uint32_t slot, uint32_t generation,
+                   std::shared_ptr<Asked>* out) {
+  std::erase_if(
+      asked_, [&](const auto& each) { return !membership.directory().alive(each->slot, each->generation); });
   const auto found = std::find_if(asked_.begin(), asked_.end(), [&](const auto& each) {
     return each->slot == slot && each->generation == generation;
   });
   if (found != asked_.end()) return *out = *found, 0;
   auto made = std::make_shared<Asked>(slot, generation, Clock::now());
-  if (int error = made->request.begin(slot_folder(home.node(), slot, generation)); error != 0) return error;
+  if (int error = made->request.begin(slot_folder(membership.node(), slot, generation)); error != 0)
+    return error;
   asked_.push_back(made);
   *out = std::move(made);
   return 0;
 }
 
-int PeerTable::take_answer(const Residence& home, const std::shared_ptr<Asked>& asked,
+int PeerTable::take_answer(const NodeMembership& membership, const std::shared_ptr<Asked>& asked,
                            std::shared_ptr<PeerAdapter>* out) {
-  HandedOver given;
+  PassedSegment given;
   if (int error = asked->request.take(&given); error != 0) {
     if (error != EAGAIN) std::erase(asked_, asked);
     return error;
   }
   std::erase(asked_, asked);
   auto peer = std::make_shared<PeerAdapter>(asked->slot, asked->generation);
-  if (int error = peer->attach(home, given); error != 0) return error;
+  if (int error = peer->attach(membership, given); error != 0) return error;
   peers_.push_back(peer);
   *out = std::move(peer);
   return 0;
 }
 
-int PeerTable::get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
-                   Patience patience) {
+int PeerTable::get(NodeMembership& membership, uint32_t slot, uint32_t generation,
+                   std::shared_ptr<PeerAdapter>* out, Patience patience) {
   const NoCancellation guard;  // the first message to somebody comes here, too
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
     if (std::shared_ptr<PeerAdapter> peer = known(slot, generation); peer != nullptr) return *out = std::move(peer), 0;
-    if (slot == home.slot() && generation == home.generation()) {
+    if (slot == membership.slot() && generation == membership.generation()) {
       auto self = std::make_shared<PeerAdapter>(slot, generation);
-      self->attach_self(home);
+      self->attach_self(membership);
       peers_.push_back(self);
       return *out = std::move(self), 0;
     }
     std::shared_ptr<Asked> asked;
-    int error = ask(home, slot, generation, &asked);
-    if (error == 0) error = take_answer(home, asked, out);
+    int error = ask(membership, slot, generation, &asked);
+    if (error == 0) error = take_answer(membership, asked, out);
     if (error != EAGAIN) return error;
     const auto until = std::max((asked ? asked->since : begin) + std::chrono::milliseconds(patience.first),
                                 begin + std::chrono::milliseconds(patience.again));

@@ -15,11 +15,11 @@
 #include "adapter/segment.h"
 #include "adapter/spin_lock.h"
 #include "fabric/fifo.h"
-#include "fabric/residence.h"
+#include "fabric/node_membership.h"
 
 namespace verbena {
 
-struct HandedOver;
+struct PassedSegment;
 
 class PeerAdapter {
  public:
@@ -29,9 +29,9 @@ class PeerAdapter {
   PeerAdapter& operator=(const PeerAdapter&) = delete;
 
   // Maps the segment that was handed over, and takes the descriptors in any case. errno values as PeerSegment::map.
-  int attach(const Residence& home, const HandedOver& given);
+  int attach(const NodeMembership& membership, const PassedSegment& given);
   // The process's own adapter.
-  void attach_self(Residence& home);
+  void attach_self(NodeMembership& membership);
 
   uint32_t slot() const { return slot_; }
   uint32_t generation() const { return generation_; }
@@ -70,7 +70,7 @@ class PeerAdapter {
  private:
   int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
   long move_piece(bool writing, void* here, void* there, size_t size);
-  int32_t task_of_service(const Residence& home) const;
+  int32_t task_of_service(const NodeMembership& membership) const;
   long process_vm(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                   const iovec* remote, size_t remotes);
   int transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
@@ -82,7 +82,7 @@ class PeerAdapter {
   PeerSegment mapped_;
   std::string folder_;
   int memory_fd_ = -1;
-  bool is_own_ = false;  // this process's: memory_fd_ is the Residence's
+  bool is_own_ = false;  // this process's: memory_fd_ is the NodeMembership's
   bool within_reach_ = true;
   int32_t pid_ = 0;
   // Who process_vm_*(2) is called for: the service thread there, which sleeps as a rule. The call writes into
@@ -106,15 +106,16 @@ class PeerTable {
   static constexpr Patience kOfVerbs{5000, 200};  // then its service thread is stopped, or as good as
   // Finds or attaches. errno values as ask_for_segment and PeerAdapter::attach. Any thread; who waits keeps nobody from
   // other processes.
-  int get(Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
+  int get(NodeMembership& membership, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
           Patience patience = kOfVerbs);
 
  private:
   struct Asked;
   // Under mutex_.
   std::shared_ptr<PeerAdapter> known(uint32_t slot, uint32_t generation);
-  int ask(const Residence& home, uint32_t slot, uint32_t generation, std::shared_ptr<Asked>* out);
-  int take_answer(const Residence& home, const std::shared_ptr<Asked>& asked, std::shared_ptr<PeerAdapter>* out);
+  int ask(const NodeMembership& membership, uint32_t slot, uint32_t generation, std::shared_ptr<Asked>* out);
+  int take_answer(const NodeMembership& membership, const std::shared_ptr<Asked>& asked,
+                  std::shared_ptr<PeerAdapter>* out);
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<PeerAdapter>> peers_;

@@ -53,7 +53,7 @@ class TableLock {
   int error_ = 0;
 };
 
-bool in_use(const NodeDirectory& directory, const XrcOpening& entry) {
+bool in_use(const NodeDirectory& directory, const XrcDomainHandle& entry) {
   const uint64_t holder = entry.holder.load(std::memory_order_acquire);
   const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
   return holder != 0 && slot < kMaxSlots && directory.alive(slot, static_cast<uint32_t>(holder));
@@ -68,35 +68,35 @@ int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uin
   if (fd != -1 && fstat(fd, &file) != 0) return errno;
   const TableLock lock(node);
   if (lock.error() != 0) return lock.error();
-  uint32_t free = kMaxXrcOpenings;
+  uint32_t free = kMaxXrcDomainHandles;
   uint32_t found = 0;
-  for (uint32_t i = 0; i < kMaxXrcOpenings; ++i) {
-    const XrcOpening& opening = directory.xrc_opening(i);
-    if (!in_use(directory, opening)) {
-      if (free == kMaxXrcOpenings) free = i;
-    } else if (fd != -1 && opening.file_inode == file.st_ino && opening.file_device == file.st_dev &&
-               opening.device == device) {
-      found = opening.number;
+  for (uint32_t i = 0; i < kMaxXrcDomainHandles; ++i) {
+    const XrcDomainHandle& handle = directory.xrc_domain_handle(i);
+    if (!in_use(directory, handle)) {
+      if (free == kMaxXrcDomainHandles) free = i;
+    } else if (fd != -1 && handle.file_inode == file.st_ino && handle.file_device == file.st_dev &&
+               handle.device == device) {
+      found = handle.number;
     }
   }
   if (fd != -1 && found == 0 && (flags & O_CREAT) == 0 && !mutated("xrc-domain-created")) return EAGAIN;
   if (found != 0 && (flags & O_EXCL) != 0 && !mutated("xrc-domain-not-exclusive")) return EINVAL;
-  if (free == kMaxXrcOpenings) return ENOMEM;
+  if (free == kMaxXrcDomainHandles) return ENOMEM;
   while (found == 0) found = directory.header().next_xrcd.fetch_add(1, std::memory_order_relaxed) + 1;
-  XrcOpening& opening = directory.xrc_opening(free);
-  opening.holder.store(0, std::memory_order_relaxed);
-  opening.file_device = fd != -1 ? file.st_dev : 0;
-  opening.file_inode = fd != -1 ? file.st_ino : 0;
-  opening.device = device;
-  opening.number = found;
-  opening.holder.store((uint64_t{slot} + 1) << 32 | generation, std::memory_order_release);
+  XrcDomainHandle& handle = directory.xrc_domain_handle(free);
+  handle.holder.store(0, std::memory_order_relaxed);
+  handle.file_device = fd != -1 ? file.st_dev : 0;
+  handle.file_inode = fd != -1 ? file.st_ino : 0;
+  handle.device = device;
+  handle.number = found;
+  handle.holder.store((uint64_t{slot} + 1) << 32 | generation, std::memory_order_release);
   *entry = free;
   *number = found;
   return 0;
 }
 
 void close_xrc_domain(const NodeDirectory& directory, uint32_t entry) {
-  directory.xrc_opening(entry).holder.store(0, std::memory_order_release);
+  directory.xrc_domain_handle(entry).holder.store(0, std::memory_order_release);
 }
 
 int open_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation,
@@ -105,30 +105,30 @@ int open_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_
   if (lock.error() != 0) return lock.error();
   QpnEntry now;
   if (!directory.find_qpn(qp.qpn, &now) || now.slot != qp.slot || now.qp_index != qp.qp_index) return EINVAL;
-  for (uint32_t i = 0; i < kMaxXrcQpOpenings; ++i) {
-    XrcOpening& opening = directory.xrc_opening(kMaxXrcOpenings + i);
-    if (in_use(directory, opening)) continue;
-    opening.holder.store(0, std::memory_order_relaxed);
-    opening.file_device = opening.file_inode = 0;
-    opening.number = qp.qpn;
-    opening.holder.store((uint64_t{slot} + 1) << 32 | generation, std::memory_order_release);
+  for (uint32_t i = 0; i < kMaxXrcQpHandles; ++i) {
+    XrcDomainHandle& handle = directory.xrc_domain_handle(kMaxXrcDomainHandles + i);
+    if (in_use(directory, handle)) continue;
+    handle.holder.store(0, std::memory_order_relaxed);
+    handle.file_device = handle.file_inode = 0;
+    handle.number = qp.qpn;
+    handle.holder.store((uint64_t{slot} + 1) << 32 | generation, std::memory_order_release);
     std::atomic<uint32_t>& used = directory.header().xrc_qps_used;  // changed with the lock only
     if (used.load(std::memory_order_relaxed) <= i) used.store(i + 1, std::memory_order_release);
-    *entry = kMaxXrcOpenings + i;
+    *entry = kMaxXrcDomainHandles + i;
     return 0;
   }
   return ENOMEM;
 }
 
 void for_each_holder(const NodeDirectory& directory, uint32_t qpn,
-                     const std::function<void(uint32_t slot, uint32_t generation)>& visit) {
+                     const std::function<void(uint32_t slot, uint32_t generation)>& guard) {
   const uint32_t end =
-      std::min(directory.header().xrc_qps_used.load(std::memory_order_acquire), kMaxXrcQpOpenings);
+      std::min(directory.header().xrc_qps_used.load(std::memory_order_acquire), kMaxXrcQpHandles);
   for (uint32_t i = 0; i < end; ++i) {
-    const XrcOpening& opening = directory.xrc_opening(kMaxXrcOpenings + i);
-    const uint64_t holder = opening.holder.load(std::memory_order_acquire);
-    if (holder != 0 && opening.number == qpn && in_use(directory, opening))
-      visit(static_cast<uint32_t>(holder >> 32) - 1, static_cast<uint32_t>(holder));
+    const XrcDomainHandle& handle = directory.xrc_domain_handle(kMaxXrcDomainHandles + i);
+    const uint64_t holder = handle.holder.load(std::memory_order_acquire);
+    if (holder != 0 && handle.number == qpn && in_use(directory, handle))
+      guard(static_cast<uint32_t>(holder >> 32) - 1, static_cast<uint32_t>(holder));
   }
 }
 

@@ -17,18 +17,18 @@ namespace verbena {
 class NodeDirectory;
 struct QpnEntry;
 
-inline constexpr uint32_t kMaxXrcOpenings = 16384;    // of domains, on a node
-inline constexpr uint32_t kMaxXrcQpOpenings = 16384;  // of queue pairs; their entries follow
-inline constexpr uint32_t kXrcEntries = kMaxXrcOpenings + kMaxXrcQpOpenings;
+inline constexpr uint32_t kMaxXrcDomainHandles = 16384;    // of domains, on a node
+inline constexpr uint32_t kMaxXrcQpHandles = 16384;  // of queue pairs; their entries follow
+inline constexpr uint32_t kXrcEntries = kMaxXrcDomainHandles + kMaxXrcQpHandles;
 
-struct alignas(64) XrcOpening {
+struct alignas(64) XrcDomainHandle {
   std::atomic<uint64_t> holder;  // slot + 1 (high half), slot generation; 0: the entry is free. Written last
   uint64_t file_device;          // st_dev and st_ino of the file; both 0: the domain has none
   uint64_t file_inode;
   uint32_t device;  // index in the device table
   uint32_t number;  // of the domain on this node, never 0; of a queue pair's opening its QPN
 };
-static_assert(sizeof(XrcOpening) == 64);
+static_assert(sizeof(XrcDomainHandle) == 64);
 
 // Opens a domain for the process that holds `slot`. `fd` -1: a new one, without a file. `flags`: O_CREAT and
 // O_EXCL as ibv_open_xrcd(3); with the kernel's errno values (uverbs_cmd.c, ib_uverbs_open_xrcd): EBADF: no
@@ -53,6 +53,6 @@ bool end_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_
 
 // Calls visit(slot, generation) for each living process that holds it and has not made it.
 void for_each_holder(const NodeDirectory& directory, uint32_t qpn,
-                     const std::function<void(uint32_t slot, uint32_t generation)>& visit);
+                     const std::function<void(uint32_t slot, uint32_t generation)>& guard);
 
 }  // namespace verbena

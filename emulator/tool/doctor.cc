@@ -44,9 +44,9 @@ void examine_way(const DoctorOptions& options, Findings* findings) {
   std::string problem;
   if (ensure_private_folder(nodes_folder(), &problem) != 0)
     return findings->push_back({Verdict::kBad, nodes_folder(), problem, ""});
-  PeerQuestion question{options.peer, network.port, {}, options.node.key_file};
-  if (!network.addresses.empty()) question.from = {network.addresses[0]};
-  examine_peer(question, findings);
+  PeerProbe probe{options.peer, network.port, {}, options.node.key_file};
+  if (!network.addresses.empty()) probe.from = {network.addresses[0]};
+  examine_peer(probe, findings);
 }
 
 int doctor(const DoctorOptions& options, const std::vector<std::string>& program) {

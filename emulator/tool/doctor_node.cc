@@ -17,10 +17,10 @@
 #include <fstream>
 
 #include "adapter/segment.h"
-#include "fabric/hand_over.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
-#include "fabric/residence.h"
+#include "fabric/node_membership.h"
+#include "fabric/segment_passing.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
 
@@ -112,7 +112,7 @@ struct Arrival {
 
 // Each 0 or the errno of the way.
 struct Reach {
-  int hand_over = 0;
+  int segment_passing = 0;
   int segment = 0;
   bool has_descriptor = false;
   int memory_descriptor = 0;
@@ -121,15 +121,15 @@ struct Reach {
 
 int live(const std::string& node, int answer, int stay) {
   // Neither is destroyed: the process dies with the adapter open, as programs do.
-  static auto* residence = new Residence;
+  static auto* node_membership = new NodeMembership;
   static volatile uint64_t secret = kSecret;
   Arrival arrival;
-  arrival.error = residence->enter(node, nullptr, nullptr);
+  arrival.error = node_membership->enter(node, nullptr, nullptr);
   if (arrival.error == 0) {
-    arrival.slot = residence->slot();
-    arrival.generation = residence->generation();
+    arrival.slot = node_membership->slot();
+    arrival.generation = node_membership->generation();
     arrival.pid = getpid();
-    arrival.node_id = residence->directory().header().node_id;
+    arrival.node_id = node_membership->directory().header().node_id;
     arrival.secret_address = reinterpret_cast<uint64_t>(&secret);
   }
   send(answer, arrival);
@@ -142,16 +142,16 @@ int read_secret(ssize_t got, uint64_t value) {
   return got == sizeof value && value == kSecret ? 0 : EIO;
 }
 
-int visit(const std::string& node, const Arrival& host, int answer) {
+int guard(const std::string& node, const Arrival& host, int answer) {
   Reach reach;
-  HandedOver handed;
-  reach.hand_over = ask_for_segment(slot_folder(node, host.slot, host.generation), 2000, &handed);
-  if (reach.hand_over == 0) {
+  PassedSegment passed;
+  reach.segment_passing = ask_for_segment(slot_folder(node, host.slot, host.generation), 2000, &passed);
+  if (reach.segment_passing == 0) {
     PeerSegment segment;
-    reach.segment = segment.map(handed.segment_fd, host.node_id, host.slot, host.generation);
-    reach.has_descriptor = handed.memory_fd >= 0;
+    reach.segment = segment.map(passed.segment_fd, host.node_id, host.slot, host.generation);
+    reach.has_descriptor = passed.memory_fd >= 0;
     uint64_t value = 0;
-    ssize_t got = pread(handed.memory_fd, &value, sizeof value, static_cast<off_t>(host.secret_address));
+    ssize_t got = pread(passed.memory_fd, &value, sizeof value, static_cast<off_t>(host.secret_address));
     reach.memory_descriptor = read_secret(got, value);
     value = 0;
     const iovec here{&value, sizeof value};
@@ -200,9 +200,9 @@ void judge_memory(const Reach& reach, Findings* findings) {
 }
 
 void judge_reach(const Reach& reach, Findings* findings) {
-  if (reach.hand_over != 0 || reach.segment != 0) {
+  if (reach.segment_passing != 0 || reach.segment != 0) {
     findings->push_back({Verdict::kBad, "hand-over of an adapter",
-                         std::string("fails: ") + std::strerror(reach.hand_over + reach.segment),
+                         std::string("fails: ") + std::strerror(reach.segment_passing + reach.segment),
                          "keep the node on a local file system, and processes in one user namespace"});
     return;
   }
@@ -220,7 +220,7 @@ void examine_life(const std::string& node, Findings* findings) {
     return;
   }
   findings->push_back({Verdict::kGood, nodes_folder(), "an adapter can live there", ""});
-  Child guest([&](int answer, int) { return visit(node, arrival, answer); });
+  Child guest([&](int answer, int) { return guard(node, arrival, answer); });
   Reach reach;
   if (guest.receive(&reach))
     judge_reach(reach, findings);

@@ -139,24 +139,24 @@ const char* remedy_of(Refusal refusal) {
 
 }  // namespace
 
-void examine_peer(const PeerQuestion& question, Findings* findings) {
+void examine_peer(const PeerProbe& probe, Findings* findings) {
   const auto add = [&](Verdict verdict, const std::string& what, const std::string& remedy) {
-    findings->push_back({verdict, "peer " + question.host, what, remedy});
+    findings->push_back({verdict, "peer " + probe.host, what, remedy});
   };
   NetAddress to;
   std::string problem;
-  if (!resolve(question.host, &to, &problem))
+  if (!resolve(probe.host, &to, &problem))
     return add(Verdict::kBad, "is no address, and no name that resolves: " + problem, "give its IP address");
   NetworkKey key;
-  const int bad_key = question.key_file.empty() ? wire::user_key(nodes_folder(), &key, &problem)
-                                                : wire::read_key(question.key_file, &key, &problem);
+  const int bad_key = probe.key_file.empty() ? wire::user_key(nodes_folder(), &key, &problem)
+                                                : wire::read_key(probe.key_file, &key, &problem);
   if (bad_key != 0) return add(Verdict::kBad, problem, "verbena key FILE makes one");
 
   const Descriptor socket{
       ::socket(to.is_ipv4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   if (socket.fd < 0) return add(Verdict::kBad, std::strerror(errno), "");
-  const int error = connect_to(to, question.port, question.from, socket.fd);
-  const std::string port = "port " + std::to_string(question.port);
+  const int error = connect_to(to, probe.port, probe.from, socket.fd);
+  const std::string port = "port " + std::to_string(probe.port);
   if (error == ECONNREFUSED)
     return add(Verdict::kBad, fmt::format("{} can be reached, but nobody listens at its {}", to.text(), port),
                "a node listens while a program uses its device: start one there with --ip " + to.text() +

@@ -44,12 +44,12 @@ bool has_connection_manager();
 void examine_node(Findings* findings);
 
 // doctor_peer.cc: calls the node at `host`, an address or a name, as one of this user's would.
-struct PeerQuestion {
+struct PeerProbe {
   std::string host;
   uint16_t port = 0;
   wire::NetAddress from;  // all zero: as the machine's routes say
   std::string key_file;   // "": the user's own key
 };
-void examine_peer(const PeerQuestion& question, Findings* findings);
+void examine_peer(const PeerProbe& probe, Findings* findings);
 
 }  // namespace verbena::tool

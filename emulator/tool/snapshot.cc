@@ -12,9 +12,9 @@
 
 #include "adapter/layout.h"
 #include "adapter/segment.h"
-#include "fabric/hand_over.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
+#include "fabric/segment_passing.h"
 #include "wire/net_address.h"
 
 namespace verbena::tool {
@@ -86,7 +86,7 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.device = acquire(qp.device);
   copy.qpn = acquire(qp.qpn);
   copy.type = acquire(qp.type);
-  copy.state = Gate::unpack(acquire(qp.gate)).state;
+  copy.state = ResponderState::unpack(acquire(qp.responder_state)).state;
   copy.send_cq = acquire(qp.send_cq);
   copy.recv_cq = acquire(qp.recv_cq);
   copy.peer = find_peer(directory, qp);
@@ -109,12 +109,14 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
 // One QP as it was at one moment: neither destroyed nor moved to another state while it was read.
 bool read_qp(const NodeDirectory& directory, const SharedQp& qp, QpSnapshot* out) {
   for (int i = 0; i < kTries; ++i) {
-    const uint32_t birth = acquire(qp.birth);
-    const uint64_t gate = acquire(qp.gate);
+    const uint32_t incarnation = acquire(qp.incarnation);
+    const uint64_t responder = acquire(qp.responder_state);
     if (acquire(qp.in_use) == 0) return false;
     *out = copy_qp(directory, qp);
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (acquire(qp.birth) == birth && acquire(qp.gate) == gate && acquire(qp.in_use) != 0) return true;
+    if (acquire(qp.incarnation) == incarnation && acquire(qp.responder_state) == responder &&
+        acquire(qp.in_use) != 0)
+      return true;
   }
   return false;
 }
@@ -137,7 +139,7 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
 }
 
 bool read_srq(const SharedSrq& srq, uint32_t index, SrqSnapshot* out) {
-  const uint32_t birth = acquire(srq.birth);
+  const uint32_t incarnation = acquire(srq.incarnation);
   const uint32_t order = acquire(srq.order);
   if (acquire(srq.in_use) == 0 || order > 31) return false;
   const uint64_t head = acquire(srq.head);
@@ -148,7 +150,7 @@ bool read_srq(const SharedSrq& srq, uint32_t index, SrqSnapshot* out) {
           .posted = std::min(distance(acquire(srq.posted), head), uint64_t{1} << order),
           .limit = acquire(srq.limit)};
   std::atomic_thread_fence(std::memory_order_acquire);
-  return acquire(srq.birth) == birth && acquire(srq.in_use) != 0;
+  return acquire(srq.incarnation) == incarnation && acquire(srq.in_use) != 0;
 }
 
 bool read_mr(const SharedMr& mr, uint32_t index, MrSnapshot* out) {
@@ -208,17 +210,17 @@ int milliseconds_until(Clock::time_point deadline) {
 
 void look_at_segment(const NodeDirectory& directory, const std::string& node, Clock::time_point deadline,
                      ProcessSnapshot* process) {
-  HandedOver handed;
+  PassedSegment passed;
   int error = ask_for_segment(slot_folder(node, process->slot, process->generation),
-                              milliseconds_until(deadline), &handed);
-  if (handed.memory_fd >= 0) close(handed.memory_fd);  // not ours to look into
+                              milliseconds_until(deadline), &passed);
+  if (passed.memory_fd >= 0) close(passed.memory_fd);  // not ours to look into
   if (error == 0) {
     PeerSegment segment;
-    error = segment.map(handed.segment_fd, directory.header().node_id, process->slot, process->generation,
+    error = segment.map(passed.segment_fd, directory.header().node_id, process->slot, process->generation,
                         /*writable=*/false);
     if (error == 0) read_segment(directory, segment.view(), process);
   }
-  if (handed.segment_fd >= 0) close(handed.segment_fd);
+  if (passed.segment_fd >= 0) close(passed.segment_fd);
   if (error != 0) process->problem = describe_error(error);
 }
 

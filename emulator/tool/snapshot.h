@@ -46,7 +46,7 @@ struct QpSnapshot {
   uint32_t qkey_violations = 0;  // UD
 };
 
-// A receive queue with many feeders: an SRQ, or the receive queue of a UD QP.
+// A receive queue with many requesters: an SRQ, or the receive queue of a UD QP.
 struct SrqSnapshot {
   uint32_t index = 0;
   uint32_t pd = 0;

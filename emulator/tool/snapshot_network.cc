@@ -81,15 +81,15 @@ void ask_kernel(uint8_t family, const NetworkDescription& network, ByInode* out)
   struct {
     nlmsghdr head;
     inet_diag_req_v2 request;
-  } question{};
-  question.head.nlmsg_len = sizeof question;
-  question.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
-  question.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-  question.request.sdiag_family = family;
-  question.request.sdiag_protocol = IPPROTO_TCP;
-  question.request.idiag_ext = 1 << (INET_DIAG_INFO - 1);
-  question.request.idiag_states = 1u << kEstablished;
-  if (send(netlink.fd, &question, sizeof question, 0) != static_cast<ssize_t>(sizeof question)) return;
+  } probe{};
+  probe.head.nlmsg_len = sizeof probe;
+  probe.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  probe.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  probe.request.sdiag_family = family;
+  probe.request.sdiag_protocol = IPPROTO_TCP;
+  probe.request.idiag_ext = 1 << (INET_DIAG_INFO - 1);
+  probe.request.idiag_states = 1u << kEstablished;
+  if (send(netlink.fd, &probe, sizeof probe, 0) != static_cast<ssize_t>(sizeof probe)) return;
   alignas(nlmsghdr) char buffer[65536];
   for (;;) {
     const ssize_t got = recv(netlink.fd, buffer, sizeof buffer, 0);

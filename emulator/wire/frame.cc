@@ -18,12 +18,12 @@ struct Shape {
 // Index: FrameKind.
 constexpr Shape kShapes[] = {
     {0, 0},
-    {sizeof(RequestHead), kSliceBytes},
+    {sizeof(RequestHead), kChunkBytes},
     {sizeof(AnswerHead), 0},
     {sizeof(AnswerHead), 0},
     {sizeof(AnswerHead), 0},
     {sizeof(AnswerHead), 0},
-    {sizeof(AnswerHead), kSliceBytes},
+    {sizeof(AnswerHead), kChunkBytes},
     {sizeof(AnswerHead), 0},
     {sizeof(DatagramHead), kMaxDatagram},
     {sizeof(QueryHead), 0},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What two adapters say to each other once the gate has let them together: frames, each a head of fixed size
-// and, of some kinds, bytes behind it. Little-endian. A head says everything that carrying the frame out
-// needs: nothing of a frame depends on one before it but the order of the numbers.
+// What two adapters say to each other once the connection listener has let them together: frames, each a head
+// of fixed size and, of some kinds, bytes behind it. Little-endian. A head says everything that carrying the
+// frame out needs: nothing of a frame depends on one before it but the order of the numbers.
 //
 // decode() is pure and believes nothing: what it lets through has a known kind, a head that is there as a
 // whole, and bytes that lie within the message they are part of. Whether numbers, keys and addresses mean
@@ -15,7 +15,7 @@
 namespace verbena::wire {
 
 enum class FrameKind : uint8_t {
-  kRequest = 1,       // a request, or one slice of its bytes
+  kRequest = 1,       // a request, or one chunk of its bytes
   kAck = 2,           // every request before `number` is done
   kNak = 3,           // `number` is refused; those before it are done
   kRnr = 4,           // `number` found no receive request, and is to be sent again, later
@@ -28,7 +28,7 @@ enum class FrameKind : uint8_t {
   kReady = 11,        // there are receive requests again: `number` need not wait for its timer
 };
 
-inline constexpr uint32_t kSliceBytes = 256 * 1024;  // at most so many bytes of a message in one frame
+inline constexpr uint32_t kChunkBytes = 256 * 1024;  // at most so many bytes of a message in one frame
 inline constexpr uint32_t kMaxMessage = 1u << 31;
 inline constexpr uint32_t kMaxDatagram = 40 + 4096;  // the room for the GRH, and an MTU
 
@@ -46,7 +46,7 @@ struct RequestHead {
   uint8_t connection;  // enum ibv_qp_type in the low half, enum ibv_mtu in the high one
   uint32_t target_qpn;
   uint32_t source_qpn;
-  uint64_t life;    // of the requester; grows with each time it is connected
+  uint64_t path_generation;    // of the requester; grows with each time it is connected
   uint64_t number;  // running, within the life
   // All below this number are finished: those that the responder has not seen were carried out without it.
   uint64_t finished_below;
@@ -73,7 +73,7 @@ struct AnswerHead {
   uint8_t reserved[2];
   uint32_t target_qpn;  // the requester's
   uint32_t source_qpn;  // the responder's
-  uint64_t life;        // of the request
+  uint64_t path_generation;        // of the request
   uint64_t number;
   uint64_t value;
 

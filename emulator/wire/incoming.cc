@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/fork_descriptors.h"
 
 namespace verbena::wire {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A connection that somebody from another node has begun, as far as his proof. A slow one has a time limit;
-// whoever holds many of these drops the oldest (gate.cc).
+// whoever holds many of these drops the oldest (connection_listener.cc).
 #pragma once
 
 #include <array>

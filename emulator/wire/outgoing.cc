@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/fork_descriptors.h"
 
 namespace verbena::wire {
 namespace {
@@ -78,8 +78,8 @@ Outgoing::State Outgoing::missed(int64_t now, Refusal refusal) {
   // Who lives listens: a process that is called by its name where nobody does is gone. For a service there is
   // an answer at once, too: as of a machine whose connection manager has no such listener.
   const bool gone = refusal == Refusal::kNotListening &&
-                    (call_.target.process.somebody() || call_.target.kind == TargetKind::kCmListener);
-  if (gone || !is_transient(refusal) || now >= call_.deadline_ns) return State::kFailed;
+                    (request_.target.process.somebody() || request_.target.kind == TargetKind::kCmListener);
+  if (gone || !is_transient(refusal) || now >= request_.deadline_ns) return State::kFailed;
   // A listener that is stopped: the next call has another one, with luck, and should not be late. A far
   // machine: longer.
   if (refusal == Refusal::kSilent) patience_ = std::min(patience_ * 5 / 4, kLastPatience);
@@ -90,15 +90,15 @@ Outgoing::State Outgoing::missed(int64_t now, Refusal refusal) {
     due_ns_ = now + pause_;
     pause_ = std::min(2 * pause_, kLastPause);
   }
-  due_ns_ = std::min(due_ns_, call_.deadline_ns);
+  due_ns_ = std::min(due_ns_, request_.deadline_ns);
   return State::kGoesOn;
 }
 
 Outgoing::State Outgoing::begin(int64_t now) {
-  if (const int error = connect_from(call_.from, call_.to, call_.port, &fd_); error != 0)
+  if (const int error = connect_from(request_.from, request_.to, request_.port, &fd_); error != 0)
     return missed(now, refusal_of(error));
   connecting_ = true;
-  due_ns_ = std::min(now + patience_, call_.deadline_ns);
+  due_ns_ = std::min(now + patience_, request_.deadline_ns);
   return State::kGoesOn;
 }
 
@@ -112,7 +112,7 @@ Outgoing::State Outgoing::connected(int64_t now) {
   if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0) return missed(now, refusal_of(error));
   connecting_ = false;
-  Hello hello{self_, call_.from, call_.to, call_.target, {}};
+  Hello hello{self_, request_.from, request_.to, request_.target, {}};
   if (getrandom(hello.nonce.data(), hello.nonce.size(), 0) != static_cast<ssize_t>(hello.nonce.size()))
     return missed(now, Refusal::kNoResources);
   handshake_.emplace(key_, hello);
@@ -138,7 +138,7 @@ Outgoing::State Outgoing::read(int64_t now) {
         handshake_->step() == CallerHandshake::Step::kWelcome || handshake_->refusal() == Refusal::kKey;
     if (proves && !say(handshake_->proof().data(), kProofSize)) return missed(now, Refusal::kClosed);
     due_ns_ =
-        std::min(now + 2 * patience_, call_.deadline_ns);  // there is somebody; he may have to hand us on
+        std::min(now + 2 * patience_, request_.deadline_ns);  // there is somebody; he may have to hand us on
   }
   if (handshake_->step() == CallerHandshake::Step::kDone) return State::kConnected;
   return missed(now, handshake_->refusal());
@@ -146,7 +146,7 @@ Outgoing::State Outgoing::read(int64_t now) {
 
 Outgoing::State Outgoing::progress(int64_t now, bool ready) {
   if (fd_ < 0) {
-    if (now >= call_.deadline_ns && refusal_ != Refusal::kNone) return State::kFailed;
+    if (now >= request_.deadline_ns && refusal_ != Refusal::kNone) return State::kFailed;
     return now >= due_ns_ ? begin(now) : State::kGoesOn;
   }
   if (ready) {

@@ -14,8 +14,8 @@ namespace verbena::wire {
 
 class Outgoing {
  public:
-  struct Call {
-    uint64_t ticket;
+  struct ConnectRequest {
+    uint64_t request_id;
     NetAddress to;
     NetAddress from;  // of this node, of the family of `to`
     uint16_t port;
@@ -23,8 +23,8 @@ class Outgoing {
     int64_t deadline_ns;
   };
 
-  Outgoing(const Call& call, const NetworkKey& key, const ProcessId& self)
-      : call_(call), key_(key), self_(self) {}
+  Outgoing(const ConnectRequest& request, const NetworkKey& key, const ProcessId& self)
+      : request_(request), key_(key), self_(self) {}
   ~Outgoing() { hang_up(); }
   Outgoing(const Outgoing&) = delete;
   Outgoing& operator=(const Outgoing&) = delete;
@@ -38,7 +38,7 @@ class Outgoing {
   bool wants_room() const { return connecting_; }  // EPOLLOUT, else EPOLLIN
   int64_t due_ns() const { return due_ns_; }       // when progress() is due without a word of poll(2)
   int give_away();
-  const Call& call() const { return call_; }
+  const ConnectRequest& request() const { return request_; }
   const ProcessId& welcomer() const { return handshake_->welcomer(); }
   Refusal refusal() const { return refusal_; }  // when it has failed: the last attempt's
   uint32_t their_version() const { return handshake_ ? handshake_->their_version() : 0; }
@@ -58,7 +58,7 @@ class Outgoing {
   bool say(const uint8_t* bytes, size_t size);
   void hang_up();
 
-  const Call call_;
+  const ConnectRequest request_;
   const NetworkKey key_;
   const ProcessId self_;
   int fd_ = -1;

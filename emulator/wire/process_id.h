@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Who a process is, over all nodes and for good: a node's id is drawn anew with each making of its directory,
-// and a generation of a slot is never given twice. So what is meant for one process never reaches another.
+// Who a process is, over all nodes and for good: a node's id is drawn again with each making of its
+// directory, and a generation of a slot is never given twice. So what is meant for one process never reaches
+// another.
 #pragma once
 
 #include <compare>

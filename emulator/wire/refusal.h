@@ -23,7 +23,7 @@ enum class Refusal : uint32_t {
   kNotListening = 102,  // the machine is there, nobody listens at the port
   kClosed = 103,        // closed by the other end in the middle of the handshake
   kNoResources = 104,   // no descriptors or memory here
-  kCancelled = 105,     // the gate was closed
+  kCancelled = 105,     // the connection listener was closed
 };
 
 // Whether the same call may succeed later without anybody changing the configuration.

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "boundary/kernel.h"
-#include "boundary/stand_in.h"
+#include "boundary/placeholder_file.h"
 
 namespace verbena {
 namespace {
@@ -47,7 +47,7 @@ struct Entry {
   std::atomic<decltype(verbena_boundary_handler::control)> control;
   std::atomic<decltype(verbena_boundary_handler::resume)> resume;
   std::atomic<void*> owner;
-  std::atomic<uint64_t> pipe;  // its inode; 0: the stand-in
+  std::atomic<uint64_t> pipe;  // its inode; 0: the placeholder
 };
 
 constexpr uint32_t life_of(uint32_t generation, EntryState state) {
@@ -82,10 +82,10 @@ bool at_home(Table& table) {
   return home == self;
 }
 
-bool is_stand_in(int fd) {
+bool is_placeholder(int fd) {
   struct stat status;
   return kernel::status(fd, &status) == 0 && S_ISCHR(status.st_mode) &&
-         major(status.st_rdev) == kStandInMajor && minor(status.st_rdev) == kStandInMinor;
+         major(status.st_rdev) == kPlaceholderMajor && minor(status.st_rdev) == kPlaceholderMinor;
 }
 
 // The inode of the pipe that `fd` is an end of; 0: of none.
@@ -110,7 +110,7 @@ Entry* verify(Table& table, Word word) {
   if (const uint64_t pipe = entry.pipe.load(std::memory_order_relaxed); pipe != 0)
     return pipe_inode(word.fd) == pipe ? &entry : nullptr;
   const int self = table.home.load(std::memory_order_relaxed);
-  return is_stand_in(word.fd) && carries_mark(word.fd, mark, self) ? &entry : nullptr;
+  return is_placeholder(word.fd) && carries_mark(word.fd, mark, self) ? &entry : nullptr;
 }
 
 // Frees those of the kSwept entries from `first` on that no descriptor has any more. Only when there are no

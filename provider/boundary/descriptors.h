@@ -8,7 +8,7 @@
 // mark along: F_SETOWN names this process, F_SETSIG a number that the entry knows (fcntl(2); neither has an
 // effect without O_ASYNC). A hit counts when
 //   * the process that asks is the one that opened (getpid: a vfork child is another),
-//   * the descriptor is the stand-in's character device,
+//   * the descriptor is the placeholder's character device,
 //   * and it carries the entry's mark.
 // The connection manager's descriptor is a pipe (provider/rdma_cm), which needs no mark: its inode is its
 // own. A forked child starts with an empty table, as the kernel wipes it (MADV_WIPEONFORK, Linux 4.14).

@@ -55,7 +55,7 @@ size_t stem_of(const char* name) {
 // Devices are told in the order of their numbers, as programs take the first one. The kernel's sysfs has the
 // order in which they came; a file system any: tmpfs the reverse, ext4 that of a hash. What the folder has
 // at this place is changed for what the order has there. Nothing is kept between two calls: the place is
-// counted anew.
+// counted again.
 template <typename Entry, typename Next>
 Entry* in_order(DIR* folder, Entry* entry, Next next_of) {
   if (entry == nullptr || !has_node()) return entry;

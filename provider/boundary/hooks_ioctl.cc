@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ioctl(2): the stand-in knows none (ENOTTY), which makes libibverbs send its commands by write(2). The one
-// that it has no such way for is the asynchronous descriptor of an imported device (ibv_import_device(3)).
+// ioctl(2): the placeholder knows none (ENOTTY), which makes libibverbs send its commands by write(2). The
+// one that it has no such way for is the asynchronous descriptor of an imported device
+// (ibv_import_device(3)).
 #include <sys/ioctl.h>
 
 #include <cstdarg>

@@ -13,9 +13,9 @@
 namespace verbena {
 namespace {
 
-bool shows_stand_in(int fd) { return may_be_device(fd) && is_pipe_of_device(fd); }
+bool shows_placeholder(int fd) { return may_be_device(fd) && is_pipe_of_device(fd); }
 
-bool shows_stand_in(int fd, const char* path, int flags) {
+bool shows_placeholder(int fd, const char* path, int flags) {
   return (flags & AT_EMPTY_PATH) != 0 && may_be_device(fd) && path != nullptr && path[0] == 0 &&
          is_pipe_of_device(fd);
 }
@@ -23,19 +23,20 @@ bool shows_stand_in(int fd, const char* path, int flags) {
 }  // namespace
 
 VERBENA_HOOK int fstat(int fd, struct stat* out) noexcept {
-  return shows_stand_in(fd) ? real_stat(kStandIn, out) : real_fstat(fd, out);
+  return shows_placeholder(fd) ? real_stat(kPlaceholder, out) : real_fstat(fd, out);
 }
 
 VERBENA_HOOK int fstat64(int fd, struct stat64* out) noexcept {
-  return shows_stand_in(fd) ? real_stat64(kStandIn, out) : real_fstat64(fd, out);
+  return shows_placeholder(fd) ? real_stat64(kPlaceholder, out) : real_fstat64(fd, out);
 }
 
 VERBENA_HOOK int __fxstat(int version, int fd, struct stat* out) noexcept {
-  return shows_stand_in(fd) ? real___xstat(version, kStandIn, out) : real___fxstat(version, fd, out);
+  return shows_placeholder(fd) ? real___xstat(version, kPlaceholder, out) : real___fxstat(version, fd, out);
 }
 
 VERBENA_HOOK int __fxstat64(int version, int fd, struct stat64* out) noexcept {
-  return shows_stand_in(fd) ? real___xstat64(version, kStandIn, out) : real___fxstat64(version, fd, out);
+  return shows_placeholder(fd) ? real___xstat64(version, kPlaceholder, out)
+                               : real___fxstat64(version, fd, out);
 }
 
 VERBENA_HOOK int stat(const char* path, struct stat* out) noexcept {
@@ -55,20 +56,20 @@ VERBENA_HOOK int lstat64(const char* path, struct stat64* out) noexcept {
 }
 
 VERBENA_HOOK int fstatat(int folder, const char* path, struct stat* out, int flags) noexcept {
-  if (shows_stand_in(folder, path, flags)) [[unlikely]]
-    return real_fstatat(AT_FDCWD, kStandIn, out, flags & ~AT_EMPTY_PATH);
+  if (shows_placeholder(folder, path, flags)) [[unlikely]]
+    return real_fstatat(AT_FDCWD, kPlaceholder, out, flags & ~AT_EMPTY_PATH);
   return redirected(folder, path, [&](const char* p) { return real_fstatat(folder, p, out, flags); });
 }
 
 VERBENA_HOOK int fstatat64(int folder, const char* path, struct stat64* out, int flags) noexcept {
-  if (shows_stand_in(folder, path, flags)) [[unlikely]]
-    return real_fstatat64(AT_FDCWD, kStandIn, out, flags & ~AT_EMPTY_PATH);
+  if (shows_placeholder(folder, path, flags)) [[unlikely]]
+    return real_fstatat64(AT_FDCWD, kPlaceholder, out, flags & ~AT_EMPTY_PATH);
   return redirected(folder, path, [&](const char* p) { return real_fstatat64(folder, p, out, flags); });
 }
 
 VERBENA_HOOK int statx(int folder, const char* path, int flags, unsigned mask, struct statx* out) noexcept {
-  if (shows_stand_in(folder, path, flags)) [[unlikely]]
-    return real_statx(AT_FDCWD, kStandIn, flags & ~AT_EMPTY_PATH, mask, out);
+  if (shows_placeholder(folder, path, flags)) [[unlikely]]
+    return real_statx(AT_FDCWD, kPlaceholder, flags & ~AT_EMPTY_PATH, mask, out);
   return redirected(folder, path, [&](const char* p) { return real_statx(folder, p, flags, mask, out); });
 }
 

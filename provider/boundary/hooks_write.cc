@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // write(2) alone: libibverbs and librdmacm send every command by it (libibverbs/cmd_fallback.c,
-// librdmacm/cma.c of rdma-core 44). A command sent in any other way meets the stand-in's ENOSPC.
+// librdmacm/cma.c of rdma-core 44). A command sent in any other way meets the placeholder's ENOSPC.
 #include <unistd.h>
 
 #include "boundary/descriptors.h"

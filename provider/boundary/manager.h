@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// /dev/infiniband/rdma_cm: the one device file that is not opened as a stand-in. The connection manager lives
-// in the provider's library beside this one, which is loaded now unless libibverbs has done so already (the
-// same file is the same library to dlopen(3)), and stays.
+// /dev/infiniband/rdma_cm: the one device file that is not opened as a placeholder. The connection manager
+// lives in the provider's library beside this one, which is loaded now unless libibverbs has done so already
+// (the same file is the same library to dlopen(3)), and stays.
 #pragma once
 
 namespace verbena {

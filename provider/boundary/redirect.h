@@ -15,8 +15,8 @@
 
 #include "boundary/environment.h"
 #include "boundary/paths.h"
+#include "boundary/placeholder_file.h"
 #include "boundary/real.h"
-#include "boundary/stand_in.h"
 
 namespace verbena {
 
@@ -26,7 +26,7 @@ struct Redirect {
   char path[PATH_MAX];
 
   bool is_device() const { return place == Place::kDevice || place == Place::kManager; }
-  const char* for_the_kernel() const { return is_device() ? kStandIn : path; }
+  const char* for_the_kernel() const { return is_device() ? kPlaceholder : path; }
 };
 
 // May be called from a signal handler and between vfork and exec; leaves errno alone. False: the caller's own

@@ -72,7 +72,7 @@ void unimport_dm(ibv_dm* dm) { free(to_dm(dm)); }
 
 // The one ioctl that is answered: UVERBS_METHOD_ASYNC_EVENT_ALLOC, by which ibv_import_device(3) asks for the
 // asynchronous descriptor of a context that has none yet (libibverbs/cmd_device.c). To all others the
-// stand-in's ENOTTY tells libibverbs to use write(2).
+// placeholder's ENOTTY tells libibverbs to use write(2).
 int answer_control(void* owner, unsigned long request, void* argument) {
   const NoCancellation guard;
   auto* context = static_cast<VerbsContext*>(owner);

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "boundary/stand_in.h"
+#include "boundary/placeholder_file.h"
 
 namespace verbena {
 namespace {
@@ -24,7 +24,7 @@ ssize_t count(void* owner, const void*, size_t length) {
   return static_cast<ssize_t>(length);
 }
 
-int open_stand_in() { return open(kStandIn, O_RDWR | O_CLOEXEC); }
+int open_placeholder() { return open(kPlaceholder, O_RDWR | O_CLOEXEC); }
 
 class Descriptors : public ::testing::Test {
  protected:
@@ -36,7 +36,7 @@ class Descriptors : public ::testing::Test {
 };
 
 TEST_F(Descriptors, AdoptedIsNotYetClaimed) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   adopt_descriptor(fd);
   EXPECT_TRUE(may_be_device(fd));
   EXPECT_FALSE(find_handler(fd, &found_));
@@ -44,7 +44,7 @@ TEST_F(Descriptors, AdoptedIsNotYetClaimed) {
 }
 
 TEST_F(Descriptors, ClaimedIsFound) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   adopt_descriptor(fd);
   ASSERT_EQ(claim_descriptor(fd, handler_), 0);
   ASSERT_TRUE(find_handler(fd, &found_));
@@ -53,13 +53,13 @@ TEST_F(Descriptors, ClaimedIsFound) {
 }
 
 TEST_F(Descriptors, NotAdoptedIsRefused) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   EXPECT_EQ(claim_descriptor(fd, handler_), EBADF);
   close(fd);
 }
 
 TEST_F(Descriptors, AMissIsForgotten) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   adopt_descriptor(fd);
   close(fd);
   EXPECT_FALSE(find_handler(fd, &found_));
@@ -67,7 +67,7 @@ TEST_F(Descriptors, AMissIsForgotten) {
 }
 
 TEST_F(Descriptors, ErrnoStays) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   errno = E2BIG;
   adopt_descriptor(fd);
   close(fd);
@@ -76,7 +76,7 @@ TEST_F(Descriptors, ErrnoStays) {
 }
 
 TEST_F(Descriptors, ForkedChildStartsEmpty) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   adopt_descriptor(fd);
   const pid_t child = fork();
   if (child == 0) _exit(may_be_device(fd) ? 1 : 0);
@@ -118,7 +118,7 @@ TEST_F(Pipes, AreKnownByTheirCopiesToo) {
 }
 
 TEST_F(Pipes, AreForgottenWhenSomethingElseTakesTheNumber) {
-  const int other = open_stand_in();
+  const int other = open_placeholder();
   dup2(other, ends_[0]);
   EXPECT_FALSE(is_pipe_of_device(ends_[0]));
   EXPECT_FALSE(find_handler(ends_[0], &found_));
@@ -133,14 +133,14 @@ TEST_F(Pipes, AnotherPipeUnderTheNumberIsNotIt) {
   for (const int end : others) close(end);
 }
 
-TEST_F(Pipes, DoNotCareWhoGetsTheirSignals) {
+TEST_F(Pipes, MayBeSignalDrivenByAnotherProcess) {
   fcntl(ends_[0], F_SETOWN, getppid());
   fcntl(ends_[0], F_SETSIG, 0);
   EXPECT_TRUE(find_handler(ends_[0], &found_));
 }
 
 TEST_F(Pipes, OnlyPipesAreAdopted) {
-  const int fd = open_stand_in();
+  const int fd = open_placeholder();
   EXPECT_FALSE(adopt_pipe(fd, handler_));
   EXPECT_FALSE(find_handler(fd, &found_));
   close(fd);
@@ -153,7 +153,7 @@ TEST_F(Descriptors, ThreadsDoNotDisturbEachOther) {
     threads.emplace_back([&] {
       std::atomic<int> own{0};
       for (int round = 0; round < 1500; ++round) {  // together more than the table has entries
-        const int fd = open_stand_in();
+        const int fd = open_placeholder();
         adopt_descriptor(fd);
         verbena_boundary_handler found{};
         if (claim_descriptor(fd, {count, &own}) != 0 || !find_handler(fd, &found) || found.owner != &own)
@@ -177,7 +177,7 @@ TEST_F(Descriptors, SweepSparesWhatIsMadeMeanwhile) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   std::vector<int> kept;
   for (int i = 0; i < kKept; ++i) {
-    kept.push_back(open_stand_in());
+    kept.push_back(open_placeholder());
     adopt_descriptor(kept.back());
     EXPECT_EQ(claim_descriptor(kept.back(), handler_), 0) << i;
   }
@@ -188,7 +188,7 @@ TEST_F(Descriptors, SweepSparesWhatIsMadeMeanwhile) {
     threads.emplace_back([&, copies = i == 0] {
       std::atomic<int> own{0};
       for (int round = 0; round < 300; ++round) {
-        int fd = open_stand_in();
+        int fd = open_placeholder();
         adopt_descriptor(fd);
         verbena_boundary_handler found{};
         if (claim_descriptor(fd, {count, &own}) != 0) ++wrong;

@@ -162,7 +162,7 @@ TEST_F(ClaimedDevice, ForkedChildIsInert) {
   EXPECT_TRUE(answers());
 }
 
-TEST_F(ClaimedDevice, ForkedChildMayOpenAnew) {
+TEST_F(ClaimedDevice, ForkedChildMayOpenAgain) {
   const pid_t child = fork();
   if (child == 0) {
     Recorder own;

@@ -32,7 +32,7 @@ constexpr Field kFields[] = {
     FIELD(FrameKind::kRequest, RequestHead, connection),
     FIELD(FrameKind::kRequest, RequestHead, target_qpn),
     FIELD(FrameKind::kRequest, RequestHead, source_qpn),
-    FIELD(FrameKind::kRequest, RequestHead, life),
+    FIELD(FrameKind::kRequest, RequestHead, path_generation),
     FIELD(FrameKind::kRequest, RequestHead, number),
     FIELD(FrameKind::kRequest, RequestHead, finished_below),
     FIELD(FrameKind::kRequest, RequestHead, psn),
@@ -48,7 +48,7 @@ constexpr Field kFields[] = {
     FIELD(FrameKind::kAck, AnswerHead, rnr_timer),
     FIELD(FrameKind::kAck, AnswerHead, target_qpn),
     FIELD(FrameKind::kAck, AnswerHead, source_qpn),
-    FIELD(FrameKind::kAck, AnswerHead, life),
+    FIELD(FrameKind::kAck, AnswerHead, path_generation),
     FIELD(FrameKind::kAck, AnswerHead, number),
     FIELD(FrameKind::kAck, AnswerHead, value),
     FIELD(FrameKind::kDatagram, DatagramHead, flags),
@@ -249,7 +249,7 @@ RequestHead Attack::request_head(uint32_t queue, uint32_t size) {
   head.connection = static_cast<uint8_t>(to.type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : to.type) | IBV_MTU_1024 << 4;
   head.target_qpn = to.number();
   head.source_qpn = theirs(queue);
-  head.life = course.life;
+  head.path_generation = course.path_generation;
   head.number = course.number;
   head.finished_below = input_.below(4) == 0 ? 0 : course.number;
   head.psn = course.psn & 0xffffff;
@@ -294,7 +294,7 @@ bool Attack::say_long_read(uint32_t queue) {
   return true;
 }
 
-// In slices. They may stop, or go on with other words than they began with.
+// In chunks. They may stop, or go on with other words than they began with.
 bool Attack::say_long_request(uint32_t queue) {
   static constexpr uint8_t kOpcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM,
                                          IBV_WR_SEND_WITH_INV};
@@ -303,11 +303,12 @@ bool Attack::say_long_request(uint32_t queue) {
   head.opcode = kOpcodes[input_.below(std::size(kOpcodes))];
   head.immediate = victim_.window_key;
   aim(head, size);
-  const uint32_t slice = std::min(kSliceBytes, 1 + (input_.below(2) == 0 ? size : size / (1 + input_.below(6))));
+  const uint32_t chunk =
+      std::min(kChunkBytes, 1 + (input_.below(2) == 0 ? size : size / (1 + input_.below(6))));
   const uint32_t stops_at = input_.below(4) == 0 ? size / 2 : size;
   bool cut = false;
-  for (uint32_t at = 0; at < stops_at; at += slice) {
-    const uint32_t payload = std::min(slice, size - at);
+  for (uint32_t at = 0; at < stops_at; at += chunk) {
+    const uint32_t payload = std::min(chunk, size - at);
     head.offset = at;
     RequestHead said = head;
     if (at != 0 && input_.below(8) == 0) said.opcode = input_.below(12), said.srqn ^= input_.below(2);
@@ -319,7 +320,7 @@ bool Attack::say_long_request(uint32_t queue) {
       stranger_->say(bytes.data(), bytes.size() / 2, [this] { meanwhile(); });
       begin_connection();
       cut = true;
-      at = 0 - slice;
+      at = 0 - chunk;
       continue;
     }
     if (!say(bytes)) return false;
@@ -348,10 +349,11 @@ bool Attack::say_datagram() {
 // ---- answers -----------------------------------------------------------------------------------------------
 
 bool Attack::say_read_data(const RequestHead& to) {
-  AnswerHead head{0, FrameKind::kReadData, 0, {}, to.source_qpn, to.target_qpn, to.life, to.number, 0};
-  const uint32_t slice = input_.below(2) == 0 ? std::max(to.size, 1u) : 1 + to.size / (1 + input_.below(5));
-  for (uint32_t at = 0; at < std::max(to.size, 1u); at += slice) {
-    const uint32_t payload = std::min(slice, to.size - at);
+  AnswerHead head{0, FrameKind::kReadData, 0, {}, to.source_qpn, to.target_qpn, to.path_generation, to.number,
+                  0};
+  const uint32_t chunk = input_.below(2) == 0 ? std::max(to.size, 1u) : 1 + to.size / (1 + input_.below(5));
+  for (uint32_t at = 0; at < std::max(to.size, 1u); at += chunk) {
+    const uint32_t payload = std::min(chunk, to.size - at);
     head.value = at | uint64_t{to.size} << 32;
     if (!say(frame(head, payload))) return false;
     if (input_.below(16) == 0) break;  // the rest does not come
@@ -368,7 +370,8 @@ bool Attack::say_answer() {
   const size_t which = input_.byte() % asked_.size();
   const RequestHead to = asked_[which];
   if (input_.below(4) != 0) asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(which));
-  AnswerHead head{0, FrameKind::kAck, 0, {}, to.source_qpn, to.target_qpn, to.life, to.number + 1, 0};
+  AnswerHead head{0, FrameKind::kAck, 0, {}, to.source_qpn, to.target_qpn, to.path_generation, to.number + 1,
+                  0};
   if (input_.below(4) == 0) {
     head.kind = static_cast<FrameKind>(2 + input_.below(6));
     if (head.kind == FrameKind::kReadData) head.kind = FrameKind::kReady;
@@ -451,7 +454,7 @@ bool Attack::step() {
       victim_.bind_window();
       return true;
     case 30:  // another life of the requester's
-      courses_[queue].life += input_.below(2);
+      courses_[queue].path_generation += input_.below(2);
       courses_[queue].number = input_.below(4);
       return true;
     default:
@@ -466,7 +469,8 @@ bool Attack::step() {
           victim_.register_anew();
           return true;
         case 4:
-          if (victim_.replace(victim_.queues[queue])) courses_[queue] = {courses_[queue].life + 1, 0, 0};
+          if (victim_.replace(victim_.queues[queue]))
+            courses_[queue] = {courses_[queue].path_generation + 1, 0, 0};
           return true;
         default:
           return true;

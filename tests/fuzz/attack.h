@@ -33,7 +33,7 @@ class Attack {
 
  private:
   struct Course {  // of a queue pair's requests
-    uint64_t life, number;
+    uint64_t path_generation, number;
     uint32_t psn;
   };
   void begin_connection();

@@ -16,12 +16,12 @@
 #include "attack.h"
 #include "cm_attack.h"
 #include "engine/datagram/multicast.h"
-#include "fabric/residence.h"
+#include "fabric/node_membership.h"
 #include "honest_peer.h"
 #include "input.h"
 #include "loopback_node.h"
 #include "victim.h"
-#include "wire/crowd.h"
+#include "wire/multicast_channel.h"
 
 namespace verbena::fuzz {
 namespace {
@@ -37,7 +37,7 @@ void decode_any(const uint8_t* data, size_t size) {
   if (frame.head.start.kind == FrameKind::kRequest) {
     const RequestHead& head = frame.head.request;
     require(uint64_t{head.offset} + frame.payload <= head.size, "bytes lie within their message");
-    require(frame.payload <= kSliceBytes && head.size <= wire::kMaxMessage, "messages are bounded");
+    require(frame.payload <= kChunkBytes && head.size <= wire::kMaxMessage, "messages are bounded");
   }
   Frame part;
   for (size_t i = 0; i < frame.head_size; ++i)
@@ -45,18 +45,18 @@ void decode_any(const uint8_t* data, size_t size) {
 }
 
 // A process of another node that speaks to all groups, and somebody without the key who does so, too.
-class CrowdMember {
+class MulticastMember {
  public:
-  explicit CrowdMember(const Victim& victim)
+  explicit MulticastMember(const Victim& victim)
       : victim_(victim), unsigned_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    require(home_.enter(make_node(victim.folder(), kCrowds, kPort), nullptr, nullptr) == 0,
+    require(membership_.enter(make_node(victim.folder(), kMulticastMember, kPort), nullptr, nullptr) == 0,
             "a process can live on the node");
-    require(crowd_.open(home_) == 0, "a process can speak to groups");
+    require(multicast_channel_.open(membership_) == 0, "a process can speak to groups");
     const in_addr interface { htonl(INADDR_LOOPBACK) };
     setsockopt(unsigned_, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
   }
-  CrowdMember(const CrowdMember&) = delete;
-  CrowdMember& operator=(const CrowdMember&) = delete;
+  MulticastMember(const MulticastMember&) = delete;
+  MulticastMember& operator=(const MulticastMember&) = delete;
 
   void speak(Input& input) {
     for (uint8_t i = input.below(8); i > 0; --i) {
@@ -73,14 +73,14 @@ class CrowdMember {
       std::memcpy(message.data(), &head, sizeof head);
       decode_any(message.data(), message.size());
       if (input.below(4) != 0)
-        crowd_.send(loopback(kCrowds), message);
+        multicast_channel_.send(loopback(kMulticastMember), message);
       else
         speak_unsigned(input, message);
     }
   }
 
  private:
-  // The head of crowd.cc is 64 bytes.
+  // The head of multicast_channel.cc is 64 bytes.
   void speak_unsigned(Input& input, const std::vector<uint8_t>& message) {
     std::vector<uint8_t> bytes(64);
     input.take(bytes.data(), bytes.size());
@@ -96,8 +96,8 @@ class CrowdMember {
   }
 
   const Victim& victim_;
-  Residence home_;
-  Crowd crowd_;
+  NodeMembership membership_;
+  MulticastChannel multicast_channel_;
   const int unsigned_;
 };
 
@@ -106,7 +106,7 @@ struct Scene {
   Victim victim;
   CmVictim connections;
   HonestPeer honest{victim};
-  CrowdMember crowd{victim};
+  MulticastMember multicast_channel{victim};
   uint64_t runs = 0;
 };
 
@@ -121,11 +121,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (input.below(16) == 0) {
     attack_cm(scene.connections, input);
   } else {
-    scene.victim.begin_anew();
+    scene.victim.begin_again();
     Attack attack(scene.victim, input, scene.runs);
     for (int i = 0; i < 256 && !input.empty() && attack.step(); ++i) {
       decode_any(attack.last().data(), attack.last().size());
-      if (input.below(32) == 0) scene.crowd.speak(input);
+      if (input.below(32) == 0) scene.multicast_channel.speak(input);
     }
     attack.settle();
   }

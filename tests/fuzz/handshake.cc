@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <string>
 
-#include "fabric/residence.h"
+#include "fabric/node_membership.h"
 #include "input.h"
 #include "loopback_node.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena::fuzz {
 namespace {
@@ -33,30 +33,30 @@ int64_t seconds_from_now(int64_t seconds) {
 }
 
 // A process of a node of its own.
-struct Inhabitant final : Arrivals {
+struct Inhabitant final : ConnectionObserver {
   Inhabitant(const std::string& folder, uint8_t last) {
     const std::string node = make_node(folder, last, kPort);
-    require(home.enter(node, &Inhabitant::serve, this) == 0, "a process can live on the node");
+    require(membership.enter(node, &Inhabitant::serve, this) == 0, "a process can live on the node");
     std::string problem;
-    const bool opened = gate.open(home, *this, &problem) == 0;
+    const bool opened = connection_listener.open(membership, *this, &problem) == 0;
     require(opened, problem.c_str());
     open.store(true);
-    home.kick();
+    membership.kick();
   }
   static int64_t serve(void* self) {
     auto* here = static_cast<Inhabitant*>(self);
     if (!here->open.load()) return -1;
-    const int64_t next = here->gate.serve();
+    const int64_t next = here->connection_listener.serve();
     return next == INT64_MAX ? -1 : std::max<int64_t>(next - seconds_from_now(0), 0);
   }
-  void arrived(const Arrived& arrived) override {
+  void arrived(const EstablishedConnection& arrived) override {
     close(arrived.fd);
     arrivals.fetch_add(1);
   }
   void failed(uint64_t, Refusal) override { failures.fetch_add(1); }
 
-  Residence home;
-  wire::Gate gate;
+  NodeMembership membership;
+  wire::ConnectionListener connection_listener;
   std::atomic<bool> open{false};
   std::atomic<uint64_t> arrivals{0}, failures{0};
 };
@@ -140,7 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Whoever has the key comes in all the same.
   const uint64_t before = scene.there->arrivals.load();
   ++scene.runs;
-  scene.here->gate.approach(loopback(3), {}, Target::any_process(), seconds_from_now(30));
+  scene.here->connection_listener.connect(loopback(3), {}, Target::any_process(), seconds_from_now(30));
   for (int i = 0; i < 30000 && scene.there->arrivals.load() == before; ++i) usleep(1000);
   require(scene.there->arrivals.load() == before + 1, "who has the key is let in");
   return 0;

@@ -26,7 +26,7 @@ FrameHead HonestPeer::ask(RequestHead head, const std::vector<uint8_t>& bytes, F
   head.connection = IBV_QPT_RC | IBV_MTU_1024 << 4;
   head.target_qpn = victim_.queues[kForHonest].number();
   head.source_qpn = theirs(kForHonest);
-  head.life = 1;
+  head.path_generation = 1;
   head.number = head.finished_below = next_;
   head.psn = next_ & 0xffffff;  // each is one packet
   head.rkey = mr_rkey(victim_.honest.mr);

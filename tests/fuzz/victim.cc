@@ -141,7 +141,7 @@ void Victim::connect(const Queue& queue) {
     require(std::chrono::steady_clock::now() < deadline, "who has hung up does no more harm");
 }
 
-void Victim::begin_anew() {
+void Victim::begin_again() {
   for (const Queue& queue : queues)
     if (queue.peer == kStrangers) connect(queue);
   next_receive_ = 0;

@@ -17,7 +17,8 @@
 namespace verbena::fuzz {
 
 inline constexpr uint16_t kPort = 47917;
-inline constexpr uint8_t kVictim = 2, kStrangers = 9, kHonest = 10, kCrowds = 11;  // last bytes of addresses
+// last bytes of addresses
+inline constexpr uint8_t kVictim = 2, kStrangers = 9, kHonest = 10, kMulticastMember = 11;
 inline constexpr uint32_t kQkey = 0x1234;
 
 // Index of Victim::queues.
@@ -60,7 +61,7 @@ class Victim {
   // All queue pairs that are the stranger's to RTS, with what they had forgotten, and a few receive requests. What he
   // has sent before may be read only now, and end in ERR before RTS is asked for: then once more, and he has hung up,
   // so that it ends.
-  void begin_anew();
+  void begin_again();
   // That one alone, once.
   void connect(const Queue& queue);
 

@@ -14,8 +14,8 @@
 
 #include "command_under_test.h"
 #include "fabric/node.h"
-#include "fabric/residence.h"
-#include "wire/gate.h"
+#include "fabric/node_membership.h"
+#include "wire/connection_listener.h"
 
 namespace verbena::test {
 namespace {
@@ -52,28 +52,28 @@ class NetworkCommand : public CommandTest {
 class Listener {
  public:
   explicit Listener(const std::string& node) {
-    EXPECT_EQ(home_.enter(node, &Listener::serve, this), 0);
+    EXPECT_EQ(membership_.enter(node, &Listener::serve, this), 0);
     std::string problem;
-    EXPECT_EQ(gate_.open(home_, nobody_, &problem), 0) << problem;
+    EXPECT_EQ(connection_listener_.open(membership_, nobody_, &problem), 0) << problem;
     open_.store(true);
-    home_.kick();
+    membership_.kick();
   }
   ~Listener() {
-    home_.leave();
-    gate_.close();
+    membership_.leave();
+    connection_listener_.close();
   }
   // A connection to the node at that address; -1: there is none within 20 seconds.
   int call(const std::string& address) const {
     wire::NetAddress to;
     wire::NetAddress::from_text(address, &to);
-    gate_.approach(to, {}, wire::Target::any_process(), INT64_MAX);
+    connection_listener_.connect(to, {}, wire::Target::any_process(), INT64_MAX);
     for (int i = 0; i < 20000 && nobody_.fd.load() < 0; ++i) usleep(1000);
     return nobody_.fd.load();
   }
 
  private:
-  struct Nobody final : wire::Arrivals {
-    void arrived(const wire::Arrived& arrived) override {
+  struct Nobody final : wire::ConnectionObserver {
+    void arrived(const wire::EstablishedConnection& arrived) override {
       if (arrived.begun_here)
         fd.store(arrived.fd);
       else
@@ -89,12 +89,12 @@ class Listener {
   static int64_t serve(void* self) {
     auto* listener = static_cast<Listener*>(self);
     if (!listener->open_.load()) return -1;
-    listener->gate_.serve();
+    listener->connection_listener_.serve();
     return 10'000'000;
   }
-  Residence home_;
+  NodeMembership membership_;
   mutable Nobody nobody_;
-  mutable wire::Gate gate_;
+  mutable wire::ConnectionListener connection_listener_;
   std::atomic<bool> open_{false};
 };
 

@@ -18,7 +18,7 @@
 #include "cm/id_table.h"
 #include "command_under_test.h"
 #include "fabric/node.h"
-#include "fabric/residence.h"
+#include "fabric/node_membership.h"
 
 namespace verbena::test {
 namespace {
@@ -28,15 +28,15 @@ using Json = nlohmann::json;
 // Lives on a node as an adapter does until it is killed.
 class Inhabitant {
  public:
-  explicit Inhabitant(const std::string& node, const std::function<void(Residence&)>& furnish = {}) {
+  explicit Inhabitant(const std::string& node, const std::function<void(NodeMembership&)>& furnish = {}) {
     int ready[2];
     if (pipe(ready) != 0) return;
     pid_ = fork();
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      static auto* residence = new Residence;
-      if (residence->enter(node, nullptr, nullptr) != 0) _exit(1);
-      if (furnish) furnish(*residence);
+      static auto* node_membership = new NodeMembership;
+      if (node_membership->enter(node, nullptr, nullptr) != 0) _exit(1);
+      if (furnish) furnish(*node_membership);
       const char byte = 0;
       if (write(ready[1], &byte, 1) != 1) _exit(2);
       for (;;) pause();
@@ -85,15 +85,15 @@ class StatusCommand : public CommandTest {
   std::string node_;
 };
 
-void furnish_qp(Residence& home) {
-  OwnSegment& segment = home.segment();
+void furnish_qp(NodeMembership& membership) {
+  OwnSegment& segment = membership.segment();
   ASSERT_EQ(segment.commit(kQpTableOffset, 2 * sizeof(SharedQp)), 0);
   SharedQp& qp = *segment.view().qp(1);
   qp.qpn = 0x1234;
   qp.type = IBV_QPT_RC;
   qp.dest_qpn = 0x4321;
-  qp.dest_slot = home.slot();
-  qp.dest_slot_generation = home.generation();
+  qp.dest_slot = membership.slot();
+  qp.dest_slot_generation = membership.generation();
   qp.sq_posted = 9;
   qp.sq_completed = 7;
   qp.rq_posted = 5;
@@ -102,12 +102,12 @@ void furnish_qp(Residence& home) {
   qp.bytes_out = 900;
   qp.lost = 11;
   qp.in_use = 1;
-  qp.gate = Gate{3, IBV_QPS_RTS}.pack();
+  qp.responder_state = ResponderState{3, IBV_QPS_RTS}.pack();
   segment.view().header().qp_high_water = 2;
 }
 
-void furnish_cq(Residence& home) {
-  OwnSegment& segment = home.segment();
+void furnish_cq(NodeMembership& membership) {
+  OwnSegment& segment = membership.segment();
   ASSERT_EQ(segment.commit(kCqTableOffset, sizeof(SharedCq)), 0);
   SharedCq& cq = *segment.view().cq(0);
   cq.rings[0].order = 4;
@@ -118,8 +118,8 @@ void furnish_cq(Residence& home) {
   segment.view().header().cq_high_water = 1;
 }
 
-void furnish_srq(Residence& home) {
-  OwnSegment& segment = home.segment();
+void furnish_srq(NodeMembership& membership) {
+  OwnSegment& segment = membership.segment();
   ASSERT_EQ(segment.commit(kSrqTableOffset, sizeof(SharedSrq)), 0);
   SharedSrq& srq = *segment.view().srq(0);
   srq.order = 5;
@@ -132,12 +132,12 @@ void furnish_srq(Residence& home) {
 }
 
 // Two ids: one that listens and has joined a group, one that is connected to the process itself.
-void furnish_cm(Residence& home) {
+void furnish_cm(NodeMembership& membership) {
   static NodeDirectory directory;
   static cm::IdTable table;
-  ASSERT_EQ(directory.open(directory_path(home.node()).c_str()), 0);
-  ASSERT_EQ(table.open(directory, home.node()), 0);
-  const cm::Owner owner{home.slot(), home.generation()};
+  ASSERT_EQ(directory.open(directory_path(membership.node()).c_str()), 0);
+  ASSERT_EQ(table.open(directory, membership.node()), 0);
+  const cm::Owner owner{membership.slot(), membership.generation()};
   cm::IdFacts server{};
   sockaddr_in address{};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -161,12 +161,12 @@ void furnish_cm(Residence& home) {
   client.state = cm::IdState::kConnected;
   client.device = 0;
   client.qpn = 0x1234;
-  client.peer = static_cast<uint16_t>(home.slot());
+  client.peer = static_cast<uint16_t>(membership.slot());
   ASSERT_EQ(table.add(owner, client, &id), 0);
 }
 
-void furnish_mr(Residence& home) {
-  OwnSegment& segment = home.segment();
+void furnish_mr(NodeMembership& membership) {
+  OwnSegment& segment = membership.segment();
   ASSERT_EQ(segment.commit(kMrTableOffset, 2 * sizeof(SharedMr)), 0);
   SharedMr& mr = *segment.view().mr(1);
   mr.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -179,7 +179,7 @@ TEST_F(StatusCommand, ShowsAnEmptyNode) { EXPECT_EQ(processes(), Json::array());
 
 TEST_F(StatusCommand, ShowsTheDevices) { EXPECT_EQ(look()["nodes"][0]["devices"][0]["name"], "verbena0"); }
 
-TEST_F(StatusCommand, ShowsWhoLivesThere) {
+TEST_F(StatusCommand, ShowsTheMembersOfTheNode) {
   const Inhabitant somebody(node_);
   const Json seen = processes();
   ASSERT_EQ(seen.size(), 1u);
@@ -227,9 +227,9 @@ TEST_F(StatusCommand, ShowsWhatWasLostOnItsWayOut) {
 }
 
 TEST_F(StatusCommand, TellsAPeerThatIsGone) {
-  const Inhabitant somebody(node_, [](Residence& home) {
-    furnish_qp(home);
-    home.segment().view().qp(1)->dest_slot_generation = home.generation() + 1;
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    membership.segment().view().qp(1)->dest_slot_generation = membership.generation() + 1;
   });
   const Json peer = processes()[0]["qps"][0]["peer"];
   EXPECT_EQ(peer["alive"], false);
@@ -238,10 +238,10 @@ TEST_F(StatusCommand, TellsAPeerThatIsGone) {
 
 // By its address: the slot in shared memory is this end's own.
 TEST_F(StatusCommand, ShowsAPeerOfAnotherNodeByItsAddress) {
-  const Inhabitant somebody(node_, [](Residence& home) {
-    furnish_qp(home);
-    home.directory().header().devices.network.enabled = 1;
-    SharedQp& qp = *home.segment().view().qp(1);
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    membership.directory().header().devices.network.enabled = 1;
+    SharedQp& qp = *membership.segment().view().qp(1);
     qp.dest_index = kRemoteIndex;
     const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 7};
     for (size_t i = 0; i < 4; ++i) {
@@ -272,10 +272,10 @@ TEST_F(StatusCommand, ShowsSrqs) {
 }
 
 TEST_F(StatusCommand, ShowsWhatAQpHasDropped) {
-  const Inhabitant somebody(node_, [](Residence& home) {
-    furnish_qp(home);
-    home.segment().view().qp(1)->dropped = 5;
-    home.segment().view().qp(1)->qkey_violations = 2;
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    membership.segment().view().qp(1)->dropped = 5;
+    membership.segment().view().qp(1)->qkey_violations = 2;
   });
   const Json qp = processes()[0]["qps"][0];
   EXPECT_EQ(qp["dropped"], 5);
@@ -346,15 +346,15 @@ TEST_F(StatusCommand, SaysThatAProcessDied) {
 }
 
 TEST_F(StatusCommand, BelievesNoNumberOfADamagedSegment) {
-  const Inhabitant somebody(node_, [](Residence& home) {
-    furnish_qp(home);
-    furnish_cq(home);
-    home.segment().view().qp(1)->gate = ~uint64_t{0};
-    home.segment().view().qp(1)->dest_slot = 0xffffffff;
-    home.segment().view().qp(1)->device = 0xffffffff;
-    home.segment().view().cq(0)->rings[0].order = 0xffffffff;
-    home.segment().view().header().qp_high_water = 0xffffffff;
-    home.segment().view().header().cq_high_water = 0xffffffff;
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    furnish_cq(membership);
+    membership.segment().view().qp(1)->responder_state = ~uint64_t{0};
+    membership.segment().view().qp(1)->dest_slot = 0xffffffff;
+    membership.segment().view().qp(1)->device = 0xffffffff;
+    membership.segment().view().cq(0)->rings[0].order = 0xffffffff;
+    membership.segment().view().header().qp_high_water = 0xffffffff;
+    membership.segment().view().header().cq_high_water = 0xffffffff;
   });
   const Json seen = processes();
   ASSERT_EQ(seen.size(), 1u);
@@ -364,8 +364,9 @@ TEST_F(StatusCommand, BelievesNoNumberOfADamagedSegment) {
 }
 
 TEST_F(StatusCommand, RefusesASegmentOfAnotherVersion) {
-  const Inhabitant somebody(
-      node_, [](Residence& home) { home.segment().view().header().layout_version = kLayoutVersion + 1; });
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    membership.segment().view().header().layout_version = kLayoutVersion + 1;
+  });
   const Json seen = processes();
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0]["problem"], "its segment is damaged, or another version's");

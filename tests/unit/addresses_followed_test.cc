@@ -12,7 +12,7 @@
 
 #include "common/loopback.h"
 #include "fabric/device_events.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 #include "support/temporary_node.h"
 
 namespace verbena {
@@ -58,7 +58,7 @@ TEST_F(AddressesFollowed, GoneAndBackIsToldOnce) {
 
 TEST_F(AddressesFollowed, ByManyAtOnceIsOneHistory) {
   constexpr int kLookers = 3, kLooks = 200;
-  const Resident first(node.path()), second(node.path());  // who are told
+  const ScopedMembership first(node.path()), second(node.path());  // who are told
   ASSERT_EQ(first.error + second.error, 0);
   std::vector<std::thread> lookers;
   std::atomic<int> failures{0};

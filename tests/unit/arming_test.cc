@@ -41,7 +41,7 @@ TEST_F(ArmingTest, ArmedMeanwhileItStaysArmed) {
   EXPECT_EQ(state(), Armed::kSolicited);
 }
 
-TEST_F(ArmingTest, WhoeverDiesBeforeTheEventIsReplaced) {
+TEST_F(ArmingTest, AProducerThatDiesBeforeTheEventIsReplaced) {
   arm(word, Armed::kNext);
   ASSERT_TRUE(begin_raising(word, true, &first));
   EXPECT_TRUE(begin_raising(word, true, &second));
@@ -50,7 +50,7 @@ TEST_F(ArmingTest, WhoeverDiesBeforeTheEventIsReplaced) {
 }
 
 // The first has written its event, and the owner has read it, before the first runs again.
-TEST_F(ArmingTest, WhoeverDiesBeforeTheEventIsReplacedThoughAnotherEndsLate) {
+TEST_F(ArmingTest, AProducerThatDiesBeforeTheEventIsReplacedThoughAnotherEndsLate) {
   arm(word, Armed::kNext);
   ASSERT_TRUE(begin_raising(word, true, &first));
   arm(word, Armed::kNext);

@@ -65,7 +65,7 @@ TEST_F(Datagrams, AreUnsupportedWhereNobodyListens) {
   EXPECT_TRUE(next_is(active_inbox, EventType::kUnreachable, 1));  // IB_SIDR_UNSUPPORTED
 }
 
-TEST_F(Datagrams, AreRejectedByWhoIsDestroyed) {
+TEST_F(Datagrams, AreRejectedWhenTheIdIsDestroyed) {
   request();
   passive.reset();
   EXPECT_TRUE(next_is(active_inbox, EventType::kUnreachable, 2));

@@ -104,7 +104,7 @@ TEST_F(TheFailedDevice, IsNoConcernOfAnotherDevicesId) {
   EXPECT_TRUE(next_is(inbox, EventType::kAddressChange));
 }
 
-TEST_F(TheFailedDevice, IsNewForWhoComesLater) {
+TEST_F(TheFailedDevice, IsNewForALaterProcess) {
   happens(IBV_EVENT_DEVICE_FATAL);
   expect_silence_from_before();
 }

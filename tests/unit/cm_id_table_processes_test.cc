@@ -12,7 +12,7 @@
 #include "cm/id_table.h"
 #include "support/child.h"
 #include "support/cm_addresses.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 #include "support/temporary_node.h"
 
 namespace verbena::cm {
@@ -23,15 +23,15 @@ constexpr uint16_t kFirstPort = 7000;
 
 // What a process needs to have ids.
 struct Player {
-  Resident resident;
+  ScopedMembership member;
   NodeDirectory directory;
   IdTable table;
 
-  explicit Player(const std::string& node) : resident(node) {
+  explicit Player(const std::string& node) : member(node) {
     if (directory.open(directory_path(node).c_str()) == 0) ready = table.open(directory, node) == 0;
-    ready = ready && resident.error == 0;
+    ready = ready && member.error == 0;
   }
-  Owner owner() const { return {resident.home.slot(), resident.home.generation()}; }
+  Owner owner() const { return {member.membership.slot(), member.membership.generation()}; }
   IdHandle add(const Address& local, IdFacts* facts, uint8_t flags = kIdFamilyOnly) const {
     *facts = {};
     facts->local = local;
@@ -178,7 +178,7 @@ TEST_F(CmDeath, AStoppedProcessKeepsItsPort) {
   child_.go_on();
 }
 
-TEST_F(CmDeath, WhatTheDeadLeaveIsFoundAgainByWhoNeedsIt) {
+TEST_F(CmDeath, WhatADeadProcessLeavesIsFoundAgainByTheNextUser) {
   child_.kill_now();
   // Only if the dead one's entry is freed are there so many.
   for (uint32_t i = 0; i < kMaxNodeIds; ++i) {

@@ -20,7 +20,7 @@
 #include "cm/port_chain.h"
 #include "support/child.h"
 #include "support/cm_addresses.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 #include "support/temporary_node.h"
 
 namespace verbena::cm {
@@ -115,12 +115,12 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
 #if !defined(__x86_64__)
     GTEST_SKIP() << "exclusive loads and stores never succeed when they are stepped";
 #endif
-    ASSERT_EQ(resident_.error, 0);
+    ASSERT_EQ(member_.error, 0);
     const uint64_t node_id = node_.directory().header().node_id;
     ASSERT_EQ(map_id_table(node_.path(), node_id, false, &file_), 0);
     std::filesystem::create_directory(replica_folder_);
     ASSERT_EQ(map_id_table(replica_folder_, node_id, false, &replica_), 0);
-    bystander_.owner = {resident_.home.slot(), resident_.home.generation()};
+    bystander_.owner = {member_.membership.slot(), member_.membership.generation()};
     ASSERT_EQ(bystander_.table.open(node_.directory(), node_.path()), 0);
     ASSERT_EQ(observer_.table.open(node_.directory(), replica_folder_), 0);
     observer_.owner = bystander_.owner;
@@ -135,10 +135,10 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
   // The victim's course, from its mark on. Calls changed() after each instruction that changed something.
   void run(const Deed& deed, const std::function<void()>& changed, const std::function<void()>& at_mark) {
     Child victim([&](const Child&) {
-      Residence home;
-      if (home.enter(node_.path(), nullptr, nullptr) != 0) return 1;
+      NodeMembership membership;
+      if (membership.enter(node_.path(), nullptr, nullptr) != 0) return 1;
       SteppingPlayer player;
-      player.owner = {home.slot(), home.generation()};
+      player.owner = {membership.slot(), membership.generation()};
       if (player.table.open(node_.directory(), node_.path()) != 0) return 2;
       IdHandle id;
       deed.prepare(player, &id);
@@ -225,7 +225,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
 
   TemporaryNode node_;
   std::string replica_folder_ = node_.folder() + "/replica";
-  Resident resident_{node_.path()};
+  ScopedMembership member_{node_.path()};
   IdTableFile* file_ = nullptr;
   IdTableFile* replica_ = nullptr;
   SteppingPlayer bystander_, observer_;

@@ -10,7 +10,7 @@
 
 #include "cm/id_table.h"
 #include "support/cm_addresses.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 #include "support/temporary_node.h"
 
 namespace verbena::cm {
@@ -24,7 +24,7 @@ constexpr int kTurns = 1500;
 class ThreadsCmPorts : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(resident_.error, 0);
+    ASSERT_EQ(member_.error, 0);
     ASSERT_EQ(table_.open(node_.directory(), node_.path()), 0);
   }
   IdFacts facts(size_t port, uint8_t flags) const {
@@ -35,7 +35,7 @@ class ThreadsCmPorts : public ::testing::Test {
     f.device = kNoDevice;
     return f;
   }
-  Owner owner() const { return {resident_.home.slot(), resident_.home.generation()}; }
+  Owner owner() const { return {member_.membership.slot(), member_.membership.generation()}; }
   template <typename Work>
   static void at_once(Work&& work) {
     std::vector<std::thread> threads;
@@ -44,7 +44,7 @@ class ThreadsCmPorts : public ::testing::Test {
   }
 
   TemporaryNode node_;
-  Resident resident_{node_.path()};
+  ScopedMembership member_{node_.path()};
   IdTable table_;
 };
 

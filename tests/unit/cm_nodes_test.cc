@@ -139,7 +139,7 @@ TEST_F(ConnectedNodes, PartWhenTheServerIsKilled) {
 TEST_F(ConnectedNodes, WaitForAServerThatIsStopped) {
   server.stop();
   ASSERT_EQ(connect(id.get(), parameters(0x11), {}), 0);
-  usleep(600'000);  // longer than the first attempts' patience: the request has to be made anew
+  usleep(600'000);  // longer than the first attempts' patience: the request has to be made again
   server.go_on();
   tell('r');
   tell('a');

@@ -34,27 +34,27 @@ TEST(PortRules, ReusingMeetsAListener) {
   EXPECT_EQ(conflict(mine, listener, true), EADDRINUSE);
 }
 
-TEST(PortRules, AChosenPortIsSharedWithTheOneWhoTalksToAnotherHost) {
+TEST(PortRules, AChosenPortIsSharedWithOneThatTalksToAnotherHost) {
   const IdFacts mine = talking(ipv4("10.0.0.1"), ipv4("10.0.0.8", 9));
   EXPECT_TRUE(may_share_chosen_port(mine, talking(ipv4("10.0.0.1", 1), ipv4("10.0.0.9", 9))));
 }
 
-TEST(PortRules, AChosenPortIsSharedWithTheOneWhoTalksToAnotherPort) {
+TEST(PortRules, AChosenPortIsSharedWithOneThatTalksToAnotherPort) {
   const IdFacts mine = talking(ipv4("10.0.0.1"), ipv4("10.0.0.8", 9));
   EXPECT_TRUE(may_share_chosen_port(mine, talking(ipv4("10.0.0.1", 1), ipv4("10.0.0.8", 10))));
 }
 
-TEST(PortRules, AChosenPortIsSharedWithTheOneWhoHasAnotherAddress) {
+TEST(PortRules, AChosenPortIsSharedWithOneThatHasAnotherAddress) {
   const IdFacts mine = talking(ipv4("10.0.0.1"), ipv4("10.0.0.8", 9));
   EXPECT_TRUE(may_share_chosen_port(mine, talking(ipv4("10.0.0.2", 1), ipv4("10.0.0.8", 9))));
 }
 
-TEST(PortRules, AChosenPortIsNotSharedWithTheOneWhoTalksToTheSame) {
+TEST(PortRules, AChosenPortIsNotSharedWithOneThatTalksToTheSame) {
   const IdFacts mine = talking(ipv4("10.0.0.1"), ipv4("10.0.0.8", 9));
   EXPECT_FALSE(may_share_chosen_port(mine, talking(ipv4("10.0.0.1", 1), ipv4("10.0.0.8", 9))));
 }
 
-TEST(PortRules, AChosenPortIsNotSharedWithTheOneWhoTalksToNobody) {
+TEST(PortRules, AChosenPortIsNotSharedWithOneThatTalksToNone) {
   const IdFacts mine = talking(ipv4("10.0.0.1"), ipv4("10.0.0.8", 9));
   EXPECT_FALSE(may_share_chosen_port(mine, id_at(ipv4("10.0.0.1", 1))));
 }

@@ -9,7 +9,7 @@
 
 #include "cm/id_table.h"
 #include "support/cm_addresses.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 #include "support/temporary_node.h"
 
 namespace verbena::cm {
@@ -23,7 +23,7 @@ class Ports : public ::testing::Test {
   };
 
   void SetUp() override {
-    ASSERT_EQ(resident_.error, 0);
+    ASSERT_EQ(member_.error, 0);
     ASSERT_EQ(table_.open(node_.directory(), node_.path()), 0);
   }
 
@@ -39,7 +39,7 @@ class Ports : public ::testing::Test {
     EXPECT_EQ(table_.add(owner(), id.facts, &id.handle), 0);
     return id;
   }
-  Owner owner() const { return {resident_.home.slot(), resident_.home.generation()}; }
+  Owner owner() const { return {member_.membership.slot(), member_.membership.generation()}; }
   int bind(Id& id) { return table_.bind(id.handle, &id.facts); }
   int listen(Id& id) { return table_.listen(id.handle, &id.facts, 5); }
   int bind_to(const Address& local, uint8_t flags = 0, PortSpace space = PortSpace::kTcp) {
@@ -65,7 +65,7 @@ class Ports : public ::testing::Test {
   }
 
   TemporaryNode node_;
-  Resident resident_{node_.path()};
+  ScopedMembership member_{node_.path()};
   IdTable table_;
   uint32_t number_ = 0;
 };
@@ -263,7 +263,7 @@ TEST_F(Ports, ThePortJustGivenBackIsNotChosenNext) {
   }
 }
 
-TEST_F(Ports, AChosenPortIsTakenForWhoAsksForIt) {
+TEST_F(Ports, AChosenPortIsTakenForAnIdThatAsksForIt) {
   Id id = add(ipv4("10.0.0.1"));
   ASSERT_EQ(bind(id), 0);
   EXPECT_EQ(bind_to(id.facts.local), EADDRINUSE);

@@ -83,7 +83,7 @@ TEST(CompletionRing, TellsFullFromAHintThatIsLapsBehind) {
   EXPECT_EQ(ring.claim(kAlice, 0, 9).entry, nullptr);
 }
 
-TEST(CompletionRing, StepsOverTheClaimOfOneWhoDied) {
+TEST(CompletionRing, StepsOverTheClaimOfADeadProducer) {
   RingOfOwn ring(2);
   ring.claim(kBob, 0, 66);
   ring.append(kAlice, 1, 1);
@@ -91,7 +91,7 @@ TEST(CompletionRing, StepsOverTheClaimOfOneWhoDied) {
   EXPECT_EQ(ring.drain(), (Indices{1}));
 }
 
-TEST(CompletionRing, UsesTheEntryOfOneWhoDiedAgain) {
+TEST(CompletionRing, UsesTheEntryOfADeadProducerAgain) {
   RingOfOwn ring(1);
   ring.claim(kBob, 0, 66);
   ring.append(kAlice, 1, 1);
@@ -132,7 +132,7 @@ TEST(CompletionRing, KeepsTheOrderOfAQpWhoseFirstEntryWasLeftBehind) {
     ASSERT_EQ(ring.drain(), (Indices{i}));
   }
   ASSERT_TRUE(ring.append(kAlice, 1, 20));
-  publish_completion(ring.ring, slow, CqeKind::kLanded);
+  publish_completion(ring.ring, slow, CqeKind::kEager);
   ASSERT_TRUE(ring.append(kBob, 0, 1001));
   EXPECT_EQ(ring.drain(), (Indices{1000, 20, 1001}));
 }
@@ -182,13 +182,13 @@ TEST(CompletionRing, PurgesWhatWasLeftBehind) {
 
 TEST(CompletionRing, TellsWhichEntriesHaveBytesToScatter) {
   RingOfOwn ring(2);
-  ring.append(kAlice, 0, 0, CqeKind::kLanded);
+  ring.append(kAlice, 0, 0, CqeKind::kEager);
   ring.append(kAlice, 0, 1, CqeKind::kPublished);
-  bool landed = false;
-  EXPECT_EQ(ring.next(&landed), 0);
-  EXPECT_TRUE(landed);
-  EXPECT_EQ(ring.next(&landed), 1);
-  EXPECT_FALSE(landed);
+  bool eager = false;
+  EXPECT_EQ(ring.next(&eager), 0);
+  EXPECT_TRUE(eager);
+  EXPECT_EQ(ring.next(&eager), 1);
+  EXPECT_FALSE(eager);
 }
 
 TEST(CompletionRing, EndsAtBytesThatAreNoState) {
@@ -204,7 +204,7 @@ TEST(CompletionRing, AProducerComesBackFromARingOfGarbage) {
   EXPECT_EQ(ring.claim(kAlice, 0, 0).entry, nullptr);
 }
 
-TEST(CompletionRingPurge, TakesOutWhatTheVisitorNames) {
+TEST(CompletionRingPurge, TakesOutWhatTheCallbackNames) {
   RingOfOwn ring(3);
   for (uint32_t i = 0; i < 6; ++i) ring.append(kAlice, i % 2, i);
   ring.consumer.for_each([](Cqe& entry, bool) { return entry.qp_index == 1; });
@@ -220,7 +220,7 @@ TEST(CompletionRingPurge, GivesTheEntriesBackToTheProducers) {
   EXPECT_EQ(ring.drain(), (Indices{4, 5, 6, 7}));
 }
 
-TEST(CompletionRingPurge, VisitsEachCompleteEntryOfAFullRingOnce) {
+TEST(CompletionRingPurge, SeesEachCompleteEntryOfAFullRingOnce) {
   RingOfOwn ring(2);
   for (uint32_t i = 0; i < 6; ++i) {
     ring.append(kAlice, 0, i);
@@ -243,19 +243,19 @@ TEST(CompletionRingPurge, LeavesTheLivingTheirClaims) {
   EXPECT_EQ(ring.drain(), (Indices{0}));
 }
 
-TEST(CompletionRingScattering, IsToldOnceForEachLandedEntry) {
+TEST(CompletionRingScattering, IsToldOnceForEachEagerEntry) {
   RingOfOwn ring(2);
-  ring.append(kAlice, 1, 0, CqeKind::kLanded);
+  ring.append(kAlice, 1, 0, CqeKind::kEager);
   int scattered = 0;
   for (int i = 0; i < 2; ++i)
-    ring.consumer.for_each([&](Cqe& entry, bool landed) {
-      if (landed) ++scattered, CompletionConsumer::mark_scattered(entry);
+    ring.consumer.for_each([&](Cqe& entry, bool eager) {
+      if (eager) ++scattered, CompletionConsumer::mark_scattered(entry);
       return false;
     });
   EXPECT_EQ(scattered, 1);
-  bool landed = true;
-  EXPECT_EQ(ring.next(&landed), 0);
-  EXPECT_FALSE(landed);
+  bool eager = true;
+  EXPECT_EQ(ring.next(&eager), 0);
+  EXPECT_FALSE(eager);
 }
 
 }  // namespace

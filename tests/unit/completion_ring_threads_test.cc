@@ -35,8 +35,8 @@ std::vector<std::vector<int64_t>> run(RingOfOwn& ring, CqeKind (*kind)(uint32_t)
     });
   std::vector<std::vector<int64_t>> seen(kProducers);
   for (uint32_t count = 0; count < kProducers * each && in_time(began);) {
-    bool landed;
-    const Cqe* entry = ring.consumer.take(&landed, true);
+    bool eager;
+    const Cqe* entry = ring.consumer.take(&eager, true);
     if (entry == nullptr) {
       sched_yield();
       continue;
@@ -68,10 +68,10 @@ TEST(CompletionRingThreads, LosesNothingWhenTheRingIsMostlyFull) {
                                 kEachOfTwo);
 }
 
-TEST(CompletionRingThreads, KeepsTheOrderOfEachQpWhereSomeLand) {
+TEST(CompletionRingThreads, KeepsTheOrderOfEachQpWhereSomeAreEager) {
   RingOfOwn ring(4);
   expect_each_once_and_in_order(
-      run(ring, [](uint32_t i) { return i % 3 == 0 ? CqeKind::kLanded : CqeKind::kPublished; }));
+      run(ring, [](uint32_t i) { return i % 3 == 0 ? CqeKind::kEager : CqeKind::kPublished; }));
 }
 
 }  // namespace

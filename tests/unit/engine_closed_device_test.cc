@@ -11,8 +11,8 @@
 #include "fabric/hazards.h"
 #include "support/own_process.h"
 #include "support/played_node.h"
-#include "support/resident.h"
 #include "support/scene.h"
+#include "support/scoped_membership.h"
 
 namespace verbena {
 namespace {
@@ -59,9 +59,9 @@ TEST(AClosedDevice, MayHaveItsAddressHandlesDestroyedLast) {
 // What a peer has begun with the program's memory is over when the device is closed.
 TEST(AClosedDevice, IsNobodysAnyMore) {
   Pair pair;
-  const Resident other(pair.node.path());
-  const uint32_t slot = pair.context->process->home().slot();
-  Visit visit(other.home.directory(), other.home.slot(), slot);
+  const ScopedMembership other(pair.node.path());
+  const uint32_t slot = pair.context->process->membership().slot();
+  HazardGuard guard(other.membership.directory(), other.membership.slot(), slot);
   std::atomic<bool> closed{false};
   std::thread closes([&] {
     pair.context.reset();
@@ -69,7 +69,7 @@ TEST(AClosedDevice, IsNobodysAnyMore) {
   });
   EXPECT_TRUE(eventually([&] { return pair.node.slot_folders() == 1; }));  // the other one's
   EXPECT_FALSE(closed);
-  visit.end();
+  guard.end();
   closes.join();
 }
 

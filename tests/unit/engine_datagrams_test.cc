@@ -42,11 +42,11 @@ TEST_P(DatagramOfSize, Arrives) {
   EXPECT_EQ(wc.byte_len, kGrh + size);
   EXPECT_TRUE(arrived(size));
 }
-// Around what travels in the entry (88), in the landing buffer (256), and the MTU.
+// Around what travels in the entry (88), in the bounce buffer (256), and the MTU.
 INSTANTIATE_TEST_SUITE_P(Sizes, DatagramOfSize,
                          ::testing::Values(0, 1, 8, 47, 48, 49, 215, 216, 217, 1000, 4095, 4096));
 
-TEST_F(Datagram, TellsWhoSentIt) {
+TEST_F(Datagram, TellsTheSender) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   sent(a, b.number(), out.sge(0, 8));
   const ibv_wc wc = b.received();
@@ -320,7 +320,7 @@ TEST_F(Datagram, ReachesAQueuePairInRtr) {
   EXPECT_EQ(b.received().status, IBV_WC_SUCCESS);
 }
 
-TEST_F(Datagram, ReachesAQueuePairThatBeganAnew) {
+TEST_F(Datagram, ReachesAQueuePairThatBeganAgain) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   sent(a, b.number(), out.sge(0, 8));
   ASSERT_EQ(b.received().status, IBV_WC_SUCCESS);
@@ -441,7 +441,7 @@ TEST_F(Datagram, ResetForgetsWhatWasPosted) {
   for (int i = 0; i < 64; ++i) ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
 }
 
-TEST_F(Datagram, WhatHasLandedIsScatteredBeforeItsMemoryIsGivenBack) {
+TEST_F(Datagram, EagerDataIsScatteredBeforeItsMemoryIsGivenBack) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   sent(a, b.number(), out.sge(0, 8));
   in.deregister();

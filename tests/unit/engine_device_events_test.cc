@@ -319,7 +319,7 @@ TEST_F(FailedDevice, AnswersEveryVerbWithEio) {
   for (const auto& [verb, error] : answers) EXPECT_EQ(error, EIO) << verb;
 }
 
-TEST_F(FailedDevice, WorksForThoseWhoOpenItAnew) {
+TEST_F(FailedDevice, WorksWhenOpenedAgain) {
   fail();
   const Owned<Context> again = open_device();
   EXPECT_NE(make_pd(again.get()), nullptr);

@@ -63,7 +63,7 @@ const Row kRows[] = {
      local(V::atomic_not_8_bytes)},
     {"ReadWithoutResources", kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew({.max_rd_atomic = 0});
+       s.begin_again({.max_rd_atomic = 0});
        go(s, IBV_WR_RDMA_READ, 8);
      },
      local(V::too_many_outstanding_reads)},
@@ -86,7 +86,7 @@ const Row kRows[] = {
      local(V::lkey_unknown)},
     {"LkeyUnknownAndNobodyThere", kConnected,
      [](ErrorScene& s) {
-       s.begin_anew({.peer = 0xfffff0});
+       s.begin_again({.peer = 0xfffff0});
        send_with_key(s, s.local.lkey() ^ 0xff00);
      },
      local(V::lkey_unknown)},
@@ -146,19 +146,19 @@ const Row kRows[] = {
      refused(V::remote_atomic_misaligned, IBV_EVENT_QP_REQ_ERR)},
     {"ReadWithoutResourcesThere", kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew({.max_dest_rd_atomic = 0});
+       s.begin_again({.max_dest_rd_atomic = 0});
        go(s, IBV_WR_RDMA_READ, 8);
      },
      refused(V::remote_no_read_resources, IBV_EVENT_QP_REQ_ERR)},
     {"WriteThatTheQpDoesNotAllow", kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew({.access = 0});
+       s.begin_again({.access = 0});
        go(s, IBV_WR_RDMA_WRITE, 8);
      },
      refused(V::remote_qp_no_right, IBV_EVENT_QP_REQ_ERR)},
     {"WriteThatTheQpDoesNotAllow", kUc,
      [](ErrorScene& s) {
-       s.begin_anew({.access = 0});
+       s.begin_again({.access = 0});
        go(s, IBV_WR_RDMA_WRITE, 8);
      },
      kDropped},
@@ -291,7 +291,7 @@ const Row kRows[] = {
     {"NoReceive",
      kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew(kImpatient);
+       s.begin_again(kImpatient);
        go(s, IBV_WR_SEND, 8);
      },
      {V::no_receive_posted, Fate::kFails}},
@@ -301,7 +301,7 @@ const Row kRows[] = {
     {"ResponderInReset",
      kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew(kImpatient);
+       s.begin_again(kImpatient);
        ASSERT_EQ(to_state(s.responder(), IBV_QPS_RESET), 0);
        go(s, IBV_WR_SEND, 8);
      },
@@ -316,13 +316,13 @@ const Row kRows[] = {
     {"NobodyThere",
      kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew({.timeout = 1, .peer = 0xfffff0});
+       s.begin_again({.timeout = 1, .peer = 0xfffff0});
        go(s, IBV_WR_SEND, 8);
      },
      {V::no_path, Fate::kFails}},
     {"NobodyThere", kUc,
      [](ErrorScene& s) {
-       s.begin_anew({.peer = 0xfffff0});
+       s.begin_again({.peer = 0xfffff0});
        go(s, IBV_WR_SEND, 8);
      },
      kDropped},
@@ -343,14 +343,14 @@ const Row kRows[] = {
     {"AnotherPsn",
      kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew({.timeout = 1, .rq_psn = 5});
+       s.begin_again({.timeout = 1, .rq_psn = 5});
        go(s, IBV_WR_SEND, 8);
      },
      {V::peer_mismatch, Fate::kFails}},
     {"PortDown",
      kAcknowledged,
      [](ErrorScene& s) {
-       s.begin_anew(kImpatient);
+       s.begin_again(kImpatient);
        port_down(s);
        go(s, IBV_WR_SEND, 8);
      },

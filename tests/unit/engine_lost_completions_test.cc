@@ -92,7 +92,7 @@ TEST_P(LostCompletions, OfADatagramQueueLeaveItsSlots) {
   }
 }
 
-// In the completion entry, in the landing buffer, and placed by the sender.
+// In the completion entry, in the bounce buffer, and placed by the sender.
 INSTANTIATE_TEST_SUITE_P(Length, LostCompletions, ::testing::Values(8u, 150u, 1000u));
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A key ends while a peer is writing through it: when the call, or the completion, says that it has ended,
-// not a byte is written any more (dereg_mr, rereg_mr, dealloc_mw, invalidation, binding anew).
+// not a byte is written any more (dereg_mr, rereg_mr, dealloc_mw, invalidation, binding again).
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -92,7 +92,7 @@ TEST_F(MulticastVerbs, TheSenderReceivesNothingWhenItBlocksThat) {
   EXPECT_TRUE(nothing(a.recv_cq.get()));
 }
 
-TEST_F(MulticastVerbs, WhoBlocksHisOwnReceivesTheOthers) {
+TEST_F(MulticastVerbs, ASenderThatBlocksItsOwnReceivesTheOthers) {
   Membership of_a(*a, group(1));
   block_own_multicast(*a);
   ASSERT_EQ(receive(*a, {in.sge(0, 200)}), 0);

@@ -124,7 +124,7 @@ TEST(ForkedChild, HarmsNothingByDestroyingItsCopies) {
 }
 
 #ifndef __SANITIZE_THREAD__  // which starts no threads in the child of a process with threads
-TEST(ForkedChild, MayOpenAnew) {
+TEST(ForkedChild, MayOpenAgain) {
   Scene scene;
   Child child([&](const Child&) {
     Context* context = nullptr;

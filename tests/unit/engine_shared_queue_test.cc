@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The owner's half of a receive queue with many feeders.
+// The owner's half of a receive queue with many producers.
 #include "engine/receive/shared_receive_queue.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(SharedQueue, KeepsTheNameOfWhatIsPosted) {
 
 TEST(SharedQueue, IsFullWhenEverySlotIsTakenAndNotFreed) {
   Queue queue;
-  const uint32_t alive = queue.process().home().worker();
+  const uint32_t alive = queue.process().membership().worker();
   for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(queue.post(i), 0);
   for (int i = 0; i < 4; ++i) queue.take(alive);
   EXPECT_EQ(queue.post(4), ENOMEM);
@@ -57,7 +57,7 @@ TEST(SharedQueue, UsesASlotAgainWhenItWasFreed) {
 TEST(SharedQueue, FreesASlotOnlyOnce) {
   Queue queue;
   for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(queue.post(i), 0);
-  const uint32_t slot = queue.take(queue.process().home().worker());
+  const uint32_t slot = queue.take(queue.process().membership().worker());
   free_slot(*queue.srq, slot);
   free_slot(*queue.srq, slot);
   ASSERT_EQ(queue.post(4), 0);
@@ -91,7 +91,7 @@ TEST(SharedQueue, ReclaimsWhatADeadTakerHadLapsAgo) {
 TEST(SharedQueue, LeavesALivingTakerWhatItHas) {
   Queue queue;
   ASSERT_EQ(queue.post(0), 0);
-  queue.take(queue.process().home().worker());
+  queue.take(queue.process().membership().worker());
   for (uint64_t i = 1; i < 4; ++i) ASSERT_EQ(queue.post(i), 0);
   EXPECT_EQ(queue.post(4), ENOMEM);
 }

@@ -28,7 +28,7 @@ using OwnedXrcd = std::unique_ptr<Xrcd, DestroyMore>;
 
 // What one process tells the other through shared memory.
 struct Numbers {
-  std::atomic<uint32_t> feeder[8];  // QPN
+  std::atomic<uint32_t> producer[8];  // QPN
   std::atomic<uint32_t> receiver[8];
   std::atomic<uint32_t> srqn;
 };
@@ -54,7 +54,7 @@ int post(Srq* srq, uint64_t wr_id, Sges sges) {
 }
 
 // Sends messages of `length` bytes, the first of them its own number, until told to stop or the pipe ends.
-int feed(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t number,
+int produce(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t number,
          uint32_t length, uint32_t count) {
   const Owned<Context> context = open_device();
   const Owned<Pd> pd = make_pd(context.get());
@@ -62,7 +62,7 @@ int feed(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid,
   const Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
   Region memory(pd.get(), length);
   std::fill_n(memory.data(), length, static_cast<uint8_t>(number));
-  numbers->feeder[number] = qp_number(qp.get());
+  numbers->producer[number] = qp_number(qp.get());
   parent.tell('q');
   if (parent.hear() != 'g') return 1;
   connect(qp.get(), numbers->receiver[number], gid);
@@ -93,11 +93,11 @@ struct Receivers {
     init.qp_type = IBV_QPT_RC;
     Qp* qp = nullptr;
     ASSERT_EQ(create_qp(pd.get(), &init, cq.get(), cq.get(), 0, &qp, srq.get()), 0);
-    connect(qp, numbers->feeder[number], gid);
+    connect(qp, numbers->producer[number], gid);
     numbers->receiver[number] = qp_number(qp);
     qps.emplace_back(qp);
   }
-  // Takes the next message; which feeder it is of, or -1.
+  // Takes the next message; which producer it is of, or -1.
   int64_t next() {
     const ibv_wc wc = completion(cq.get());
     if (wc.status != IBV_WC_SUCCESS) return -1;
@@ -121,46 +121,46 @@ struct Receivers {
 class SrqOfManyProcesses : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(SrqOfManyProcesses, LosesNothing) {
-  constexpr uint32_t kFeeders = 3, kMessages = 200;
+  constexpr uint32_t kProducers = 3, kMessages = 200;
   const TemporaryNode node;
   const SharedNumbers numbers;
   const GidEntry& gid = node.directory().devices().devices[0].gids[0];
   const auto body = [&](uint32_t number) {
     return [&, number](const Child& parent) {
-      return feed(parent, numbers, gid, number, GetParam(), kMessages);
+      return produce(parent, numbers, gid, number, GetParam(), kMessages);
     };
   };
-  std::array<Child, kFeeders> feeders{Child(body(0)), Child(body(1)), Child(body(2))};
-  for (const Child& feeder : feeders) ASSERT_EQ(feeder.answer(), 'q');
+  std::array<Child, kProducers> producers{Child(body(0)), Child(body(1)), Child(body(2))};
+  for (const Child& producer : producers) ASSERT_EQ(producer.answer(), 'q');
   {
     Receivers receivers(numbers, gid);
-    for (uint32_t i = 0; i < kFeeders; ++i) receivers.listen_to(i);
-    for (const Child& feeder : feeders) feeder.command('g');
-    std::array<uint32_t, kFeeders> seen{};
-    for (uint32_t i = 0; i < kFeeders * kMessages; ++i) {
+    for (uint32_t i = 0; i < kProducers; ++i) receivers.listen_to(i);
+    for (const Child& producer : producers) producer.command('g');
+    std::array<uint32_t, kProducers> seen{};
+    for (uint32_t i = 0; i < kProducers * kMessages; ++i) {
       const int64_t from = receivers.next();
-      ASSERT_TRUE(from >= 0 && from < kFeeders) << from << " after " << i;
+      ASSERT_TRUE(from >= 0 && from < kProducers) << from << " after " << i;
       ++seen[static_cast<size_t>(from)];
     }
     for (uint32_t count : seen) EXPECT_EQ(count, kMessages);
-    for (const Child& feeder : feeders) {
-      EXPECT_EQ(feeder.answer(), 'r');
-      EXPECT_EQ(feeder.answer(), 'd');
-      feeder.command('x');
+    for (const Child& producer : producers) {
+      EXPECT_EQ(producer.answer(), 'r');
+      EXPECT_EQ(producer.answer(), 'd');
+      producer.command('x');
     }
-    for (Child& feeder : feeders) EXPECT_EQ(feeder.finish(), 0);
+    for (Child& producer : producers) EXPECT_EQ(producer.finish(), 0);
   }
 }
 
-// However often feeders die in the middle of their messages, every slot comes back.
-TEST_P(SrqOfManyProcesses, GoesOnWhenFeedersDie) {
+// However often producers die in the middle of their messages, every slot comes back.
+TEST_P(SrqOfManyProcesses, GoesOnWhenProducersDie) {
   constexpr uint32_t kVictims = 7, kMessages = 300;
   const TemporaryNode node;
   const SharedNumbers numbers;
   const GidEntry& gid = node.directory().devices().devices[0].gids[0];
   const auto body = [&](uint32_t number) {
     return [&, number](const Child& parent) {
-      return feed(parent, numbers, gid, number, GetParam(), number == kVictims ? kMessages : UINT32_MAX);
+      return produce(parent, numbers, gid, number, GetParam(), number == kVictims ? kMessages : UINT32_MAX);
     };
   };
   Child survivor(body(kVictims));
@@ -196,7 +196,7 @@ TEST_P(SrqOfManyProcesses, GoesOnWhenFeedersDie) {
   }
 }
 
-// In the completion entry, in the landing buffer, and placed by the feeder.
+// In the completion entry, in the bounce buffer, and placed by the producer.
 INSTANTIATE_TEST_SUITE_P(Length, SrqOfManyProcesses, ::testing::Values(8u, 200u, 512u));
 
 // ---- XRC: sender, receiving queue pair and SRQ in three processes ----
@@ -219,7 +219,7 @@ int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntr
   numbers->receiver[0] = qp_number(qp);
   parent.tell('q');
   if (parent.hear() != 'g') return 3;
-  connect(qp, numbers->feeder[0], gid);
+  connect(qp, numbers->producer[0], gid);
   parent.tell('r');
   const int said = parent.hear() == 'x' ? 0 : 4;
   uint32_t async_events;
@@ -229,7 +229,7 @@ int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntr
 // The SRQ's owner is to be reached. Where he is not, frames lead to the receiving queue pair, and from there
 // no further (tests/unit/CMakeLists.txt).
 ibv_wc_status expected_status(const Context& context) {
-  return context.process->home().memory_fd() >= 0 ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR;
+  return context.process->membership().memory_fd() >= 0 ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR;
 }
 
 // `sleeping`: nobody polls while it waits, so that the service thread has it.
@@ -246,7 +246,7 @@ int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& g
   const Owned<Qp> qp(made);
   Region memory(pd.get(), length);
   std::fill_n(memory.data(), length, uint8_t{0x5a});
-  numbers->feeder[0] = qp_number(qp.get());
+  numbers->producer[0] = qp_number(qp.get());
   parent.tell('q');
   if (parent.hear() != 'g') return 2;
   connect(qp.get(), numbers->receiver[0], gid);

@@ -217,7 +217,7 @@ TEST(ThreadsOnOneChannel, NeverMissAWakeUp) {
 }
 
 // Regions end while messages for them lie unpolled and the same QP reads elsewhere.
-TEST(Threads, NoByteOfALandedMessageIsLostWhenItsRegionEnds) {
+TEST(Threads, NoByteOfAnEagerMessageIsLostWhenItsRegionEnds) {
   Pair pair;
   Region stable(pair.pd.get(), 4096);
   stable.fill(5);

@@ -57,7 +57,7 @@ class UnreliableConnection : public ::testing::Test, protected Scene {
     attr.sq_psn = setup.sq_psn;
     EXPECT_EQ(modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
   }
-  void begin_anew(const Side& side, uint32_t dest, const UcSetup& setup) {
+  void begin_again(const Side& side, uint32_t dest, const UcSetup& setup) {
     EXPECT_EQ(to_state(*side, IBV_QPS_RESET), 0);
     join(*side, dest, setup);
   }
@@ -238,8 +238,8 @@ TEST_F(UnreliableConnection, AWriteWithImmediateWithoutAReceiveWritesNothing) {
 TEST_F(UnreliableConnection, AWriteThatTheQueuePairDoesNotAllowIsDropped) {
   UcSetup setup;
   setup.access = 0;
-  begin_anew(b, a.number(), setup);
-  begin_anew(a, b.number(), {});
+  begin_again(b, a.number(), setup);
+  begin_again(a, b.number(), {});
   written(IBV_WR_RDMA_WRITE, 64, in.rkey());
   EXPECT_TRUE(untouched(64));
   EXPECT_EQ(qp_state(*b), IBV_QPS_RTS);
@@ -252,7 +252,7 @@ TEST_F(UnreliableConnection, NothingIsSaidWhenNobodyReceives) {
 }
 
 TEST_F(UnreliableConnection, NothingIsSaidWhenNobodyIsThere) {
-  begin_anew(a, 0xfffff0, {});
+  begin_again(a, 0xfffff0, {});
   sent(out.sge(0, 8));
   EXPECT_EQ(qp_state(*a), IBV_QPS_RTS);
 }
@@ -260,8 +260,8 @@ TEST_F(UnreliableConnection, NothingIsSaidWhenNobodyIsThere) {
 TEST_F(UnreliableConnection, AMessageBeginsWhateverWasLostBefore) {
   UcSetup ahead;
   ahead.sq_psn = 100;
-  begin_anew(a, b.number(), ahead);
-  begin_anew(b, a.number(), {});
+  begin_again(a, b.number(), ahead);
+  begin_again(b, a.number(), {});
   ASSERT_EQ(receive(*b, {in.sge(0, 64)}, 5), 0);
   the_next_arrives(5);
 }

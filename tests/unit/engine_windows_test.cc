@@ -141,7 +141,8 @@ TEST_F(Windows, LocalInvalidationWaitsForThePeerAtWork) {
   ASSERT_EQ(bind(7), Answer::kAck);
   Qp& qp = **pair.a;
   {
-    const Visit peer(process().directory(), process().home().slot(), process().home().slot());
+    const HazardGuard peer(process().directory(), process().membership().slot(),
+                           process().membership().slot());
     EXPECT_EQ(invalidate(key(7), &qp), Answer::kBusy);
     EXPECT_EQ(check(key(7), &qp), KeyCheck::kUnknown);
   }
@@ -154,7 +155,8 @@ TEST_F(Windows, BindingType1AgainWaitsForThoseAtWork) {
   make(IBV_MW_TYPE_1);
   ASSERT_EQ(bind(7), Answer::kAck);
   {
-    const Visit peer(process().directory(), process().home().slot(), process().home().slot());
+    const HazardGuard peer(process().directory(), process().membership().slot(),
+                           process().membership().slot());
     EXPECT_EQ(bind(8), Answer::kBusy);
     EXPECT_EQ(check(key(7), *pair.a), KeyCheck::kUnknown);
   }

@@ -97,7 +97,7 @@ struct Sender {
 
 const GidEntry& gid_of(const TemporaryNode& node) { return node.directory().devices().devices[0].gids[0]; }
 
-TEST_F(SilentTarget, IsNotWaitedForByWhoPosts) {
+TEST_F(SilentTarget, IsNotWaitedForByAPoster) {
   Sender sender(file, gid_of(node), {});
   other.stop();
   const auto began = std::chrono::steady_clock::now();

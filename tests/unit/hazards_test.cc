@@ -26,37 +26,37 @@ class Hazards : public ::testing::Test {
       directory().note_holder(kGuest);
       slot.generation.store(1);
       slot.state.store(SlotState::kLive);
-      std::optional<Visit> visit(std::in_place, directory(), kGuest, kHost);
+      std::optional<HazardGuard> guard(std::in_place, directory(), kGuest, kHost);
       self.tell('v');
       self.hear();
-      visit.reset();
+      guard.reset();
       self.tell('o');
       self.hear();
       return 0;
     });
   }
   const NodeDirectory& directory() const { return node_.directory(); }
-  bool gone(int64_t patience = kMs) const { return visitors_gone(directory(), kHost, kAnySlot, patience); }
+  bool gone(int64_t patience = kMs) const { return hazards_released(directory(), kHost, kAnySlot, patience); }
 
   TemporaryNode node_;
 };
 
 TEST_F(Hazards, NobodyIsThereAtFirst) { EXPECT_TRUE(gone()); }
 
-TEST_F(Hazards, AVisitorIsSeen) {
+TEST_F(Hazards, AGuardIsSeen) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
   EXPECT_FALSE(gone());
 }
 
-TEST_F(Hazards, AVisitorToSomebodyElseIsNone) {
+TEST_F(Hazards, AGuardOnAnotherSlotIsNone) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
-  EXPECT_TRUE(visitors_gone(directory(), kHost + 1, kAnySlot, kMs));
-  EXPECT_TRUE(visitors_gone(directory(), kGuest, kAnySlot, kMs));
+  EXPECT_TRUE(hazards_released(directory(), kHost + 1, kAnySlot, kMs));
+  EXPECT_TRUE(hazards_released(directory(), kGuest, kAnySlot, kMs));
 }
 
-TEST_F(Hazards, AVisitThatIsOverIsNone) {
+TEST_F(Hazards, AReleasedGuardIsNone) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
   child.command('o');
@@ -64,12 +64,12 @@ TEST_F(Hazards, AVisitThatIsOverIsNone) {
   EXPECT_TRUE(gone());
 }
 
-TEST_F(Hazards, AVisitorWhoDiedIsNone) {
+TEST_F(Hazards, AGuardOfADeadProcessIsNone) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
   child.kill_now();
   EXPECT_TRUE(gone());
-  wait_for_visitors(directory(), kHost, kAnySlot, nullptr, nullptr);
+  wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
 }
 
 TEST_F(Hazards, PatienceIsKeptAndEnds) {
@@ -83,12 +83,12 @@ TEST_F(Hazards, PatienceIsKeptAndEnds) {
   EXPECT_LT(took, std::chrono::seconds(5));
 }
 
-TEST_F(Hazards, WaitingEndsWhenTheVisitDoes) {
+TEST_F(Hazards, WaitingEndsWhenTheGuardIsReleased) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
   std::atomic<bool> over{false};
   std::jthread waiting([&] {
-    wait_for_visitors(directory(), kHost, kAnySlot, nullptr, nullptr);
+    wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
     over = true;
   });
   EXPECT_FALSE(gone(50 * kMs));  // some time goes by
@@ -97,7 +97,7 @@ TEST_F(Hazards, WaitingEndsWhenTheVisitDoes) {
   EXPECT_TRUE(eventually([&] { return over.load(); }));
 }
 
-TEST_F(Hazards, WaitingIsNotForVisitsThatBeganLater) {
+TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
   // The same record, changed once: the visit that was seen is over.
   Slot& slot = directory().slot(kGuest);
   pthread_mutex_lock(&slot.life);
@@ -106,27 +106,27 @@ TEST_F(Hazards, WaitingIsNotForVisitsThatBeganLater) {
   slot.state.store(SlotState::kLive);
   slot.hazards_used.store(1);
   std::atomic<uint64_t>& record = directory().hazard(kGuest, 0).target;
-  std::atomic<uint64_t> visits{0};
+  std::atomic<uint64_t> guards{0};
   std::atomic<bool> over{false};
   const uint64_t to_host = (uint64_t{kHost} + 1) << 48;
   record.store(to_host);
-  std::jthread visiting([&] {
-    while (!over.load()) record.store(to_host | (visits.fetch_add(1) & 0xffff'ffff));
+  std::jthread holding([&] {
+    while (!over.load()) record.store(to_host | (guards.fetch_add(1) & 0xffff'ffff));
   });
-  wait_for_visitors(directory(), kHost, kAnySlot, nullptr, nullptr);
+  wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
   over = true;
-  visiting.join();
+  holding.join();
   pthread_mutex_unlock(&slot.life);
 }
 
-TEST_F(Hazards, AStalledTeardownNamesWhoKeepsItWaiting) {
+TEST_F(Hazards, AStalledTeardownNamesTheProcessThatItWaitsFor) {
   Child child = guest();
   ASSERT_EQ(child.answer(), 'v');
   directory().slot(kGuest).pid.store(child.pid());
   child.stop();
   std::atomic<int32_t> named{0};
   std::jthread waiting([&] {
-    wait_for_visitors(
+    wait_for_hazards(
         directory(), kHost, kAnySlot, [](void* at, int32_t pid) { static_cast<std::atomic<int32_t>*>(at)->store(pid); },
         &named);
   });
@@ -140,7 +140,7 @@ TEST_F(Hazards, MoreThreadsThanRecordsTakeTurns) {
     std::vector<std::jthread> threads;
     for (uint32_t t = 0; t < kHazardsPerSlot + 8; ++t)
       threads.emplace_back([&] {
-        for (int i = 0; i < 100; ++i) const Visit visit(directory(), kGuest, kHost);
+        for (int i = 0; i < 100; ++i) const HazardGuard guard(directory(), kGuest, kHost);
         ++done;
       });
   }

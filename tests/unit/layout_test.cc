@@ -22,9 +22,9 @@ TEST(Worker, CutsAGenerationToItsLowBits) {
 }
 
 TEST(CqeState, KeepsItsFields) {
-  const CqeState state = CqeState::unpack(CqeState{0xfedcba98, CqeKind::kLanded}.pack());
+  const CqeState state = CqeState::unpack(CqeState{0xfedcba98, CqeKind::kEager}.pack());
   EXPECT_EQ(state.lap, 0xfedcba98u);
-  EXPECT_EQ(state.kind, CqeKind::kLanded);
+  EXPECT_EQ(state.kind, CqeKind::kEager);
 }
 TEST(ClaimWord, KeepsItsFields) {
   const ClaimWord claim = ClaimWord::unpack(ClaimWord{0xfedcba98, 0xabcdef}.pack());
@@ -36,10 +36,10 @@ TEST(ClaimWord, OfAWorkerTooWideDoesNotReachTheLap) {
   EXPECT_EQ(ClaimWord::unpack(ClaimWord{1, 0xffff'ffff}.pack()).lap, 1u);
 }
 
-TEST(Gate, KeepsItsFields) {
-  const Gate gate = Gate::unpack(Gate{0x12'3456'789a'bcdeull, 6}.pack());
-  EXPECT_EQ(gate.generation, 0x12'3456'789a'bcdeull);
-  EXPECT_EQ(gate.state, 6);
+TEST(ResponderState, KeepsItsFields) {
+  const ResponderState responder = ResponderState::unpack(ResponderState{0x12'3456'789a'bcdeull, 6}.pack());
+  EXPECT_EQ(responder.generation, 0x12'3456'789a'bcdeull);
+  EXPECT_EQ(responder.state, 6);
 }
 
 TEST(ReadyWord, KeepsItsFields) {

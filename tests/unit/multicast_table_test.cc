@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
-#include "fabric/residence.h"
+#include "fabric/node_membership.h"
 #include "support/child.h"
 #include "support/temporary_node.h"
 
@@ -42,7 +42,7 @@ TEST_F(Multicast, AttachedQpIsAMember) {
   EXPECT_EQ(found[0].member.qp_index, 5u);
   EXPECT_EQ(found[0].member.slot, 3u);
   EXPECT_EQ(found[0].member.slot_generation, 7u);
-  EXPECT_EQ(found[0].member.birth, 1u);
+  EXPECT_EQ(found[0].member.incarnation, 1u);
 }
 
 TEST_F(Multicast, MembersAreOfTheirGroupOnly) {
@@ -81,7 +81,7 @@ TEST_F(Multicast, DetachingUnderAnotherLidIsRefused) {
 TEST_F(Multicast, ALaterQpOfTheSameIndexIsNoMember) {
   ASSERT_EQ(attach(member(5), group_of(1)), 0);
   MulticastMember later = member(5);
-  later.birth = 2;
+  later.incarnation = 2;
   EXPECT_FALSE(table_.attached(later));
 }
 

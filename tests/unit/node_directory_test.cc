@@ -71,7 +71,7 @@ TEST_F(Directory, GivesEachQpANumberOfItsOwn) {
   for (uint32_t i = 0; i < 20000; ++i) ASSERT_TRUE(numbers.insert(directory().claim_qpn(1, i)).second);
 }
 
-TEST_F(Directory, FindsWhoHasANumber) {
+TEST_F(Directory, FindsTheOwnerOfANumber) {
   const uint32_t qpn = directory().claim_qpn(17, 4711);
   QpnEntry found;
   ASSERT_TRUE(directory().find_qpn(qpn, &found));

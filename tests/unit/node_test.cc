@@ -133,7 +133,7 @@ TEST_F(Node, IsMadeOnceByManyAtOnce) {
   EXPECT_EQ(count, 20);
 }
 
-TEST_F(Node, IsMadeAnewWhenItsDescriptionNoLongerFits) {
+TEST_F(Node, IsRebuiltWhenItsDescriptionNoLongerFits) {
   ASSERT_EQ(ensure(), 0);
   const uint64_t first = id();
   ASSERT_EQ(ensure({.count = 2}), 0) << problem_;
@@ -141,14 +141,14 @@ TEST_F(Node, IsMadeAnewWhenItsDescriptionNoLongerFits) {
   EXPECT_TRUE(fs::exists(path_ + "/sys/class/infiniband/verbena1"));
 }
 
-TEST_F(Node, IsMadeAnewWhenPartOfItsTreeIsGone) {
+TEST_F(Node, IsRebuiltWhenPartOfItsTreeIsGone) {
   ASSERT_EQ(ensure(), 0);
   ASSERT_TRUE(fs::remove(path_ + "/sys/class/infiniband_verbs/uverbs0/dev"));
   ASSERT_EQ(ensure(), 0) << problem_;
   EXPECT_TRUE(fs::exists(path_ + "/sys/class/infiniband_verbs/uverbs0/dev"));
 }
 
-TEST_F(Node, IsKeptWhileSomebodyLivesThere) {
+TEST_F(Node, IsKeptWhileAProcessIsAMember) {
   ASSERT_EQ(ensure(), 0);
   const uint64_t first = id();
   NodeDirectory directory;
@@ -159,7 +159,7 @@ TEST_F(Node, IsKeptWhileSomebodyLivesThere) {
   pthread_mutex_unlock(&directory.slot(7).life);
 }
 
-TEST_F(Node, IsMadeAnewWhenWhoLivedThereDied) {
+TEST_F(Node, IsRebuiltWhenItsLastMemberDied) {
   ASSERT_EQ(ensure(), 0);
   const uint64_t first = id();
   const pid_t pid = fork();
@@ -178,7 +178,7 @@ TEST_F(Node, IsMadeAnewWhenWhoLivedThereDied) {
   EXPECT_NE(id(), first);
 }
 
-TEST_F(Node, OfAnotherVersionIsMadeAnewWhenNobodyLivesThere) {
+TEST_F(Node, OfAnotherVersionIsRebuiltWhenItHasNoMember) {
   ASSERT_EQ(ensure(), 0);
   overwrite_version(kLayoutVersion + 1);
   ASSERT_EQ(ensure(), 0) << problem_;
@@ -186,7 +186,7 @@ TEST_F(Node, OfAnotherVersionIsMadeAnewWhenNobodyLivesThere) {
   EXPECT_EQ(directory.open(directory_path(path_).c_str()), 0);
 }
 
-TEST_F(Node, OfAnotherVersionIsRefusedByNameWhileSomebodyLivesThere) {
+TEST_F(Node, OfAnotherVersionIsRefusedByNameWhileItHasAMember) {
   ASSERT_EQ(ensure(), 0);
   overwrite_version(kLayoutVersion + 1);
   const int listener = move_in(5);
@@ -195,7 +195,7 @@ TEST_F(Node, OfAnotherVersionIsRefusedByNameWhileSomebodyLivesThere) {
   close(listener);
 }
 
-TEST_F(Node, OfAnotherVersionWithADeadSocketIsMadeAnew) {
+TEST_F(Node, OfAnotherVersionWithADeadSocketIsRebuilt) {
   ASSERT_EQ(ensure(), 0);
   overwrite_version(kLayoutVersion + 1);
   close(move_in(5));
@@ -208,7 +208,7 @@ TEST_F(Node, LeavesNothingBesideItself) {
   EXPECT_FALSE(fs::exists(path_ + ".new"));
 }
 
-TEST_F(Node, WhatADeadMakerLeftIsCleared) {
+TEST_F(Node, WhatADeadCreatorLeftIsCleared) {
   ASSERT_TRUE(fs::create_directories(path_ + ".new/sys/class"));
   EXPECT_EQ(ensure(), 0) << problem_;
 }

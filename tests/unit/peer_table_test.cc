@@ -15,7 +15,7 @@
 #include "fabric/peer_adapter.h"
 #include "support/child.h"
 #include "support/own_process.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 #include "support/temporary_node.h"
 
 namespace verbena {
@@ -28,8 +28,8 @@ class Neighbour {
       : number_(static_cast<Number*>(
             mmap(nullptr, sizeof(Number), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
         process([&](const Child& self) {
-          const Resident here(node);
-          *number_ = {here.home.slot(), here.home.generation()};
+          const ScopedMembership here(node);
+          *number_ = {here.membership.slot(), here.membership.generation()};
           self.tell(here.error == 0 ? 'y' : 'n');
           return self.hear() == 0 ? 1 : 0;
         }) {
@@ -56,12 +56,13 @@ class MetProcesses : public ::testing::Test {
  protected:
   int get(const Neighbour& whom, PeerTable::Patience patience, std::shared_ptr<PeerAdapter>* out = nullptr) {
     std::shared_ptr<PeerAdapter> unwanted;
-    return table.get(own.home, whom.slot(), whom.generation(), out != nullptr ? out : &unwanted, patience);
+    return table.get(own.membership, whom.slot(), whom.generation(), out != nullptr ? out : &unwanted,
+                     patience);
   }
 
   TemporaryNode node;
   Neighbour first{node.path()}, second{node.path()};
-  Resident own{node.path()};
+  ScopedMembership own{node.path()};
   PeerTable table;
 };
 
@@ -75,7 +76,7 @@ TEST_F(MetProcesses, AreMetOnce) {
   EXPECT_EQ(met, again);
 }
 
-TEST_F(MetProcesses, WhoDoesNotAnswerIsWaitedForOnce) {
+TEST_F(MetProcesses, ASilentProcessIsWaitedForOnce) {
   using std::chrono::steady_clock;
   constexpr int kTimes = 100;
   first.process.stop();
@@ -90,7 +91,7 @@ TEST_F(MetProcesses, WhoDoesNotAnswerIsWaitedForOnce) {
 }
 
 // Others were less patient with it before.
-TEST_F(MetProcesses, WhoHasTimeWaitsAnew) {
+TEST_F(MetProcesses, ACallerWithTimeWaitsAgain) {
   first.process.stop();
   EXPECT_EQ(get(first, {1}), ETIMEDOUT);
   std::thread soon([&] { first.process.go_on(); });
@@ -109,7 +110,7 @@ TEST_F(MetProcesses, SignalsMakeNobodyWaitLonger) {
   setitimer(ITIMER_REAL, &never, nullptr);
 }
 
-TEST_F(MetProcesses, WhoWaitsKeepsNobodyFromAnother) {
+TEST_F(MetProcesses, AWaitingCallerDoesNotBlockOtherPeers) {
   first.process.stop();
   std::atomic<int> error{-1}, thread{0};
   std::thread waits([&] {
@@ -135,7 +136,7 @@ TEST_F(MetProcesses, TwoThatWaitMeetTheSame) {
   EXPECT_EQ(met[0], met[1]);
 }
 
-TEST_F(MetProcesses, WhoEndsUnansweredIsGone) {
+TEST_F(MetProcesses, AProcessThatEndsUnansweredIsGone) {
   first.process.stop();
   EXPECT_EQ(get(first, {kBriefly}), ETIMEDOUT);
   first.process.kill_now();

@@ -18,7 +18,7 @@ class Ring : public ::testing::Test {
     qp_.rq_stride = sizeof(ReceiveWqe) + 2 * sizeof(WqeSge);
     qp_.rq_ready_offset = 4096;
     qp_.rq_wqe_offset = 8192;
-    qp_.rq_landing_offset = 16384;
+    qp_.rq_bounce_offset = 16384;
   }
   bool stands() const { return ReceiveRing::of(view_, qp_).ready != nullptr; }
 
@@ -73,7 +73,7 @@ TEST_F(Ring, GivesEachSlotItsOwnPlace) {
   EXPECT_EQ(&ring.wqe(3), &ring.wqe(11));
   EXPECT_EQ(reinterpret_cast<std::byte*>(&ring.wqe(4)) - reinterpret_cast<std::byte*>(&ring.wqe(3)),
             qp_.rq_stride);
-  EXPECT_EQ(ring.landing(4) - ring.landing(3), kLandingSize);
+  EXPECT_EQ(ring.bounce(4) - ring.bounce(3), kBounceSize);
 }
 
 struct Hostile {
@@ -99,7 +99,7 @@ constexpr Hostile kHostile[] = {
     {"NoReceiveQueue", [](SharedQp& qp) { qp.rq_ready_offset = 0; }},
     {"WqesOverTheEnd", [](SharedQp& qp) { qp.rq_wqe_offset = kRingSize - 8 * qp.rq_stride + 16; }},
     {"WqesMisaligned", [](SharedQp& qp) { qp.rq_wqe_offset = 8193; }},
-    {"LandingsOverTheEnd", [](SharedQp& qp) { qp.rq_landing_offset = kRingSize - 8 * kLandingSize + 1; }},
+    {"BounceBuffersOverTheEnd", [](SharedQp& qp) { qp.rq_bounce_offset = kRingSize - 8 * kBounceSize + 1; }},
     {"StrideTooSmallForTheList", [](SharedQp& qp) { qp.rq_stride -= 1; }},
     {"StrideThatMisaligns", [](SharedQp& qp) { qp.rq_stride += 1; }},
     {"StrideThatDoesNotFit", [](SharedQp& qp) { qp.rq_stride = UINT32_MAX & ~15u; }},

@@ -94,7 +94,7 @@ class DatagramHold : public DatagramAfar {
   }
 };
 
-TEST_F(DatagramHold, WhoHasTakenFifteenIsNotWaitedFor) {
+TEST_F(DatagramHold, ATargetThatHasTakenFifteenIsNotWaitedFor) {
   there.meet();
   const int64_t time = least(kLongHold, [&] {
     take(kReads - 1);
@@ -103,13 +103,13 @@ TEST_F(DatagramHold, WhoHasTakenFifteenIsNotWaitedFor) {
   EXPECT_LT(time, kLongHold);
 }
 
-TEST_F(DatagramHold, WhoHasTakenSixteenIsWaitedForLongWhileHeDoesNotPoll) {
+TEST_F(DatagramHold, ATargetThatHasTakenSixteenIsWaitedForLongWhileItDoesNotPoll) {
   there.meet();
   take(kReads);
   EXPECT_GE(time_to_drop(false), kLongHold);
 }
 
-TEST_F(DatagramHold, WhoPollsIsWaitedForBriefly) {
+TEST_F(DatagramHold, APollingTargetIsWaitedForBriefly) {
   there.meet();
   const int64_t time = least(0, [&] {
     take(kReads);
@@ -131,7 +131,7 @@ TEST_F(DatagramHold, AConnectedQueuePairOnTheStreamIsNotMadeToWaitLong) {
   EXPECT_LT(time, kLongHold);
 }
 
-TEST_F(DatagramHold, WhoWasWaitedForInVainIsNotWaitedForAgain) {
+TEST_F(DatagramHold, ATargetWaitedForInVainIsNotWaitedForAgain) {
   there.meet();
   const int64_t time = least(kLongHold, [&] {
     take(kReads);
@@ -322,7 +322,7 @@ TEST_F(DatagramQueue, WhatHasFoundNoConnectionInTimeIsLost) {
 }
 
 // Whoever is named is called: one for each time that was asked, however many are named.
-TEST_F(DatagramQueue, WhoIsNotAskedNamesNobody) {
+TEST_F(DatagramQueue, AProcessThatIsNotAskedNamesNone) {
   constexpr uint32_t kElsewhere = PlayedNode::kQpn + 1, kNamed = 64;
   there.meet();
   send_numbered(kElsewhere, 0);

@@ -192,7 +192,7 @@ TEST(RemoteNode, ASuccessorTakesNothingThatIsForAnother) {
   head.opcode = IBV_WR_SEND;
   head.connection = IBV_QPT_RC | IBV_MTU_1024 << 4;
   head.target_qpn = qp_number(end.qp.get());
-  head.life = 1;
+  head.path_generation = 1;
   const auto answer_to = [&](uint32_t source) {
     head.source_qpn = source;
     there.say(head);
@@ -229,7 +229,7 @@ TEST(RemoteNode, AtomicsThatAreAskedForAgainAreNotCarriedOutAgain) {
   head.connection = IBV_QPT_RC | IBV_MTU_1024 << 4;
   head.target_qpn = qp_number(end.qp.get());
   head.source_qpn = PlayedNode::kQpn;
-  head.life = 1;
+  head.path_generation = 1;
   head.size = 8;
   head.remote_address = end.memory.address();
   head.rkey = end.memory.rkey();

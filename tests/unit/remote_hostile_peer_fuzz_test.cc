@@ -37,7 +37,7 @@ class HostilePeer {
         head.request.connection = 2 | 3 << 4;
         head.request.target_qpn = qpn;
         head.request.source_qpn = kSource;
-        head.request.life = life_;
+        head.request.path_generation = path_generation_;
         head.request.number = number_ + random_() % 3;
         head.request.size = payload;
         head.request.remote_address = end_.memory.address() + random_() % 8192;
@@ -68,7 +68,7 @@ class HostilePeer {
       default:
         head.answer.target_qpn = qpn;
         head.answer.source_qpn = kSource;
-        head.answer.life = 1;
+        head.answer.path_generation = 1;
         head.answer.number = random_() % 8;
         head.answer.value = random_() % 4 == 0 ? random_() : uint64_t{64} << 32;
         payload = head.start.kind == wire::FrameKind::kReadData ? static_cast<uint32_t>(random_() % 65) : 0;
@@ -78,7 +78,7 @@ class HostilePeer {
     std::vector<std::byte> bytes(size + payload);
     std::memcpy(bytes.data(), &head, size);
     if (random_() % 8 == 0) bytes[random_() % size] = static_cast<std::byte>(random_());
-    if (random_() % 16 == 0) life_ += random_() % 2, number_ = random_() % 4;
+    if (random_() % 16 == 0) path_generation_ += random_() % 2, number_ = random_() % 4;
     return bytes;
   }
 
@@ -88,11 +88,11 @@ class HostilePeer {
   const End& end_;
   const Region& forbidden_;
   std::mt19937_64 random_;
-  uint64_t life_ = 1, number_ = 0;
+  uint64_t path_generation_ = 1, number_ = 0;
 };
 
-// Connects our queue pair to the hostile one, anew.
-void begin_anew(End& end) {
+// Connects our queue pair to the hostile one, again.
+void begin_again(End& end) {
   ASSERT_EQ(to_state(end.qp.get(), IBV_QPS_RESET), 0);
   end.peer.qpn = HostilePeer::kSource;
   end.connect_qp();
@@ -114,7 +114,7 @@ TEST(HostileNode, IsSurvived) {
   for (uint32_t round = 0; now_ns() < until; ++round) {
     int stream[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
-    begin_anew(end);
+    begin_again(end);
     end.meet(stream[0]);
     HostilePeer peer(end, canary, round);
     for (int i = 0; i < 100; ++i) {
@@ -154,7 +154,7 @@ TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
     int stream[2] = {-1, -1};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
     his.push_back(stream[1]);
-    wire::Arrived arrived;
+    wire::EstablishedConnection arrived;
     arrived.fd = stream[0];
     arrived.peer = {77 + name, 1, 1};
     arrived.peer_address.bytes = End::address_of(false).raw;
@@ -186,7 +186,7 @@ TEST(HostileNode, HasNoMoreReadsKeptThanADeviceHasInFlight) {
   head.connection = 2 | 3 << 4;
   head.target_qpn = qpn;
   head.source_qpn = PlayedNode::kQpn;
-  head.life = 1;
+  head.path_generation = 1;
   head.size = 1024 * 1024;
   head.remote_address = there.end.memory.address();
   head.rkey = there.end.memory.rkey();

@@ -30,7 +30,7 @@ class RepeatedRead : public ::testing::Test {
     head.connection = IBV_QPT_RC | IBV_MTU_1024 << 4;
     head.target_qpn = qp_number(there.end.qp.get());
     head.source_qpn = PlayedNode::kQpn;
-    head.life = 1;
+    head.path_generation = 1;
     head.number = number;
     head.psn = psn;
     head.size = kRepeatedSize;
@@ -83,8 +83,15 @@ TEST_P(RefusedRequest, WithoutAReasonIsOneAllTheSame) {
   ASSERT_FALSE(frame.empty());
   ASSERT_EQ(PlayedNode::kind_of(frame), FrameKind::kRequest);
   const auto asked = PlayedNode::head_of<RequestHead>(frame);
-  there.say(AnswerHead{
-      0, FrameKind::kNak, 0, {}, asked.source_qpn, asked.target_qpn, asked.life, asked.number, GetParam()});
+  there.say(AnswerHead{0,
+                       FrameKind::kNak,
+                       0,
+                       {},
+                       asked.source_qpn,
+                       asked.target_qpn,
+                       asked.path_generation,
+                       asked.number,
+                       GetParam()});
   const ibv_wc wc = there.end.sent();
   EXPECT_EQ(wc.wr_id, 7u);
   EXPECT_EQ(wc.status, IBV_WC_REM_OP_ERR);

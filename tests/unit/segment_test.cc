@@ -121,8 +121,8 @@ TEST_F(Segment, FindsNoTableEntryBehindTheTable) {
 TEST_F(Segment, IsMappedByAPeerThatKnowsWhoseItIs) {
   PeerSegment peer;
   ASSERT_EQ(peer.map(segment_.fd(), kNode, 3, 9), 0);
-  segment_.view().header().attention.store(77);
-  EXPECT_EQ(peer.view().header().attention.load(), 77u);
+  segment_.view().header().doorbell.store(77);
+  EXPECT_EQ(peer.view().header().doorbell.load(), 77u);
 }
 
 TEST_F(Segment, IsRefusedByAPeerThatExpectsSomebodyElse) {

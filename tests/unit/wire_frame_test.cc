@@ -46,7 +46,7 @@ TEST(Frames, WithBytesOutsideTheirMessageAreNone) {
   const struct {
     uint32_t bytes, offset, size;
   } kWrong[] = {{101, 200, 300},    {1, 300, 300},           {0, 301, 300},
-                {2, UINT32_MAX, 1}, {0, 0, kMaxMessage + 1}, {kSliceBytes + 1, 0, kMaxMessage}};
+                {2, UINT32_MAX, 1}, {0, 0, kMaxMessage + 1}, {kChunkBytes + 1, 0, kMaxMessage}};
   Frame frame;
   for (const auto& wrong : kWrong)
     EXPECT_EQ(decode_head(request(wrong.bytes, wrong.offset, wrong.size), &frame), Decoded::kMalformed)

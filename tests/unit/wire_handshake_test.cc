@@ -228,7 +228,7 @@ class Handshake : public ::testing::Test {
   std::array<NetAddress, 2> own_;
 };
 
-TEST_F(Handshake, BringsTogetherWhoHaveTheSameKey) {
+TEST_F(Handshake, ConnectsPeersWithTheSameKey) {
   CallerHandshake here = caller();
   CalledHandshake there = called();
   shake(here, there);
@@ -249,7 +249,7 @@ TEST_F(Handshake, LetsACallerWithAnotherKeyNotIn) {
   EXPECT_EQ(there.refusal(), Refusal::kKey);
 }
 
-TEST_F(Handshake, KeepsFromWhoOnlyPretendsToHaveTheKey) {
+TEST_F(Handshake, RefusesAPeerThatOnlyPretendsToHaveTheKey) {
   CallerHandshake here = caller();
   CalledHandshake pretender(other_key_, nonce_);
   hello(pretender, here.hello());
@@ -322,7 +322,7 @@ TEST_F(Handshake, NoticesEachByteOfAWelcomeThatIsChangedOnTheWay) {
     }
 }
 
-TEST_F(Handshake, BelievesARefusalOfOneWhoHasTheKey) {
+TEST_F(Handshake, BelievesARefusalOfAPeerWithTheKey) {
   for (const Refusal said : {Refusal::kNobody, Refusal::kBusy}) {
     CallerHandshake here = caller();
     CalledHandshake there = called();

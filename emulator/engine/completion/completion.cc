@@ -13,7 +13,7 @@ void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
   if (cq.timer_asked.load(std::memory_order_relaxed) != 0 ||
       cq.timer_asked.exchange(1, std::memory_order_acq_rel) != 0)
     return;
-  adapter.view().header().attention.store(1, std::memory_order_release);
+  adapter.view().header().doorbell.store(1, std::memory_order_release);
   adapter.kick();
 }
 
@@ -34,7 +34,7 @@ void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error,
     cq.lost.fetch_add(1, std::memory_order_acq_rel);
     SegmentHeader& header = adapter.view().header();
     header.lost_events.store(1, std::memory_order_release);
-    header.attention.store(1, std::memory_order_release);
+    header.doorbell.store(1, std::memory_order_release);
     adapter.kick();
   }
   cq.raised.fetch_add(1, std::memory_order_relaxed);

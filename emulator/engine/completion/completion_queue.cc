@@ -26,7 +26,7 @@ bool worker_alive(void* process, uint32_t packed) {
 }
 
 std::string channel_path(Context& context, uint32_t number) {
-  return context.process->home().folder() + "/c" + std::to_string(number);
+  return context.process->membership().folder() + "/c" + std::to_string(number);
 }
 
 // The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has
@@ -48,21 +48,21 @@ CompChannel* find_channel(Context& context, int fd) {
 }  // namespace
 
 void Process::owe_event(uint64_t user_handle) {
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   const uint32_t limit = view().header().cq_high_water.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < limit; ++i) {
     Cq* cq = this->cq(i);
     if (cq == nullptr || cq->user_handle != user_handle) continue;
     cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
     view().header().lost_events.store(1, std::memory_order_release);
-    call_attention();
+    ring_doorbell();
   }
 }
 
 bool Process::reinject_lost_events() {
   SegmentHeader& header = view().header();
   if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   bool all = true;
   const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < limit; ++i) {
@@ -205,7 +205,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_seq_cst);
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
-  process.wait_for_visitors();
+  process.wait_for_hazards();
   if (cq->channel != nullptr) {
     // What is still in the pipe is taken out; other CQs' records go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);

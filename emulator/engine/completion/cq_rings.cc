@@ -48,7 +48,7 @@ int move_to_new_ring(Cq& cq, uint32_t cqe, uint32_t order) {
   }
   shared.ring_generation.store(generation + 1, std::memory_order_seq_cst);
   cq.ring.follow(cq.process->view(), shared);
-  cq.consumer.begin_anew(cq.ring.current());
+  cq.consumer.begin_again(cq.ring.current());
   return 0;
 }
 
@@ -88,9 +88,9 @@ int resize_cq(Cq* cq, int cqe) {
   }
   const uint32_t generation = shared.ring_generation.load(std::memory_order_relaxed);
   if (error != 0 || shared.scattered_generation.load(std::memory_order_relaxed) == generation) return error;
-  cq->process->wait_for_visitors();
+  cq->process->wait_for_hazards();
   cq->process->wait_for_own_producers(*cq);
-  scatter_landed(*cq);
+  scatter_eager(*cq);
   std::lock_guard lock(cq->lock);
   if (cq->consumer.has_old_ring()) cq->consumer.old_ring_is_settled();
   shared.scattered_generation.store(generation, std::memory_order_release);

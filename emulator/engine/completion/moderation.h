@@ -9,7 +9,7 @@
 
 namespace verbena {
 
-// Begins the period if a producer has asked for it. True: an event waits for its end. Under attend_mutex_.
+// Begins the period if a producer has asked for it. True: an event waits for its end. Under doorbell_mutex_.
 bool begin_moderation(Cq& cq);
 
 }  // namespace verbena

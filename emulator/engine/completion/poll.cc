@@ -17,41 +17,42 @@ namespace verbena {
 namespace {
 
 // Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.
-struct Party {
+struct CqeOwner {
   Qp* qp;
   Srq* srq;  // where the receive WQE came from; nullptr: the QP's own ring
 };
 
 // What has landed: the WQE whose buffers it belongs to, and where it lies now.
-struct Landed {
+struct EagerData {
   const ReceiveWqe& wqe;
   uint32_t max_sge;
   std::byte* from;
   uint32_t length;
 };
 
-Landed landed_of(const Party& party, const Cqe& entry) {
-  const ReceiveWqe& wqe =
-      party.srq != nullptr ? party.srq->ring.wqe(entry.index) : party.qp->receives.wqe(entry.index);
-  const uint32_t max_sge = party.srq != nullptr ? party.srq->ring.max_sge : party.qp->receives.max_sge;
+EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
+  const ReceiveWqe& wqe = cqe_owner.srq != nullptr ? cqe_owner.srq->ring.wqe(entry.index)
+                                                   : cqe_owner.qp->receives.wqe(entry.index);
+  const uint32_t max_sge =
+      cqe_owner.srq != nullptr ? cqe_owner.srq->ring.max_sge : cqe_owner.qp->receives.max_sge;
   if ((entry.flags & kCqeInline) != 0) {
     const uint32_t header = (entry.flags & (kCqeDatagram | kCqeXrc)) != 0 ? sizeof(DatagramSource) : 0;
     return {wqe, max_sge, reinterpret_cast<std::byte*>(const_cast<uint8_t*>(entry.payload)) + header,
             std::min<uint32_t>(entry.byte_len, kCqeInlineSize - header)};
   }
-  return {
-      wqe, max_sge,
-      party.srq != nullptr ? party.srq->ring.landing(entry.index) : party.qp->receives.landing(entry.index),
-      std::min(entry.byte_len, kLandingSize)};
+  return {wqe, max_sge,
+          cqe_owner.srq != nullptr ? cqe_owner.srq->ring.bounce(entry.index)
+                                   : cqe_owner.qp->receives.bounce(entry.index),
+          std::min(entry.byte_len, kBounceSize)};
 }
 
 // A message that arrived in the receive slot goes to the buffers of its WQE. `read_ahead`: so many slots
 // further on another message lies already, by all likelihood.
-void scatter(const Party& party, const Cqe& entry, uint32_t read_ahead) {
-  const auto [wqe, max_sge, source, length] = landed_of(party, entry);
+void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
+  const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
   uint32_t left = length;
-  if ((entry.flags & kCqeInline) == 0 && read_ahead != 0 && party.srq == nullptr) {
-    const std::byte* next = party.qp->receives.landing(entry.index + read_ahead);
+  if ((entry.flags & kCqeInline) == 0 && read_ahead != 0 && cqe_owner.srq == nullptr) {
+    const std::byte* next = cqe_owner.qp->receives.bounce(entry.index + read_ahead);
     for (uint32_t at = 0; at < left; at += kCacheLine) prefetch(next + at);
   }
   const std::byte* from = source;
@@ -67,8 +68,8 @@ void scatter(const Party& party, const Cqe& entry, uint32_t read_ahead) {
 
 // The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it
 // deregisters it.
-void scatter_safely(Process& process, const Party& party, const Cqe& entry) {
-  const auto [wqe, max_sge, source, length] = landed_of(party, entry);
+void scatter_safely(Process& process, const CqeOwner& cqe_owner, const Cqe& entry) {
+  const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
   uint32_t left = length;
   std::byte* from = source;
   for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
@@ -80,7 +81,7 @@ void scatter_safely(Process& process, const Party& party, const Cqe& entry) {
   }
 }
 
-Party party_of(const Cq& cq, const Cqe& entry) {
+CqeOwner cqe_owner_of(const Cq& cq, const Cqe& entry) {
   if ((entry.flags & kCqeFromShared) != 0) {
     Qp* qp = nullptr;
     Srq* srq = shared_queue_of(cq, entry, &qp);
@@ -90,7 +91,7 @@ Party party_of(const Cq& cq, const Cqe& entry) {
   const uint32_t index =
       std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
   Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
-  if (qp == nullptr || qp->shared->birth != entry.qp_birth) return {nullptr, nullptr};
+  if (qp == nullptr || qp->shared->incarnation != entry.qp_incarnation) return {nullptr, nullptr};
   if ((entry.flags & kCqeReceive) != 0 && qp->receives.ready == nullptr) return {nullptr, nullptr};
   return {qp, nullptr};
 }
@@ -114,7 +115,7 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
     wc->wc_flags |= IBV_WC_GRH;
 }
 
-void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc* wc) {
+void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
   const bool receive = (entry.flags & kCqeReceive) != 0;
   wc->status = static_cast<ibv_wc_status>(entry.status);
   wc->vendor_err = entry.vendor_err;
@@ -126,8 +127,9 @@ void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ah
     wc->qp_num = source.qpn;
     wc->src_qp = source.source_qpn;
   } else {
-    wc->qp_num = entry.status != IBV_WC_SUCCESS && mutated("wc-error-without-qp") ? 0 : party.qp->shared->qpn;
-    wc->src_qp = party.qp->shared->dest_qpn;
+    wc->qp_num =
+        entry.status != IBV_WC_SUCCESS && mutated("wc-error-without-qp") ? 0 : cqe_owner.qp->shared->qpn;
+    wc->src_qp = cqe_owner.qp->shared->dest_qpn;
   }
   wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
   if ((entry.flags & kCqeWithInvalidate) != 0 && !mutated("mw-send-inv-flag")) wc->wc_flags = IBV_WC_WITH_INV;
@@ -137,19 +139,19 @@ void fill_wc(const Party& party, const Cqe& entry, bool landed, uint32_t read_ah
   wc->dlid_path_bits = 0;
   if ((entry.flags & kCqeDatagram) != 0) fill_origin(entry, wc);
   if (receive) {
-    if (landed) scatter(party, entry, read_ahead);
+    if (eager) scatter(cqe_owner, entry, read_ahead);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
-    if (party.srq != nullptr) {
-      wc->wr_id = wr_id_of(*party.srq, entry.index);
-      if (mutated("srq-qp-number") && party.qp != nullptr) wc->qp_num = party.qp->shared->dest_qpn;
-      free_slot(*party.srq, entry.index);
+    if (cqe_owner.srq != nullptr) {
+      wc->wr_id = wr_id_of(*cqe_owner.srq, entry.index);
+      if (mutated("srq-qp-number") && cqe_owner.qp != nullptr) wc->qp_num = cqe_owner.qp->shared->dest_qpn;
+      free_slot(*cqe_owner.srq, entry.index);
     } else {
-      Qp& qp = *party.qp;
+      Qp& qp = *cqe_owner.qp;
       wc->wr_id = qp.rq_wr_ids[entry.index & qp.receives.mask()];
       free_slots(qp.rq_freed, entry.index);
     }
   } else {
-    Qp& qp = *party.qp;
+    Qp& qp = *cqe_owner.qp;
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
     wc->wr_id = entry.wr_id;
     if (mutated("post-queue-not-freed"))
@@ -171,15 +173,15 @@ class Series {
   ~Series() { end(); }
 
   // Fills *wc from an ordinary receive completion. False: it is none, or nobody's; nothing has happened.
-  bool fill_received(const Cq& cq, const Cqe& entry, bool landed, uint32_t read_ahead, ibv_wc* wc) {
+  bool fill_received(const Cq& cq, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
     constexpr uint8_t kOrdinary = kCqeReceive | kCqeInline | kCqeWithImmediate | kCqeSolicited;
     const uint8_t flags = entry.flags;
     if ((flags & kCqeReceive) == 0 || (flags & ~kOrdinary) != 0) return false;
-    if (qp_ == nullptr || entry.qp_index != index_ || entry.qp_birth != birth_)
+    if (qp_ == nullptr || entry.qp_index != index_ || entry.qp_incarnation != incarnation_)
       if (!begin(cq, entry)) return false;
     const uint32_t number = entry.index;
     const ReceiveRing& receives = qp_->receives;
-    if (landed) {
+    if (eager) {
       const ReceiveWqe& wqe = receives.wqe(number);
       if (wqe.sge_count == 1 && (flags & kCqeInline) != 0)
         copy_small(reinterpret_cast<void*>(wqe.sge[0].address), entry.payload,
@@ -206,7 +208,7 @@ class Series {
     return true;
   }
 
-  // Slots up to the last one received are free, and will be posted anew by and by.
+  // Slots up to the last one received are free, and will be posted again by and by.
   void end() {
     if (qp_ == nullptr) return;
     free_slots(qp_->rq_freed, last_);
@@ -217,11 +219,11 @@ class Series {
  private:
   bool begin(const Cq& cq, const Cqe& entry) {
     end();
-    const Party party = party_of(cq, entry);
-    if (party.qp == nullptr) return false;
-    qp_ = party.qp;
+    const CqeOwner cqe_owner = cqe_owner_of(cq, entry);
+    if (cqe_owner.qp == nullptr) return false;
+    qp_ = cqe_owner.qp;
     index_ = qp_->index;
-    birth_ = qp_->shared->birth;
+    incarnation_ = qp_->shared->incarnation;
     qpn_ = qp_->shared->qpn;
     peer_qpn_ = qp_->shared->dest_qpn;
     last_ = entry.index;
@@ -230,7 +232,7 @@ class Series {
 
   Qp* qp_ = nullptr;
   uint32_t index_ = 0;
-  uint32_t birth_ = 0;
+  uint32_t incarnation_ = 0;
   uint32_t qpn_ = 0;
   uint32_t peer_qpn_ = 0;
   uint32_t last_ = 0;  // receive WQE, 32 low bits of its number
@@ -238,13 +240,13 @@ class Series {
 
 }  // namespace
 
-void scatter_landed(Cq& cq) {
+void scatter_eager(Cq& cq) {
   std::lock_guard lock(cq.lock);
-  cq.consumer.for_each([&](Cqe& entry, bool landed) {
-    if (!landed) return false;
-    const Party party = party_of(cq, entry);
-    if (party.qp == nullptr && party.srq == nullptr) return false;
-    scatter_safely(*cq.process, party, entry);
+  cq.consumer.for_each([&](Cqe& entry, bool eager) {
+    if (!eager) return false;
+    const CqeOwner cqe_owner = cqe_owner_of(cq, entry);
+    if (cqe_owner.qp == nullptr && cqe_owner.srq == nullptr) return false;
+    scatter_safely(*cq.process, cqe_owner, entry);
     CompletionConsumer::mark_scattered(entry);
     return false;
   });
@@ -281,14 +283,15 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   cq->lock.lock();
   Series series;
   while (count < (mutated("poll-one-at-a-time") ? 1 : num_entries)) {
-    bool landed = false;
-    Cqe* entry = cq->consumer.take(&landed, thoroughly);
+    bool eager = false;
+    Cqe* entry = cq->consumer.take(&eager, thoroughly);
     if (entry == nullptr) break;
     if (stamps != nullptr) stamps[count] = entry->stamp();
-    if (series.fill_received(*cq, *entry, landed, cq->consumer.read_ahead(), &wc[count]))
+    if (series.fill_received(*cq, *entry, eager, cq->consumer.read_ahead(), &wc[count]))
       ++count;
-    else if (const Party party = party_of(*cq, *entry); party.qp != nullptr || party.srq != nullptr)
-      fill_wc(party, *entry, landed, cq->consumer.read_ahead(), &wc[count++]);
+    else if (const CqeOwner cqe_owner = cqe_owner_of(*cq, *entry);
+             cqe_owner.qp != nullptr || cqe_owner.srq != nullptr)
+      fill_wc(cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
   }
   series.end();

@@ -52,8 +52,8 @@ struct Datagrams {
 
 namespace {
 
-void call_attention(Destination& to) {
-  to.adapter->view().header().attention.store(1, std::memory_order_release);
+void ring_doorbell(Destination& to) {
+  to.adapter->view().header().doorbell.store(1, std::memory_order_release);
   to.adapter->kick();
 }
 
@@ -79,7 +79,7 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
   if (room < message.length) return VendorError::receive_too_small;
   const NodeDirectory& directory = from.process->directory();
   const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
-  settle(to, directory, position, remote, remotes, Until::kLandedAreScattered);
+  settle(to, directory, position, remote, remotes, Until::kEagerAreScattered);
   do {
     if (to.adapter->write(directory, &local, 1, remote, remotes) != 0) return VendorError::local_memory_gone;
     // What was just being appended then has landed now, perhaps under this message.
@@ -91,7 +91,7 @@ VendorError place(const Qp& from, Destination& to, const Message& message, const
 VendorError complete_without_room(const Qp& from, Destination& to, const Message& message, uint32_t slot) {
   if (!to.completions.ignores_overrun()) {
     to.completion_queue->overrun.store(1, std::memory_order_release);
-    call_attention(to);
+    ring_doorbell(to);
     return VendorError::none;
   }
   const uint64_t end = to.completions.places->tail.load(std::memory_order_acquire);
@@ -100,14 +100,14 @@ VendorError complete_without_room(const Qp& from, Destination& to, const Message
   return error;
 }
 
-// Publishes the receive completion for `slot`. `landed`: the bytes are in it, or in the slot's landing
+// Publishes the receive completion for `slot`. `eager`: the bytes are in it, or in the slot's landing
 // buffer.
 void complete(Destination& to, const Message& message, uint32_t slot, const Claim& claim, VendorError error,
-              bool landed) {
+              bool eager) {
   const auto status = find_vendor_error(static_cast<uint32_t>(error))->status;
   Cqe& entry = *claim.entry;
   entry.qp_index = to.index;
-  entry.qp_birth = to.birth;
+  entry.qp_incarnation = to.incarnation;
   entry.index = slot;
   entry.byte_len = message.length - (mutated("ud-length-without-grh") ? kGrhBytes : 0);
   entry.immediate = message.immediate;
@@ -116,11 +116,11 @@ void complete(Destination& to, const Message& message, uint32_t slot, const Clai
   entry.vendor_err = static_cast<uint8_t>(error);
   std::memcpy(entry.payload, &message.source, sizeof message.source);
   entry.flags = message.flags;
-  if (landed && message.length <= to.room_in_entry()) {
+  if (eager && message.length <= to.room_in_entry()) {
     entry.flags |= kCqeInline;
     std::memcpy(entry.payload + sizeof message.source, message.bytes, message.length);
   }
-  publish_completion(to.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  publish_completion(to.completions, claim, eager ? CqeKind::kEager : CqeKind::kPublished);
   to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
 }
 
@@ -142,7 +142,7 @@ void count_stray(const NodeDirectory& directory, const ibv_ah_attr& address) {
       directory.header().stray_datagrams[i].fetch_add(1, std::memory_order_relaxed);
 }
 
-// On a visit, and the destination is open.
+// Under a hazard guard, and the destination is open.
 Delivery deliver(const Qp& from, Destination& to, const Message& message) {
   SharedQp& there = *to.qp;
   const uint32_t seen_bits = mutated("ud-short-qkey") ? 0xffffu : ~0u;
@@ -153,31 +153,31 @@ Delivery deliver(const Qp& from, Destination& to, const Message& message) {
   }
   uint32_t slot = 0;
   bool limit_reached = false;
-  if (!to.receives.take(from.process->home().worker(), &slot, &limit_reached, message.length)) {
+  if (!to.receives.take(from.process->membership().worker(), &slot, &limit_reached, message.length)) {
     if (message.may_wait) return Delivery::kNoReceive;
     there.dropped.fetch_add(1, std::memory_order_relaxed);
     return Delivery::kDropped;
   }
-  if (limit_reached) call_attention(to);
+  if (limit_reached) ring_doorbell(to);
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
   const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  const bool lands = from.may_land && message.length <= kLandingSize && wqe.epoch == epoch &&
+  const bool lands = from.may_be_eager && message.length <= kBounceSize && wqe.epoch == epoch &&
                      epoch != ReadyWord::kNeverValid;
   if (lands && message.length > to.room_in_entry())
-    std::memcpy(to.receives.landing(slot), message.bytes, message.length);
+    std::memcpy(to.receives.bounce(slot), message.bytes, message.length);
   // The completion's place first: what comes after it is scattered after it.
-  const Claim claim = claim_completion(to.completions, from.process->home().worker());
+  const Claim claim = claim_completion(to.completions, from.process->membership().worker());
   VendorError error = VendorError::none;
   if (claim.entry == nullptr)
     error = complete_without_room(from, to, message, slot);
   else if (!lands)
     error = place(from, to, message, wqe, claim.position);
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
-  if (error != VendorError::none) there.sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  if (error != VendorError::none) there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   if (claim.entry != nullptr) complete(to, message, slot, claim, error, lands);
   if (error != VendorError::none) {
-    call_attention(to);
+    ring_doorbell(to);
     return Delivery::kDropped;
   }
   there.requests_in.fetch_add(1, std::memory_order_relaxed);
@@ -244,10 +244,10 @@ Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Mes
       send_to_other_node(qp, address, qpn, message);
       return Delivery::kDropped;
     }
-    Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
+    HazardGuard guard(directory, qp.process->membership().slot(), to.adapter->slot());
     const bool is_open = open(to, directory);
     if (is_open && !to.adapter->is_within_reach()) {
-      visit.end();
+      guard.end();
       send_as_frame(qp, to, nullptr, message);
       return Delivery::kTaken;
     }
@@ -263,8 +263,8 @@ Delivery send_to_one(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, const Mes
 }
 
 bool is_itself(const Qp& qp, const MulticastMember& member) {
-  return member.slot == qp.process->home().slot() && member.qp_index == qp.index &&
-         member.birth == qp.shared->birth;
+  return member.slot == qp.process->membership().slot() && member.qp_index == qp.index &&
+         member.incarnation == qp.shared->incarnation;
 }
 
 void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
@@ -278,13 +278,13 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
   for (const DatagramTargets::Member& member : members) {
     if (qp.blocks_own_multicast && is_itself(qp, member.found.member)) continue;
     // From another node each process has a copy.
-    if (qp.index == kRemoteIndex && member.found.member.slot != qp.process->home().slot()) continue;
+    if (qp.index == kRemoteIndex && member.found.member.slot != qp.process->membership().slot()) continue;
     Destination& to = *member.destination;
-    Visit visit(directory, qp.process->home().slot(), to.adapter->slot());
-    // Looked at on the visit: whoever detaches waits for it.
+    HazardGuard guard(directory, qp.process->membership().slot(), to.adapter->slot());
+    // Looked at on the hazard guard: whoever detaches waits for it.
     if (!table.is_still(member.found) || !open(to, directory)) continue;
     if (const uint32_t slot = to.adapter->slot(); !to.adapter->is_within_reach()) {
-      visit.end();
+      guard.end();
       if (!by_frame.test(slot)) send_as_frame(qp, to, &gid, message);
       by_frame.set(slot);
       continue;
@@ -298,8 +298,8 @@ void send_to_group(Qp& qp, const ibv_gid& gid, const Message& message) {
 
 // Collects the program's bytes behind the room for the header. Its memory stays registered meanwhile.
 VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request, Message* message) {
-  const uint32_t home = qp.process->home().slot();
-  const Visit visit(qp.process->directory(), home, home);
+  const uint32_t own_slot = qp.process->membership().slot();
+  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
   if (VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
@@ -391,7 +391,7 @@ void raise_datagram_events(Qp& qp) {
   for (Destination* to : qp.datagrams->events_due) {
     const uint8_t due = std::exchange(to->event_due, uint8_t{0});
     if (to->completion_queue->channel == 0) continue;
-    const Visit visit(directory, qp.process->home().slot(), to->adapter->slot());
+    const HazardGuard guard(directory, qp.process->membership().slot(), to->adapter->slot());
     // The CQ may have gone meanwhile. One that has come in its place gets an event too many, which does no
     // harm.
     if (to->adapter->alive(directory) && to->completion_queue->alive.load(std::memory_order_acquire) != 0)
@@ -399,7 +399,7 @@ void raise_datagram_events(Qp& qp) {
   }
 }
 
-Delivery receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram, bool may_wait) {
+Delivery receive_remote_datagram(Qp& remote_requester, const RemoteDatagram& datagram, bool may_wait) {
   if (datagram.length < kGrhBytes || datagram.length > kGrhBytes + kMaxMtu) return Delivery::kDropped;
   Message message;
   message.source = datagram.source;
@@ -411,19 +411,19 @@ Delivery receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram,
                                        (datagram.flags & (kCqeWithImmediate | kCqeSolicited)));
   message.may_wait = may_wait;
   std::memcpy(message.bytes, datagram.bytes, datagram.length);
-  stand_in.datagrams->events_due.clear();
+  remote_requester.datagrams->events_due.clear();
   ibv_ah_attr address{};
   address.is_global = 1;
   address.grh.dgid = datagram.destination;
   Delivery delivery = Delivery::kDropped;
   try {
     if (datagram.target_qpn == kMulticastQpn)
-      send_to_group(stand_in, datagram.destination, message);
+      send_to_group(remote_requester, datagram.destination, message);
     else
-      delivery = send_to_one(stand_in, address, datagram.target_qpn, message);
+      delivery = send_to_one(remote_requester, address, datagram.target_qpn, message);
   } catch (const std::bad_alloc&) {
   }
-  raise_datagram_events(stand_in);
+  raise_datagram_events(remote_requester);
   return delivery;
 }
 

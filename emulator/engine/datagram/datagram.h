@@ -49,7 +49,7 @@ bool must_wait(Qp& qp, const SendRequest& request);
 void raise_datagram_events(Qp& qp);
 
 // A message from another node: `length` bytes with the room for the GRH. Nothing of it has been judged.
-struct ForeignDatagram {
+struct RemoteDatagram {
   const uint8_t* bytes;
   uint32_t length;
   uint32_t target_qpn;
@@ -64,9 +64,9 @@ enum class Delivery : uint8_t {
   kDropped,    // counted, where there is somebody to count it
   kNoReceive,  // nothing has happened: its receiver has no receive request now, and it may wait for one
 };
-// Delivers it to whom it is for on this node. `stand_in` stands for its sender; one thread at a time.
+// Delivers it to whom it is for on this node. `remote_requester` stands for its sender; one thread at a time.
 // `may_wait`: it is not dropped for want of a receive request (not for groups).
-Delivery receive_foreign_datagram(Qp& stand_in, const ForeignDatagram& datagram, bool may_wait = false);
+Delivery receive_remote_datagram(Qp& remote_requester, const RemoteDatagram& datagram, bool may_wait = false);
 
 // The request is kept for later: its handle is copied, since the program may destroy it after posting.
 void keep_address(Qp& qp, SendRequest& kept);

@@ -24,7 +24,7 @@ bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size
 
 // Does `entry` tell of a receive request of the same queue? A queue pair's, or of the SRQ that several share.
 bool of_same_queue(const Destination& to, const Cqe& entry) {
-  if (entry.qp_index == to.index) return entry.qp_birth == to.birth;
+  if (entry.qp_index == to.index) return entry.qp_incarnation == to.incarnation;
   if ((entry.flags & (kCqeFromShared | kCqeXrc)) != kCqeFromShared) return false;
   const SharedQp* other = to.adapter->view().qp(entry.qp_index);
   return other != nullptr && other->srq == to.qp->srq;
@@ -33,9 +33,9 @@ bool of_same_queue(const Destination& to, const Cqe& entry) {
 // What lies in the CQ between the head and `end`: messages of whatever sender that came before the one whose
 // completion that is.
 struct LiesBefore {
-  bool landed = false;      // one of them is still on its way from its receive slot to these ranges
+  bool eager = false;      // one of them is still on its way from its receive slot to these ranges
   bool unfinished = false;  // and of one it is not known yet whether it is
-  bool any() const { return landed || unfinished; }
+  bool any() const { return eager || unfinished; }
 };
 
 // Will the entry at `position`, which is not complete, never be? Its producer is dead, or the consumer has
@@ -60,9 +60,9 @@ LiesBefore look_before(Destination& to, const NodeDirectory& directory, uint64_t
         found.unfinished = true;
         settled = false;
       }
-    } else if (state.kind == CqeKind::kLanded && of_same_queue(to, entry)) {
+    } else if (state.kind == CqeKind::kEager && of_same_queue(to, entry)) {
       settled = false;
-      if (overlaps(to, entry, ranges, count)) found.landed = true;
+      if (overlaps(to, entry, ranges, count)) found.eager = true;
     }
     if (settled) to.settled_until = position + 1;
   }
@@ -72,7 +72,7 @@ LiesBefore look_before(Destination& to, const NodeDirectory& directory, uint64_t
 LiesBefore lies_before(Destination& to, const NodeDirectory& directory, uint64_t end, const iovec* ranges,
                        size_t count) {
   const CompletionRing& ring = to.completions;
-  // Resizing scatters, and the new ring's positions begin anew.
+  // Resizing scatters, and the new ring's positions begin again.
   if (ring.generation != to.settled_generation) {
     to.settled_generation = ring.generation;
     to.settled_until = 0;
@@ -98,7 +98,7 @@ bool settle(Destination& to, const NodeDirectory& directory, uint64_t end, const
   constexpr int64_t kCallAgain = 1'000'000;
   const auto unsettled = [&](LiesBefore* found) {
     *found = lies_before(to, directory, end, ranges, count);
-    return found->landed || (until == Until::kUnfinishedAreScattered && found->unfinished);
+    return found->eager || (until == Until::kUnfinishedAreScattered && found->unfinished);
   };
   LiesBefore found;
   if (!unsettled(&found)) return false;
@@ -107,9 +107,9 @@ bool settle(Destination& to, const NodeDirectory& directory, uint64_t end, const
   const int64_t give_up_at = now_ns() + kSettling;
   for (int64_t call_at = 0; unsettled(&found); sched_yield()) {
     const int64_t now = now_ns();
-    if (found.landed && now >= call_at) {
-      to.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel);
-      to.adapter->view().header().attention.store(1, std::memory_order_release);
+    if (found.eager && now >= call_at) {
+      to.qp->pending_flags.fetch_or(kPendingScatter, std::memory_order_acq_rel);
+      to.adapter->view().header().doorbell.store(1, std::memory_order_release);
       to.adapter->kick();
       call_at = now + kCallAgain;
     }

@@ -21,14 +21,14 @@ class NodeDirectory;
 struct Destination;
 
 enum class Until : uint8_t {
-  kLandedAreScattered,
+  kEagerAreScattered,
   kUnfinishedAreScattered,  // those, too, whose completions are just being appended
 };
 
-// On a visit: waits until nothing that came before completion `end` of the CQ is still to be scattered to one
-// of the `ranges`, in the receiver's memory. Who is stopped is waited for once, a second at most, not for
-// every message: a datagram's fate is its receiver's affair. True: there was something to wait for, and it
-// has gone.
+// Under a hazard guard: waits until nothing that came before completion `end` of the CQ is still to be
+// scattered to one of the `ranges`, in the receiver's memory. Who is stopped is waited for once, a second at
+// most, not for every message: a datagram's fate is its receiver's affair. True: there was something to wait
+// for, and it has gone.
 bool settle(Destination& to, const NodeDirectory& directory, uint64_t end, const iovec* ranges, size_t count,
             Until until);
 

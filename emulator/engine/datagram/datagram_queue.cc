@@ -39,7 +39,7 @@ int post_datagram_receives(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
                              std::memory_order_relaxed);
   if (qp.state.load(std::memory_order_acquire) == IBV_QPS_ERR) {
     qp.flush_receives.store(true, std::memory_order_release);
-    if (!flush_receive_queue(qp, kVisitPatience)) qp.process->call_attention();
+    if (!flush_receive_queue(qp, kHazardPatience)) qp.process->ring_doorbell();
   }
   return error;
 }

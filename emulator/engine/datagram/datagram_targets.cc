@@ -24,7 +24,7 @@ bool receives_in(uint8_t state) {
 bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
   Process& process = *qp.process;
   std::shared_ptr<PeerAdapter> adapter;
-  if (process.peers().get(process.home(), slot, slot_generation, &adapter, {kPatienceMs}) != 0) {
+  if (process.peers().get(process.membership(), slot, slot_generation, &adapter, {kPatienceMs}) != 0) {
     // Asking a stopped process takes its time; datagrams do not wait for it again and again.
     out->ask_again_at = now_ns() + kPause;
     return false;
@@ -32,7 +32,7 @@ bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Desti
   out->qp = adapter->view().qp(index);
   if (out->qp == nullptr || out->qp->in_use.load(std::memory_order_acquire) == 0) return false;
   out->index = index;
-  out->birth = out->qp->birth;
+  out->incarnation = out->qp->incarnation;
   out->generation = 0;
   out->adapter = std::move(adapter);
   return true;
@@ -47,10 +47,11 @@ bool port_down(const NodeDirectory& directory, uint32_t device) {
 bool open(Destination& to, const NodeDirectory& directory) {
   if (!to.adapter->alive(directory)) return false;
   const SharedQp& there = *to.qp;
-  const Gate gate = Gate::unpack(there.gate.load(std::memory_order_acquire));
-  if (!receives_in(gate.state) || port_down(directory, there.device)) return false;
-  if (gate.generation == to.generation) return true;
-  if (there.type != IBV_QPT_UD || there.birth != to.birth) return false;
+  const ResponderState responder =
+      ResponderState::unpack(there.responder_state.load(std::memory_order_acquire));
+  if (!receives_in(responder.state) || port_down(directory, there.device)) return false;
+  if (responder.generation == to.generation) return true;
+  if (there.type != IBV_QPT_UD || there.incarnation != to.incarnation) return false;
   const SegmentView& view = to.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return false;
@@ -61,8 +62,8 @@ bool open(Destination& to, const NodeDirectory& directory) {
   to.receives = receives != nullptr ? SharedReceiveRing::of(view, *receives) : SharedReceiveRing{};
   to.settled_until = 0;
   to.waited_in_vain = false;
-  if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation) return false;
-  to.generation = gate.generation;
+  if (there.responder_state.load(std::memory_order_acquire) >> 8 != responder.generation) return false;
+  to.generation = responder.generation;
   return true;
 }
 
@@ -148,7 +149,7 @@ std::vector<DatagramTargets::Member>& DatagramTargets::members(Qp& qp, const Mul
     auto to = std::make_unique<Destination>();
     const bool there =
         find(qp, member.member.slot, member.member.slot_generation, member.member.qp_index, to.get()) &&
-        to->birth == member.member.birth;
+        to->incarnation == member.member.incarnation;
     if (to->ask_again_at != 0) group.look_again_at = to->ask_again_at;
     if (there) group.members.push_back({member, std::move(to)});
   }

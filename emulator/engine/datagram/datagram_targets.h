@@ -2,8 +2,8 @@
 //
 // Whom a UD queue pair has sent to: the queue pairs that addresses and numbers lead to, and the members of
 // groups. Memory for all that can be remembered is set aside when the queue pair is made; it becomes resident
-// as it is used. Only looking a group up anew, after its members have changed, takes memory when a message is
-// posted.
+// as it is used. Only looking a group up again, after its members have changed, takes memory when a message
+// is posted.
 //
 // All of it under the sender's send_lock.
 #pragma once
@@ -23,7 +23,7 @@ struct Destination {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: not found (yet)
   SharedQp* qp = nullptr;
   uint32_t index = 0;
-  uint32_t birth = 0;
+  uint32_t incarnation = 0;
   uint64_t generation = 0;  // of the gate, when the rest was found right; 0: never
   SharedReceiveRing receives;
   CompletionRing completions;
@@ -46,8 +46,8 @@ struct Destination {
 // Is the port of this device down?
 bool port_down(const NodeDirectory& directory, uint32_t device);
 
-// On a visit: is it the queue pair we found, ready to receive datagrams? Looks everything up again when its
-// gate shows another generation than the one before.
+// Under a hazard guard: is it the queue pair we found, ready to receive datagrams? Looks everything up again
+// when its gate shows another generation than the one before.
 bool open(Destination& to, const NodeDirectory& directory);
 
 class DatagramTargets {

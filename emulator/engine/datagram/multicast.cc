@@ -22,7 +22,8 @@ constexpr uint16_t kFirstMulticastLid = 0xc000;
 constexpr uint16_t kPermissiveLid = 0xffff;
 
 MulticastMember member_of(const Qp& qp) {
-  return {qp.process->home().slot(), qp.process->home().generation(), qp.index, qp.shared->birth};
+  return {qp.process->membership().slot(), qp.process->membership().generation(), qp.index,
+          qp.shared->incarnation};
 }
 
 MulticastGid name_of(const ibv_gid& gid) {
@@ -77,7 +78,7 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
     return mutated("mcast-detach-stranger") ? 0 : error;
   }
   // Nothing of the group arrives any more once this returns.
-  qp->process->wait_for_visitors();
+  qp->process->wait_for_hazards();
   return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "adapter/device_clock.h"
 #include "engine/device/device_attributes.h"
 #include "engine/objects.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
 
@@ -19,7 +19,7 @@ namespace verbena {
 namespace {
 
 std::string events_path(const Process& process, uint32_t number) {
-  return const_cast<Process&>(process).home().folder() + "/a" + std::to_string(number);
+  return const_cast<Process&>(process).membership().folder() + "/a" + std::to_string(number);
 }
 
 std::atomic<uint64_t> next_file{1};

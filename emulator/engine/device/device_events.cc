@@ -28,7 +28,7 @@ void Process::tell_device_watcher() {
   device_watcher_(device_watcher_context_);
 }
 
-void Process::attend_device_events() {
+void Process::serve_device_events() {
   tell_device_watcher();
   std::lock_guard lock(contexts_mutex);
   for (Context* context : contexts) {
@@ -53,7 +53,7 @@ void Process::attend_device_events() {
 // mlx5_ib_handle_internal_error() has it); then every verb answers EIO.
 void Process::fail_context(Context& context) {
   context.failed.store(true, std::memory_order_release);
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   const uint32_t limit = view().header().qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < limit; ++i) {
     Qp* found = qp(i);

@@ -65,8 +65,8 @@ int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount
     VERBENA_WARN("%s: %s is 0: the device has none", verb, name_of(kind));
     return EOPNOTSUPP;
   }
-  const int error =
-      process.quota().take(process.directory(), process.home().slot(), context.device_index, kind, amount);
+  const int error = process.quota().take(process.directory(), process.membership().slot(),
+                                         context.device_index, kind, amount);
   if (error != 0)
     VERBENA_WARN("%s: %s is %llu, and the programs of this node have them all", verb, name_of(kind),
                  static_cast<unsigned long long>(limit_of(context.device->limits, kind)));
@@ -84,7 +84,7 @@ void give_quota(Context& context, Counted kind, uint64_t amount) {
 }
 
 void give_quota(Process& process, uint32_t device, Counted kind, uint64_t amount) {
-  process.quota().give(process.directory(), process.home().slot(), device, kind, amount);
+  process.quota().give(process.directory(), process.membership().slot(), device, kind, amount);
 }
 
 }  // namespace verbena

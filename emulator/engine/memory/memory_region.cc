@@ -98,11 +98,11 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
     for (Mw* window : mr.windows) window->region = nullptr;
     mr.windows.clear();
   }
-  process.wait_for_visitors();
+  process.wait_for_hazards();
   // The own requests that use it as their local side.
-  wait_for_visits_of(process.directory(), process.home().slot());
+  wait_for_hazards_of(process.directory(), process.membership().slot());
   // Messages that have landed and are not polled yet go to their buffers before those cease to be registered.
-  process.for_each_cq([](Cq& cq) { scatter_landed(cq); });
+  process.for_each_cq([](Cq& cq) { scatter_eager(cq); });
   return 0;
 }
 
@@ -174,7 +174,7 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
                           ? access
                           : static_cast<int>(region.access),
                       process.directory().devices().devices[mr->device].limits.max_mr_size};
-  // The iova is what registering anew would give it; one of ibv_reg_mr_iova(3) stays with its memory.
+  // The iova is what registering again would give it; one of ibv_reg_mr_iova(3) stays with its memory.
   if ((wanted.access & IBV_ACCESS_ZERO_BASED) != 0)
     wanted.iova = 0;
   else if (moves || was_zero_based)

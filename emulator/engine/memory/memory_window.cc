@@ -58,7 +58,7 @@ int dealloc_mw(Mw* mw) {
     if (mw->region != nullptr) std::erase(mw->region->windows, mw);
     objects.mws.erase(mw_handle(mw));
   }
-  process.wait_for_visitors();
+  process.wait_for_hazards();
   process.memory().recycle(mw->rkey);
   give_quota(process, mw->device, Counted::kMws);
   mw->pd_users->fetch_sub(1, std::memory_order_release);

@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #include "engine/objects.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
 
@@ -43,14 +43,14 @@ int set_ece(Qp* qp, ibv_ece* ece) {
     return EINVAL;
   }
   ece->options &= kMayWaitInTheSlot;
-  qp->may_land = (ece->options & kMayWaitInTheSlot) != 0;
+  qp->may_be_eager = (ece->options & kMayWaitInTheSlot) != 0;
   return 0;
 }
 
 int query_ece(Qp* qp, ibv_ece* ece) {
   if (int error = usable(*qp->context); error != 0) return error;
   std::lock_guard modify(qp->modify_mutex);
-  *ece = {.vendor_id = vendor_of(*qp), .options = qp->may_land ? kMayWaitInTheSlot : 0, .comp_mask = 0};
+  *ece = {.vendor_id = vendor_of(*qp), .options = qp->may_be_eager ? kMayWaitInTheSlot : 0, .comp_mask = 0};
   return 0;
 }
 

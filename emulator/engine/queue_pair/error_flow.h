@@ -10,28 +10,28 @@ namespace verbena {
 
 // Shuts the gate and puts the QP into `state` (ERR or RESET, or SQD with the gate open is not this
 // function's). The caller holds send_lock. Peers that are in the middle of a request may still finish it.
-void shut_gate(Qp& qp, ibv_qp_state state);
+void close_responder(Qp& qp, ibv_qp_state state);
 
 // Moves the QP to ERR, flushes the send queue, and the receive queue as soon as no peer is at work on it
-// (at once, or by the service thread). The caller holds send_lock and is on no visit.
+// (at once, or by the service thread). The caller holds send_lock and holds no hazard guard.
 void enter_error(Qp& qp);
 
 // An unreliable transport's send queue fails alone: what was posted is flushed, receiving goes on (SQE; vol.
 // 1, 10.3.1.6). The caller holds send_lock.
 void enter_send_queue_error(Qp& qp);
 
-// Does what peers left word of in SharedQp::sticky: the responder's errors and COMM_EST. The service thread
-// calls it when kicked, and every verb on the QP before it does anything, so that nobody sees a state that a
-// completed request has already ended. Takes send_lock.
-void act_on_sticky(Qp& qp);
-inline void act_on_sticky_if_any(Qp& qp) {
-  if (qp.shared->sticky.load(std::memory_order_acquire) != 0) act_on_sticky(qp);
+// Does what peers left word of in SharedQp::pending_flags: the responder's errors and COMM_EST. The service
+// thread calls it when kicked, and every verb on the QP before it does anything, so that nobody sees a state
+// that a completed request has already ended. Takes send_lock.
+void act_on_pending_flags_slowly(Qp& qp);
+inline void act_on_pending_flags(Qp& qp) {
+  if (qp.shared->pending_flags.load(std::memory_order_acquire) != 0) act_on_pending_flags_slowly(qp);
 }
 
 // Flushes what is posted on the receive queue of a QP in ERR. False: a peer is still at work; come again.
-// A request's visit lasts some microseconds; a stopped process's lasts until it is continued.
+// A request's hazard guard lasts some microseconds; a stopped process's lasts until it is continued.
 bool flush_receive_queue(Qp& qp, int64_t patience_ns);
-inline constexpr int64_t kVisitPatience = 100'000;
+inline constexpr int64_t kHazardPatience = 100'000;
 
 // RESET and destruction, when no peer is at work on it: gives an SRQ back what the QP had in hand, and
 // forgets what is posted on a shared queue of its own.
@@ -45,7 +45,7 @@ void flush_one_receive(Qp& qp, uint64_t number);
 
 // ---- events ----
 void raise_qp_event(Qp& qp, ibv_event_type type);
-void raise_event_at_openings(Qp& qp, ibv_event_type type);  // XRC_RECV
+void raise_event_at_handles(Qp& qp, ibv_event_type type);  // XRC_RECV
 void raise_cq_event(Cq& cq, ibv_event_type type);
 void raise_port_event(Context& context, ibv_event_type type);  // of port 1, the only one
 void raise_srq_event(Srq& srq, ibv_event_type type);

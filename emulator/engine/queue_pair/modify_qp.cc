@@ -22,7 +22,7 @@
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
 #include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
@@ -69,17 +69,17 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = psn_of(attr.sq_psn);
 }
 
-// Under send_lock. What waits for the old rate is looked at anew (to_state()); the short way is closed and
+// Under send_lock. What waits for the old rate is looked at again (to_state()); the fast path is closed and
 // opened by check_path().
 void pace(Qp& qp, const PacingLimits& limits) {
   if (mutated("rate-limit-not-applied")) return;
   qp.pacing = pacing_of(limits, qp.mtu);
-  qp.path.gate = 0;
+  qp.path.responder_state = 0;
   qp.path.small_size = 0;
   qp.path.rdma_may_be_short = false;
 }
 
-// Responder attributes that may change while requests come in: the feeder reads them with each request.
+// Responder attributes that may change while requests come in: the requester reads them with each request.
 void publish(Qp& qp, int mask) {
   SharedQp& shared = *qp.shared;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) shared.access = qp.attr.qp_access_flags;
@@ -100,7 +100,7 @@ void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   }
   const uint32_t generation = process.directory().slot(found.slot).generation.load(std::memory_order_acquire);
   std::shared_ptr<PeerAdapter> adapter;
-  if (int error = process.peers().get(process.home(), found.slot, generation, &adapter); error != 0) {
+  if (int error = process.peers().get(process.membership(), found.slot, generation, &adapter); error != 0) {
     VERBENA_WARN("QP 0x%06x: cannot reach the adapter of QP 0x%06x (slot %u): errno %d", qp.shared->qpn,
                  attr.dest_qp_num, found.slot, error);
     return;
@@ -116,20 +116,20 @@ void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   }
   path->ports = 1u << qp.context->device_index | 1u << there->device;
   path->index = found.qp_index;
-  path->birth = there->birth;
+  path->incarnation = there->incarnation;
   path->qp = there;
   path->adapter = std::move(adapter);
 }
 
 PeerQp peer_of(const PeerPath& path) {
   if (!path.adapter) return {};
-  return {path.adapter->slot(), path.adapter->generation(), path.index, path.birth};
+  return {path.adapter->slot(), path.adapter->generation(), path.index, path.incarnation};
 }
 
 // False: a peer is still at work, and the caller may not wait for it. Done once more, it goes on from there.
 bool to_reset(Qp& qp, bool may_wait) {
   qp.send_lock.lock();
-  shut_gate(qp, IBV_QPS_RESET);
+  close_responder(qp, IBV_QPS_RESET);
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
   qp.sq_next = qp.sq_posted;
@@ -137,9 +137,9 @@ bool to_reset(Qp& qp, bool may_wait) {
   PeerPath old = std::exchange(qp.path, PeerPath{});
   qp.send_lock.unlock();
   if (may_wait)
-    qp.process->wait_for_visitors(qp.shared->dest_slot);
-  else if (!visitors_gone(qp.process->directory(), qp.process->home().slot(), qp.shared->dest_slot,
-                          kVisitPatience))
+    qp.process->wait_for_hazards(qp.shared->dest_slot);
+  else if (!hazards_released(qp.process->directory(), qp.process->membership().slot(), qp.shared->dest_slot,
+                          kHazardPatience))
     return false;
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
@@ -150,17 +150,17 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.rq_freed.store(posted, std::memory_order_release);
   qp.shared->rq_taken.store(posted, std::memory_order_release);
   qp.sq_freed.store(qp.sq_posted, std::memory_order_release);
-  qp.shared->sticky.store(0, std::memory_order_release);
-  qp.shared->feeder_waits.store(0, std::memory_order_release);
+  qp.shared->pending_flags.store(0, std::memory_order_release);
+  qp.shared->requester_waits.store(0, std::memory_order_release);
   qp.attr = {};
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(*qp.shared, qp.attr);
   qp.pacing = {};
   return true;
 }
 
-// A peer on another node: to whoever waits for visitors it is this process that acts for it.
+// A peer on another node: to whoever waits for hazard guards it is this process that acts for it.
 PeerQp peer_elsewhere(Process& process) {
-  return {process.home().slot(), process.home().generation(), kRemoteIndex, 0};
+  return {process.membership().slot(), process.membership().generation(), kRemoteIndex, 0};
 }
 
 int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
@@ -172,13 +172,15 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
   std::atomic_ref(shared.dest_slot).store(peer.slot, std::memory_order_relaxed);
   shared.dest_slot_generation = peer.slot_generation;
   shared.dest_index = peer.index;
-  shared.dest_birth = peer.birth;
+  shared.dest_incarnation = peer.incarnation;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
   if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
   qp.path = std::move(path);
-  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
-  shared.gate.store(Gate{gate.generation + 1, IBV_QPS_RTR}.pack(), std::memory_order_seq_cst);
+  const ResponderState responder =
+      ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
+  shared.responder_state.store(ResponderState{responder.generation + 1, IBV_QPS_RTR}.pack(),
+                               std::memory_order_seq_cst);
   qp.state.store(IBV_QPS_RTR, std::memory_order_release);
   return 0;
 }
@@ -217,8 +219,10 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   if (to == IBV_QPS_INIT) {
     shared.rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
   }
-  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
-  shared.gate.store(Gate{gate.generation, static_cast<uint8_t>(to)}.pack(), std::memory_order_seq_cst);
+  const ResponderState responder =
+      ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
+  shared.responder_state.store(ResponderState{responder.generation, static_cast<uint8_t>(to)}.pack(),
+                               std::memory_order_seq_cst);
   qp.state.store(to, std::memory_order_release);
   if (to == IBV_QPS_SQD) {
     if (mutated("event-sq-drained-missing")) return 0;
@@ -237,7 +241,7 @@ void to_error(Qp& qp) {
   qp.send_lock.unlock();
   // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread
   // sees to it.
-  if (!flush_receive_queue(qp, 10 * kVisitPatience)) qp.process->call_attention();
+  if (!flush_receive_queue(qp, 10 * kHazardPatience)) qp.process->ring_doorbell();
 }
 
 // Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).
@@ -300,8 +304,8 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
 
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->foreign) return modify_foreign_qp(*qp, *attr, mask);
-  act_on_sticky_if_any(*qp);
+  if (qp->proxy) return modify_proxy_qp(*qp, *attr, mask);
+  act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   return change(qp, attr, mask, nullptr);
 }
@@ -323,12 +327,12 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
         attr->comp_mask != 0 ? "comp_mask is 0" : "without a rate there are no bursts and packets");
     return EINVAL;
   }
-  if (qp->foreign) {
+  if (qp->proxy) {
     VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing", qp->shared->qpn,
                  attr->rate_limit);
     return EINVAL;
   }
-  act_on_sticky_if_any(*qp);
+  act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   ibv_qp_attr wanted{};
   wanted.rate_limit = attr->rate_limit;
@@ -338,7 +342,7 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
 
 int modify_for_another(Qp& qp, const ibv_qp_attr& attr, int mask, const PeerQp& peer) {
   if (int error = usable(*qp.context); error != 0) return error;
-  act_on_sticky_if_any(qp);
+  act_on_pending_flags(qp);
   const std::unique_lock modify(qp.modify_mutex, std::try_to_lock);
   return modify.owns_lock() ? change(&qp, &attr, mask, &peer) : EAGAIN;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_modify_qp(3) on behalf of another process, which holds the queue pair as well (xrc_openings.h).
+// ibv_modify_qp(3) on behalf of another process, which holds the queue pair as well (xrc_shared_qp.h).
 #pragma once
 
 #include "engine/objects.h"
@@ -12,7 +12,7 @@ struct PeerQp {
   uint32_t slot = UINT32_MAX;  // UINT32_MAX: nobody has the number
   uint32_t slot_generation = 0;
   uint32_t index = 0;
-  uint32_t birth = 0;
+  uint32_t incarnation = 0;
 };
 
 // Whom `attr` connects to. May ask that process, and wait for it; the process that modifies need not do so

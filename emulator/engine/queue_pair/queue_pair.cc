@@ -16,7 +16,7 @@
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/xrc/shared_path.h"
 #include "engine/xrc/xrc.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "observe/log.h"
 #include "observe/mutant.h"
 
@@ -82,10 +82,10 @@ void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
   }
 }
 
-// Lays out the receive queue in the segment. The WQEs lie behind the ready words, the landing buffers last.
+// Lays out the receive queue in the segment. The WQEs lie behind the ready words, the bounce buffers last.
 int make_receive_queue(Qp& qp) {
   SharedQp& shared = *qp.shared;
-  shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_landing_offset = 0;
+  shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_bounce_offset = 0;
   shared.rq_order = shared.rq_max_sge = shared.rq_stride = 0;
   shared.srq = qp.srq != nullptr ? qp.srq->index + 1 : 0;
   if (qp.cap.max_recv_wr == 0 || qp.srq != nullptr) return 0;
@@ -94,12 +94,12 @@ int make_receive_queue(Qp& qp) {
   const uint64_t ready_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
   const uint64_t stride = sizeof(ReceiveWqe) + qp.cap.max_recv_sge * sizeof(WqeSge);
   const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
-  qp.rq_bytes = ready_bytes + wqe_bytes + slots * kLandingSize;
+  qp.rq_bytes = ready_bytes + wqe_bytes + slots * kBounceSize;
   qp.rq_offset = qp.process->segment().allocate(qp.rq_bytes);
   if (qp.rq_offset == 0) return ENOMEM;
   shared.rq_ready_offset = qp.rq_offset;
   shared.rq_wqe_offset = qp.rq_offset + ready_bytes;
-  shared.rq_landing_offset = shared.rq_wqe_offset + wqe_bytes;
+  shared.rq_bounce_offset = shared.rq_wqe_offset + wqe_bytes;
   shared.rq_order = static_cast<uint32_t>(std::countr_zero(slots));
   shared.rq_max_sge = qp.cap.max_recv_sge;
   shared.rq_stride = static_cast<uint32_t>(stride);
@@ -130,7 +130,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   if (attr.qp_type == IBV_QPT_UD)
     if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
-  shared.birth += 1;
+  shared.incarnation += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
   shared.pd = qp.pd != nullptr ? qp.pd->handle : 0;
   shared.recv_cq = qp.recv_cq != nullptr ? qp.recv_cq->index : UINT32_MAX;
@@ -139,24 +139,24 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   shared.device = qp.context->device_index;
   shared.dest_slot = UINT32_MAX;
   for (auto* word :
-       {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.feeding_generation,
+       {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.requester_generation,
         &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted, &shared.sq_completed})
     word->store(0, std::memory_order_relaxed);
-  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.sticky, &shared.feeder_waits,
+  for (auto* word : {&shared.expected_psn, &shared.msn, &shared.pending_flags, &shared.requester_waits,
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
                      &shared.lost, &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
-  shut_gate(qp, IBV_QPS_RESET);
+  close_responder(qp, IBV_QPS_RESET);
   shared.left_in = 0;
-  shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.home().slot(), qp.index);
+  shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.membership().slot(), qp.index);
   return shared.qpn == 0 ? ENOMEM : 0;
 }
 
 }  // namespace
 
-int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
+int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   Process& process = *qp->context->process;
   qp->process = &process;
   const bool counted = take_quota(*qp->context, Counted::kQps, "ibv_create_qp") == 0;
@@ -228,7 +228,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   qp->user_handle = user_handle;
   qp->type = attr->qp_type;
   qp->signal_all = attr->sq_sig_all != 0 && !mutated("qp-signals-not-all");
-  if (int error = bring_to_life(qp, *attr); error != 0) return error;
+  if (int error = set_up_qp(qp, *attr); error != 0) return error;
   attr->cap = qp->cap;
   if (mutated("qp-cap-less")) attr->cap.max_send_wr = attr->cap.max_send_wr / 2;
   *out = qp;
@@ -243,16 +243,17 @@ ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_ac
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->foreign) return query_foreign_qp(*qp, attr, init);
-  act_on_sticky_if_any(*qp);
+  if (qp->proxy) return query_proxy_qp(*qp, attr, init);
+  act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);
   *attr = qp->attr;
   attr->qp_state = attr->cur_qp_state = qp->state.load(std::memory_order_acquire);
   attr->sq_psn = qp->send_psn;
   const SharedQp& shared = *qp->shared;
-  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_acquire));
-  if (shared.feeding_generation.load(std::memory_order_acquire) == gate.generation)
+  const ResponderState responder =
+      ResponderState::unpack(shared.responder_state.load(std::memory_order_acquire));
+  if (shared.requester_generation.load(std::memory_order_acquire) == responder.generation)
     attr->rq_psn = shared.expected_psn.load(std::memory_order_relaxed);
   attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->waiting != Waiting::kNothing;
   attr->cap = qp->cap;
@@ -278,12 +279,12 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
 
 void take_down_qp(Qp& qp) {
   Process& process = *qp.process;
-  process.directory().release_qpn(qp.shared->qpn, process.home().slot());
+  process.directory().release_qpn(qp.shared->qpn, process.membership().slot());
   qp.send_lock.lock();
-  shut_gate(qp, IBV_QPS_RESET);
+  close_responder(qp, IBV_QPS_RESET);
   qp.send_lock.unlock();
   process.forget_qp(qp.index);
-  process.wait_for_visitors(qp.shared->dest_slot);
+  process.wait_for_hazards(qp.shared->dest_slot);
   purge_completions(qp);
   forget_receives(qp);
   process.qp_is_gone(qp.index);

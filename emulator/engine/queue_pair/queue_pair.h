@@ -9,7 +9,7 @@ namespace verbena {
 
 // Gives the queue pair its place in the tables; takes `qp` over, which is gone when this fails. ENOMEM. `number`: one
 // that it has already, and that the caller tells the node of; 0: a new one.
-int bring_to_life(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number = 0);
+int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number = 0);
 
 // On return nobody is at work on the queue pair, nothing of it is to be seen, and no more events are raised.
 void take_down_qp(Qp& qp);

@@ -101,13 +101,13 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   return 0;
 }
 
-// The feeder asked to be woken when there is something to feed again.
-void wake_feeder(Qp& qp) {
-  if (qp.shared->feeder_waits.exchange(0, std::memory_order_acq_rel) == 0) return;
+// The requester asked to be woken when there is something to feed again.
+void wake_requester(Qp& qp) {
+  if (qp.shared->requester_waits.exchange(0, std::memory_order_acq_rel) == 0) return;
   qp.send_lock.lock();
-  const std::shared_ptr<PeerAdapter> feeder = qp.path.adapter;
+  const std::shared_ptr<PeerAdapter> requester = qp.path.adapter;
   qp.send_lock.unlock();
-  if (feeder) feeder->kick();
+  if (requester) requester->kick();
   if (Remote* const remote = qp.process->remote(); remote != nullptr) remote->receive_posted();
 }
 
@@ -118,7 +118,7 @@ int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     *bad_wr = wr;
     return EIO;
   }
-  act_on_sticky_if_any(*qp);
+  act_on_pending_flags(*qp);
   if (qp->srq != nullptr && !is_of_program(*qp->srq)) return post_datagram_receives(*qp, wr, bad_wr);
   qp->recv_lock.lock();
   int error = 0;
@@ -130,7 +130,7 @@ int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     }
   }
   qp->recv_lock.unlock();
-  if (qp->shared->feeder_waits.load(std::memory_order_relaxed) != 0) wake_feeder(*qp);
+  if (qp->shared->requester_waits.load(std::memory_order_relaxed) != 0) wake_requester(*qp);
   return error;
 }
 

@@ -13,7 +13,7 @@
 namespace verbena {
 namespace {
 
-// Do all keys of the list hold now? Then feeders need not look at them while no key ends.
+// Do all keys of the list hold now? Then requesters need not look at them while no key ends.
 bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& sge = wr.sg_list[i];
@@ -79,7 +79,7 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   const uint64_t order_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
   const uint64_t stride = sizeof(ReceiveWqe) + std::max(max_sge, 1u) * sizeof(WqeSge);
   const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
-  const uint64_t bytes = order_bytes + wqe_bytes + slots * kLandingSize;
+  const uint64_t bytes = order_bytes + wqe_bytes + slots * kBounceSize;
   srq.slots.resize(slots);
   srq.free.resize(srq.room);
   // The lowest slot comes first.
@@ -90,10 +90,10 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   srq.bytes = bytes;
   srq.shared = process.view().srq(srq.index);
   SharedSrq& shared = *srq.shared;
-  shared.birth.fetch_add(1, std::memory_order_relaxed);
+  shared.incarnation.fetch_add(1, std::memory_order_relaxed);
   shared.order_offset = offset;
   shared.wqe_offset = offset + order_bytes;
-  shared.landing_offset = shared.wqe_offset + wqe_bytes;
+  shared.bounce_offset = shared.wqe_offset + wqe_bytes;
   shared.order = static_cast<uint32_t>(std::countr_zero(slots));
   shared.stride = static_cast<uint32_t>(stride);
   shared.max_sge = std::max(max_sge, 1u);
@@ -103,7 +103,7 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.posted.store(0, std::memory_order_relaxed);
   shared.limit.store(0, std::memory_order_relaxed);
   shared.limit_reached.store(0, std::memory_order_relaxed);
-  shared.feeders_wait.store(0, std::memory_order_relaxed);
+  shared.requesters_wait.store(0, std::memory_order_relaxed);
   shared.scatter_wanted.store(0, std::memory_order_relaxed);
   for (std::atomic<uint32_t>& waiter : shared.waiters) waiter.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
@@ -116,9 +116,9 @@ bool take_out_of_hand(Srq& srq, uint32_t slot) {
   for (uint32_t index : srq.qps) {
     Qp* qp = srq.process->qp(index);
     if (qp == nullptr) continue;
-    uint32_t in_hand = slot + 1;
-    if (!qp->shared->srq_slot.compare_exchange_strong(in_hand, 0, std::memory_order_acq_rel) &&
-        in_hand == (kFlushing | (slot + 1)))
+    uint32_t current_wqe = slot + 1;
+    if (!qp->shared->srq_slot.compare_exchange_strong(current_wqe, 0, std::memory_order_acq_rel) &&
+        current_wqe == (kFlushing | (slot + 1)))
       return false;
   }
   return true;
@@ -192,7 +192,7 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
   return mutated("srq-error-negative") ? -error : error;
 }
 
-bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->home().worker(), slot); }
+bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->membership().worker(), slot); }
 
 uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
   return slot < srq.slots.size() && !mutated("srq-wr-id") ? srq.slots[slot].wr_id : 0;
@@ -213,13 +213,14 @@ Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** out) {
       std::atomic_ref(const_cast<uint32_t&>(entry.qp_index)).load(std::memory_order_relaxed);
   if ((entry.flags & kCqeXrc) != 0) {
     Srq* srq = index < kMaxSrqsPerProcess ? cq.process->srq(index) : nullptr;
-    return srq != nullptr && srq->shared->birth.load(std::memory_order_relaxed) == entry.qp_birth &&
+    return srq != nullptr &&
+                   srq->shared->incarnation.load(std::memory_order_relaxed) == entry.qp_incarnation &&
                    srq->cq == &cq
                ? srq
                : nullptr;
   }
   Qp* qp = index < kMaxQpsPerProcess ? cq.process->qp(index) : nullptr;
-  if (qp == nullptr || qp->shared->birth != entry.qp_birth) return nullptr;
+  if (qp == nullptr || qp->shared->incarnation != entry.qp_incarnation) return nullptr;
   if (out != nullptr) *out = qp;
   return qp->srq;
 }
@@ -260,8 +261,8 @@ void reclaim_slots(Srq& srq) {
   }
   srq.lock.unlock();
   if (candidates.empty()) return;
-  // A QP whose feeder died in the middle of a message has the slot in hand: whoever takes it out of there has
-  // it.
+  // A QP whose requester died in the middle of a message has the slot in hand: whoever takes it out of there
+  // has it.
   std::erase_if(candidates,
                 [&](const Candidate& candidate) { return !take_out_of_hand(srq, candidate.slot); });
   // Whoever is dead completes nothing any more: what is not in a CQ by now, or polled already, never comes.

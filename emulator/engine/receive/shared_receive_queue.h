@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The owner's half of a receive queue with many feeders (adapter/shared_receive_ring.h): an SRQ of the
+// The owner's half of a receive queue with many requesters (adapter/shared_receive_ring.h): an SRQ of the
 // program (ibv_create_srq(3)), or the receive queue of a UD queue pair. What only an SRQ of the program has -
 // its limit, its events, the QPs that use it - stands in shared_receive_verbs.cc.
 //
@@ -65,7 +65,7 @@ inline bool is_of_program(const Srq& srq) { return srq.context != nullptr; }
 // entries each, whose keys belong to the PD with handle `pd`. ENOMEM.
 int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out);
 
-// The caller has seen to it that no feeder can reach the queue any more, and none is still at it.
+// The caller has seen to it that no requester can reach the queue any more, and none is still at it.
 void unmake_shared_queue(Srq* srq);
 
 // Posts the list. errno values as ibv_post_recv(3): ENOMEM: every slot is in use; EINVAL: a list too long;
@@ -81,7 +81,7 @@ uint64_t wr_id_of(const Srq& srq, uint32_t slot);
 // The slot's completion was polled or purged. Slots that do not exist or are free are left alone.
 void free_slot(Srq& srq, uint32_t slot);
 
-// Forgets everything that is posted (RESET of a QP whose own queue this is; no feeder is at it).
+// Forgets everything that is posted (RESET of a QP whose own queue this is; no requester is at it).
 void forget_posted(Srq& srq);
 
 // The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone,

@@ -37,22 +37,22 @@ int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
   return 0;
 }
 
-// Feeders that found nothing posted asked to be woken. They asked at their QP, and left word here that
+// Requesters that found nothing posted asked to be woken. They asked at their QP, and left word here that
 // somebody did.
-void wake_feeders(Srq& srq) {
-  if (srq.shared->feeders_wait.exchange(0, std::memory_order_acq_rel) == 0) return;
-  std::vector<std::shared_ptr<PeerAdapter>> feeders;
+void wake_requesters(Srq& srq) {
+  if (srq.shared->requesters_wait.exchange(0, std::memory_order_acq_rel) == 0) return;
+  std::vector<std::shared_ptr<PeerAdapter>> requesters;
   {
     std::lock_guard lock(srq.qps_mutex);
     for (uint32_t index : srq.qps) {
       Qp* qp = srq.process->qp(index);
-      if (qp == nullptr || qp->shared->feeder_waits.exchange(0, std::memory_order_acq_rel) == 0) continue;
+      if (qp == nullptr || qp->shared->requester_waits.exchange(0, std::memory_order_acq_rel) == 0) continue;
       qp->send_lock.lock();
-      if (qp->path.adapter) feeders.push_back(qp->path.adapter);
+      if (qp->path.adapter) requesters.push_back(qp->path.adapter);
       qp->send_lock.unlock();
     }
   }
-  for (const auto& feeder : feeders) feeder->kick();
+  for (const auto& requester : requesters) requester->kick();
   if (Remote* const remote = srq.context->process->remote(); remote != nullptr) remote->receive_posted();
   // XRC: whoever sends here is no peer of any queue pair of this process.
   const Process& process = *srq.process;
@@ -61,7 +61,7 @@ void wake_feeders(Srq& srq) {
     const uint32_t worker = waiter.exchange(0, std::memory_order_acq_rel) & ~SharedSrq::kWaits;
     if (!process.directory().worker_alive(worker)) continue;
     const uint32_t slot = Worker::unpack(worker).slot;
-    kick_slot(process.directory(), srq.process->home().node(), slot,
+    kick_slot(process.directory(), srq.process->membership().node(), slot,
               process.directory().slot(slot).generation.load(std::memory_order_acquire));
   }
 }
@@ -91,7 +91,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     give_quota(*pd->context, Counted::kSrqs);
     return error;
   }
-  const uint32_t number = process.directory().claim_srqn(process.home().slot(), srq->index);
+  const uint32_t number = process.directory().claim_srqn(process.membership().slot(), srq->index);
   if (number == 0) {
     unmake_shared_queue(srq);
     give_quota(*pd->context, Counted::kSrqs);
@@ -132,7 +132,7 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
     return EINVAL;
   }
   srq->shared->limit.store(attr->srq_limit, std::memory_order_seq_cst);
-  if (srq->ring.disarm_if_below_limit()) srq->process->call_attention();
+  if (srq->ring.disarm_if_below_limit()) srq->process->ring_doorbell();
   return 0;
 }
 
@@ -155,7 +155,7 @@ int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     VERBENA_WARN("ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
                  srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge,
                  why, srq->room, srq->ring.max_sge);
-  if (srq->shared->feeders_wait.load(std::memory_order_relaxed) != 0) wake_feeders(*srq);
+  if (srq->shared->requesters_wait.load(std::memory_order_relaxed) != 0) wake_requesters(*srq);
   return error;
 }
 
@@ -189,17 +189,17 @@ int destroy_srq(Srq* srq, uint32_t* async_events) {
                  srq->users.load());
     return EBUSY;
   }
-  process.directory().release_srqn(srq->shared->srqn, process.home().slot());
+  process.directory().release_srqn(srq->shared->srqn, process.membership().slot());
   srq->shared->in_use.store(0, std::memory_order_seq_cst);
   process.forget_srq(srq->index);
-  process.wait_for_visitors();
+  process.wait_for_hazards();
   give_quota(*srq->context, Counted::kSrqs);
   if (srq->cq != nullptr) {
     {
       std::lock_guard lock(srq->cq->lock);
       srq->cq->consumer.for_each([&](Cqe& entry, bool) {
         return (entry.flags & kCqeXrc) != 0 && entry.qp_index == srq->index &&
-               entry.qp_birth == srq->shared->birth;
+               entry.qp_incarnation == srq->shared->incarnation;
       });
     }
     srq->cq->users.fetch_sub(2, std::memory_order_release);

@@ -2,7 +2,7 @@
 //
 // How bytes get to and from an initiator that is not on this node, where the responder's code would reach
 // into his memory: large payloads come out of his stream, answers go into it. placement.cc asks it, if an
-// initiator has one. On a visit to the responder's memory; nothing waits.
+// initiator has one. Holding a hazard guard on the responder's memory; nothing waits.
 #pragma once
 
 #include <sys/uio.h>

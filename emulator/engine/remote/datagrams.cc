@@ -8,8 +8,8 @@
 #include "engine/clock.h"
 #include "engine/datagram/multicast.h"
 #include "engine/objects.h"
-#include "engine/remote/foreign_datagram.h"
 #include "engine/remote/remote.h"
+#include "engine/remote/remote_datagram.h"
 #include "no_cancellation.h"
 
 namespace verbena {
@@ -39,7 +39,8 @@ void count_lost(Process& process, const std::byte* frame) {
   DatagramHead head;
   std::memcpy(&head, frame, sizeof head);
   QpnEntry found;
-  if (!process.directory().find_qpn(head.source_qpn, &found) || found.slot != process.home().slot()) return;
+  if (!process.directory().find_qpn(head.source_qpn, &found) || found.slot != process.membership().slot())
+    return;
   if (SharedQp* const qp = process.view().qp(found.qp_index); qp != nullptr && qp->qpn == head.source_qpn)
     qp->lost.fetch_add(1, std::memory_order_relaxed);
 }
@@ -81,7 +82,7 @@ void Remote::send_datagram(const DatagramTo& to, const DatagramHead& head, const
     }
   }
   if (!peer) {
-    process_.home().kick();
+    process_.membership().kick();
     return;
   }
   std::lock_guard out(peer->out_mutex);
@@ -193,11 +194,11 @@ bool Remote::send_waiting_datagrams(int64_t now) {
   }
   for (const DatagramTo& to : wanted) {
     if (to.address == kThisNode)
-      call_within(wire::Target::queue_pair(to.qpn));
+      request_connection_within(wire::Target::queue_pair(to.qpn));
     else if (const std::shared_ptr<RemotePeer> near = connected_to(to.address))
       ask(*near, to.qpn);
     else
-      call(to.address, to.from, wire::Target::queue_pair(to.qpn), to.qpn, nullptr);
+      request_connection(to.address, to.from, wire::Target::queue_pair(to.qpn), to.qpn, nullptr);
   }
   std::lock_guard lock(known_mutex_);
   datagrams_wait_.store(!waiting_datagrams_.empty(), std::memory_order_relaxed);
@@ -210,7 +211,7 @@ bool Remote::may_be_held(RemotePeer& peer, uint32_t qpn) {
   if (peer.held_since == 0) return true;
   const int64_t held = now_ns() - peer.held_since;
   if (held < kHeld) return true;
-  return held < kHeldUnscheduled && peer.held_turns < kChances && peer.stand_ins.empty() &&
+  return held < kHeldUnscheduled && peer.held_polls < kChances && peer.remote_requesters.empty() &&
          std::none_of(routes_.begin(), routes_.end(),
                       [&](const auto& route) { return route.second.peer.get() == &peer; });
 }
@@ -218,15 +219,15 @@ bool Remote::may_be_held(RemotePeer& peer, uint32_t qpn) {
 Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
   if (peer.in.size() < frame.head_size + frame.payload) return Next::kMore;
   const DatagramHead& head = frame.head.datagram;
-  if (!peer.datagram_source) peer.datagram_source = make_foreign_sender(process_);
+  if (!peer.datagram_source) peer.datagram_source = make_remote_sender(process_);
   // Where an answer goes: who sends need not be asked for, and may answer and end before he could be.
   if (uint32_t& last = peer.datagram_source->shared->qpn; last != head.source_qpn) {
     last = head.source_qpn;
     know(peer.address, head.source_qpn, peer_of(peer.id));
   }
   const bool may_wait = may_be_held(peer, head.target_qpn);
-  switch (receive_foreign_datagram(*peer.datagram_source,
-                                   foreign_datagram(head, peer.in.data() + frame.head_size, frame.payload),
+  switch (receive_remote_datagram(*peer.datagram_source,
+                                   remote_datagram(head, peer.in.data() + frame.head_size, frame.payload),
                                    may_wait)) {
     case Delivery::kTaken:
       if (peer.datagrams_taken.size() >= kMostKnown) peer.datagrams_taken.clear();
@@ -238,7 +239,7 @@ Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
     case Delivery::kNoReceive:
       if (peer.held_since == 0) {
         peer.held_since = now_ns();
-        peer.held_turns = 0;
+        peer.held_polls = 0;
       }
       return Next::kStop;
   }

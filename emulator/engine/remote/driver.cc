@@ -12,7 +12,7 @@
 #include "engine/clock.h"
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
-#include "engine/remote/stand_in.h"
+#include "engine/remote/remote_requester.h"
 #include "engine/requester/requester.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
@@ -37,15 +37,15 @@ bool try_lock_for_a_moment(SpinLock& lock) {
 
 // ---- requests ---------------------------------------------------------------------------------------------
 
-StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
+RemoteRequester* Remote::remote_requester_for(RemotePeer& peer, const RequestHead& head) {
   const uint64_t key = uint64_t{head.source_qpn} << 32 | head.target_qpn;
-  const auto known = peer.stand_ins.find(key);
+  const auto known = peer.remote_requesters.find(key);
   VendorError error = VendorError::none;
-  if (known != peer.stand_ins.end()) {
+  if (known != peer.remote_requesters.end()) {
     known->second->expect_request();
     if (known->second->aim(head) == VendorError::none) return known->second.get();
     let_go(peer, *known->second);
-    peer.stand_ins.erase(known);
+    peer.remote_requesters.erase(known);
   }
   // The queue pair there must be the one that ours was told of, at that address, and of one process.
   const auto route = routes_.find(head.target_qpn);
@@ -58,9 +58,9 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
     if (!route->second.peer)
       for (const std::shared_ptr<RemotePeer>& each : peers_)
         if (each.get() == &peer) bind(route->second, each);
-    auto made = std::make_unique<StandIn>(peer, process_);
+    auto made = std::make_unique<RemoteRequester>(peer, process_);
     error = made->aim(head);
-    if (error == VendorError::none) return (peer.stand_ins[key] = std::move(made)).get();
+    if (error == VendorError::none) return (peer.remote_requesters[key] = std::move(made)).get();
   }
   std::lock_guard out(peer.out_mutex);
   append_answer(peer, {sizeof(AnswerHead),
@@ -69,28 +69,28 @@ StandIn* Remote::stand_in_for(RemotePeer& peer, const RequestHead& head) {
                        {},
                        head.source_qpn,
                        head.target_qpn,
-                       head.life,
+                       head.path_generation,
                        head.number,
                        static_cast<uint64_t>(error)});
   return nullptr;
 }
 
 // It is about to go.
-void Remote::let_go(RemotePeer& peer, StandIn& stand_in) {
-  stand_in.give_back();
-  std::erase(peer.acknowledgements_due, &stand_in);
-  std::erase(peer.waiting_for_receives, &stand_in);
-  if (peer.bulk_in.stand_in == &stand_in) peer.bulk_in.stand_in = nullptr;
+void Remote::let_go(RemotePeer& peer, RemoteRequester& remote_requester) {
+  remote_requester.give_back();
+  std::erase(peer.acknowledgements_due, &remote_requester);
+  std::erase(peer.waiting_for_receives, &remote_requester);
+  if (peer.bulk_in.remote_requester == &remote_requester) peer.bulk_in.remote_requester = nullptr;
 }
 
-Remote::Next Remote::after(RemotePeer& peer, StandIn& stand_in, Taken taken) {
-  if (stand_in.acknowledgement_due &&
-      (peer.acknowledgements_due.empty() || peer.acknowledgements_due.back() != &stand_in))
-    peer.acknowledgements_due.push_back(&stand_in);
+Remote::Next Remote::after(RemotePeer& peer, RemoteRequester& remote_requester, Taken taken) {
+  if (remote_requester.acknowledgement_due &&
+      (peer.acknowledgements_due.empty() || peer.acknowledgements_due.back() != &remote_requester))
+    peer.acknowledgements_due.push_back(&remote_requester);
   switch (taken) {
     case Taken::kDone:
     case Taken::kSkip:
-      peer.bulk_in.stand_in = nullptr;
+      peer.bulk_in.remote_requester = nullptr;
       return Next::kOn;
     case Taken::kMore:
       return Next::kMore;
@@ -104,28 +104,30 @@ Remote::Next Remote::take_request(RemotePeer& peer, const Frame& frame) {
   const RequestHead& head = frame.head.request;
   const bool large = head.size > kCopied && frame.payload != 0;
   if (!large && peer.in.size() < frame.head_size + frame.payload) return Next::kMore;
-  StandIn* const stand_in = stand_in_for(peer, head);
+  RemoteRequester* const remote_requester = remote_requester_for(peer, head);
   if (large) {
     peer.in.consume(frame.head_size);
     peer.bulk_in = {};
     peer.bulk_in.left = frame.payload;
-    peer.bulk_in.stand_in = stand_in;
+    peer.bulk_in.remote_requester = remote_requester;
     peer.bulk_in.request = head;
-    return stand_in == nullptr ? Next::kOn
-                               : after(peer, *stand_in, stand_in->take(head, nullptr, frame.payload));
+    return remote_requester == nullptr
+               ? Next::kOn
+               : after(peer, *remote_requester, remote_requester->take(head, nullptr, frame.payload));
   }
   Next next = Next::kOn;
-  if (stand_in != nullptr)
-    next = after(peer, *stand_in, stand_in->take(head, peer.in.data() + frame.head_size, frame.payload));
+  if (remote_requester != nullptr)
+    next = after(peer, *remote_requester,
+                 remote_requester->take(head, peer.in.data() + frame.head_size, frame.payload));
   if (next == Next::kOn) peer.in.consume(frame.head_size + frame.payload);
   return next;
 }
 
 void Remote::acknowledge(RemotePeer& peer) {
-  for (StandIn* stand_in : peer.acknowledgements_due) {
-    if (!stand_in->acknowledgement_due) continue;
-    stand_in->acknowledgement_due = false;
-    append_answer(peer, stand_in->acknowledgement());
+  for (RemoteRequester* remote_requester : peer.acknowledgements_due) {
+    if (!remote_requester->acknowledgement_due) continue;
+    remote_requester->acknowledgement_due = false;
+    append_answer(peer, remote_requester->acknowledgement());
   }
   peer.acknowledgements_due.clear();
 }
@@ -145,7 +147,8 @@ Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy)
   if (path != nullptr) expect_request(qp, head.number);
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (path != nullptr && path->peer.get() == &peer && path->qpn == head.source_qpn &&
-      path->life == head.life && path->epoch == peer.epoch.load(std::memory_order_relaxed) &&
+      path->path_generation == head.path_generation &&
+      path->epoch == peer.epoch.load(std::memory_order_relaxed) &&
       (state == IBV_QPS_RTS || state == IBV_QPS_SQD))
     return &qp;
   qp.send_lock.unlock();
@@ -161,8 +164,8 @@ bool Remote::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
     return false;
   VendorError error = VendorError::none;
   {
-    const uint32_t home = process_.home().slot();
-    const Visit visit(process_.directory(), home, home);
+    const uint32_t own_slot = process_.membership().slot();
+    const HazardGuard guard(process_.directory(), own_slot, own_slot);
     iovec ranges[PeerAdapter::kMaxRanges];
     iovec to[PeerAdapter::kMaxRanges];
     size_t count = 0;
@@ -204,7 +207,7 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
     peer.bulk_in.left = frame.payload;
     peer.bulk_in.answer = head;
     SendRequest* const request = qp != nullptr ? find_awaiting(*qp, head.number) : nullptr;
-    // Slices come in order: anything else is the rest of what has been given up.
+    // Chunks come in order: anything else is the rest of what has been given up.
     if (request != nullptr && request->done == head.offset())
       peer.bulk_in.is_answer = scatter(*qp, peer, head);
     if (peer.bulk_in.left == 0) peer.bulk_in.is_answer = false;
@@ -231,10 +234,10 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
     default: {
       SendRequest* const request = find_awaiting(*qp, head.number);
       if (request == nullptr || request->opcode == IBV_WR_RDMA_READ) break;
-      const uint32_t home = process_.home().slot();
+      const uint32_t own_slot = process_.membership().slot();
       VendorError error = VendorError::none;
       {
-        const Visit visit(process_.directory(), home, home);
+        const HazardGuard guard(process_.directory(), own_slot, own_slot);
         iovec ranges[PeerAdapter::kMaxRanges];
         size_t count = 0;
         error = find_local_bytes(*qp, *find_send_operation(request->opcode), *request, ranges, &count);
@@ -255,8 +258,9 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
 
 Remote::Next Remote::go_on_with_bulk(RemotePeer& peer) {
   auto& bulk = peer.bulk_in;
-  peer.takes_large = bulk.stand_in != nullptr ? sizeof(RequestHead) : sizeof(AnswerHead);
-  if (bulk.stand_in != nullptr) return after(peer, *bulk.stand_in, bulk.stand_in->go_on(bulk.request));
+  peer.takes_large = bulk.remote_requester != nullptr ? sizeof(RequestHead) : sizeof(AnswerHead);
+  if (bulk.remote_requester != nullptr)
+    return after(peer, *bulk.remote_requester, bulk.remote_requester->go_on(bulk.request));
   if (bulk.is_answer) {
     bool busy = false;
     Qp* const qp = lock_requester(peer, bulk.answer, &busy);
@@ -311,7 +315,7 @@ Remote::Next Remote::take_query(RemotePeer& peer, const Frame& frame) {
   const std::shared_ptr<RemotePeer> who = peer_of(id);
   know(peer.address, head.qpn, who);
   if (!send_waiting_datagrams(now) || who->connected.load(std::memory_order_relaxed)) return Next::kOn;
-  call(peer.address, peer.own_address, wire::Target::of_process(id), 0, who);
+  request_connection(peer.address, peer.own_address, wire::Target::of_process(id), 0, who);
   return Next::kOn;
 }
 

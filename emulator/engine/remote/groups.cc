@@ -5,7 +5,7 @@
 
 #include "engine/datagram/multicast.h"
 #include "engine/objects.h"
-#include "engine/remote/foreign_datagram.h"
+#include "engine/remote/remote_datagram.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
 
@@ -16,11 +16,12 @@ constexpr int kAtATime = 256;
 
 }  // namespace
 
-RemoteGroups::RemoteGroups(Process& process) : process_(process), open_(crowd_.open(process.home()) == 0) {}
+RemoteGroups::RemoteGroups(Process& process)
+    : process_(process), open_(multicast_channel_.open(process.membership()) == 0) {}
 
 void RemoteGroups::listen() {
-  if (!open_ || crowd_.listens()) return;
-  if (const int error = crowd_.listen(); error != 0)
+  if (!open_ || multicast_channel_.listens()) return;
+  if (const int error = multicast_channel_.listen(); error != 0)
     VERBENA_WARN("ibv_attach_mcast: messages of other nodes do not arrive: errno %d", error);
 }
 
@@ -29,7 +30,7 @@ void RemoteGroups::send(const wire::NetAddress& from, const wire::DatagramHead& 
   if (!open_) return;
   const NoCancellation guard;
   uint8_t message[sizeof head + wire::kMaxDatagram];
-  static_assert(sizeof message <= wire::kMaxCrowdMessage);
+  static_assert(sizeof message <= wire::kMaxMulticastMessage);
   if (size > wire::kMaxDatagram) return;
   wire::DatagramHead whole = head;
   whole.kind = wire::FrameKind::kDatagram;
@@ -37,15 +38,15 @@ void RemoteGroups::send(const wire::NetAddress& from, const wire::DatagramHead& 
   whole.target_qpn = kMulticastQpn;
   std::memcpy(message, &whole, sizeof whole);
   std::memcpy(message + sizeof whole, bytes, size);
-  crowd_.send(from, {message, whole.length});
+  multicast_channel_.send(from, {message, whole.length});
 }
 
 bool RemoteGroups::serve() {
-  if (!crowd_.listens()) return false;
-  if (!sender_) sender_ = make_foreign_sender(process_);
-  std::array<uint8_t, wire::kMaxCrowdMessage> message;
+  if (!multicast_channel_.listens()) return false;
+  if (!sender_) sender_ = make_remote_sender(process_);
+  std::array<uint8_t, wire::kMaxMulticastMessage> message;
   for (int i = 0; i < kAtATime; ++i) {
-    const size_t size = crowd_.receive(&message);
+    const size_t size = multicast_channel_.receive(&message);
     if (size == 0) return false;
     wire::Frame frame;
     if (wire::decode(reinterpret_cast<const std::byte*>(message.data()), size, &frame) !=
@@ -53,8 +54,8 @@ bool RemoteGroups::serve() {
         frame.head.datagram.kind != wire::FrameKind::kDatagram || frame.head_size + frame.payload != size ||
         frame.head.datagram.target_qpn != kMulticastQpn)
       continue;
-    receive_foreign_datagram(
-        *sender_, foreign_datagram(frame.head.datagram, message.data() + frame.head_size, frame.payload));
+    receive_remote_datagram(
+        *sender_, remote_datagram(frame.head.datagram, message.data() + frame.head_size, frame.payload));
   }
   return true;
 }

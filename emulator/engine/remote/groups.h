@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Multicast messages to and from other nodes (wire/crowd.h). Each process delivers to its own queue pairs.
+// Multicast messages to and from other nodes (wire/multicast_channel.h). Each process delivers to its own
+// queue pairs.
 #pragma once
 
 #include <memory>
 
 #include "engine/process.h"
-#include "wire/crowd.h"
 #include "wire/frame.h"
+#include "wire/multicast_channel.h"
 
 namespace verbena {
 
@@ -18,7 +19,7 @@ class RemoteGroups {
   // A queue pair of this process has been attached to a group.
   void listen();
 
-  // `head` but for its length; `bytes` as receive_foreign_datagram() wants them.
+  // `head` but for its length; `bytes` as receive_remote_datagram() wants them.
   void send(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
             uint32_t size);
 
@@ -27,7 +28,7 @@ class RemoteGroups {
 
  private:
   Process& process_;
-  wire::Crowd crowd_;
+  wire::MulticastChannel multicast_channel_;
   const bool open_;
   std::shared_ptr<Qp> sender_;  // stands for the senders of all groups
 };

@@ -15,8 +15,8 @@
 #include "engine/clock.h"
 #include "engine/objects.h"
 #include "engine/remote/remote_path.h"
-#include "engine/remote/stand_in.h"
-#include "fabric/descriptors_of_parent.h"
+#include "engine/remote/remote_requester.h"
+#include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
 
 namespace verbena {
@@ -71,13 +71,13 @@ size_t bulk_ranges(void* context, uint64_t done, iovec* ranges) {
   return peer.bulk_is_lost ? fill_up(left, ranges) : count;
 }
 
-// Starts the next answer to a READ, or its next slice. False: not now.
+// Starts the next answer to a READ, or its next chunk. False: not now.
 bool begin_answer(RemotePeer& peer) {
   if (peer.reads.empty() || peer.out.has_bulk()) return false;
   ReadAnswer& answer = peer.reads.front();
   const bool ours = answer.memory == &peer.process.self();
   const uint64_t left = answer.from.length - answer.done;
-  const uint64_t size = std::min<uint64_t>(left, ours && left > kCopied ? wire::kSliceBytes : kCopied);
+  const uint64_t size = std::min<uint64_t>(left, ours && left > kCopied ? wire::kChunkBytes : kCopied);
   const bool copied = size <= kCopied;
   std::byte* const at = peer.out.append(sizeof(AnswerHead) + (copied ? size : 0));
   if (at == nullptr) return false;
@@ -190,9 +190,9 @@ void flush(RemotePeer& peer) {
     while (put_kept_answers(peer) || begin_answer(peer)) {
     }
     if (peer.out.empty()) break;
-    Visit visit;
-    const uint32_t home = peer.process.home().slot();
-    if (peer.out.has_bulk()) visit.begin(peer.process.directory(), home, home);
+    HazardGuard guard;
+    const uint32_t own_slot = peer.process.membership().slot();
+    if (peer.out.has_bulk()) guard.begin(peer.process.directory(), own_slot, own_slot);
     uint64_t sent = 0;
     const Flow flow = peer.out.send(peer.fd, bulk_ranges, &peer, &sent);
     peer.bytes_out.store(peer.bytes_out.load(std::memory_order_relaxed) + sent, std::memory_order_relaxed);

@@ -22,7 +22,7 @@
 
 namespace verbena {
 
-class StandIn;
+class RemoteRequester;
 struct Datagrams;
 
 // Bytes of up to this many go through the buffers, longer ones from memory to memory.
@@ -59,7 +59,7 @@ struct RemotePeer {
   bool begun_here = false;
   int64_t since = 0;              // ns: of this connection
   std::atomic<bool> gone{false};  // the process has ended
-  uint64_t ticket = 0;            // it is being called; 0: it is not
+  uint64_t request_id = 0;            // it is being called; 0: it is not
   std::atomic<bool> connected{false};
   std::atomic<bool> broken{false};     // nothing more is to be had of it: the driver gives the connection up
   std::atomic<bool> out_ended{false};  // the socket takes no more; what has come is still read
@@ -69,13 +69,14 @@ struct RemotePeer {
 
   // ---- what comes, and who carries it out: the driver's (Remote::drive) ----
   wire::InStream in;
-  std::unordered_map<uint64_t, std::unique_ptr<StandIn>> stand_ins;  // by source and target number
-  std::vector<StandIn*> acknowledgements_due;
-  std::vector<StandIn*> waiting_for_receives;  // their requesters are to be told of the next
+  // by source and target number
+  std::unordered_map<uint64_t, std::unique_ptr<RemoteRequester>> remote_requesters;
+  std::vector<RemoteRequester*> acknowledgements_due;
+  std::vector<RemoteRequester*> waiting_for_receives;  // their requesters are to be told of the next
   // The bytes of a large frame that are still to come: for whom. Neither: they are skipped.
   struct {
     uint64_t left = 0;
-    StandIn* stand_in = nullptr;
+    RemoteRequester* remote_requester = nullptr;
     wire::RequestHead request{};
     bool is_answer = false;
     wire::AnswerHead answer{};
@@ -86,7 +87,7 @@ struct RemotePeer {
   std::unordered_map<uint32_t, uint32_t> datagrams_taken;
   // Since when the first frame there is a datagram that waits for a receive request, in ns; 0: it is not.
   int64_t held_since = 0;
-  uint32_t held_turns = 0;  // how many turns of the program it has waited
+  uint32_t held_polls = 0;  // how many turns of the program it has waited
   // The last frame was a long one, and this the size of its head: perhaps the next is another, whose bytes
   // belong elsewhere. 0: it was not.
   size_t takes_large = 0;
@@ -133,7 +134,7 @@ void append_answer(RemotePeer& peer, const wire::AnswerHead& head);
 void begin_bulk(RemotePeer& peer, uint64_t size);
 // Sends as much as the socket takes. Where it takes no more, it is left alone for a moment (kRoomPause): each
 // call in vain, of send(2) or recv(2), would keep the socket's lock from the network. The caller is on no
-// visit.
+// hazard guard.
 void flush(RemotePeer& peer);
 // The next flush() does not wait for that.
 inline void try_at_once(RemotePeer& peer) { peer.try_at.store(0, std::memory_order_relaxed); }

@@ -12,7 +12,7 @@
 #include "engine/clock.h"
 #include "engine/datagram/address_handle.h"
 #include "engine/objects.h"
-#include "engine/remote/stand_in.h"
+#include "engine/remote/remote_requester.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -21,11 +21,11 @@ namespace {
 using wire::NetAddress;
 using wire::Target;
 
-// So long the gate tries one call; who still wants to be connected then calls again.
-constexpr int64_t kCallPatience = 2'000'000'000;
+// So long the connection listener tries one call; who still wants to be connected then calls again.
+constexpr int64_t kConnectPatience = 2'000'000'000;
 // A queue pair that found nobody does not ask again sooner.
 constexpr int64_t kAskAgain = 20'000'000;
-// Of two that are connected the one with the lesser address calls. The other one does so when it was not
+// Of two that are connected the one with the lower address calls. The other one does so when it was not
 // called for so long.
 constexpr int64_t kCallers = 50'000'000;
 // Two processes that call each other at the same moment come to have two connections within such a time. A
@@ -38,8 +38,8 @@ constexpr int64_t kLongestTick = 10'000'000, kShortestTick = 1'000'000;
 
 }  // namespace
 
-Remote::Remote(Process& process, const wire::ProcessId& self, Caller caller)
-    : process_(process), self_(self), caller_(caller) {
+Remote::Remote(Process& process, const wire::ProcessId& self, Connector caller)
+    : process_(process), self_(self), connector_(caller) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   outer_ = epoll_create1(EPOLL_CLOEXEC);
   arm(true);
@@ -74,7 +74,7 @@ bool Remote::is_own(const ibv_ah_attr& address) const {
 // ---- queue pairs ----------------------------------------------------------------------------------------
 
 std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& attr) {
-  if (!caller_.leads_out || attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
+  if (!connector_.leads_out || attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
   auto path = std::make_shared<RemotePath>();
   path->remote = this;
   path->to = NetAddress::of_gid(attr.ah_attr.grh.dgid.raw);
@@ -83,13 +83,13 @@ std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& att
   path->from = NetAddress::of_gid(
       device.gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
   path->qpn = attr.dest_qp_num;
-  path->life = next_life_.fetch_add(1, std::memory_order_relaxed);
+  path->path_generation = next_path_generation_.fetch_add(1, std::memory_order_relaxed);
   return path;
 }
 
 void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
   {
-    std::lock_guard turn(turn_);
+    std::lock_guard progress_lock(progress_mutex_);
     Route& route = routes_[qp.shared->qpn];
     route = {};
     route.qp = &qp;
@@ -101,20 +101,20 @@ void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
   const bool begins = path->to == kThisNode ? self_ < path->process : path->from <= path->to;
   if (qp.type != IBV_QPT_XRC_RECV && begins) {
     seek(qp.shared->qpn);
-    process_.home().kick();
+    process_.membership().kick();
   }
 }
 
 void Remote::forget(Qp& qp) {
   flush_all();
   {
-    std::lock_guard turn(turn_);
+    std::lock_guard progress_lock(progress_mutex_);
     if (const auto found = routes_.find(qp.shared->qpn); found != routes_.end() && found->second.qp == &qp)
       routes_.erase(found);
     for (const std::shared_ptr<RemotePeer>& peer : peers_) {
       if (peer->bulk_in.is_answer && peer->bulk_in.answer.target_qpn == qp.shared->qpn)
         peer->bulk_in.is_answer = false;
-      std::erase_if(peer->stand_ins, [&](const auto& entry) {
+      std::erase_if(peer->remote_requesters, [&](const auto& entry) {
         if (entry.second->target_qpn() != qp.shared->qpn) return false;
         let_go(*peer, *entry.second);
         return true;
@@ -144,7 +144,7 @@ void Remote::watch(Qp& qp) {
 
 // The service thread comes again soon, without being woken.
 void Remote::keep_ticking() {
-  if (!ticking_.exchange(true, std::memory_order_acq_rel)) process_.home().kick();
+  if (!ticking_.exchange(true, std::memory_order_acq_rel)) process_.membership().kick();
 }
 
 int64_t Remote::check_deadlines(int64_t now) {
@@ -180,7 +180,7 @@ std::shared_ptr<RemotePeer> Remote::peer_of(const wire::ProcessId& id) {
 }
 
 // Somebody who has the key gives himself more names than there can be.
-bool Remote::has_enough_of(const wire::Arrived& arrived) const {
+bool Remote::has_enough_of(const wire::EstablishedConnection& arrived) const {
   size_t others = 0;
   for (const std::shared_ptr<RemotePeer>& peer : peers_)
     others += peer->address == arrived.peer_address && peer->id != arrived.peer &&
@@ -197,17 +197,18 @@ std::shared_ptr<RemotePeer> Remote::connected_to(const NetAddress& address) {
   return nullptr;
 }
 
-void Remote::call(const NetAddress& to, const NetAddress& from, const Target& target, uint32_t qpn,
-                  const std::shared_ptr<RemotePeer>& peer) {
-  if (to == kThisNode) return call_within(target);
+void Remote::request_connection(const NetAddress& to, const NetAddress& from, const Target& target,
+                                uint32_t qpn, const std::shared_ptr<RemotePeer>& peer) {
+  if (to == kThisNode) return request_connection_within(target);
   size_t others = 0;
-  for (const Call& call : calls_) {
-    if (call.to == to && (call.peer == peer || (!call.peer && !peer))) return;
-    others += call.to == to;
+  for (const ConnectRequest& request : connect_requests_) {
+    if (request.to == to && (request.peer == peer || (!request.peer && !peer))) return;
+    others += request.to == to;
   }
-  if (caller_.approach == nullptr || others >= kMostOfOneAddress) return;
-  const uint64_t ticket = caller_.approach(caller_.context, to, from, target, now_ns() + kCallPatience);
-  calls_.push_back({ticket, to, qpn, peer});
+  if (connector_.connect == nullptr || others >= kMostOfOneAddress) return;
+  const uint64_t request_id =
+      connector_.connect(connector_.context, to, from, target, now_ns() + kConnectPatience);
+  connect_requests_.push_back({request_id, to, qpn, peer});
   publish();
 }
 
@@ -219,7 +220,7 @@ void Remote::find_peer(Route& route, int64_t now) {
       seek(route.qp->shared->qpn);
     else if (!route.peer->gone && now >= route.asked_at + kAskAgain)
       route.asked_at = now,
-      call(route.path->to, route.path->from, Target::of_process(route.peer->id), 0, route.peer);
+      request_connection(route.path->to, route.path->from, Target::of_process(route.peer->id), 0, route.peer);
     return;
   }
   if (route.asked_at != 0 && now < route.asked_at + kAskAgain) {
@@ -233,7 +234,8 @@ void Remote::find_peer(Route& route, int64_t now) {
   }
   route.asked_at = now;
   if (!near) {
-    call(route.path->to, route.path->from, Target::queue_pair(route.path->qpn), route.path->qpn, nullptr);
+    request_connection(route.path->to, route.path->from, Target::queue_pair(route.path->qpn), route.path->qpn,
+                       nullptr);
     return;
   }
   route.path->is_called.store(ask(*near, route.path->qpn), std::memory_order_relaxed);
@@ -263,7 +265,7 @@ void Remote::bind(Route& route, const std::shared_ptr<RemotePeer>& peer) {
   qp.send_lock.unlock();
 }
 
-void Remote::attend_seeks(int64_t now) {
+void Remote::serve_seeks(int64_t now) {
   if (!seeking_.exchange(false, std::memory_order_acq_rel)) return;
   std::vector<uint32_t> seeks;
   {
@@ -274,22 +276,23 @@ void Remote::attend_seeks(int64_t now) {
     if (const auto found = routes_.find(qpn); found != routes_.end()) find_peer(found->second, now);
 }
 
-void Remote::arrived(const wire::Arrived& arrived) {
-  std::lock_guard turn(turn_);
+void Remote::arrived(const wire::EstablishedConnection& arrived) {
+  std::lock_guard progress_lock(progress_mutex_);
   admit(arrived);
 }
 
-void Remote::admit(const wire::Arrived& arrived) {
+void Remote::admit(const wire::EstablishedConnection& arrived) {
   const int64_t now = now_ns();
-  std::erase_if(calls_,
-                [&](const Call& call) { return arrived.ticket != 0 && call.ticket == arrived.ticket; });
+  std::erase_if(connect_requests_, [&](const ConnectRequest& request) {
+    return arrived.request_id != 0 && request.request_id == arrived.request_id;
+  });
   if (has_enough_of(arrived)) {
     close_connection(arrived.fd);
     return;
   }
   const std::shared_ptr<RemotePeer> peer = peer_of(arrived.peer);
   if (peer->connected.load(std::memory_order_relaxed)) {
-    // Two at once: the one begun by the lesser of the two stays, as both of them will find.
+    // Two at once: the one begun by the lower of the two stays, as both of them will find.
     const bool by_lesser = arrived.begun_here == (self_ < arrived.peer);
     if (arrived.begun_here != peer->begun_here && !by_lesser && now < peer->since + kSameMoment) {
       close_connection(arrived.fd);
@@ -330,31 +333,31 @@ void Remote::admit(const wire::Arrived& arrived) {
     else if (!route.peer)
       route.asked_at = 0, seek(qpn);
   }
-  attend_seeks(now);
+  serve_seeks(now);
   ask_now(peer->address);
   send_waiting_datagrams(now);
 }
 
-void Remote::failed(uint64_t ticket, wire::Refusal refusal) {
-  std::lock_guard turn(turn_);
-  const auto found =
-      std::find_if(calls_.begin(), calls_.end(), [&](const Call& c) { return c.ticket == ticket; });
-  if (found == calls_.end()) return;
-  const Call call = *found;
-  calls_.erase(found);
+void Remote::failed(uint64_t request_id, wire::Refusal refusal) {
+  std::lock_guard progress_lock(progress_mutex_);
+  const auto found = std::find_if(connect_requests_.begin(), connect_requests_.end(),
+                                  [&](const ConnectRequest& c) { return c.request_id == request_id; });
+  if (found == connect_requests_.end()) return;
+  const ConnectRequest request = *found;
+  connect_requests_.erase(found);
   publish();
   // A machine that has taken the call, and nobody there gets a processor to answer it: it is called again.
-  if (refusal != wire::Refusal::kSilent && refusal != wire::Refusal::kBusy) note_taken(call.to, false);
-  VERBENA_INFO("no connection to %s: %s", call.to.text().c_str(), wire::words(refusal));
+  if (refusal != wire::Refusal::kSilent && refusal != wire::Refusal::kBusy) note_taken(request.to, false);
+  VERBENA_INFO("no connection to %s: %s", request.to.text().c_str(), wire::words(refusal));
   // The one who had the numbers has ended; others that come after it are not meant.
-  if (refusal == wire::Refusal::kNobody && call.peer) call.peer->gone = true;
-  if (refusal == wire::Refusal::kNobody && !call.peer) drop_waiting_datagrams(call.to, call.qpn);
+  if (refusal == wire::Refusal::kNobody && request.peer) request.peer->gone = true;
+  if (refusal == wire::Refusal::kNobody && !request.peer) drop_waiting_datagrams(request.to, request.qpn);
 }
 
-void Remote::taken(uint64_t ticket) {
-  std::lock_guard turn(turn_);
-  for (const Call& call : calls_)
-    if (call.ticket == ticket) note_taken(call.to, true);
+void Remote::taken(uint64_t request_id) {
+  std::lock_guard progress_lock(progress_mutex_);
+  for (const ConnectRequest& request : connect_requests_)
+    if (request.request_id == request_id) note_taken(request.to, true);
 }
 
 void Remote::note_taken(const NetAddress& to, bool taken) {
@@ -384,9 +387,9 @@ void Remote::lose(RemotePeer& peer) {
   peer.asked = 0;
   peer.acknowledgements_due.clear();
   peer.waiting_for_receives.clear();
-  for (auto& [key, stand_in] : peer.stand_ins) {
-    stand_in->acknowledgement_due = stand_in->waits_for_receive = false;
-    stand_in->begin_anew();
+  for (auto& [key, remote_requester] : peer.remote_requesters) {
+    remote_requester->acknowledgement_due = remote_requester->waits_for_receive = false;
+    remote_requester->begin_again();
   }
   VERBENA_INFO("connection to process %u of %s has ended", peer.id.slot, peer.address.text().c_str());
   for (auto& [qpn, route] : routes_) {
@@ -404,7 +407,7 @@ void Remote::drop_unused_peers() {
   std::erase_if(peers_, [&](const std::shared_ptr<RemotePeer>& peer) {
     if (peer->connected.load(std::memory_order_relaxed)) return false;
     if (std::any_of(routes_.begin(), routes_.end(), [&](const auto& r) { return r.second.peer == peer; })) return false;
-    for (const auto& [key, stand_in] : peer->stand_ins) stand_in->give_back();
+    for (const auto& [key, remote_requester] : peer->remote_requesters) remote_requester->give_back();
     return true;
   });
 }
@@ -415,7 +418,7 @@ void Remote::publish() {
     return peer->connected.load(std::memory_order_relaxed);
   });
   active_.store(active, std::memory_order_release);
-  process_.poll_remote(active || !calls_.empty());
+  process_.poll_remote(active || !connect_requests_.empty());
 }
 
 }  // namespace verbena

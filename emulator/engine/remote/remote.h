@@ -21,7 +21,7 @@
 #include "engine/remote/groups.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
-#include "wire/gate.h"
+#include "wire/connection_listener.h"
 
 namespace verbena {
 
@@ -35,20 +35,20 @@ struct DatagramTo {
   bool to_group = false;  // to all members that the process with that queue pair has
 };
 
-// How connections are asked for: the gate's approach(), or a test's.
-struct Caller {
-  uint64_t (*approach)(void* context, const wire::NetAddress& to, const wire::NetAddress& from,
+// How connections are asked for: the connection listener's connect(), or a test's.
+struct Connector {
+  uint64_t (*connect)(void* context, const wire::NetAddress& to, const wire::NetAddress& from,
                        const wire::Target& target, int64_t deadline_ns) = nullptr;
   void* context = nullptr;
   bool leads_out = true;  // false: the node has no network
 };
 
 // Is this message, which came with a connection, from a process of the node that is to be reached by frames?
-bool is_call_within_node(const std::byte* message, size_t size);
+bool is_connection_request(const std::byte* message, size_t size);
 
-class Remote final : public wire::Arrivals {
+class Remote final : public wire::ConnectionObserver {
  public:
-  Remote(Process& process, const wire::ProcessId& self, Caller caller);
+  Remote(Process& process, const wire::ProcessId& self, Connector caller);
   ~Remote();
   Remote(const Remote&) = delete;
   Remote& operator=(const Remote&) = delete;
@@ -69,7 +69,7 @@ class Remote final : public wire::Arrivals {
   void seek(uint32_t qpn);  // it has something to send, and no connection. Under its send_lock
   void watch(Qp& qp);       // it has something in flight. Under its send_lock
 
-  bool leads_out() const { return caller_.leads_out; }
+  bool leads_out() const { return connector_.leads_out; }
   // Does the address belong to this node?
   bool is_own(const ibv_ah_attr& address) const;
 
@@ -96,14 +96,14 @@ class Remote final : public wire::Arrivals {
                      uint32_t size);
 
   // Another process of this node calls. In the service thread.
-  void take_call(const std::byte* message, Descriptor& connection);
+  void take_connection_request(const std::byte* message, Descriptor& connection);
 
   RemoteGroups& groups() { return groups_; }
 
-  // wire::Arrivals, in the service thread (or a test's)
-  void arrived(const wire::Arrived& arrived) override;
-  void failed(uint64_t ticket, wire::Refusal refusal) override;
-  void taken(uint64_t ticket) override;
+  // wire::ConnectionObserver, in the service thread (or a test's)
+  void arrived(const wire::EstablishedConnection& arrived) override;
+  void failed(uint64_t request_id, wire::Refusal refusal) override;
+  void taken(uint64_t request_id) override;
 
  private:
   struct Route {
@@ -113,8 +113,8 @@ class Remote final : public wire::Arrivals {
     int64_t asked_at = 0;              // ns; 0: not yet
     int64_t since = 0;                 // ns
   };
-  struct Call {
-    uint64_t ticket;
+  struct ConnectRequest {
+    uint64_t request_id;
     wire::NetAddress to;
     uint32_t qpn;  // that was asked for; 0: the process `peer`
     std::shared_ptr<RemotePeer> peer;
@@ -127,8 +127,8 @@ class Remote final : public wire::Arrivals {
   };
 
   // All of these in the driver's turn.
-  void admit(const wire::Arrived& arrived);
-  void call_within(const wire::Target& target);  // within_node.cc
+  void admit(const wire::EstablishedConnection& arrived);
+  void request_connection_within(const wire::Target& target);  // within_node.cc
   bool drive(bool from_service);
   bool awaits_rest() const;
   void take_rest();
@@ -138,25 +138,25 @@ class Remote final : public wire::Arrivals {
   Next parse_one(RemotePeer& peer);
   Next go_on_with_bulk(RemotePeer& peer);
   Next take_request(RemotePeer& peer, const wire::Frame& frame);
-  Next after(RemotePeer& peer, StandIn& stand_in, Taken taken);
+  Next after(RemotePeer& peer, RemoteRequester& remote_requester, Taken taken);
   Next take_answer_frame(RemotePeer& peer, const wire::Frame& frame);
   bool scatter(Qp& qp, RemotePeer& peer, const wire::AnswerHead& head);
   Next take_query(RemotePeer& peer, const wire::Frame& frame);
   Next take_datagram(RemotePeer& peer, const wire::Frame& frame);
   bool may_be_held(RemotePeer& peer, uint32_t qpn);
-  StandIn* stand_in_for(RemotePeer& peer, const wire::RequestHead& head);
-  static void let_go(RemotePeer& peer, StandIn& stand_in);
+  RemoteRequester* remote_requester_for(RemotePeer& peer, const wire::RequestHead& head);
+  static void let_go(RemotePeer& peer, RemoteRequester& remote_requester);
   Qp* lock_requester(RemotePeer& peer, const wire::AnswerHead& head, bool* busy);
   void acknowledge(RemotePeer& peer);
   void lose(RemotePeer& peer);
   void bind(Route& route, const std::shared_ptr<RemotePeer>& peer);
-  void attend_seeks(int64_t now);
+  void serve_seeks(int64_t now);
   void find_peer(Route& route, int64_t now);
   void note_taken(const wire::NetAddress& to, bool taken);
-  void call(const wire::NetAddress& to, const wire::NetAddress& from, const wire::Target& target,
-            uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
+  void request_connection(const wire::NetAddress& to, const wire::NetAddress& from,
+                          const wire::Target& target, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
   std::shared_ptr<RemotePeer> peer_of(const wire::ProcessId& id);
-  bool has_enough_of(const wire::Arrived& arrived) const;
+  bool has_enough_of(const wire::EstablishedConnection& arrived) const;
   std::shared_ptr<RemotePeer> connected_to(const wire::NetAddress& address);
   void know(const wire::NetAddress& address, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
   void ask_now(const wire::NetAddress& address);
@@ -169,7 +169,7 @@ class Remote final : public wire::Arrivals {
   void tell_of_receives();
   void publish();
 
-  bool wait_for_service(std::unique_lock<std::timed_mutex>& turn);
+  bool wait_for_service(std::unique_lock<std::timed_mutex>& progress_lock);
   int64_t check_deadlines(int64_t now);
   void keep_ticking();
   void arm(bool armed);
@@ -181,33 +181,33 @@ class Remote final : public wire::Arrivals {
   Process& process_;
   RemoteGroups groups_{process_};
   const wire::ProcessId self_;
-  const Caller caller_;
+  const Connector connector_;
   int epoll_ = -1;                          // the sockets
   int outer_ = -1;                          // holds epoll_ while the service thread sees to them
-  bool armed_ = false;                      // the service thread's, or under turn_
+  bool armed_ = false;                      // the service thread's, or under progress_mutex_
   std::atomic<int> polled_in_a_row_{0};     // turns of the service thread before which a program polled
   uint32_t taken_here_ = 0;                 // the service thread's: turns in which something came
   uint32_t taken_by_poll_before_ = 0;       // the service thread's
-  std::atomic<uint32_t> taken_by_poll_{0};  // under turn_
+  std::atomic<uint32_t> taken_by_poll_{0};  // under progress_mutex_
   bool lay_ = false;                        // the service thread's
   int64_t served_at_ = 0;                   // ns, the service thread's
-  uint32_t empty_polls_ = 0;                // under turn_: in a row, by programs
-  int64_t empty_since_ = 0;                 // ns, under turn_
+  uint32_t empty_polls_ = 0;                // under progress_mutex_: in a row, by programs
+  int64_t empty_since_ = 0;                 // ns, under progress_mutex_
   std::atomic<bool> polled_{false};
   std::atomic<bool> asleep_{false};   // the service thread looks at the sockets
-  std::atomic<int> turn_wanted_{0};   // by so many threads, which send what has gathered and then sleep
+  std::atomic<int> progress_wanted_{0};   // by so many threads, which send what has gathered and then sleep
   std::atomic<bool> served_{false};   // the service thread has the turn
   std::atomic<uint32_t> in_vain_{0};  // polls in a row that found it so
   std::atomic<bool> active_{false};
   std::atomic<bool> seeking_{false};
   std::atomic<bool> datagrams_wait_{false};
   std::atomic<bool> receives_posted_{false};
-  std::atomic<uint64_t> next_life_{1};
+  std::atomic<uint64_t> next_path_generation_{1};
 
-  std::timed_mutex turn_;
+  std::timed_mutex progress_mutex_;
   std::vector<std::shared_ptr<RemotePeer>> peers_;
   std::unordered_map<uint32_t, Route> routes_;  // by own number
-  std::vector<Call> calls_;
+  std::vector<ConnectRequest> connect_requests_;
 
   std::mutex known_mutex_;
   std::map<std::pair<wire::NetAddress, uint32_t>, std::weak_ptr<RemotePeer>>

@@ -137,7 +137,7 @@ enum class Course : uint8_t { kOn, kWait, kLater, kPaced, kFailed };
 bool is_held_back(Qp& qp, const SendRequest& request) {
   if (qp.pacing.rate_kbps == 0) [[likely]]
     return false;
-  const int64_t until = held_back_until(qp, request, wire::kSliceBytes);
+  const int64_t until = held_back_until(qp, request, wire::kChunkBytes);
   if (until == 0) return false;
   const uint64_t patient = patience(qp);
   if (request.done != 0 && qp.give_up_at != kEndOfTime)
@@ -180,12 +180,12 @@ Course send_next(Qp& qp) {
     return Course::kFailed;
   }
   if (sent == Sent::kBlocked) {
-    wait_for(qp, Waiting::kSlice);
+    wait_for(qp, Waiting::kChunk);
     return Course::kLater;
   }
   path.begun = std::max(path.begun, path.sent + 1);
   if (sent == Sent::kPart) {
-    wait_for(qp, Waiting::kSlice);
+    wait_for(qp, Waiting::kChunk);
     if (path.pause == 0) set_deadline(qp);
     return Course::kOn;
   }
@@ -220,7 +220,7 @@ void expect_request(const Qp& qp, uint64_t number) {
   prefetch(&path.peer, &path.is_called + 1);
   prefetch(&qp.send_lock, &qp.carrier + 1);
   prefetch(&qp.attr.timeout);
-  prefetch(&qp.shared->gate);
+  prefetch(&qp.shared->responder_state);
   prefetch(&qp.shared->requests_out);
   if (qp.sq.empty()) return;
   const uint64_t place = number & (qp.sq.size() - 1);
@@ -285,7 +285,7 @@ int64_t progress_remote(Qp& qp) {
 void post_remote(Qp& qp) {
   RemotePath& path = *qp.path.remote;
   // Those before it wait, on the list of what does, and so does it.
-  if (path.sent + 1 < qp.sq_posted && (qp.waiting == Waiting::kSlice || qp.waiting == Waiting::kReceive))
+  if (path.sent + 1 < qp.sq_posted && (qp.waiting == Waiting::kChunk || qp.waiting == Waiting::kReceive))
     return;
   if (progress_remote(qp) != kEndOfTime) qp.process->add_pending(&qp);
 }

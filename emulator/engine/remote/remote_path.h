@@ -35,7 +35,7 @@ struct RemotePath {
   wire::NetAddress from;
   wire::ProcessId process;
   uint32_t qpn = 0;
-  uint64_t life = 0;
+  uint64_t path_generation = 0;
   std::shared_ptr<RemotePeer> peer;  // nullptr: it is being looked for
   uint32_t epoch = 0;                // of the peer's connection over which requests went
   uint64_t sent = 0;                 // the first request that is not sent as a whole
@@ -43,7 +43,7 @@ struct RemotePath {
   uint64_t acknowledged = 0;         // those below are done, but for answers that are on their way
   uint64_t refused_at = 0;           // 1 + number: refused for `refusal`, once those before it are finished
   VendorError refusal = VendorError::none;
-  uint64_t bulk = 0;  // RemotePeer::bulks as it was when the last slice of request `sent` began
+  uint64_t bulk = 0;  // RemotePeer::bulks as it was when the last chunk of request `sent` began
   uint32_t next_psn = 0;
   uint32_t answers_awaited = 0;  // READs and atomics in flight
   uint64_t rnr_number = 0;       // which found no receive request
@@ -62,11 +62,11 @@ struct RemotePath {
 void expect_request(const Qp& qp, uint64_t number);
 
 // Sends what can be sent, and says when to come again at the latest, ns; kEndOfTime: not before something
-// comes from the peer. The caller holds send_lock and is on no visit.
+// comes from the peer. The caller holds send_lock and holds no hazard guard.
 int64_t progress_remote(Qp& qp);
 
 // A request has been kept in the send queue of a queue pair in RTS. The caller holds send_lock, and is on no
-// visit.
+// hazard guard.
 void post_remote(Qp& qp);
 
 // What the responder says. The caller holds send_lock; numbers may be anything.

@@ -36,7 +36,7 @@ void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* he
       static_cast<uint8_t>(static_cast<unsigned>(qp.type) | unsigned{qp.shared->path_mtu} << 4);
   head->target_qpn = path.qpn;
   head->source_qpn = qp.shared->qpn;
-  head->life = path.life;
+  head->path_generation = path.path_generation;
   head->number = request.number;
   head->finished_below = qp.sq_next;
   head->psn = psn;
@@ -50,7 +50,7 @@ void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* he
   head->swap = request.swap;
 }
 
-// One frame with all there is. The ranges are on the caller's visit.
+// One frame with all there is. The ranges are on the caller's hazard guard.
 Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
   std::byte* to = append_request(peer, sizeof head + bytes);
   if (to == nullptr) return Sent::kBlocked;
@@ -64,16 +64,16 @@ Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_
   return Sent::kWhole;
 }
 
-// The next slice of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
-// the program has its memory back when the last slice has left it.
-Sent send_slice(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
+// The next chunk of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
+// the program has its memory back when the last chunk has left it.
+Sent send_chunk(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
   RemotePath& path = *qp.path.remote;
   if (request.done == request.length)
     return peer.out.has_bulk() && peer.bulks == path.bulk ? Sent::kBlocked : Sent::kWhole;
   if (peer.out.has_bulk()) return Sent::kBlocked;
   std::byte* const to = append_request(peer, sizeof head);
   if (to == nullptr) return Sent::kBlocked;
-  const uint32_t size = std::min(request.length - request.done, piece_of(qp.pacing, wire::kSliceBytes));
+  const uint32_t size = std::min(request.length - request.done, piece_of(qp.pacing, wire::kChunkBytes));
   head.length = static_cast<uint32_t>(sizeof head + size);
   std::memcpy(to, &head, sizeof head);
   peer.bulk.clear();
@@ -105,18 +105,18 @@ Sent send_request(Qp& qp, const SendOperation& operation, SendRequest& request, 
   fill_head(qp, request, path.next_psn, &head);
   const bool answered = brings_answer(operation);
   const bool long_message = request.length > kCopied && !answered && !request.is_inline;
-  const uint32_t home = qp.process->home().slot();
+  const uint32_t own_slot = qp.process->membership().slot();
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
   Sent sent;
   std::lock_guard out(peer.out_mutex);
   {
-    const Visit visit(qp.process->directory(), home, home);
+    const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
     if (!answered) *error = find_local_bytes(qp, operation, request, ranges, &count);
     if (*error != VendorError::none) return Sent::kFailed;
     if (peer.epoch.load(std::memory_order_relaxed) != path.epoch) return Sent::kBlocked;
     if (long_message)
-      sent = send_slice(qp, peer, head, request);
+      sent = send_chunk(qp, peer, head, request);
     else
       sent = send_copied(peer, head, ranges, count, answered ? 0 : request.length);
   }

@@ -12,7 +12,7 @@
 
 #include "engine/clock.h"
 #include "engine/remote/remote.h"
-#include "engine/remote/stand_in.h"
+#include "engine/remote/remote_requester.h"
 #include "no_cancellation.h"
 
 namespace verbena {
@@ -41,7 +41,7 @@ constexpr int64_t kMissed = 100'000'000, kCatchUp = 10'000'000;
 // Something could not be carried out yet, and nobody will say when it can.
 constexpr int64_t kStalledTick = 200'000;
 // What came before the end of a connection and cannot be carried out yet has so long.
-constexpr int64_t kLastWords = 1'000'000'000;
+constexpr int64_t kDrainPatience = 1'000'000'000;
 // A program that has polled so long in vain gives its processor away for a moment once in so many polls.
 constexpr int64_t kLong = 5'000'000, kMoment = 100'000;
 constexpr uint32_t kLook = 256;
@@ -52,7 +52,7 @@ constexpr int64_t kRestLook = 3'000, kRestPatience = 100'000, kRestTurn = 1'000'
 // A program whose polls find the service thread at the sockets so often, one after the other, waits until it
 // has done, but not for longer than this.
 constexpr uint32_t kInVain = 128;
-constexpr std::chrono::milliseconds kTurnPatience{1};
+constexpr std::chrono::milliseconds kProgressPatience{1};
 
 void pause_processor() {
 #if defined(__x86_64__)
@@ -68,16 +68,16 @@ void pause_processor() {
 void Remote::tell_of_receives() {
   if (!receives_posted_.load(std::memory_order_relaxed) || !receives_posted_.exchange(false)) return;
   for (const std::shared_ptr<RemotePeer>& peer : peers_)
-    std::erase_if(peer->waiting_for_receives, [](StandIn* stand_in) {
-      if (!stand_in->tell_of_receives()) return false;
-      stand_in->waits_for_receive = false;
+    std::erase_if(peer->waiting_for_receives, [](RemoteRequester* remote_requester) {
+      if (!remote_requester->tell_of_receives()) return false;
+      remote_requester->waits_for_receive = false;
       return true;
     });
 }
 
 void Remote::receive_posted() {
   receives_posted_.store(true, std::memory_order_release);
-  if (asleep_.load(std::memory_order_acquire)) process_.home().kick();
+  if (asleep_.load(std::memory_order_acquire)) process_.membership().kick();
 }
 
 namespace {
@@ -100,7 +100,7 @@ bool is_over(RemotePeer& peer, bool in_ended, bool progress) {
   }
   const int64_t now = now_ns();
   if (peer.ended_at == 0) peer.ended_at = now;
-  return now - peer.ended_at > kLastWords;
+  return now - peer.ended_at > kDrainPatience;
 }
 
 }  // namespace
@@ -128,7 +128,8 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
       peer.stalled = had_enough = true;
       break;
     }
-    const bool takes_by_itself = peer.bulk_in.left != 0 && (peer.bulk_in.stand_in || peer.bulk_in.is_answer);
+    const bool takes_by_itself =
+        peer.bulk_in.left != 0 && (peer.bulk_in.remote_requester || peer.bulk_in.is_answer);
     peer.stalled = next == Next::kStop;
     if (next == Next::kStop || all || takes_by_itself || peer.fd < 0) break;
     const size_t had = peer.in.size();
@@ -165,7 +166,7 @@ bool Remote::drive_one(RemotePeer& peer, bool from_service) {
 }
 
 bool Remote::drive(bool from_service) {
-  if (seeking_.load(std::memory_order_relaxed)) attend_seeks(now_ns());
+  if (seeking_.load(std::memory_order_relaxed)) serve_seeks(now_ns());
   send_waiting_datagrams(datagrams_wait_.load(std::memory_order_relaxed) ? now_ns() : 0);
   if (peers_.size() > kFew) {
     epoll_event events[kMostEvents];
@@ -189,39 +190,39 @@ bool Remote::drive(bool from_service) {
 
 // The service thread was taken off the processor in the midst of its turn, it seems, perhaps by this very
 // program: to go on polling would only keep it there.
-bool Remote::wait_for_service(std::unique_lock<std::timed_mutex>& turn) {
+bool Remote::wait_for_service(std::unique_lock<std::timed_mutex>& progress_lock) {
   if (!served_.load(std::memory_order_relaxed)) return false;  // another thread of the program polls
   if (in_vain_.fetch_add(1, std::memory_order_relaxed) < kInVain) return false;
   in_vain_.store(0, std::memory_order_relaxed);
   // By the system's clock: pthread_mutex_timedlock(3) is what the thread sanitizer of gcc 12 knows, and
   // pthread_mutex_clocklock(3) not. Should that clock be set back meanwhile, the turn's end ends the wait.
-  return turn.try_lock_until(std::chrono::system_clock::now() + kTurnPatience);
+  return progress_lock.try_lock_until(std::chrono::system_clock::now() + kProgressPatience);
 }
 
 void Remote::drive_from_poll() {
   polled_.store(true, std::memory_order_relaxed);
-  std::unique_lock turn(turn_, std::try_to_lock);
-  if (!turn.owns_lock() && !wait_for_service(turn)) return;
+  std::unique_lock progress_lock(progress_mutex_, std::try_to_lock);
+  if (!progress_lock.owns_lock() && !wait_for_service(progress_lock)) return;
   const NoCancellation guard;  // connections that break are closed
   if (in_vain_.load(std::memory_order_relaxed) != 0) in_vain_.store(0, std::memory_order_relaxed);
   tell_of_receives();
   for (const std::shared_ptr<RemotePeer>& peer : peers_)
-    if (peer->held_since != 0) ++peer->held_turns;
+    if (peer->held_since != 0) ++peer->held_polls;
   if (drive(false)) {
     taken_by_poll_.store(taken_by_poll_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   } else if (!ticking_.load(std::memory_order_relaxed)) {
     empty_polls_ = 0;  // nothing is under way
   } else if (waits_long()) {
-    turn.unlock();
+    progress_lock.unlock();
     const timespec moment{0, kMoment};
     syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &moment, nullptr);
   }
 }
 
-// Under turn_. Has a program polled in vain for so long, with requests under way, that who should answer has
-// no processor, perhaps? Perhaps it is the one that this program keeps from everybody else: Linux has been
-// seen (6.18, each program in a scheduling group of its own) to let one that polls run for seconds while
-// others of the machine were ready to run.
+// Under progress_mutex_. Has a program polled in vain for so long, with requests under way, that who should
+// answer has no processor, perhaps? Perhaps it is the one that this program keeps from everybody else: Linux
+// has been seen (6.18, each program in a scheduling group of its own) to let one that polls run for seconds
+// while others of the machine were ready to run.
 bool Remote::waits_long() {
   if (++empty_polls_ % kLook != 0) return false;
   const int64_t now = now_ns();
@@ -229,7 +230,7 @@ bool Remote::waits_long() {
   return now - empty_since_ > kLong;
 }
 
-// Under turn_, by the service thread. Is a long message on its way, or was there one a moment ago?
+// Under progress_mutex_, by the service thread. Is a long message on its way, or was there one a moment ago?
 bool Remote::awaits_rest() const {
   return std::any_of(peers_.begin(), peers_.end(), [](const std::shared_ptr<RemotePeer>& peer) {
     return (peer->bulk_in.left != 0 || peer->takes_large != 0) && !peer->stalled &&
@@ -241,7 +242,7 @@ void Remote::take_rest() {
   const int64_t begin = now_ns();
   int64_t last = begin, now = begin;
   const auto somebody_waits = [this] {
-    return polled_.load(std::memory_order_relaxed) || turn_wanted_.load(std::memory_order_relaxed) != 0;
+    return polled_.load(std::memory_order_relaxed) || progress_wanted_.load(std::memory_order_relaxed) != 0;
   };
   while (awaits_rest() && !somebody_waits() && now - last < kRestPatience && now - begin < kRestTurn) {
     while (now_ns() < now + kRestLook) pause_processor();
@@ -268,8 +269,8 @@ int64_t Remote::serve() {
   const bool lay = lay_;
   const bool keeps_out = polled && !armed_ && !is_left_lying();
   if (lay_ && !lay) next = std::min(next, now + kSecondLook);
-  std::unique_lock turn(turn_, std::defer_lock);
-  if (!keeps_out && turn.try_lock()) {
+  std::unique_lock progress_lock(progress_mutex_, std::defer_lock);
+  if (!keeps_out && progress_lock.try_lock()) {
     served_.store(true, std::memory_order_relaxed);
     // One that polls posts several before it polls again.
     if (!polled) tell_of_receives();
@@ -281,7 +282,7 @@ int64_t Remote::serve() {
     drop_unused_peers();
   }
   // Somebody has the turn: no use in being woken again and again by what he is about to take.
-  const bool taken = !keeps_out && !turn.owns_lock();
+  const bool taken = !keeps_out && !progress_lock.owns_lock();
   if (taken) next = std::min(next, now + kSecondLook);
   const bool keeps_away = keeps_out || taken || (polled && armed_ && is_quicker_by_polling());
   arm(!keeps_away && !stalled);  // what lies there would wake it at once
@@ -322,19 +323,19 @@ void Remote::before_sleep() {
   if (!is_active()) return;
   flush_all();
   polled_.store(false, std::memory_order_relaxed);
-  if (!asleep_.load(std::memory_order_acquire)) process_.home().kick();
+  if (!asleep_.load(std::memory_order_acquire)) process_.membership().kick();
 }
 
 void Remote::flush_all() {
-  turn_wanted_.fetch_add(1, std::memory_order_relaxed);
-  const std::lock_guard turn(turn_);
-  turn_wanted_.fetch_sub(1, std::memory_order_relaxed);
+  progress_wanted_.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard progress_lock(progress_mutex_);
+  progress_wanted_.fetch_sub(1, std::memory_order_relaxed);
   flush_peers();
 }
 
 void Remote::flush_at_exit() {
-  const std::unique_lock turn(turn_, std::try_to_lock);
-  if (turn.owns_lock()) flush_peers();
+  const std::unique_lock progress_lock(progress_mutex_, std::try_to_lock);
+  if (progress_lock.owns_lock()) flush_peers();
 }
 
 void Remote::flush_peers() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Processes of one node that cannot reach each other's memory: whoever has something to send makes a
-// connection, a pair of unix streams, and hands one end to the other process' service thread (fabric/ask.h).
-// From there on it is as between nodes.
+// connection, a pair of unix streams, and hands one end to the other process' service thread
+// (fabric/control_rpc.h). From there on it is as between nodes.
 #include <errno.h>
 #include <sys/socket.h>
 
@@ -11,8 +11,8 @@
 
 #include "engine/objects.h"
 #include "engine/remote/remote.h"
-#include "fabric/ask.h"
-#include "fabric/descriptors_of_parent.h"
+#include "fabric/control_rpc.h"
+#include "fabric/fork_descriptors.h"
 #include "fabric/node.h"
 #include "observe/log.h"
 
@@ -20,14 +20,14 @@ namespace verbena {
 namespace {
 
 struct Message {
-  static constexpr uint64_t kCall = 0x6c6c6163;  // of no other question
-  uint64_t what = kCall;
+  static constexpr uint64_t kConnectRequest = 0x6c6c6163;  // of no other question
+  uint64_t what = kConnectRequest;
   wire::ProcessId from;
 };
 static_assert(std::is_trivially_copyable_v<Message>);
 
-wire::Arrived arrived_from(const wire::ProcessId& peer, int connection, bool begun_here) {
-  wire::Arrived arrived;
+wire::EstablishedConnection arrived_from(const wire::ProcessId& peer, int connection, bool begun_here) {
+  wire::EstablishedConnection arrived;
   arrived.fd = connection;
   arrived.peer = peer;
   arrived.peer_address = arrived.own_address = kThisNode;
@@ -38,11 +38,11 @@ wire::Arrived arrived_from(const wire::ProcessId& peer, int connection, bool beg
 
 }  // namespace
 
-bool is_call_within_node(const std::byte* bytes, size_t size) {
+bool is_connection_request(const std::byte* bytes, size_t size) {
   Message message;
   if (size != sizeof message) return false;
   std::memcpy(&message, bytes, size);
-  return message.what == Message::kCall;
+  return message.what == Message::kConnectRequest;
 }
 
 std::shared_ptr<RemotePath> Remote::path_within(const PeerAdapter& to, uint32_t qpn) {
@@ -50,11 +50,11 @@ std::shared_ptr<RemotePath> Remote::path_within(const PeerAdapter& to, uint32_t 
   path->remote = this;
   path->process = {self_.node, to.slot(), to.generation()};
   path->qpn = qpn;
-  path->life = next_life_.fetch_add(1, std::memory_order_relaxed);
+  path->path_generation = next_path_generation_.fetch_add(1, std::memory_order_relaxed);
   return path;
 }
 
-void Remote::call_within(const wire::Target& target) {
+void Remote::request_connection_within(const wire::Target& target) {
   wire::ProcessId id = target.process;
   if (target.kind == wire::TargetKind::kQueuePair) {
     QpnEntry found;
@@ -67,9 +67,9 @@ void Remote::call_within(const wire::Target& target) {
   if (peer->connected.load(std::memory_order_relaxed)) return;
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return;
-  const Message message{Message::kCall, self_};
-  const int error =
-      offer(slot_folder(process_.home().node(), id.slot, id.generation), &message, sizeof message, ends[1]);
+  const Message message{Message::kConnectRequest, self_};
+  const int error = offer(slot_folder(process_.membership().node(), id.slot, id.generation), &message,
+                          sizeof message, ends[1]);
   close(ends[1]);
   if (error == 0) {
     keep_from_children(ends[0]);
@@ -80,7 +80,7 @@ void Remote::call_within(const wire::Target& target) {
   if (error == ENOENT || error == ECONNREFUSED) peer->gone = true;
 }
 
-void Remote::take_call(const std::byte* bytes, Descriptor& connection) {
+void Remote::take_connection_request(const std::byte* bytes, Descriptor& connection) {
   Message message;
   std::memcpy(&message, bytes, sizeof message);
   int kind = 0;

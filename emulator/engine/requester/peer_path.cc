@@ -15,15 +15,15 @@ bool takes_requests(uint8_t state) {
 
 uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
 
-// The peer takes its receives from an SRQ. A message that was in the middle when this process began anew with
-// the same generation goes on with the WQE it has.
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began again
+// with the same generation goes on with the WQE it has.
 bool find_shared_receives(PeerPath& path, uint32_t index) {
   SharedSrq* srq = path.adapter->view().srq(index);
   if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
   path.shared_receives = SharedReceiveRing::of(path.adapter->view(), *srq);
   path.receive_pd = srq->pd;
-  path.in_hand = path.qp->srq_slot.load(std::memory_order_relaxed);
-  return path.shared_receives.order_words != nullptr && path.in_hand <= path.shared_receives.slots();
+  path.current_wqe = path.qp->srq_slot.load(std::memory_order_relaxed);
+  return path.shared_receives.order_words != nullptr && path.current_wqe <= path.shared_receives.slots();
 }
 
 // The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
@@ -40,47 +40,48 @@ VendorError find_receives(Qp& qp) {
   path.memory = path.adapter.get();
   path.receive_pd = path.remote_pd = there.pd;
   path.shared_receives = {};
-  path.in_hand = 0;
+  path.current_wqe = 0;
   if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
   path.taken = there.rq_taken.load(std::memory_order_relaxed);
-  path.has_landed = false;
+  path.has_eager = false;
   return VendorError::none;
 }
 
-// Finds the peer right or says why not. The caller is on a visit.
-VendorError check_path_slowly(Qp& qp, uint64_t gate_word) {
+// Finds the peer right or says why not. The caller is under a hazard guard.
+VendorError check_path_slowly(Qp& qp, uint64_t state_word) {
   PeerPath& path = qp.path;
-  const Residence& home = qp.process->home();
-  const Gate gate = Gate::unpack(gate_word);
+  const NodeMembership& membership = qp.process->membership();
+  const ResponderState responder = ResponderState::unpack(state_word);
   SharedQp& there = *path.qp;
   // Generation 0 is nobody's, but the peer's memory may say so: it is not the one that a path begins with.
-  if (gate.generation == 0) return VendorError::peer_not_ready;
-  if (there.birth != path.birth || !takes_requests(gate.state)) return VendorError::peer_not_ready;
-  if (gate.generation != path.generation) {
+  if (responder.generation == 0) return VendorError::peer_not_ready;
+  if (there.incarnation != path.incarnation || !takes_requests(responder.state))
+    return VendorError::peer_not_ready;
+  if (responder.generation != path.generation) {
     // Half of what follows may be found and the other half not: until all of it is, the path is of no
     // generation.
     path.generation = 0;
     if (there.type != peer_type(qp.type) || there.dest_qpn != qp.shared->qpn ||
-        there.dest_slot != home.slot() || there.dest_slot_generation != home.generation() ||
-        there.dest_index != qp.index || there.dest_birth != qp.shared->birth)
+        there.dest_slot != membership.slot() || there.dest_slot_generation != membership.generation() ||
+        there.dest_index != qp.index || there.dest_incarnation != qp.shared->incarnation)
       return VendorError::peer_mismatch;
-    const bool fed = there.feeding_generation.load(std::memory_order_relaxed) == gate.generation;
+    const bool fed = there.requester_generation.load(std::memory_order_relaxed) == responder.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
     // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
     // check_psn()).
     if (is_acknowledged(qp.type) && expected != qp.send_psn && !mutated("psn-any")) return VendorError::peer_mismatch;
     if (!qp.xrc_targets)
       if (const VendorError error = find_receives(qp); error != VendorError::none) return error;
-    if (there.gate.load(std::memory_order_acquire) >> 8 != gate.generation)
+    if (there.responder_state.load(std::memory_order_acquire) >> 8 != responder.generation)
       return VendorError::peer_not_ready;
-    there.feeding_generation.store(gate.generation, std::memory_order_relaxed);
-    path.generation = gate.generation;
+    there.requester_generation.store(responder.generation, std::memory_order_relaxed);
+    path.generation = responder.generation;
     path.established = false;
   }
-  if (gate.state == IBV_QPS_RTR && !path.established) {
+  if (responder.state == IBV_QPS_RTR && !path.established) {
     path.established = true;
-    there.sticky.fetch_or(kStickyCommEst, std::memory_order_acq_rel);
-    path.adapter->view().header().attention.store(1, std::memory_order_release);
+    there.pending_flags.fetch_or(kPendingCommEst, std::memory_order_acq_rel);
+    path.adapter->view().header().doorbell.store(1, std::memory_order_release);
     path.adapter->kick();
   }
   return VendorError::none;
@@ -92,15 +93,15 @@ VendorError check_path(Qp& qp) {
   PeerPath& path = qp.path;
   if (!ports_up(qp)) return VendorError::port_down;
   if (!path.adapter->alive(qp.process->directory())) return VendorError::peer_gone;
-  const uint64_t gate = path.qp->gate.load(std::memory_order_acquire);
-  if (gate == path.gate && gate != 0) return VendorError::none;
-  const VendorError error = check_path_slowly(qp, gate);
-  path.gate = error == VendorError::none ? gate : 0;
+  const uint64_t responder = path.qp->responder_state.load(std::memory_order_acquire);
+  if (responder == path.responder_state && responder != 0) return VendorError::none;
+  const VendorError error = check_path_slowly(qp, responder);
+  path.responder_state = error == VendorError::none ? responder : 0;
   const bool ordinary =
-      path.gate != 0 && qp.type == IBV_QPT_RC && qp.carrier == nullptr && qp.pacing.rate_kbps == 0;
-  const bool lands = ordinary && path.receives.ready != nullptr && qp.may_land;
+      path.responder_state != 0 && qp.type == IBV_QPT_RC && qp.carrier == nullptr && qp.pacing.rate_kbps == 0;
+  const bool lands = ordinary && path.receives.ready != nullptr && qp.may_be_eager;
   path.small_size = lands ? path.completions.inline_size() : 0;
-  // A stand-in for somebody on another node has no context, and posts nothing.
+  // A remote requester for somebody on another node has no context, and posts nothing.
   path.rdma_may_be_short = ordinary && qp.context != nullptr && send_limits(qp).max_message >= kSmallRdma;
   return error;
 }

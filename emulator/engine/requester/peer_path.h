@@ -9,8 +9,8 @@
 namespace verbena {
 
 // Finds the responder right or says why not: port_down, peer_gone, peer_not_ready, peer_mismatch. What it has
-// found stays in `qp.path` and is compared by one word from then on (PeerPath::gate). The path has an
-// adapter; the caller holds send_lock and is on a visit to it.
+// found stays in `qp.path` and is compared by one word from then on (PeerPath::responder). The path has an
+// adapter; the caller holds send_lock and is holding a hazard guard on it.
 VendorError check_path(Qp& qp);
 
 }  // namespace verbena

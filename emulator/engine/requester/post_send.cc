@@ -131,7 +131,7 @@ void keep(Qp& qp, const SendRequest& request) {
   return 0;
 }
 
-int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+int post_one(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state == IBV_QPS_INIT && mutated("post-send-in-init")) return 0;
@@ -146,22 +146,23 @@ int post_one(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
       number_in(wr.opcode) == IBV_WR_SEND)
     return EINVAL;
   const bool idle = qp.sq_next == qp.sq_posted;
-  if (idle && state == IBV_QPS_RTS && (send_small(qp, wr, visit) || carry_out_small_rdma(qp, wr, visit))) return 0;
-  visit.end();
+  if (idle && state == IBV_QPS_RTS && (send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard)))
+    return 0;
+  guard.end();
   return post_in_general(qp, wr, state, idle);
 }
 
 }  // namespace
 
-int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit) {
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, HazardGuard& guard) {
   if (qp.path.remote) expect_request(qp, qp.sq_posted);
   for (; wr != nullptr; wr = wr->next) {
-    const int error = post_one(qp, *wr, visit);
+    const int error = post_one(qp, *wr, guard);
     if (error == 0) continue;
     if (mutated("post-goes-on")) {
       *bad_wr = wr;
       ibv_send_wr* other = nullptr;
-      if (wr->next != nullptr) post_list(qp, wr->next, &other, visit);
+      if (wr->next != nullptr) post_list(qp, wr->next, &other, guard);
       return error;
     }
     *bad_wr = mutated("post-bad-wr-next") && wr->next != nullptr ? wr->next : wr;
@@ -175,20 +176,21 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     *bad_wr = wr;
     return EIO;
   }
-  act_on_sticky_if_any(*qp);
+  act_on_pending_flags(*qp);
   received_in_a_row = 0;
   // Said before the lock is taken, which is a full fence all the same. Not while waiting for it: its holder
-  // may be waiting for visits to end.
-  Visit visit;
+  // may be waiting for hazard guards on end.
+  HazardGuard guard;
   const uint32_t target = qp->expected_target.load(std::memory_order_relaxed);
-  if (target != UINT32_MAX) visit.announce(qp->process->directory(), qp->process->home().slot(), target);
+  if (target != UINT32_MAX)
+    guard.announce(qp->process->directory(), qp->process->membership().slot(), target);
   if (qp->send_lock.try_lock()) [[likely]] {
-    Visit::confirm_after_locking();
+    HazardGuard::confirm_after_locking();
   } else {
-    visit.end();
+    guard.end();
     qp->send_lock.lock();
   }
-  const int error = post_list(*qp, wr, bad_wr, visit);
+  const int error = post_list(*qp, wr, bad_wr, guard);
   qp->send_lock.unlock();
   return error;
 }

@@ -57,7 +57,7 @@ void Process::add_pending(Qp* qp) {
       publish_pending();
     }
   }
-  if (!service_awake_.exchange(true, std::memory_order_acq_rel)) home_.kick();
+  if (!service_awake_.exchange(true, std::memory_order_acq_rel)) membership_.kick();
 }
 
 void Process::forget_qp(uint32_t index) {
@@ -69,12 +69,12 @@ void Process::forget_qp(uint32_t index) {
     publish_pending();
     qp->listed = true;  // for good: it must not come back
   }
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   gone_.push_back(index);
 }
 
 void Process::qp_is_gone(uint32_t index) {
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   set_qp(index, nullptr);
   std::erase(gone_, index);
 }
@@ -84,17 +84,17 @@ bool Process::is_going(uint32_t qp_index) const {
 }
 
 void Process::forget_cq(uint32_t index) {
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   set_cq(index, nullptr);
 }
 
 void Process::forget_srq(uint32_t index) {
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   set_srq(index, nullptr);
 }
 
 void Process::wait_for_own_producers(const Cq& cq) {
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
@@ -132,12 +132,12 @@ void Process::progress_from_poll() {
   pending_mutex_.unlock();
 }
 
-void Process::attend() {
+void Process::serve_doorbell() {
   SegmentHeader& header = view().header();
-  const bool called = header.attention.exchange(0, std::memory_order_acq_rel) != 0;
+  const bool called = header.doorbell.exchange(0, std::memory_order_acq_rel) != 0;
   if (!called && !flushing_) return;
   flushing_ = false;
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   const uint32_t cqs = header.cq_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < cqs; ++i) {
     Cq* cq = this->cq(i);
@@ -153,23 +153,23 @@ void Process::attend() {
     if (Srq* srq = this->srq(i); srq != nullptr) {
       raise_srq_limit_if_reached(*srq);
       if (srq->cq != nullptr && srq->shared->scatter_wanted.exchange(0, std::memory_order_acq_rel) != 0)
-        scatter_landed(*srq->cq);
+        scatter_eager(*srq->cq);
     }
   const uint32_t qps = header.qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
     if (qp == nullptr || is_going(i)) continue;
-    act_on_sticky_if_any(*qp);
+    act_on_pending_flags(*qp);
     const auto failed = [](const Cq* cq) { return cq != nullptr && cq->failed; };
     if (failed(qp->send_cq) || failed(qp->recv_cq)) fail_without_cq(*qp);
-    if (!flush_receive_queue(*qp, kVisitPatience)) flushing_ = true;
+    if (!flush_receive_queue(*qp, kHazardPatience)) flushing_ = true;
   }
 }
 
 int64_t Process::serve() {
-  attend_device_events();
-  attend();
-  const int64_t openings = attend_openings();
+  serve_device_events();
+  serve_doorbell();
+  const int64_t handles = serve_shared_qps();
   Remote* const others = remote();
   const int64_t remote = others != nullptr ? others->serve() : kEndOfTime;
   int64_t next = kEndOfTime;
@@ -192,9 +192,10 @@ int64_t Process::serve() {
       if ((pending_count_.load(std::memory_order_relaxed) & ~kRemoteIsActive) == 0) next = kEndOfTime;
     }
   }
-  next = std::min({next, openings, remote});
+  next = std::min({next, handles, remote});
   if (others != nullptr && others->groups().serve()) next = now_ns();
-  if (gate_is_open_.load(std::memory_order_acquire)) next = std::min(next, gate_.serve());
+  if (connection_listener_is_open_.load(std::memory_order_acquire))
+    next = std::min(next, connection_listener_.serve());
   if (moderating_) next = std::min(next, raise_moderated_events());
   if (flushing_ || !reinject_lost_events()) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);

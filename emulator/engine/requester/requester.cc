@@ -32,7 +32,7 @@ constexpr int64_t kShortTick = 200'000;
 // and the two do not wear out one cache line between them.
 constexpr int64_t kReceivePause = 5'000;
 // So long an XRC_RECV queue pair may take to go over from a process that has ended to another
-// (xrc_openings.h).
+// (xrc_shared_qp.h).
 constexpr uint64_t kSuccession = 5'000'000'000;
 // And so long the process of an XRC SRQ may take to be met: an adapter would need no processor for that.
 constexpr uint64_t kUnmet = 5'000'000'000;
@@ -64,17 +64,17 @@ void finish(Qp& qp, const SendRequest& request) {
     complete_send(qp, request, VendorError::none);
 }
 
-// One try, on a visit to the peer: both sides' memory stays registered for as long as it lasts.
+// One try, holding a hazard guard on the peer: both sides' memory stays registered for as long as it lasts.
 Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
   VendorError target = VendorError::none;
   if (qp.xrc_targets) {
     if (qp.waiting == Waiting::kTransport) follow_responder(qp);
     target = select_target(qp, request.remote_srqn);
   }
-  const Visit visit(qp.process->directory(), qp.process->home().slot(), qp.path.adapter->slot());
-  std::optional<Visit> visit_to_target;
+  const HazardGuard guard(qp.process->directory(), qp.process->membership().slot(), qp.path.adapter->slot());
+  std::optional<HazardGuard> target_guard;
   if (qp.xrc_targets && target == VendorError::none)
-    visit_to_target.emplace(qp.process->directory(), qp.process->home().slot(), qp.path.memory->slot());
+    target_guard.emplace(qp.process->directory(), qp.process->membership().slot(), qp.path.memory->slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   LocalBytes local{ranges, 0};
   local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
@@ -99,7 +99,7 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
     *unreachable = target;
     if (target != VendorError::none) return {};
   }
-  // The peer began anew: it knows nothing of the slices it has got.
+  // The peer began again: it knows nothing of the chunks it has got.
   if (qp.path.generation != generation) request.done = 0;
   const Response response = respond(qp, operation, request, local);
   // The own completion first: whom the peer's event wakes may have answered before this thread runs again,
@@ -112,8 +112,8 @@ Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, V
 // Nobody is at the other end. What is wrong with the request itself is found before it would leave.
 Response without_path(Qp& qp, const SendOperation& operation, const SendRequest& request,
                       VendorError* unreachable) {
-  const uint32_t home = qp.process->home().slot();
-  const Visit visit(qp.process->directory(), home, home);
+  const uint32_t own_slot = qp.process->membership().slot();
+  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count;
   const VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
@@ -171,7 +171,7 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
     return fail(qp, request, error);
 
   if (qp.datagrams && must_wait(qp, request)) {
-    qp.waiting = Waiting::kSlice;
+    qp.waiting = Waiting::kChunk;
     qp.give_up_at = kEndOfTime;
     return Step::kWaits;
   }
@@ -189,7 +189,7 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
   PeerPath& path = qp.path;
   const auto wait_for_transport = [&](VendorError reason, uint64_t at_least = 0) {
     uint64_t patience = std::max(transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt), at_least);
-    // A responder whose maker has ended is still there; only whoever takes it over must notice first.
+    // A responder whose owner has ended is still there; only whoever takes it over must notice first.
     if (qp.xrc_targets && path.adapter && qp.waiting != Waiting::kTransport && follow_responder(qp))
       patience = std::max(patience, kSuccession);
     return wait(qp, request, Waiting::kTransport, reason, patience);
@@ -210,7 +210,7 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
     case Answer::kPartial:
       // Not a byte: the responder has still to scatter what this would overtake, and a silent one is silent.
       if (request.done == done_before) return wait_for_transport(VendorError::peer_silent);
-      qp.waiting = Waiting::kSlice;
+      qp.waiting = Waiting::kChunk;
       qp.give_up_at = kEndOfTime;
       return Step::kWaits;
     case Answer::kBusy: {
@@ -236,7 +236,7 @@ Step carry_out_at_once(Qp& qp, SendRequest& request) {
 
 // With a rate: what goes is paid for, and what cannot be paid for yet is held back.
 [[gnu::noinline]] Step carry_out_paced(Qp& qp, SendRequest& request) {
-  if (held_back_until(qp, request, kSliceSize) != 0) return Step::kWaits;
+  if (held_back_until(qp, request, kChunkSize) != 0) return Step::kWaits;
   const uint32_t before = request.done, length = request.length;
   const Step step = carry_out_at_once(qp, request);
   if (step == Step::kFinished)
@@ -295,7 +295,7 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
       return local_key_error(place.check);
     }
     // Short ones are copied by the CPU: an absent page must not be the program's fault.
-    if (place.on_demand && (request.length <= kLandingSize || qp.datagrams) &&
+    if (place.on_demand && (request.length <= kBounceSize || qp.datagrams) &&
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;
     if (mutated("send-first-element-only") && *count != 0)
@@ -316,17 +316,17 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
 
 void append_send_completion(Qp& qp, const SendCompletion& completion) {
   Cq& cq = *qp.send_cq;
-  const Claim claim = claim_completion(cq.ring, qp.process->home().worker());
+  const Claim claim = claim_completion(cq.ring, qp.process->membership().worker());
   if (claim.entry == nullptr && (cq.ring.ignores_overrun() || mutated("cq-overrun-unnoticed"))) return;
   if (claim.entry == nullptr) {
     cq.shared->overrun.store(1, std::memory_order_release);
-    qp.process->call_attention();
+    qp.process->ring_doorbell();
     return;
   }
   const bool failed = completion.error != VendorError::none;
   Cqe& entry = *claim.entry;
   entry.qp_index = qp.index;
-  entry.qp_birth = qp.shared->birth;
+  entry.qp_incarnation = qp.shared->incarnation;
   entry.index = static_cast<uint32_t>(completion.number);
   entry.byte_len = completion.length;
   if (mutated("wc-read-length") && completion.opcode == IBV_WR_RDMA_READ) entry.byte_len = 0;
@@ -349,18 +349,20 @@ namespace {
 // anybody else at the queue pair. False: it cannot be asked.
 bool ask_to_be_woken(Qp& qp) {
   const SharedReceiveRing& shared = qp.path.shared_receives;
-  if (qp.xrc_targets) return qp.path.target != nullptr && shared.ask_to_be_woken(qp.process->home().worker());
-  qp.path.qp->feeder_waits.store(1, std::memory_order_seq_cst);
-  if (shared.shared != nullptr) shared.shared->feeders_wait.store(1, std::memory_order_seq_cst);
+  if (qp.xrc_targets)
+    return qp.path.target != nullptr && shared.ask_to_be_woken(qp.process->membership().worker());
+  qp.path.qp->requester_waits.store(1, std::memory_order_seq_cst);
+  if (shared.shared != nullptr) shared.shared->requesters_wait.store(1, std::memory_order_seq_cst);
   return true;
 }
 
 // Nobody has posted since. Of an SRQ somebody else may have got what was posted.
 bool is_asked_for(const Qp& qp) {
   if (qp.xrc_targets)
-    return qp.path.target != nullptr && qp.path.shared_receives.is_asked_for(qp.process->home().worker());
+    return qp.path.target != nullptr &&
+           qp.path.shared_receives.is_asked_for(qp.process->membership().worker());
   return qp.path.shared_receives.shared == nullptr ||
-         qp.path.qp->feeder_waits.load(std::memory_order_seq_cst) != 0;
+         qp.path.qp->requester_waits.load(std::memory_order_seq_cst) != 0;
 }
 
 }  // namespace
@@ -376,17 +378,17 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
     // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so
     // we come back soon once more before we rely on it.
-    const bool just_asked = asks_for_waking && !(qp.feeder_flag_set && is_asked_for(qp));
-    if (just_asked) qp.feeder_flag_set = ask_to_be_woken(qp);
+    const bool just_asked = asks_for_waking && !(qp.requester_flag_set && is_asked_for(qp));
+    if (just_asked) qp.requester_flag_set = ask_to_be_woken(qp);
     if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {
-      qp.feeder_flag_set = false;
+      qp.requester_flag_set = false;
       continue;
     }
     if (qp.pacing.held_until != 0) return qp.pacing.held_until;
-    // One slice a visit: others want their turn.
-    if (qp.waiting == Waiting::kSlice) return now_ns() + (from_service ? 0 : kShortTick);
+    // One chunk a hazard guard: others want their turn.
+    if (qp.waiting == Waiting::kChunk) return now_ns() + (from_service ? 0 : kShortTick);
     const bool slow =
-        (qp.feeder_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
+        (qp.requester_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
     int64_t tick = kShortTick;
     if (slow) {
       tick = kLongTick;

@@ -38,13 +38,13 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error);
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
 // Finds the memory behind the request's list; `ranges` has room for PeerAdapter::kMaxRanges. The caller is on
-// a visit.
+// a hazard guard.
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
                              iovec* ranges, size_t* count);
 
-// What post_send does under send_lock, which the caller holds; and the rules that it goes by. `visit`: the
+// What post_send does under send_lock, which the caller holds; and the rules that it goes by. `guard`: the
 // caller's, or none (post_send.cc).
-int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, Visit& visit);
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, HazardGuard& guard);
 SendLimits send_limits(const Qp& qp);
 
 // What the completion of a request says that has succeeded or failed with `error`; its opcode is known to be

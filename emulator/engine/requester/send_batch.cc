@@ -54,12 +54,12 @@ int post_send_batch(Qp* qp, ibv_send_wr* wr) {
   ibv_send_wr* bad = nullptr;
   if (wr->next == nullptr) return post_send(qp, wr, &bad);
   if (qp->process->dead()) return EIO;
-  act_on_sticky_if_any(*qp);
+  act_on_pending_flags(*qp);
   received_in_a_row = 0;
   std::lock_guard lock(qp->send_lock);
   if (const int error = check_batch(*qp, wr); error != 0) return error;
-  Visit visit;
-  return post_list(*qp, wr, &bad, visit);
+  HazardGuard guard;
+  return post_list(*qp, wr, &bad, guard);
 }
 
 int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode) {

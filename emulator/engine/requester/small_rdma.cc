@@ -3,10 +3,10 @@
 
 #include "adapter/memory_table.h"
 #include "engine/program_enum.h"
+#include "engine/requester/fast_path.h"
 #include "engine/requester/psn.h"
 #include "engine/requester/requester.h"
 #include "engine/requester/send_rules.h"
-#include "engine/requester/short_way.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
 #include "observe/mutant.h"
@@ -30,14 +30,14 @@ bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
   return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
 }
 
-// May the QP use the bytes, and where are they? On a visit: the region stays registered.
+// May the QP use the bytes, and where are they? Under a hazard guard: the region stays registered.
 bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) return *address = sge.addr, true;
   return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
 }
 
-// The same of the peer's, during the visit.
+// The same of the peer's, during the hazard guard.
 bool find_remote_bytes(PeerPath& path, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   const SegmentView& view = path.memory->view();
   const auto& [at, rkey] = wr.wr.rdma;
@@ -63,16 +63,16 @@ bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
 
 }  // namespace
 
-bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   PeerPath& path = qp.path;
   if (is_any_mutant() || !path.rdma_may_be_short || !is_small_rdma(qp, wr) ||
       qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
-  visit_peer(qp, visit);
+  guard_peer(qp, guard);
   const ibv_sge& sge = wr.sg_list[0];
   const bool reads = number_in(wr.opcode) == IBV_WR_RDMA_READ;
   uint64_t here;
-  if (!find_own_bytes(qp, wr, reads, &here) || !is_way_as_it_was(qp) || path.has_landed) return false;
+  if (!find_own_bytes(qp, wr, reads, &here) || !is_path_unchanged(qp) || path.has_eager) return false;
   const SendOperation& operation = *find_send_operation(wr.opcode);
   const SharedQp& responder = *path.qp;
   if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,

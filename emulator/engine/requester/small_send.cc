@@ -2,8 +2,8 @@
 #include "engine/requester/small_send.h"
 
 #include "engine/program_enum.h"
+#include "engine/requester/fast_path.h"
 #include "engine/requester/requester.h"
-#include "engine/requester/short_way.h"
 #include "engine/requester/small_copy.h"
 #include "engine/responder/responder.h"
 #include "observe/mutant.h"
@@ -39,15 +39,15 @@ void touch(const uint8_t* bytes, uint32_t length) {
 
 }  // namespace
 
-bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
+bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   if (mutated("fence-ignored") && (wr.send_flags & IBV_SEND_FENCE) != 0) return false;
   if (!is_small_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   PeerPath& path = qp.path;
   Process& process = *qp.process;
-  visit_peer(qp, visit);
+  guard_peer(qp, guard);
   uint64_t address;
-  if (!readable(qp, wr, &address) || !is_way_as_it_was(qp)) return false;
+  if (!readable(qp, wr, &address) || !is_path_unchanged(qp)) return false;
   const uint32_t length = wr.sg_list[0].length;
   ReadyWord ready;
   if (!path.receives.peek(path.taken, &ready) || length > ready.length || !prevalidated(path, ready))
@@ -55,14 +55,14 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
   path.receives.expect(path.taken);
   const auto* bytes = reinterpret_cast<const uint8_t*>(address);
   touch(bytes, length);
-  const Claim claim = claim_completion(path.completions, process.home().worker());
-  if (claim.entry == nullptr) return false;  // its CQ is full: the general course meets that again, and tells
+  const Claim claim = claim_completion(path.completions, process.membership().worker());
+  if (claim.entry == nullptr) return false;  // its CQ is full: the slow path meets that again, and tells
 
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
   Cqe& entry = *claim.entry;
   entry.qp_index = path.index;
-  entry.qp_birth = path.birth;
+  entry.qp_incarnation = path.incarnation;
   entry.index = static_cast<uint32_t>(path.taken);
   entry.byte_len = length;
   entry.immediate = wr.imm_data;
@@ -72,9 +72,9 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, Visit& visit) {
                                      (solicited ? kCqeSolicited : 0));
   entry.vendor_err = 0;
   copy_small(entry.payload, bytes, length);
-  publish_completion(path.completions, claim, CqeKind::kLanded);
+  publish_completion(path.completions, claim, CqeKind::kEager);
   prepare_next(path, claim, length, true);
-  note_landed(path, claim.position);
+  note_eager(path, claim.position);
   count_taken(path);
   static_assert(kCqeInlineSize <= 256);  // one packet, whatever the path MTU
   count_request(qp, length, 1);

@@ -53,8 +53,9 @@ void forget_region(Mw& window) {
   window.region = nullptr;
 }
 
-bool visitors_are_gone(const Qp& qp, uint32_t from_slot) {
-  return visitors_gone(qp.process->directory(), qp.process->home().slot(), from_slot, kVisitPatience);
+bool hazards_are_released(const Qp& qp, uint32_t from_slot) {
+  return hazards_released(qp.process->directory(), qp.process->membership().slot(), from_slot,
+                          kHazardPatience);
 }
 
 Response bind(Qp& qp, const BindRequest& request) {
@@ -81,7 +82,7 @@ Response bind(Qp& qp, const BindRequest& request) {
       entry.valid.store(0, std::memory_order_release);
       forget_region(window);
       lock.unlock();
-      if (!visitors_are_gone(qp, kAnySlot)) return {Answer::kBusy};
+      if (!hazards_are_released(qp, kAnySlot)) return {Answer::kBusy};
       settled = true;
       continue;
     }
@@ -120,7 +121,7 @@ Response invalidate(Qp& qp, const SendRequest& request) {
     if (!unbind_window(*window, request.rkey))
       return refuse(qp, "LOCAL_INV", request.rkey, "the window is not bound any more");
   }
-  return visitors_are_gone(qp, qp.shared->dest_slot) ? Response{Answer::kAck} : Response{Answer::kBusy};
+  return hazards_are_released(qp, qp.shared->dest_slot) ? Response{Answer::kAck} : Response{Answer::kBusy};
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 //
 // A bound window names its region for as long as it is bound, so the region's dereg_mr and rereg_mr answer
 // EBUSY. When an invalidation is complete nobody uses the key any more: that of a window of type 1 (bound
-// again, or to nothing) waits for visitors; one of type 2 serves one feeder, whose requests are in order.
+// again, or to nothing) waits for hazard guards; one of type 2 serves one requester, whose requests are in
+// order.
 #pragma once
 
 #include "engine/objects.h"
@@ -21,12 +22,12 @@ constexpr bool is_local(ibv_wr_opcode opcode) {
 // Copies what BIND_MW, LOCAL_INV or SEND_WITH_INV say beside their list out of the program's WR.
 void read_memory_wr(const ibv_send_wr& wr, SendRequest* request);
 
-// BIND_MW, LOCAL_INV. Caller holds send_lock and is on no visit. kAck; kBusy: somebody is still using what is
-// to change, come again; kLocal: bind_refused.
+// BIND_MW, LOCAL_INV. Caller holds send_lock and holds no hazard guard. kAck; kBusy: somebody is still using
+// what is to change, come again; kLocal: bind_refused.
 Response carry_out_locally(Qp& qp, const SendRequest& request);
 
-// SEND_WITH_INV, on the peer's keys. The caller is on a visit. `there`: the QP at which it arrives. none, or
-// an rkey_... error; nothing has happened then.
+// SEND_WITH_INV, on the peer's keys. The caller is under a hazard guard. `there`: the QP at which it arrives.
+// none, or an rkey_... error; nothing has happened then.
 VendorError invalidate_remotely(const SegmentView& view, const SharedQp& there, uint32_t rkey);
 
 }  // namespace verbena

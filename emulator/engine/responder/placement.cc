@@ -116,11 +116,11 @@ size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t siz
   return used;
 }
 
-Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
+Placed place_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes) {
   if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
-  uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kSliceSize));
-  // No aligned word at the destination lies in two slices.
+  uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kChunkSize));
+  // No aligned word at the destination lies in two chunks.
   if (remotes == 1 && request.done + size < request.length && size > 8)
     size -=
         static_cast<uint32_t>((reinterpret_cast<uintptr_t>(remote[0].iov_base) + request.done + size) & 7);
@@ -162,9 +162,9 @@ int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t s
   return initiator.path.memory->write(initiator.process->directory(), from, froms, &to, 1);
 }
 
-Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {
+Placed fetch_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {
   if (initiator.carrier != nullptr) return initiator.carrier->fetch(request, remote);
-  const uint32_t size = std::min(request.length - request.done, kSliceSize);
+  const uint32_t size = std::min(request.length - request.done, kChunkSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
@@ -204,16 +204,16 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
 Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
   PeerAdapter& adapter = *initiator.path.memory;
   const NodeDirectory& directory = initiator.process->directory();
-  const Residence& home = initiator.process->home();
+  const NodeMembership& membership = initiator.process->membership();
   const uint32_t which = atomics_lock_of(address);
   std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
-  const uint64_t mine = (uint64_t{home.slot()} + 1) << 32 | home.generation();
+  const uint64_t mine = (uint64_t{membership.slot()} + 1) << 32 | membership.generation();
 
   // The own process's threads share `mine`, so they take turns before it.
-  SpinLock& own_turn = adapter.own_atomics[which];
-  if (!mutated("atomics-not-atomic") && !own_turn.try_lock()) return Placed::kBusy;
+  SpinLock& own_lock = adapter.own_atomics[which];
+  if (!mutated("atomics-not-atomic") && !own_lock.try_lock()) return Placed::kBusy;
   if (!mutated("atomics-not-atomic") && !take_atomics_lock(lock, mine, directory)) {
-    own_turn.unlock();
+    own_lock.unlock();
     return Placed::kBusy;
   }
   iovec remote{reinterpret_cast<void*>(address), 8};
@@ -234,14 +234,14 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
   }
   uint64_t held = mine;
   lock.compare_exchange_strong(held, 0, std::memory_order_release);
-  own_turn.unlock();
+  own_lock.unlock();
   if (error == ESRCH) return Placed::kGone;
   return error == 0 ? Placed::kWhole : Placed::kRemoteFault;
 }
 
 namespace {
 
-// Does the landed message `entry` go where one of the ranges is?
+// Does the eager message `entry` go where one of the ranges is?
 bool overlaps(const PeerPath& path, const Cqe& entry, const iovec* remote, size_t remotes) {
   const SharedReceiveRing& shared = path.shared_receives;
   return shared.shared != nullptr
@@ -265,43 +265,43 @@ bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, si
   return false;
 }
 
-bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
+bool eager_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
   PeerPath& path = initiator.path;
-  if (!path.has_landed) return true;
+  if (!path.has_eager) return true;
   const CompletionRing& ring = path.completions;
   // While the CQ is being resized it takes a moment until all that has landed is scattered.
   const uint32_t generation = ring.cq->ring_generation.load(std::memory_order_acquire);
   if (ring.cq->scattered_generation.load(std::memory_order_acquire) != generation) return false;
-  if (path.landed_generation != generation) {
-    path.has_landed = false;
+  if (path.eager_generation != generation) {
+    path.has_eager = false;
     return true;
   }
   // What the head has passed was scattered when it was polled.
   const uint64_t head = ring.places->head.load(std::memory_order_acquire);
-  uint64_t position = std::max(path.first_landed_position, head);
+  uint64_t position = std::max(path.first_eager_position, head);
   const uint32_t index = path.target != nullptr ? path.target->index : path.index;
-  const uint32_t birth = path.target != nullptr ? path.target->birth : path.birth;
+  const uint32_t incarnation = path.target != nullptr ? path.target->incarnation : path.incarnation;
   // So many entries there are; the positions are the peer's memory's word, and may be any distance apart.
-  const uint64_t last = path.last_landed_position;
+  const uint64_t last = path.last_eager_position;
   if (last >= position && last - position >= ring.capacity()) position = last - ring.capacity() + 1;
   bool any = false;
   for (uint64_t steps = ring.capacity(); position <= last && steps != 0; ++position, --steps) {
     const Cqe& entry = ring.entry(position);
-    if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kLanded)) continue;
-    if (entry.qp_index != index || entry.qp_birth != birth) continue;
-    if (!any) path.first_landed_position = position;
+    if (entry.state.load(std::memory_order_acquire) != ring.word(position, CqeKind::kEager)) continue;
+    if (entry.qp_index != index || entry.qp_incarnation != incarnation) continue;
+    if (!any) path.first_eager_position = position;
     any = true;
     if (!overlaps(path, entry, remote, remotes)) continue;
-    const bool asked =
-        path.target != nullptr
-            ? path.target->srq->scatter_wanted.exchange(1, std::memory_order_acq_rel) != 0
-            : (path.qp->sticky.fetch_or(kStickyScatter, std::memory_order_acq_rel) & kStickyScatter) != 0;
+    const bool asked = path.target != nullptr
+                           ? path.target->srq->scatter_wanted.exchange(1, std::memory_order_acq_rel) != 0
+                           : (path.qp->pending_flags.fetch_or(kPendingScatter, std::memory_order_acq_rel) &
+                              kPendingScatter) != 0;
     if (asked) return false;
-    path.memory->view().header().attention.store(1, std::memory_order_release);
+    path.memory->view().header().doorbell.store(1, std::memory_order_release);
     path.memory->kick();
     return false;
   }
-  path.has_landed = any;
+  path.has_eager = any;
   return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Moving a message's bytes between the initiator's memory and the responder's, in slices.
+// Moving a message's bytes between the initiator's memory and the responder's, in chunks.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,22 +13,22 @@
 namespace verbena {
 
 // So much is moved in one go, some 100 us; then the call returns, and keys are checked again before the next
-// slice. With 256 KiB a transfer of 1 MiB took 10 % longer.
-inline constexpr uint32_t kSliceSize = 1024 * 1024;
+// chunk. With 256 KiB a transfer of 1 MiB took 10 % longer.
+inline constexpr uint32_t kChunkSize = 1024 * 1024;
 
 enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone, kBusy };
 
-// Writes the next slice of `local` to `remote` (whose sizes sum up to at least request.length). The last
+// Writes the next chunk of `local` to `remote` (whose sizes sum up to at least request.length). The last
 // aligned word of an RDMA WRITE becomes visible last.
-Placed place_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
+Placed place_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
                    size_t remotes);
 
-// The same for a WRITE of one range on either side, more than 8 bytes and at most a slice, without a carrier
+// The same for a WRITE of one range on either side, more than 8 bytes and at most a chunk, without a carrier
 // and without a word about what failed: 0, or errno values as PeerAdapter::write().
 int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size);
 
-// Reads the next slice of `remote` into `local`.
-Placed fetch_slice(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);
+// Reads the next chunk of `remote` into `local`.
+Placed fetch_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);
 
 // Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
 // atomic of this kind on that adapter. kBusy: another initiator's
@@ -38,10 +38,10 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
 // Has every message of this QP that is to go into `remote` (addresses of the responder) got there? Small
 // messages lie in the receive slots until their completion is polled; what would overlap one of them has to
 // wait. False: the responder's service thread has been asked to put them where they belong; come again.
-bool landed_is_settled(Qp& initiator, const iovec* remote, size_t remotes);
+bool eager_is_settled(Qp& initiator, const iovec* remote, size_t remotes);
 
 // Does a message that lies in the slot of `wqe` go where one of the ranges is? Its owner may have scattered
-// it meanwhile and be posting the slot anew: then either answer will do, and all that he did before is seen.
+// it meanwhile and be posting the slot again: then either answer will do, and all that he did before is seen.
 bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, size_t count);
 
 }  // namespace verbena

@@ -18,21 +18,21 @@
 namespace verbena {
 namespace {
 
-void call_attention(PeerAdapter& adapter) {
-  adapter.view().header().attention.store(1, std::memory_order_release);
+void ring_doorbell(PeerAdapter& adapter) {
+  adapter.view().header().doorbell.store(1, std::memory_order_release);
   adapter.kick();
 }
 
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
-void put_in_error(PeerPath& path, uint32_t sticky) {
-  path.qp->sticky.fetch_or(sticky, std::memory_order_acq_rel);
-  call_attention(*path.adapter);
+void put_in_error(PeerPath& path, uint32_t pending_flags) {
+  path.qp->pending_flags.fetch_or(pending_flags, std::memory_order_acq_rel);
+  ring_doorbell(*path.adapter);
 }
 
 // The receive WQE that the current message goes to.
 struct Receive {
   const ReceiveWqe* wqe;
-  uint8_t* landing;
+  uint8_t* bounce;
   uint32_t max_sge;
   uint32_t epoch;   // as in ReadyWord
   uint32_t length;  // bytes it takes, saturated
@@ -42,16 +42,16 @@ struct Receive {
 bool next_shared_receive(Qp& initiator, Receive* out) {
   PeerPath& path = initiator.path;
   const SharedReceiveRing& ring = path.shared_receives;
-  if (path.in_hand == 0) {
+  if (path.current_wqe == 0) {
     uint32_t slot;
     bool limit_reached;
-    if (!ring.take(initiator.process->home().worker(), &slot, &limit_reached)) return false;
-    path.in_hand = slot + 1;
-    if (path.target == nullptr) path.qp->srq_slot.store(path.in_hand, std::memory_order_release);
-    if (limit_reached) call_attention(*path.memory);
+    if (!ring.take(initiator.process->membership().worker(), &slot, &limit_reached)) return false;
+    path.current_wqe = slot + 1;
+    if (path.target == nullptr) path.qp->srq_slot.store(path.current_wqe, std::memory_order_release);
+    if (limit_reached) ring_doorbell(*path.memory);
   }
-  const ReceiveWqe& wqe = ring.wqe(path.in_hand - 1);
-  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.landing(path.in_hand - 1)), ring.max_sge, wqe.epoch,
+  const ReceiveWqe& wqe = ring.wqe(path.current_wqe - 1);
+  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.bounce(path.current_wqe - 1)), ring.max_sge, wqe.epoch,
           wqe.length};
   return true;
 }
@@ -62,7 +62,7 @@ bool next_receive(Qp& initiator, Receive* out) {
   if (path.shared_receives.shared != nullptr) return next_shared_receive(initiator, out);
   ReadyWord ready;
   if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
-  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.landing(path.taken)),
+  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.bounce(path.taken)),
           path.receives.max_sge, ready.epoch, ready.length};
   return true;
 }
@@ -79,19 +79,19 @@ Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
 // Nothing is in hand any more. Before the completion is published: whoever dies in between leaves a slot that
 // its owner finds again, not one that completes twice.
 void let_go(PeerPath& path) {
-  if (path.in_hand != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
-  path.in_hand = 0;
+  if (path.current_wqe != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
+  path.current_wqe = 0;
 }
 
 }  // namespace
 
-bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool eager,
                       const uint8_t* payload) {
-  const Claim claim = claim_completion(path.completions, initiator.process->home().worker());
+  const Claim claim = claim_completion(path.completions, initiator.process->membership().worker());
   if (claim.entry == nullptr && path.completions.ignores_overrun()) {
     // The completion is lost, and the message must not be: it cannot wait there for being polled.
-    if (landed) return false;
-    if (path.in_hand != 0) path.shared_receives.abandon(path.in_hand - 1);
+    if (eager) return false;
+    if (path.current_wqe != 0) path.shared_receives.abandon(path.current_wqe - 1);
     let_go(path);
     count_taken(path);
     return true;
@@ -99,15 +99,15 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   if (claim.entry == nullptr) {
     if (mutated("cq-overrun-unnoticed")) return false;
     path.completion_queue->overrun.store(1, std::memory_order_release);
-    call_attention(*path.memory);
+    ring_doorbell(*path.memory);
     // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
-    if (path.target != nullptr) put_in_error(path, kStickyOverrun);
+    if (path.target != nullptr) put_in_error(path, kPendingOverrun);
     return false;
   }
   Cqe& entry = *claim.entry;
   const bool solicited = (arrival.flags & IBV_SEND_SOLICITED) != 0;
   entry.qp_index = path.index;
-  entry.qp_birth = path.birth;
+  entry.qp_incarnation = path.incarnation;
   entry.index = static_cast<uint32_t>(path.taken);
   entry.byte_len =
       arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-length") ? 0 : arrival.length;
@@ -117,16 +117,16 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
   entry.opcode = mutated("write-immediate-opcode") ? 0 : static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
   entry.vendor_err = static_cast<uint8_t>(arrival.error);
   uint8_t flags = kCqeReceive;
-  if (path.in_hand != 0) {
+  if (path.current_wqe != 0) {
     flags |= kCqeFromShared;
-    entry.index = path.in_hand - 1;
+    entry.index = path.current_wqe - 1;
     let_go(path);
   }
   uint8_t* to = entry.payload;
   if (const XrcTarget* target = path.target; target != nullptr) {
     flags |= kCqeXrc;
     entry.qp_index = target->index;
-    entry.qp_birth = target->birth;
+    entry.qp_incarnation = target->incarnation;
     const XrcSource source{path.qp->qpn, initiator.shared->qpn};
     std::memcpy(to, &source, sizeof source);
     to += sizeof source;
@@ -139,9 +139,9 @@ bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, boo
     copy_small(to, payload, arrival.length);
   }
   entry.flags = flags;
-  publish_completion(path.completions, claim, landed ? CqeKind::kLanded : CqeKind::kPublished);
+  publish_completion(path.completions, claim, eager ? CqeKind::kEager : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
-  if (landed) note_landed(path, claim.position);
+  if (eager) note_eager(path, claim.position);
   count_taken(path);
   path.event_due = solicited || arrival.status != IBV_WC_SUCCESS ? 2 : 1;
   return true;
@@ -166,12 +166,12 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
-  path.qp->sticky.fetch_or(kStickyFatal, std::memory_order_acq_rel);
+  path.qp->pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
   arrival.error = seen_here;
   complete_receive(initiator, path, arrival, false, nullptr);
-  call_attention(*path.adapter);
+  ring_doorbell(*path.adapter);
   return {Answer::kNak, seen_there};
 }
 
@@ -197,13 +197,13 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  if ((initiator.may_land || request.length == 0) && request.length <= kLandingSize &&
+  if ((initiator.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
       prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
     const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
     const bool in_entry = request.length + header <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
-    uint8_t* to = in_entry ? payload : receive.landing;
+    uint8_t* to = in_entry ? payload : receive.bounce;
     for (size_t i = 0; i < local.count; ++i) {
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
@@ -241,8 +241,8 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
   if (room < request.length)
     return fail_receive(initiator, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
-  if (!landed_is_settled(initiator, remote, remotes)) return {Answer::kPartial};
-  switch (place_slice(initiator, request, local, remote, remotes)) {
+  if (!eager_is_settled(initiator, remote, remotes)) return {Answer::kPartial};
+  switch (place_chunk(initiator, request, local, remote, remotes)) {
     case Placed::kPartly:
       return {Answer::kPartial};
     case Placed::kWhole:
@@ -294,9 +294,9 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
   }
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
-    if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
-    const Placed placed = use == MemoryUse::remote_read ? fetch_slice(initiator, request, local, remote)
-                                                        : place_slice(initiator, request, local, &remote, 1);
+    if (!eager_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+    const Placed placed = use == MemoryUse::remote_read ? fetch_chunk(initiator, request, local, remote)
+                                                        : place_chunk(initiator, request, local, &remote, 1);
     switch (placed) {
       case Placed::kPartly:
         return {Answer::kPartial};
@@ -323,7 +323,7 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
                                       MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
-  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  if (!eager_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
   switch (change_atomically(initiator, request, place.address, &before)) {
     case Placed::kWhole:
@@ -353,7 +353,7 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
                 request.remote_address, sizeof(uint64_t), path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
-  if (!landed_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  if (!eager_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
   uint64_t value = 0;
   auto* to = reinterpret_cast<std::byte*>(&value);
   for (size_t i = 0; i < local.count; ++i) {
@@ -377,9 +377,9 @@ Response refuse(PeerPath& path, VendorError error) {
     error = VendorError::remote_operation_failed;
   if (path.qp->type == IBV_QPT_UC || mutated("rkey-error-responder-stays")) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
-  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kStickyAccessError
-                     : event == kNoEvent              ? kStickyFatal
-                                                      : kStickyRequestError);
+  put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kPendingAccessError
+                     : event == kNoEvent              ? kPendingFatal
+                                                      : kPendingRequestError);
   return {Answer::kNak, error};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What the far adapter does with a request: carried out by the initiator on the responder's shared state. The
-// caller is on a visit (hazards.h) and has found the responder's gate open; nothing here waits.
+// caller is under a hazard guard (hazards.h) and has found the responder's gate open; nothing here waits.
 #pragma once
 
 #include <sys/uio.h>
@@ -16,7 +16,7 @@ namespace verbena {
 
 enum class Answer : uint8_t {
   kAck,      // done
-  kPartial,  // a slice is done, SendRequest::done says how far; come again
+  kPartial,  // a chunk is done, SendRequest::done says how far; come again
   kRnr,      // no receive WQE
   kNak,      // refused: `error` says why; the responder knows of it already
   kLocal,    // nothing happened there: the initiator's own memory failed
@@ -59,9 +59,9 @@ struct Arrival {
 };
 
 // Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the
-// entry; `landed`: they travel there or in the slot's landing buffer. False: the CQ is full, the completion
+// entry; `eager`: they travel there or in the slot's bounce buffer. False: the CQ is full, the completion
 // is lost, the CQ will fail.
-bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool landed,
+bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool eager,
                       const uint8_t* payload);
 
 // Do the keys of a receive WQE still hold, as they did when it was posted?
@@ -85,12 +85,12 @@ inline void count_taken(PeerPath& path) {
 }
 
 // A message lies in the completion entry at `position`, or in the receive slot, until that entry is polled.
-inline void note_landed(PeerPath& path, uint64_t position) {
+inline void note_eager(PeerPath& path, uint64_t position) {
   const uint32_t generation = path.completions.generation;
-  if (!path.has_landed || path.landed_generation != generation) path.first_landed_position = position;
-  path.landed_generation = generation;
-  path.has_landed = true;
-  path.last_landed_position = position;
+  if (!path.has_eager || path.eager_generation != generation) path.first_eager_position = position;
+  path.eager_generation = generation;
+  path.has_eager = true;
+  path.last_eager_position = position;
 }
 
 // In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
@@ -104,9 +104,9 @@ inline void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bo
   prefetch_exclusive(&later);
   if (in_entry) {
     if (length > kCqeFirstLine) prefetch_exclusive(&later.payload[kCqeInlineSize - 1]);
-  } else if (length <= kLandingSize && path.receives.order >= 6) {
-    std::byte* landing = path.receives.landing(path.taken + kAhead);
-    for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(landing + at);
+  } else if (length <= kBounceSize && path.receives.order >= 6) {
+    std::byte* bounce = path.receives.bounce(path.taken + kAhead);
+    for (uint32_t at = 0; at < length; at += kCacheLine) prefetch_exclusive(bounce + at);
   }
 }
 

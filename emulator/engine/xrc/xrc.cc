@@ -32,7 +32,8 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   if (!process.directory().find_srqn(srqn, &slot, &index)) return VendorError::remote_srq_unknown;
   auto target = std::make_unique<XrcTarget>();
   const uint32_t generation = process.directory().slot(slot).generation.load(std::memory_order_acquire);
-  const int error = process.peers().get(process.home(), slot, generation, &target->adapter, {kPatienceMs});
+  const int error =
+      process.peers().get(process.membership(), slot, generation, &target->adapter, {kPatienceMs});
   if (error == ETIMEDOUT) return VendorError::peer_silent;
   if (error != 0) {
     VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", qp.shared->qpn,
@@ -50,12 +51,12 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   const SegmentView& view = target->adapter->view();
   target->srqn = srqn;
   target->index = index;
-  const Visit visit(process.directory(), process.home().slot(), slot);
+  const HazardGuard guard(process.directory(), process.membership().slot(), slot);
   target->srq = view.srq(index);
   if (target->srq == nullptr || target->srq->in_use.load(std::memory_order_seq_cst) == 0 ||
       target->srq->srqn != srqn || target->srq->xrcd == 0)
     return VendorError::remote_srq_unknown;
-  target->birth = target->srq->birth.load(std::memory_order_relaxed);
+  target->incarnation = target->srq->incarnation.load(std::memory_order_relaxed);
   target->receives = SharedReceiveRing::of(view, *target->srq);
   target->completion_queue = view.cq(target->srq->cq);
   if (target->receives.order_words == nullptr || target->completion_queue == nullptr)
@@ -69,14 +70,14 @@ VendorError resolve(Qp& qp, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
 bool still_there(const Qp& qp, const XrcTarget& target) {
   return target.adapter->alive(qp.process->directory()) &&
          target.srq->in_use.load(std::memory_order_seq_cst) != 0 &&
-         target.srq->birth.load(std::memory_order_relaxed) == target.birth;
+         target.srq->incarnation.load(std::memory_order_relaxed) == target.incarnation;
 }
 
 void load(PeerPath& path, XrcTarget& target) {
   if (XrcTarget* last = path.target; last != nullptr) {
-    last->first_landed_position = path.first_landed_position;
-    last->last_landed_position = path.last_landed_position;
-    last->has_landed = path.has_landed;
+    last->first_eager_position = path.first_eager_position;
+    last->last_eager_position = path.last_eager_position;
+    last->has_eager = path.has_eager;
   }
   path.target = &target;
   path.memory = target.adapter.get();
@@ -84,9 +85,9 @@ void load(PeerPath& path, XrcTarget& target) {
   path.shared_receives = target.receives;
   path.completion_queue = target.completion_queue;
   path.completions = target.completions;
-  path.first_landed_position = target.first_landed_position;
-  path.last_landed_position = target.last_landed_position;
-  path.has_landed = target.has_landed;
+  path.first_eager_position = target.first_eager_position;
+  path.last_eager_position = target.last_eager_position;
+  path.has_eager = target.has_eager;
 }
 
 }  // namespace
@@ -101,14 +102,14 @@ VendorError select_target(Qp& qp, uint32_t srqn) {
       std::find_if(known.begin(), known.end(), [&](const auto& target) { return target->srqn == srqn; });
   try {
     if (found != known.end() && still_there(qp, **found)) {
-      abandon_in_hand(qp);
+      abandon_current_wqe(qp);
       load(path, **found);
       std::rotate(found, found + 1, known.end());
       return VendorError::none;
     }
     std::unique_ptr<XrcTarget> target;
     if (const VendorError error = resolve(qp, srqn, &target); error != VendorError::none) return error;
-    abandon_in_hand(qp);
+    abandon_current_wqe(qp);
     // What is forgotten must not be what the path is about.
     load(path, *target);
     if (found != known.end())
@@ -134,14 +135,14 @@ bool follow_responder(Qp& qp) {
   Process& process = *qp.process;
   const NodeDirectory& directory = process.directory();
   const bool left = path.qp->in_use.load(std::memory_order_acquire) == 0 && path.qp->left_in != 0;
-  if (path.qp->birth != path.birth || (path.adapter->alive(directory) && !left)) return false;
+  if (path.qp->incarnation != path.incarnation || (path.adapter->alive(directory) && !left)) return false;
   QpnEntry found;
   std::shared_ptr<PeerAdapter> adapter;
   if (directory.find_qpn(qp.shared->dest_qpn, &found)) {
     const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
     const bool same = found.slot == path.adapter->slot() && generation == path.adapter->generation();
     if (!same && directory.alive(found.slot, generation) &&
-        process.peers().get(process.home(), found.slot, generation, &adapter, {kPatienceMs}) == 0) {
+        process.peers().get(process.membership(), found.slot, generation, &adapter, {kPatienceMs}) == 0) {
       SharedQp* there = adapter->view().qp(found.qp_index);
       if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
           there->qpn != qp.shared->dest_qpn || there->type != IBV_QPT_XRC_RECV ||
@@ -149,10 +150,10 @@ bool follow_responder(Qp& qp) {
         return false;
       path.ports = 1u << qp.context->device_index | 1u << there->device;
       path.index = found.qp_index;
-      path.birth = there->birth;
+      path.incarnation = there->incarnation;
       path.qp = there;
       path.adapter = std::move(adapter);
-      path.generation = path.gate = 0;
+      path.generation = path.responder_state = 0;
       return true;
     }
   }
@@ -160,34 +161,34 @@ bool follow_responder(Qp& qp) {
   const bool wake = now_ns() >= qp.xrc_targets->wake_again_at;
   for_each_holder(directory, qp.shared->dest_qpn, [&](uint32_t slot, uint32_t generation) {
     held = true;
-    if (wake) kick_slot(directory, process.home().node(), slot, generation);
+    if (wake) kick_slot(directory, process.membership().node(), slot, generation);
   });
   if (wake) qp.xrc_targets->wake_again_at = now_ns() + kWakeAgain;
   return held;
 }
 
-void abandon_in_hand(Qp& qp) {
+void abandon_current_wqe(Qp& qp) {
   PeerPath& path = qp.path;
-  const uint32_t in_hand = std::exchange(path.in_hand, 0);
-  if (in_hand == 0 || path.target == nullptr) return;
+  const uint32_t current_wqe = std::exchange(path.current_wqe, 0);
+  if (current_wqe == 0 || path.target == nullptr) return;
   const XrcTarget& target = *path.target;
-  const Visit visit(qp.process->directory(), qp.process->home().slot(), target.adapter->slot());
+  const HazardGuard guard(qp.process->directory(), qp.process->membership().slot(), target.adapter->slot());
   if (!still_there(qp, target)) return;
-  const Claim claim = claim_completion(path.completions, qp.process->home().worker());
+  const Claim claim = claim_completion(path.completions, qp.process->membership().worker());
   if (claim.entry == nullptr && path.completions.ignores_overrun()) {
-    target.receives.abandon(in_hand - 1);
+    target.receives.abandon(current_wqe - 1);
     return;
   }
   if (claim.entry == nullptr) {
     target.completion_queue->overrun.store(1, std::memory_order_release);
-    target.adapter->view().header().attention.store(1, std::memory_order_release);
+    target.adapter->view().header().doorbell.store(1, std::memory_order_release);
     target.adapter->kick();
     return;
   }
   Cqe& entry = *claim.entry;
   entry.qp_index = target.index;
-  entry.qp_birth = target.birth;
-  entry.index = in_hand - 1;
+  entry.qp_incarnation = target.incarnation;
+  entry.index = current_wqe - 1;
   entry.byte_len = 0;
   entry.status = IBV_WC_WR_FLUSH_ERR;
   entry.opcode = 0;
@@ -211,9 +212,10 @@ int open_xrcd(Context* context, int fd, int flags, Xrcd** out) {
     return ENOMEM;
   }
   xrcd->context = context;
-  const Residence& home = process.home();
-  const int error = open_xrc_domain(process.directory(), home.node(), home.slot(), home.generation(),
-                                    context->device_index, fd, flags, &xrcd->entry, &xrcd->number);
+  const NodeMembership& membership = process.membership();
+  const int error =
+      open_xrc_domain(process.directory(), membership.node(), membership.slot(), membership.generation(),
+                      context->device_index, fd, flags, &xrcd->entry, &xrcd->number);
   if (error != 0) {
     VERBENA_WARN("ibv_open_xrcd: descriptor %d, oflags 0x%x: errno %d", fd, flags, error);
     give_quota(*context, Counted::kXrcds);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// XRC_RECV queue pairs and their openings (ibv_create_qp_ex(3), ibv_open_qp(3)). An opening is a handle of
+// XRC_RECV queue pairs and their handles (ibv_create_qp_ex(3), ibv_open_qp(3)). An opening is a handle of
 // the program; the queue pair lives as long as one of them.
 #include <errno.h>
 
@@ -10,7 +10,7 @@
 #include "engine/queue_pair/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/xrc/xrc.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
 
@@ -25,14 +25,14 @@ int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out) {
   qp->user_handle = user_handle;
   qp->type = IBV_QPT_XRC_RECV;
   try {
-    qp->openings.push_back({qp->context, xrcd, user_handle, 0});
+    qp->handles.push_back({qp->context, xrcd, user_handle, 0});
   } catch (const std::bad_alloc&) {
     delete qp;
     return ENOMEM;
   }
   ibv_qp_init_attr attr{};
   attr.qp_type = IBV_QPT_XRC_RECV;
-  if (int error = bring_to_life(qp, attr); error != 0) return error;
+  if (int error = set_up_qp(qp, attr); error != 0) return error;
   *out = qp;
   return 0;
 }
@@ -45,32 +45,33 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
     VERBENA_WARN("ibv_open_qp: nobody on this node has QP number 0x%06x", qpn);
     return EINVAL;
   }
-  if (found.slot != process.home().slot()) return open_foreign_qp(context, xrcd, qpn, user_handle, out);
-  // If only others hold it, it is an orphan; from here on it is not, and the service thread leaves it alone.
+  if (found.slot != process.membership().slot()) return open_proxy_qp(context, xrcd, qpn, user_handle, out);
+  // If only others hold it, it is an orphaned QP; from here on it is not, and the service thread leaves it
+  // alone.
   Qp* qp = process.qp(found.qp_index);
-  const bool there = qp != nullptr && process.adopt_orphan(qp) && process.qp(found.qp_index) == qp;
+  const bool there = qp != nullptr && process.adopt_orphaned(qp) && process.qp(found.qp_index) == qp;
   int error = 0;
-  bool orphan = false;
+  bool orphaned = false;
   if (!there || qp->xrcd == nullptr || qp->shared->xrcd != xrcd->number) {
     VERBENA_WARN("ibv_open_qp: QP 0x%06x is no XRC_RECV queue pair of this domain", qpn);
     if (!there || qp->xrcd == nullptr) return EINVAL;
     error = EINVAL;
   }
   {
-    std::lock_guard lock(qp->openings_mutex);
-    orphan = qp->openings.empty();
+    std::lock_guard lock(qp->handles_mutex);
+    orphaned = qp->handles.empty();
     try {
-      if (error == 0) qp->openings.push_back({context, xrcd, user_handle, 0});
+      if (error == 0) qp->handles.push_back({context, xrcd, user_handle, 0});
     } catch (const std::bad_alloc&) {
       error = ENOMEM;
     }
-    if (error == 0 && orphan) {
+    if (error == 0 && orphaned) {
       qp->context = context;
       qp->xrcd = xrcd;
     }
   }
   if (error != 0) {
-    if (orphan) process.keep_orphan(qp);
+    if (orphaned) process.keep_orphaned(qp);
     return error;
   }
   xrcd->users.fetch_add(1, std::memory_order_relaxed);
@@ -81,41 +82,41 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
 int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
-  if (qp->foreign) {
-    *async_events = close_foreign_qp(qp, user_handle);
+  if (qp->proxy) {
+    *async_events = close_proxy_qp(qp, user_handle);
     return 0;
   }
   Process& process = *qp->process;
-  QpOpening closed{};
+  QpHandle closed{};
   bool last = false;
   {
-    std::lock_guard lock(qp->openings_mutex);
-    const auto opening = std::find_if(qp->openings.begin(), qp->openings.end(),
-                                      [&](const QpOpening& o) { return o.user_handle == user_handle; });
-    if (opening == qp->openings.end()) return EINVAL;
+    std::lock_guard lock(qp->handles_mutex);
+    const auto handle = std::find_if(qp->handles.begin(), qp->handles.end(),
+                                      [&](const QpHandle& o) { return o.user_handle == user_handle; });
+    if (handle == qp->handles.end()) return EINVAL;
     // The last one goes with the QP, so that its events are taken back after the last was raised.
-    last = qp->openings.size() == 1;
-    closed = *opening;
+    last = qp->handles.size() == 1;
+    closed = *handle;
     if (!last) {
-      qp->openings.erase(opening);
-      qp->context = qp->openings.front().context;
-      qp->xrcd = qp->openings.front().xrcd;
+      qp->handles.erase(handle);
+      qp->context = qp->handles.front().context;
+      qp->xrcd = qp->handles.front().xrcd;
     }
   }
-  if (last &&
-      !end_xrc_qp(process.directory(), process.home().node(), process.home().slot(), qp->shared->qpn, true)) {
+  if (last && !end_xrc_qp(process.directory(), process.membership().node(), process.membership().slot(),
+                          qp->shared->qpn, true)) {
     // Others hold it: it stays, without a handle here.
     {
-      std::lock_guard lock(qp->openings_mutex);
-      closed = qp->openings.front();
-      qp->openings.clear();
+      std::lock_guard lock(qp->handles_mutex);
+      closed = qp->handles.front();
+      qp->handles.clear();
     }
-    last = process.keep_orphan(qp) != 0;
-    if (last) qp->openings.push_back(closed);  // there is room: it was there before
+    last = process.keep_orphaned(qp) != 0;
+    if (last) qp->handles.push_back(closed);  // there is room: it was there before
   }
   if (last) {
     take_down_qp(*qp);
-    closed = qp->openings.front();
+    closed = qp->handles.front();
   }
   *async_events = take_back_events(*closed.context, user_handle, closed.async_events);
   closed.xrcd->users.fetch_sub(1, std::memory_order_release);

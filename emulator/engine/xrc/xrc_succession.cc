@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What becomes of an XRC_RECV queue pair whose maker ends before its other holders do: one of them takes it
-// over (xrc_openings.h). All there is of it lies in its SharedQp, which the holders have mapped.
+// What becomes of an XRC_RECV queue pair whose owner ends before its other holders do: one of them takes it
+// over (xrc_shared_qp.h). All there is of it lies in its SharedQp, which the holders have mapped.
 #include <errno.h>
 
 #include <new>
@@ -12,7 +12,7 @@
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/xrc/shared_path.h"
 #include "engine/xrc/xrc.h"
-#include "engine/xrc/xrc_openings.h"
+#include "engine/xrc/xrc_shared_qp.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
@@ -21,150 +21,154 @@
 namespace verbena {
 namespace {
 
-// The service thread asks a new maker for its segment: two that ask each other must both give in soon.
+// The service thread asks a new owner for its segment: two that ask each other must both give in soon.
 constexpr int kAttachMs = 50;
-// So long a maker's successor may be dead itself, before those who have not met it give the queue pair up.
+// So long an owner's successor may be dead itself, before those who have not met it give the queue pair up.
 constexpr int64_t kSecondSuccession = 1'000'000'000;  // ns
 
 // What goes over besides SharedQp's attributes.
-struct Inheritance {
+struct HandoverState {
   ibv_qp_state state = IBV_QPS_RESET;
   uint32_t rq_psn = 0;
 };
 
 // False: there is nothing to inherit.
-bool read_inheritance(const SharedQp& old, uint32_t birth, Inheritance* out) {
-  if (old.birth != birth) return false;
-  Gate gate = Gate::unpack(old.gate.load(std::memory_order_acquire));
+bool read_handover_state(const SharedQp& old, uint32_t incarnation, HandoverState* out) {
+  if (old.incarnation != incarnation) return false;
+  ResponderState responder = ResponderState::unpack(old.responder_state.load(std::memory_order_acquire));
   if (old.in_use.load(std::memory_order_acquire) == 0) {
     if (old.left_in == 0) return false;
-    // Its maker has shut the gate, and lives on without it.
-    gate = {gate.generation - 1, static_cast<uint8_t>(old.left_in - 1)};
+    // Its owner has shut the gate, and lives on without it.
+    responder = {responder.generation - 1, static_cast<uint8_t>(old.left_in - 1)};
   }
-  if (gate.state > IBV_QPS_ERR) return false;
-  out->state = static_cast<ibv_qp_state>(gate.state);
-  const bool fed = old.feeding_generation.load(std::memory_order_acquire) == gate.generation;
+  if (responder.state > IBV_QPS_ERR) return false;
+  out->state = static_cast<ibv_qp_state>(responder.state);
+  const bool fed = old.requester_generation.load(std::memory_order_acquire) == responder.generation;
   out->rq_psn = fed ? old.expected_psn.load(std::memory_order_relaxed) : old.rq_psn;
   return true;
 }
 
-void inherit(Qp& heir, const SharedQp& old, const Inheritance& left) {
-  SharedQp& shared = *heir.shared;
-  shared.dest_qpn = heir.attr.dest_qp_num = old.dest_qpn;
+void apply_handover_state(Qp& successor, const SharedQp& old, const HandoverState& left) {
+  SharedQp& shared = *successor.shared;
+  shared.dest_qpn = successor.attr.dest_qp_num = old.dest_qpn;
   shared.dest_slot = old.dest_slot;
   shared.dest_slot_generation = old.dest_slot_generation;
   shared.dest_index = old.dest_index;
-  shared.dest_birth = old.dest_birth;
-  shared.access = heir.attr.qp_access_flags = old.access;
-  shared.min_rnr_timer = heir.attr.min_rnr_timer = old.min_rnr_timer;
+  shared.dest_incarnation = old.dest_incarnation;
+  shared.access = successor.attr.qp_access_flags = old.access;
+  shared.min_rnr_timer = successor.attr.min_rnr_timer = old.min_rnr_timer;
   shared.path_mtu = old.path_mtu;
-  shared.max_dest_rd_atomic = heir.attr.max_dest_rd_atomic = old.max_dest_rd_atomic;
-  shared.rq_psn = heir.attr.rq_psn = left.rq_psn;
-  heir.attr.path_mtu = static_cast<ibv_mtu>(old.path_mtu);
-  read_path(old, &heir.attr);
-  publish_path(shared, heir.attr);
-  heir.send_psn = heir.attr.sq_psn;
+  shared.max_dest_rd_atomic = successor.attr.max_dest_rd_atomic = old.max_dest_rd_atomic;
+  shared.rq_psn = successor.attr.rq_psn = left.rq_psn;
+  successor.attr.path_mtu = static_cast<ibv_mtu>(old.path_mtu);
+  read_path(old, &successor.attr);
+  publish_path(shared, successor.attr);
+  successor.send_psn = successor.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  // Of what feeders have left word and nobody has acted on.
-  shared.sticky.store(old.sticky.load(std::memory_order_acquire), std::memory_order_release);
-  if (change_quota(*heir.context, Counted::kResponderResources, "ibv_open_qp", 0, old.max_dest_rd_atomic) ==
-      0)
-    heir.responder_resources = old.max_dest_rd_atomic;
-  const Gate gate = Gate::unpack(shared.gate.load(std::memory_order_relaxed));
-  shared.gate.store(Gate{gate.generation + 1, static_cast<uint8_t>(left.state)}.pack(),
-                    std::memory_order_seq_cst);
-  heir.state.store(left.state, std::memory_order_release);
+  // Of what requesters have left word and nobody has acted on.
+  shared.pending_flags.store(old.pending_flags.load(std::memory_order_acquire), std::memory_order_release);
+  if (change_quota(*successor.context, Counted::kResponderResources, "ibv_open_qp", 0,
+                   old.max_dest_rd_atomic) == 0)
+    successor.responder_resources = old.max_dest_rd_atomic;
+  const ResponderState responder =
+      ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
+  shared.responder_state.store(
+      ResponderState{responder.generation + 1, static_cast<uint8_t>(left.state)}.pack(),
+      std::memory_order_seq_cst);
+  successor.state.store(left.state, std::memory_order_release);
 }
 
 void kick_holders(Process& process, uint32_t qpn) {
   for_each_holder(process.directory(), qpn, [&](uint32_t slot, uint32_t generation) {
-    kick_slot(process.directory(), process.home().node(), slot, generation);
+    kick_slot(process.directory(), process.membership().node(), slot, generation);
   });
 }
 
 }  // namespace
 
-bool still_there(const Process& process, const ForeignPlace& foreign) {
-  return foreign.maker->alive(process.directory()) &&
-         foreign.there->in_use.load(std::memory_order_acquire) != 0 && foreign.there->birth == foreign.birth;
+bool still_there(const Process& process, const QpLocation& proxy) {
+  return proxy.owner->alive(process.directory()) &&
+         proxy.there->in_use.load(std::memory_order_acquire) != 0 &&
+         proxy.there->incarnation == proxy.incarnation;
 }
 
-Standing Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
-  ForeignQp& foreign = *qp.foreign;
-  std::shared_ptr<PeerAdapter> maker = self_;
-  if (entry.slot != home_.slot() && peers_.get(home_, entry.slot, generation, &maker, {kAttachMs}) != 0)
-    return Standing::kLater;
-  SharedQp* there = maker->view().qp(entry.qp_index);
+OwnerStatus Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
+  ProxyQp& proxy = *qp.proxy;
+  std::shared_ptr<PeerAdapter> owner = self_;
+  if (entry.slot != membership_.slot() &&
+      peers_.get(membership_, entry.slot, generation, &owner, {kAttachMs}) != 0)
+    return OwnerStatus::kLater;
+  SharedQp* there = owner->view().qp(entry.qp_index);
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != entry.qpn ||
       there->type != IBV_QPT_XRC_RECV || there->xrcd != qp.xrcd->number)
-    return Standing::kLost;
-  foreign.maker = std::move(maker);
-  foreign.index = entry.qp_index;
-  foreign.birth = there->birth;
-  foreign.there = there;
-  foreign.events_seen = 0;  // it has told none before it took the queue pair over
-  foreign.give_up_at = 0;
-  return Standing::kThere;
+    return OwnerStatus::kLost;
+  proxy.owner = std::move(owner);
+  proxy.index = entry.qp_index;
+  proxy.incarnation = there->incarnation;
+  proxy.there = there;
+  proxy.events_seen = 0;  // it has told none before it took the queue pair over
+  proxy.give_up_at = 0;
+  return OwnerStatus::kThere;
 }
 
 // `entry`: where the directory says that it is, which is not so any more; nullptr: the directory has
 // forgotten it.
-Standing Process::take_over(Qp& qp, const QpnEntry* entry) {
-  ForeignQp& foreign = *qp.foreign;
-  const SharedQp& old = *foreign.there;
+OwnerStatus Process::take_over(Qp& qp, const QpnEntry* entry) {
+  ProxyQp& proxy = *qp.proxy;
+  const SharedQp& old = *proxy.there;
   const uint32_t qpn = qp.shared->qpn;
-  // Whoever has begun a request while its maker lived may still move the PSN.
-  if (!visitors_gone(directory(), foreign.maker->slot(), old.dest_slot, kVisitPatience))
-    return Standing::kLater;
-  Inheritance left;
-  if (!read_inheritance(old, foreign.birth, &left)) return Standing::kLost;
-  Qp* heir = nullptr;
+  // Whoever has begun a request while its owner lived may still move the PSN.
+  if (!hazards_released(directory(), proxy.owner->slot(), old.dest_slot, kHazardPatience))
+    return OwnerStatus::kLater;
+  HandoverState left;
+  if (!read_handover_state(old, proxy.incarnation, &left)) return OwnerStatus::kLost;
+  Qp* successor = nullptr;
   try {
-    orphans_.reserve(orphans_.size() + 1);
-    heir = new Qp;
+    orphaned_.reserve(orphaned_.size() + 1);
+    successor = new Qp;
   } catch (const std::bad_alloc&) {
-    return Standing::kLater;
+    return OwnerStatus::kLater;
   }
-  heir->context = qp.context;
-  heir->xrcd = qp.xrcd;
-  heir->type = IBV_QPT_XRC_RECV;
+  successor->context = qp.context;
+  successor->xrcd = qp.xrcd;
+  successor->type = IBV_QPT_XRC_RECV;
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_XRC_RECV;
-  if (bring_to_life(heir, init, qpn) != 0) return Standing::kLost;  // the device has no room for it here
-  heir->xrcd->users.fetch_sub(1, std::memory_order_release);        // handles count, and it has none
-  inherit(*heir, old, left);
-  if (!directory().take_over_qpn(qpn, entry, home_.slot(), heir->index)) {
-    forget_qp(heir->index);
-    qp_is_gone(heir->index);
-    heir->shared->in_use.store(0, std::memory_order_release);
-    free_qp(heir);
-    return Standing::kLater;  // somebody was faster
+  if (set_up_qp(successor, init, qpn) != 0) return OwnerStatus::kLost;  // the device has no room for it here
+  successor->xrcd->users.fetch_sub(1, std::memory_order_release);        // handles count, and it has none
+  apply_handover_state(*successor, old, left);
+  if (!directory().take_over_qpn(qpn, entry, membership_.slot(), successor->index)) {
+    forget_qp(successor->index);
+    qp_is_gone(successor->index);
+    successor->shared->in_use.store(0, std::memory_order_release);
+    free_qp(successor);
+    return OwnerStatus::kLater;  // somebody was faster
   }
-  orphans_.push_back({heir, false});
+  orphaned_.push_back({successor, false});
   VERBENA_INFO("QP 0x%06x outlives the process that made it: it is this one's now", qpn);
-  if (heir->shared->sticky.load(std::memory_order_relaxed) != 0) call_attention();
+  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0) ring_doorbell();
   kick_holders(*this, qpn);
-  return attach(qp, {qpn, home_.slot(), heir->index}, home_.generation());
+  return attach(qp, {qpn, membership_.slot(), successor->index}, membership_.generation());
 }
 
-Standing Process::find_again(Qp& qp) {
-  ForeignQp& foreign = *qp.foreign;
-  if (foreign.lost) return Standing::kLost;
-  if (still_there(*this, foreign)) return Standing::kThere;
+OwnerStatus Process::find_again(Qp& qp) {
+  ProxyQp& proxy = *qp.proxy;
+  if (proxy.lost) return OwnerStatus::kLost;
+  if (still_there(*this, proxy)) return OwnerStatus::kThere;
   QpnEntry entry;
   if (!directory().find_qpn(qp.shared->qpn, &entry)) return take_over(qp, nullptr);
   const uint32_t generation = directory().slot(entry.slot).generation.load(std::memory_order_acquire);
-  const bool makers = entry.slot == foreign.maker->slot() && entry.qp_index == foreign.index;
+  const bool is_owners = entry.slot == proxy.owner->slot() && entry.qp_index == proxy.index;
   const bool lives = directory().alive(entry.slot, generation);
-  if (makers && (!lives || generation == foreign.maker->generation())) return take_over(qp, &entry);
+  if (is_owners && (!lives || generation == proxy.owner->generation())) return take_over(qp, &entry);
   if (lives) return attach(qp, entry, generation);
   // A successor that is dead as well, and that we have not met: those who have know more of the queue pair.
-  if (foreign.give_up_at == 0) foreign.give_up_at = now_ns() + kSecondSuccession;
-  return now_ns() < foreign.give_up_at ? Standing::kLater : Standing::kLost;
+  if (proxy.give_up_at == 0) proxy.give_up_at = now_ns() + kSecondSuccession;
+  return now_ns() < proxy.give_up_at ? OwnerStatus::kLater : OwnerStatus::kLost;
 }
 
-// ---- at the maker's ----
+// ---- at the owner's ----
 
 namespace {
 
@@ -175,10 +179,10 @@ void leave_to_others(Qp& qp) {
   const uint32_t qpn = qp.shared->qpn;
   qp.send_lock.lock();
   qp.shared->left_in = 1 + static_cast<uint32_t>(qp.state.load(std::memory_order_relaxed));
-  shut_gate(qp, IBV_QPS_RESET);
+  close_responder(qp, IBV_QPS_RESET);
   qp.send_lock.unlock();
   process.forget_qp(qp.index);
-  process.wait_for_visitors(qp.shared->dest_slot);
+  process.wait_for_hazards(qp.shared->dest_slot);
   process.qp_is_gone(qp.index);
   qp.shared->in_use.store(0, std::memory_order_release);
   kick_holders(process, qpn);
@@ -189,7 +193,7 @@ void leave_to_others(Qp& qp) {
 bool held_elsewhere(Process& process, uint32_t qpn) {
   bool held = false;
   for_each_holder(process.directory(), qpn,
-                  [&](uint32_t slot, uint32_t) { held = held || slot != process.home().slot(); });
+                  [&](uint32_t slot, uint32_t) { held = held || slot != process.membership().slot(); });
   return held;
 }
 
@@ -203,13 +207,13 @@ std::vector<Qp*> Process::take_xrc_qps_of(Context& context) {
       if (candidate != &context && candidate->device_index == context.device_index) other = candidate;
   }
   std::vector<Qp*> taken;
-  std::lock_guard openings(openings_mutex_);
-  std::lock_guard lock(attend_mutex_);
+  std::lock_guard proxies(shared_qp_mutex_);
+  std::lock_guard lock(doorbell_mutex_);
   const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
     if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || is_going(i)) continue;
-    std::lock_guard handles(qp->openings_mutex);
+    std::lock_guard handles(qp->handles_mutex);
     if (qp->context != &context) continue;
     // With the kernel a context takes its handles along, too; here the program may still destroy them.
     if (other != nullptr)
@@ -218,8 +222,9 @@ std::vector<Qp*> Process::take_xrc_qps_of(Context& context) {
       taken.push_back(qp);
   }
   if (other == nullptr)
-    std::erase_if(orphans_,
-                  [&](const Orphan& orphan) { return orphan.qp->context == &context && !orphan.ending; });
+    std::erase_if(orphaned_, [&](const OrphanedQp& orphaned) {
+      return orphaned.qp->context == &context && !orphaned.ending;
+    });
   return taken;
 }
 
@@ -228,8 +233,8 @@ void leave_xrc_qps_of(Context& context) {
   try {
     for (Qp* qp : process.take_xrc_qps_of(context)) {
       const bool handled = [&] {
-        std::lock_guard lock(qp->openings_mutex);
-        return !qp->openings.empty();
+        std::lock_guard lock(qp->handles_mutex);
+        return !qp->handles.empty();
       }();
       if (held_elsewhere(process, qp->shared->qpn)) {
         leave_to_others(*qp);

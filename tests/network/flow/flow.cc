@@ -13,7 +13,7 @@ constexpr size_t kGrh = 40;
 constexpr size_t kSlot = 80 * 1024;
 constexpr int kGidIndex = 1;  // the node's address
 constexpr uint32_t kPsn = 100, kQkey = 0x11111111;
-// Inline in the frame, copied, and in slices.
+// Inline in the frame, copied, and in chunks.
 constexpr uint32_t kSizes[] = {8, 1000, 70000};
 
 uint32_t size_of(uint64_t number, ibv_qp_type transport) {

@@ -14,7 +14,7 @@ constexpr uint64_t kReceives = 16;  // posted by the target
 // yet.
 constexpr uint64_t kSlots = 2 * kReceives;
 constexpr size_t kSlot = 80 * 1024;  // the longest message, and some
-// Inline in the frame, in a receive slot, in pages, in slices.
+// Inline in the frame, in a receive slot, in pages, in chunks.
 constexpr std::array<uint32_t, 4> kSizes = {8, 200, 4096, 70000};
 
 Kind kind(uint64_t number) { return static_cast<Kind>(number % kKinds); }

@@ -307,7 +307,7 @@ TEST_F(Events, BacklogThatIsNoneIsTheLargest) {
   EXPECT_EQ(fake.backlog, 1024);
 }
 
-TEST_F(Events, ClosedChannelRaisesNoSignalInWhoeverRaisesEvents) {
+TEST_F(Events, ClosedChannelRaisesNoSignalInTheProcessThatRaisesEvents) {
   ::close(channel_.release());
   raise_some(1);  // SIGPIPE would end the process
   end_abandoned_pipes();

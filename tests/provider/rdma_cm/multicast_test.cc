@@ -59,7 +59,7 @@ TEST_F(Groups, EventRaisedWithinTheJoinIsTold) {
   EXPECT_EQ(event.uid, 55u);
 }
 
-TEST_F(Groups, FlagsSayWhoOnlySends) {
+TEST_F(Groups, FlagsSayThatAMemberOnlySends) {
   const uint32_t id = create(77, RDMA_PS_UDP);
   uint32_t number;
   ASSERT_EQ(join(id, &number, RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER), 0);

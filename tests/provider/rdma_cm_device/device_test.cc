@@ -170,7 +170,7 @@ TEST_F(Device, ForkedChildsCommandsAreRefused) {
   EXPECT_EQ(in_child([&] { return command(fd_, RDMA_USER_CM_CMD_DISCONNECT, uint32_t{0}); }), EBADF);
 }
 
-TEST_F(Device, ForkedChildOpensAnew) {
+TEST_F(Device, ForkedChildOpensAgain) {
   EXPECT_EQ(in_child([] {
               const int fd = open(kDevice, O_RDWR | O_CLOEXEC);
               uint32_t id = 0;

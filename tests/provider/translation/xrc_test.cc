@@ -109,7 +109,7 @@ TEST_F(XrcTest, AReceiverNeedsADomain) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(XrcTest, AnOpeningNamesTheQueuePair) {
+TEST_F(XrcTest, AHandleNamesTheQueuePair) {
   ibv_qp_open_attr attr = opening();
   ibv_qp* qp = ibv_open_qp(context_, &attr);
   ASSERT_NE(qp, nullptr);
@@ -118,7 +118,7 @@ TEST_F(XrcTest, AnOpeningNamesTheQueuePair) {
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
 }
 
-TEST_F(XrcTest, DestroyingClosesTheOpening) {
+TEST_F(XrcTest, DestroyingClosesTheHandle) {
   ibv_qp_open_attr attr = opening();
   ibv_qp* qp = ibv_open_qp(context_, &attr);
   const auto handle = reinterpret_cast<uintptr_t>(qp);

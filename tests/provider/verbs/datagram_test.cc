@@ -128,7 +128,7 @@ TEST_F(MulticastTest, AMemberReceives) {
   EXPECT_EQ(memcmp(grh()->dgid.raw, gid_of_group_.raw, sizeof(gid_of_group_.raw)), 0);
 }
 
-TEST_F(MulticastTest, WhoIsNotAttachedReceivesNothing) {
+TEST_F(MulticastTest, AQueuePairThatIsNotAttachedReceivesNothing) {
   ASSERT_EQ(receive(), 0);
   ASSERT_EQ(send(to_group_.get(), kGroupQpn), 0);
   EXPECT_EQ(next_status(cq_.get()), IBV_WC_SUCCESS);

@@ -2,7 +2,7 @@
 //
 // Programs poll on memory: the last byte of a WRITE is seen last, and whoever looks at an aligned word of up
 // to 8 bytes sees all of it or nothing. One process writes, another one looks on; the sizes go by every way
-// there is: up to 8 bytes through the memory's file, more through process_vm_writev(2), more than a slice in
+// there is: up to 8 bytes through the memory's file, more through process_vm_writev(2), more than a chunk in
 // several, and all of them through the file where that call is refused. (The call names the adapter's own
 // thread over there; where a kernel takes nothing but a process's number, the process.)
 #include <sys/mman.h>

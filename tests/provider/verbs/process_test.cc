@@ -94,7 +94,7 @@ TEST_F(ForkTest, AChildsDestroyLeavesTheParentsObject) {
   EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 8)).status, IBV_WC_SUCCESS);
 }
 
-TEST_F(ForkTest, AChildOpensAnew) {
+TEST_F(ForkTest, AChildOpensAgain) {
   EXPECT_EQ(in_child([] {
               Context context = open_device();
               if (context == nullptr) return 1;

@@ -237,7 +237,7 @@ TEST_F(OnDemandTest, AdviceOutsideOfTheRegionIsEfault) {
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, sge(kPageSize - 4, 8)), EFAULT);
 }
 
-TEST_F(OnDemandTest, AdviceOnAHoleIsEfaultForWhoWaits) {
+TEST_F(OnDemandTest, AdviceOnAHoleIsEfaultWhenFlushed) {
   make(pages_.data(), pages_.size());
   ASSERT_EQ(mprotect(pages_.data(), kPageSize, PROT_NONE), 0);
   EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, sge(0, 8)), EFAULT);

@@ -165,7 +165,7 @@ TEST_F(ReregTest, UnmappedMemoryIsACommandError) {
   EXPECT_EQ(errno, EFAULT);
 }
 
-TEST_F(ReregTest, AMessageThatHasLandedGoesToItsOldBuffer) {
+TEST_F(ReregTest, AnEagerMessageGoesToItsOldBuffer) {
   local_.data()[0] = 9;
   ASSERT_EQ(receive({.addr = old_.address(), .length = 8, .lkey = mr_->lkey}), 0);
   ASSERT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 8)).status, IBV_WC_SUCCESS);

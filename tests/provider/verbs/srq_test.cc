@@ -108,7 +108,7 @@ TEST_F(SrqTest, ScattersOverTheList) {
   EXPECT_EQ(memcmp(local_.data() + 10, remote_.data() + 200, 40), 0);
 }
 
-TEST_F(SrqTest, IsTakenInOrderByWhoeverComesFirst) {
+TEST_F(SrqTest, IsTakenInOrderByTheFirstThatComes) {
   const Line first = make_line(), second = make_line();
   for (uint64_t id = 0; id < 4; ++id) ASSERT_EQ(post(id, 64 * id, 64), 0);
   for (ibv_qp* qp : {second.sender.get(), first.sender.get(), first.sender.get(), second.sender.get()})
@@ -151,7 +151,7 @@ TEST_F(SrqTest, AListTooLongIsInvalid) {
   EXPECT_EQ(post(0, std::vector<ibv_sge>(static_cast<size_t>(device_.max_srq_sge) + 1)), EINVAL);
 }
 
-TEST_F(SrqTest, WhoFindsItEmptyWaits) {
+TEST_F(SrqTest, ARequestThatFindsItEmptyWaits) {
   const Line line = make_line();
   ASSERT_EQ(send(line.sender.get(), local_.sge(0, 8)), 0);
   EXPECT_TRUE(is_empty(cq_.get()));
@@ -159,7 +159,7 @@ TEST_F(SrqTest, WhoFindsItEmptyWaits) {
   EXPECT_EQ(next_status(cq_.get()), IBV_WC_SUCCESS);
 }
 
-TEST_F(SrqTest, WhoFindsItEmptyTooOftenFails) {
+TEST_F(SrqTest, ARequestThatFindsItEmptyTooOftenFails) {
   const Line line = make_line({.rnr_retry = 1, .min_rnr_timer = 1});
   EXPECT_EQ(carry_out(line.sender.get(), local_.sge(0, 8)), IBV_WC_RNR_RETRY_EXC_ERR);
 }
@@ -290,7 +290,7 @@ TEST_F(SrqTest, CompletionsLeaveWithTheirQueuePairAndTheirRoomIsFree) {
   for (uint64_t id = 0; id < 10; ++id) EXPECT_EQ(post(id, 0, 64), 0) << id;
 }
 
-// The first slice has taken a request when the QP that was to complete it goes.
+// The first chunk has taken a request when the QP that was to complete it goes.
 TEST_F(SrqTest, ARequestInTheMiddleOfAMessageIsFlushed) {
   const Line line = make_line();
   ASSERT_EQ(post(42, 0, kBufferSize), 0);

@@ -216,7 +216,7 @@ TEST_F(XrcTest, CompletionsStayWhenTheReceiverGoes) {
   EXPECT_EQ(next_completion(receive_cq_.get()).wr_id, 1u);
 }
 
-// The first slice has taken a request when the requester is put into error.
+// The first chunk has taken a request when the requester is put into error.
 TEST_F(XrcTest, ARequestInTheMiddleOfAMessageIsFlushed) {
   ASSERT_EQ(post(42, 0, kBufferSize), 0);
   ibv_sge sge = local_.sge(0, kBufferSize);
@@ -271,7 +271,7 @@ TEST_F(XrcTest, ADomainIsOpenedThroughAnyDescriptorOfItsFile) {
   close(other);
 }
 
-TEST_F(XrcTest, ADomainEndsWithItsLastOpening) {
+TEST_F(XrcTest, ADomainEndsWithItsLastHandle) {
   const TemporaryFile file;
   open_domain(file.fd(), O_CREAT).reset();
   EXPECT_EQ(open_domain(file.fd(), 0), nullptr);
@@ -283,7 +283,7 @@ TEST_F(XrcTest, ADescriptorThatIsNotOpenIsBad) {
   EXPECT_EQ(errno, EBADF);
 }
 
-TEST_F(XrcTest, TwoOpeningsOfAFileAreOneDomain) {
+TEST_F(XrcTest, TwoHandlesOfAFileAreOneDomain) {
   const TemporaryFile file;
   const Xrcd first = open_domain(file.fd(), O_CREAT), second = open_domain(file.fd(), 0);
   const Qp qp = [&] {
@@ -311,7 +311,7 @@ TEST_F(XrcTest, AQueuePairLivesAsLongAsItIsOpen) {
   EXPECT_EQ(request(IBV_WR_SEND, local_.sge(0, 8), number_of(srq_)), IBV_WC_SUCCESS);
 }
 
-TEST_F(XrcTest, EachOpeningGetsTheEvents) {
+TEST_F(XrcTest, EachHandleGetsTheEvents) {
   const Qp opened(open(receiver_->qp_num, xrcd_.get()));
   ASSERT_EQ(request(IBV_WR_SEND, local_.sge(0, 8), 1), IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(next_event(), IBV_EVENT_QP_REQ_ERR);

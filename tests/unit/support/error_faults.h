@@ -9,7 +9,7 @@
 
 #include "fabric/device_events.h"
 #include "support/error_scene.h"
-#include "support/resident.h"
+#include "support/scoped_membership.h"
 
 namespace verbena {
 
@@ -80,21 +80,21 @@ inline constexpr ErrorScene::Wanted kImpatient{.timeout = 1, .retry_cnt = 1, .rn
 
 // Connects the requester to a process that leaves the node thereupon.
 inline void connect_to_one_that_leaves(ErrorScene& s) {
-  Resident passer_by(s.node.path());
+  ScopedMembership passer_by(s.node.path());
   ASSERT_EQ(passer_by.error, 0);
   const uint32_t index = 0;
-  ASSERT_EQ(passer_by.home.segment().commit(kQpTableOffset, sizeof(SharedQp)), 0);
-  SharedQp& there = *passer_by.home.segment().view().qp(index);
-  there.qpn = s.node.directory().claim_qpn(passer_by.home.slot(), index);
-  there.birth = 1;
+  ASSERT_EQ(passer_by.membership.segment().commit(kQpTableOffset, sizeof(SharedQp)), 0);
+  SharedQp& there = *passer_by.membership.segment().view().qp(index);
+  there.qpn = s.node.directory().claim_qpn(passer_by.membership.slot(), index);
+  there.incarnation = 1;
   there.in_use.store(1, std::memory_order_release);
-  s.begin_anew({.timeout = 1, .retry_cnt = 1, .peer = there.qpn});
+  s.begin_again({.timeout = 1, .retry_cnt = 1, .peer = there.qpn});
 }
 
 // What has landed for the responder lies where this request is to write, and nobody scatters it: whoever
 // would is kept from the CQ.
 inline void write_over_what_nobody_scatters(ErrorScene& s) {
-  s.begin_anew(kImpatient);
+  s.begin_again(kImpatient);
   s.post_receive({s.remote.sge(0, 8)});
   go(s, IBV_WR_SEND, 8);
   ASSERT_EQ(completion(s.send_cq.get()).status, IBV_WC_SUCCESS);

@@ -58,8 +58,8 @@ class ErrorScene {
     uint32_t rq_psn = 0;
     uint32_t peer = 0;  // another one's number; 0: the responder's
   };
-  // Both queue pairs begin anew with other attributes.
-  void begin_anew(const Wanted& wanted) {
+  // Both queue pairs begin again with other attributes.
+  void begin_again(const Wanted& wanted) {
     EXPECT_EQ(to_state(requester(), IBV_QPS_RESET), 0);
     EXPECT_EQ(to_state(responder_, IBV_QPS_RESET), 0);
     connect_both(wanted);

@@ -43,10 +43,10 @@ class RingOfOwn {
   }
 
   // Takes and consumes one entry; its index, or -1.
-  int64_t next(bool* landed = nullptr) {
+  int64_t next(bool* eager = nullptr) {
     bool unscattered = false;
     const Cqe* entry = consumer.take(&unscattered, true);
-    if (landed != nullptr) *landed = unscattered;
+    if (eager != nullptr) *eager = unscattered;
     const int64_t index = entry != nullptr ? static_cast<int64_t>(entry->index) : -1;
     if (entry != nullptr) consumer.consume();
     consumer.finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A receive queue with many feeders in plain memory.
+// A receive queue with many producers in plain memory.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class SharedRingOfOwn {
     shared.stride = sizeof(ReceiveWqe) + 2 * sizeof(WqeSge);
     shared.order_offset = 4096;
     shared.wqe_offset = 8192;
-    shared.landing_offset = 65536;
+    shared.bounce_offset = 65536;
   }
   SharedRingOfOwn(const SharedRingOfOwn&) = delete;
   SharedRingOfOwn& operator=(const SharedRingOfOwn&) = delete;

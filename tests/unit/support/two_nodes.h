@@ -60,8 +60,8 @@ class End {
   // Tells the other end who is here, learns who is there.
   void introduce() {
     const Process& process = *context->process;
-    const Introduction own{{process.directory().header().node_id, context->process->home().slot(),
-                            context->process->home().generation()},
+    const Introduction own{{process.directory().header().node_id, context->process->membership().slot(),
+                            context->process->membership().generation()},
                            qp_number(qp.get()),
                            memory.address(),
                            memory.rkey()};
@@ -71,7 +71,7 @@ class End {
   // The two meet over the next of the streams that the test has made, or over `stream`.
   void meet() { meet(streams_.at(next_stream_++)); }
   void meet(int stream) {
-    wire::Arrived arrived;
+    wire::EstablishedConnection arrived;
     arrived.fd = stream;
     close(handle_);
     handle_ = dup(arrived.fd);
@@ -80,7 +80,7 @@ class End {
     arrived.own_address.bytes = address_of(left_).raw;
     arrived.target = wire::Target::queue_pair(peer.qpn);
     arrived.begun_here = left_;
-    arrived.ticket = 0;
+    arrived.request_id = 0;
     remote().arrived(arrived);
   }
   // The connection breaks, whatever is on it.

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/node_membership.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/node.h"
+#include "fabric/segment_passing.h"
+
+namespace verbena {
+namespace {
+
+void remove_slot_folder(const std::string& folder) {
+  if (DIR* listing = opendir(folder.c_str())) {
+    while (const dirent* entry = readdir(listing))
+      if (entry->d_name[0] != '.') unlinkat(dirfd(listing), entry->d_name, 0);
+    closedir(listing);
+  }
+  rmdir(folder.c_str());
+}
+
+void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
+  Slot& slot = directory.slot(index);
+  directory.release_all_qpns(index);
+  directory.clear_counts(index);
+  MulticastTable(directory).release_all(index);
+  remove_slot_folder(slot_folder(node, index, slot.generation.load(std::memory_order_relaxed)));
+  for (uint32_t i = 0; i < kHazardsPerSlot; ++i)
+    directory.hazard(index, i).target.store(0, std::memory_order_release);
+  slot.state.store(SlotState::kFree, std::memory_order_release);
+}
+
+// Locks the slot's mutex if nobody holds it, and cleans up after a holder that died. 0 or EBUSY.
+int lock_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
+  Slot& slot = directory.slot(index);
+  const int error = pthread_mutex_trylock(&slot.life);
+  if (error == EOWNERDEAD) {
+    wipe_slot(directory, node, index);
+    pthread_mutex_consistent(&slot.life);
+    return 0;
+  }
+  return error;
+}
+
+void write_program_name(Slot& slot) {
+  std::memset(slot.program, 0, sizeof slot.program);
+  char name[17] = {};
+  if (prctl(PR_GET_NAME, name) == 0) std::memcpy(slot.program, name, 16);
+  const int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);  // the process's, not this thread's
+  if (fd < 0) return;
+  const ssize_t got = read(fd, slot.program, sizeof slot.program - 1);
+  if (got > 0 && slot.program[got - 1] == '\n') slot.program[got - 1] = 0;
+  close(fd);
+}
+
+}  // namespace
+
+void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node) {
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    Slot& slot = directory.slot(i);
+    if (slot.state.load(std::memory_order_acquire) == SlotState::kFree) continue;
+    if (directory.alive(i, slot.generation.load(std::memory_order_acquire))) continue;
+    if (lock_slot(directory, node, i) == 0) pthread_mutex_unlock(&slot.life);
+  }
+}
+
+int NodeMembership::enter(const std::string& node, ServiceWork work, void* context) {
+  node_ = node;
+  work_ = work;
+  context_ = context;
+  if (int error = directory_.open(directory_path(node).c_str()); error != 0) return error;
+
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 512 * 1024);
+  // The program's signals are for the program's threads.
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  int error = pthread_create(&thread_, &attributes, thread_main, this);
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) return error;
+  started_.wait(-1, std::memory_order_acquire);
+  error = started_.load(std::memory_order_acquire);
+  if (error != 0) pthread_join(thread_, nullptr);
+  return error;
+}
+
+void NodeMembership::leave() {
+  stop_.store(true, std::memory_order_release);
+  kick();
+  pthread_join(thread_, nullptr);
+  kick_.close();  // not by the thread, which may be gone before the kick above is written
+}
+
+void NodeMembership::kick() {
+  const char byte = 0;
+  if (kick_.write(&byte, 1) != EBADF) return;
+  // The program has closed a descriptor that it does not own; the pipe has a name.
+  FifoEnd again;
+  if (again.open(folder_ + "/kick") == 0) again.write(&byte, 1);
+}
+
+int NodeMembership::watch(int descriptor) {
+  for (auto& place : watched_) {
+    int nobody = -1;
+    if (!place.compare_exchange_strong(nobody, descriptor, std::memory_order_acq_rel)) continue;
+    kick();
+    return 0;
+  }
+  return ENOSPC;
+}
+
+void NodeMembership::unwatch(int descriptor) {
+  for (auto& place : watched_) {
+    int expected = descriptor;
+    if (place.compare_exchange_strong(expected, -1, std::memory_order_acq_rel)) return kick();
+  }
+}
+
+void* NodeMembership::thread_main(void* self) {
+  prctl(PR_SET_NAME, "verbena");
+  static_cast<NodeMembership*>(self)->run();
+  return nullptr;
+}
+
+void NodeMembership::run() {
+  reclaim_dead_slots(directory_, node_);
+  int error = take_slot();
+  if (error == 0) {
+    error = prepare();
+    if (error != 0) give_back();
+  }
+  if (error == 0) directory_.slot(slot_).state.store(SlotState::kLive, std::memory_order_release);
+  started_.store(error, std::memory_order_release);
+  started_.notify_all();
+  if (error != 0) return;
+  serve();
+  give_back();
+}
+
+int NodeMembership::take_slot() {
+  const uint32_t first = directory_.header().next_slot.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    const uint32_t index = (first + i) % kMaxSlots;
+    Slot& slot = directory_.slot(index);
+    if (lock_slot(directory_, node_, index) != 0) continue;
+    uint32_t generation = slot.generation.load(std::memory_order_relaxed) + 1;
+    if (generation == 0) generation = 1;
+    slot.pid.store(getpid(), std::memory_order_relaxed);
+    slot.hazards_used.store(0, std::memory_order_relaxed);
+    directory_.note_holder(index);
+    slot.state.store(SlotState::kStarting, std::memory_order_release);
+    slot.generation.store(generation, std::memory_order_release);
+    write_program_name(slot);
+    slot_ = index;
+    generation_ = generation;
+    folder_ = slot_folder(node_, slot_, generation_);
+    return 0;
+  }
+  return EMFILE;
+}
+
+int NodeMembership::prepare() {
+  if (int error = segment_.create(directory_.header().node_id, slot_, generation_); error != 0) return error;
+  const std::string slots = node_ + "/slots";
+  if (mkdir(slots.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  if (mkdir(folder_.c_str(), 0700) != 0) return errno;
+  listener_ = listen_for_peers(folder_);
+  if (listener_ < 0) return errno;
+  if (serve_request_ != nullptr && (request_listener_ = listen_for_requests(folder_)) < 0) return errno;
+  memory_fd_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  // Where Yama restricts process_vm_writev(2) to descendants, peers of this uid are let in (PR_SET_PTRACER(2const)).
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  return kick_.make(folder_ + "/kick");
+}
+
+void NodeMembership::serve() {
+  constexpr uint32_t kOwn = 3;
+  pollfd watched[kOwn + kMaxWatched] = {
+      {kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {request_listener_, POLLIN, 0}};
+  constexpr int64_t kPause = 10'000'000;
+  int64_t wait_ns = -1;
+  while (!stop_.load(std::memory_order_acquire)) {
+    const timespec timeout{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+    for (uint32_t i = 0; i < kMaxWatched; ++i)
+      watched[kOwn + i] = {watched_[i].load(std::memory_order_acquire), POLLIN, 0};
+    const int ready = ppoll(watched, kOwn + kMaxWatched, wait_ns < 0 ? nullptr : &timeout, nullptr);
+    if (ready < 0 && errno != EINTR) break;
+    watched[1].fd = listener_;
+    bool crowded = false;
+    if (watched[1].revents & POLLIN) crowded = !serve_peers(listener_, segment_.fd(), memory_fd_);
+    char drained[256];
+    if (watched[0].revents & POLLIN) syscall(SYS_read, kick_.fd(), drained, sizeof drained);
+    // A program that closed descriptors it does not own: stop watching what is not ours any more.
+    if (watched[0].revents & POLLNVAL) watched[0].fd = -1;
+    if (watched[1].revents & POLLNVAL) watched[1].fd = listener_ = -1;
+    if (watched[2].revents & POLLIN) serve_requests(request_listener_, serve_request_, serve_context_);
+    if (watched[2].revents & POLLNVAL) watched[2].fd = request_listener_ = -1;
+    for (uint32_t i = 0; i < kMaxWatched; ++i)  // closed by the program: it would not let us sleep
+      if (int gone = watched[kOwn + i].fd; watched[kOwn + i].revents & POLLNVAL)
+        watched_[i].compare_exchange_strong(gone, -1, std::memory_order_acq_rel);
+    wait_ns = work_ != nullptr ? work_(context_) : -1;
+    if (crowded) {
+      watched[1].fd = -1;  // for a while: it would not let us sleep
+      wait_ns = wait_ns < 0 ? kPause : std::min(wait_ns, kPause);
+    }
+  }
+}
+
+void NodeMembership::give_back() {
+  Slot& slot = directory_.slot(slot_);
+  if (listener_ >= 0) close(listener_);
+  if (memory_fd_ >= 0) close(memory_fd_);
+  if (request_listener_ >= 0) close(request_listener_);
+  listener_ = memory_fd_ = request_listener_ = -1;
+  wipe_slot(directory_, node_, slot_);
+  pthread_mutex_unlock(&slot.life);
+}
+
+}  // namespace verbena

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Lives on a node for as long as the object does.
+#pragma once
+
+#include <string>
+
+#include "fabric/node_membership.h"
+
+namespace verbena {
+
+class ScopedMembership {
+ public:
+  explicit ScopedMembership(const std::string& node) : error(membership.enter(node, nullptr, nullptr)) {}
+  ScopedMembership(const ScopedMembership&) = delete;
+  ScopedMembership& operator=(const ScopedMembership&) = delete;
+  ~ScopedMembership() {
+    if (error == 0) membership.leave();
+  }
+  NodeMembership membership;
+  const int error;
+};
+
+}  // namespace verbena

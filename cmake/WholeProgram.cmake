@@ -4,7 +4,8 @@
 # provider pays for that with its link: the objects hold ordinary code beside, which everything else links. Who does has
 # to say so (VERBENA_PARTS_LINK): gcc's linker plugin takes whatever there is to optimise, and the seventy unit tests
 # took minutes for it.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT VERBENA_SANITIZE)
+option(VERBENA_WHOLE_PROGRAM "Optimise the provider as a whole: a faster data path, a slower build" ON)
+if(VERBENA_WHOLE_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT VERBENA_SANITIZE)
   set(VERBENA_WHOLE_PROGRAM_COMPILE -flto=auto -ffat-lto-objects)
   set(VERBENA_WHOLE_PROGRAM_LINK -flto=auto -O2)
   set(VERBENA_PARTS_LINK -fno-lto)

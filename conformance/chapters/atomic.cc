@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "suite/serve.h"
+#include "peer/serve.h"
 #include "support/pair.h"
 #include "support/threads.h"
 

@@ -3,6 +3,7 @@
 // Posting receive requests.
 #include <vector>
 
+#include "chapters/post_fixture.h"
 #include "support/pair.h"
 
 namespace conformance {
@@ -97,34 +98,18 @@ CONFORMANCE_TEST(post, DatagramBeginsAfterFortyBytes, "ibv_post_recv.ud-grh-offs
   EXPECT_EQ(receiver().buffer[48], Buffer::untouched);
 }
 
-class StateTest : public DeviceTest {
+class ReceiveInState : public PostInState {
  protected:
-  Qp& qp_in(ibv_qp_state state, ibv_srq* srq = nullptr) {
-    if (!pd_) pd_ = make_pd(device());
-    cq_ = make_cq(device());
-    mr_ = make_mr(pd_, buffer_);
-    QpSpec spec;
-    spec.srq = srq;
-    qp_ = make_qp(pd_, cq_, spec);
-    bring_to(qp_, state, values());
-    return qp_;
-  }
-  ibv_qp_attr values() { return attributes_for(device(), {.destination = qp_->qp_num}); }
   int post() {
     ibv_sge element{buffer_.address(), 64, mr_->lkey};
     ibv_recv_wr wr = {5, nullptr, &element, 1};
     ibv_recv_wr* bad;
     return CALL(ibv_post_recv(qp_, &wr, &bad));
   }
-  const Buffer buffer_{64};
-  Pd pd_;
-  Cq cq_;
-  Mr mr_;
-  Qp qp_;
 };
 
 namespace states {
-using Fixture = StateTest;
+using Fixture = ReceiveInState;
 
 CONFORMANCE_TEST(post, ReceiveInReset, "ibv_post_recv.state-reset") {
   qp_in(IBV_QPS_RESET);

@@ -2,6 +2,7 @@
 //
 // Posting send requests: lists, queues, flags, inline data, states.
 
+#include "chapters/post_fixture.h"
 #include "support/pair.h"
 
 namespace conformance {
@@ -192,15 +193,11 @@ CONFORMANCE_TEST(post, InlineReadMeansNothing, "ibv_post_send.inline-read") {
   EXPECT_EQ(near().buffer[0], 0x77) << "the read succeeded without its bytes";
 }
 
-class StateTest : public DeviceTest {
+class SendInState : public PostInState {
  protected:
   // A QP in `state`, one request posted to it; gives what ibv_post_send gave.
   int post_in(ibv_qp_state state) {
-    pd_ = make_pd(device());
-    cq_ = make_cq(device());
-    mr_ = make_mr(pd_, buffer_);
-    qp_ = make_qp(pd_, cq_);
-    bring_to(qp_, state, attributes_for(device(), {.destination = qp_->qp_num}));
+    qp_in(state);
     ibv_sge element{buffer_.address(), 8, mr_->lkey};
     ibv_send_wr wr = {};
     wr.wr_id = 5;
@@ -211,15 +208,10 @@ class StateTest : public DeviceTest {
     ibv_send_wr* bad;
     return CALL(ibv_post_send(qp_, &wr, &bad));
   }
-  const Buffer buffer_{64};
-  Pd pd_;
-  Cq cq_;
-  Mr mr_;
-  Qp qp_;
 };
 
 namespace states {
-using Fixture = StateTest;
+using Fixture = SendInState;
 
 CONFORMANCE_TEST(post, SendInReset, "ibv_post_send.state-reset") {
   EXPECT_TRUE(refused(post_in(IBV_QPS_RESET)));

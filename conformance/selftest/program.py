@@ -29,6 +29,12 @@ def run(*options, **more):
                           stderr=subprocess.PIPE, encoding="utf-8", errors="replace", timeout=TIME, **more)
 
 
+def shrink(report):
+    program = pathlib.Path(__file__).resolve().parents[1] / "expectations/shrink"
+    return subprocess.run([sys.executable, program, report], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          encoding="utf-8", timeout=TIME, check=True).stdout
+
+
 def deviation(clause, reason="It is <so> & \"known\".", more=""):
     return f"[[deviation]]\nclause = \"{clause}\"\nreason = {json.dumps(reason)}\nsource = \"its sheet\"\n{more}"
 
@@ -306,6 +312,28 @@ class Comparison(WithAFolder):
     def test_equal_reports_do_not_differ(self):
         one = self.report("one", "--chapter", "pd")
         self.assertIn("\n0 clauses differ\n", run("compare", one, one).stdout)
+
+    def test_reduced_reports_differ_as_the_whole_ones_do(self):
+        reports = self.report("one", "--chapter", "pd"), self.report("two", "--filter", "pd.Conforms:cq.*")
+        page, promises = self.folder / "difference.html", re.compile(r"<code>.*?</code><br>.*?</td>")
+        whole = run("compare", *reports, "--html", page).stdout, promises.findall(page.read_text(encoding="utf-8"))
+        for report in reports:
+            ids = [clause["id"] for clause in json.loads(report.read_text())["clauses"]]
+            report.write_text(shrink(report))
+            lines = [line for line in report.read_text().splitlines() if line.startswith('  {"id": ')]
+            self.assertEqual([json.loads(line.rstrip(","))["id"] for line in lines], ids)
+            self.assertEqual(shrink(report), report.read_text(), "reduced twice")
+        reduced = run("compare", *reports, "--html", page).stdout, promises.findall(page.read_text(encoding="utf-8"))
+        self.assertEqual(reduced, whole)
+        self.assertIn("A thousand PDs, or max_pd if that is fewer", "".join(reduced[1]))
+
+    def test_only_a_report_is_reduced(self):
+        bad = self.folder / "bad.json"
+        for text in ("", "{}", "[]", '{"clauses": [1]}'):
+            bad.write_text(text)
+            with self.subTest(text=text), self.assertRaises(subprocess.CalledProcessError) as refused:
+                shrink(bad)
+            self.assertEqual(refused.exception.stderr.count("\n"), 1)
 
     def test_a_clause_that_one_report_lacks_differs(self):
         one = self.report("one", "--filter", "pd.Conforms")

@@ -28,6 +28,12 @@ Json read(const std::string& path) {
   return json;
 }
 
+// A report of verdicts alone (conformance/expectations/shrink) leaves the promises to the clauses files.
+std::string promise_of(const Json& clause, const std::string& id) {
+  const auto known = ClauseId::find(id);
+  return clause.value("promise", known ? std::string(known->clause().promise) : "");
+}
+
 std::string class_of(const std::string& verdict) {
   std::string out = verdict;
   std::replace(out.begin(), out.end(), ' ', '-');
@@ -52,7 +58,7 @@ Comparison compare_reports(const std::vector<std::string>& paths) {
       auto [row, is_new] = rows.try_emplace(id);
       if (is_new) {
         order.push_back(id);
-        row->second = {id, clause.value("promise", ""), std::vector<std::string>(paths.size(), "-"),
+        row->second = {id, promise_of(clause, id), std::vector<std::string>(paths.size(), "-"),
                        std::vector<std::string>(paths.size())};
       }
       row->second.verdicts[device] = verdict;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbs-conformance compare a.json b.json ...: the clauses on which devices differ.
+// verbs-conformance compare a.json b.json ...: the clauses on which devices differ. Each is a report.json, or what
+// conformance/expectations/shrink makes of one.
 #pragma once
 
 #include <string>

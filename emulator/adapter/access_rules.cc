@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/access_rules.h"
-#include "observe/mutant.h"
 
 #include <cerrno>
 
@@ -46,11 +45,8 @@ constexpr bool fits(uint64_t start, uint64_t length) noexcept {
 }  // namespace
 
 int check_mr_access(int access, const char** why) noexcept {
-  if (mutated("mr-unknown-flag")) access &= kKnown;
   for (const Rule& rule : kRules)
-    if ((access & rule.given) != 0 && (access & rule.needs) != rule.needs &&
-        !(mutated("mr-atomic-alone") && (access & IBV_ACCESS_REMOTE_ATOMIC) != 0) &&
-        !(mutated("mr-remote-write-alone") && (access & IBV_ACCESS_REMOTE_WRITE) != 0))
+    if ((access & rule.given) != 0 && (access & rule.needs) != rule.needs)
       return refuse(rule.refusal, rule.why, why);
   return refuse(0, nullptr, why);
 }

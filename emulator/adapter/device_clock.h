@@ -4,16 +4,12 @@
 // taken in one process can be compared with those taken in another.
 #pragma once
 
-#include <time.h>
-
 #include <cstdint>
+
+#include "adapter/clock.h"
 
 namespace verbena {
 
-inline uint64_t device_clock_ticks() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
-}
+inline uint64_t device_clock_ticks() { return static_cast<uint64_t>(now_ns()); }
 
 }  // namespace verbena

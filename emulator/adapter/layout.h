@@ -14,10 +14,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "adapter/change_set.h"
+
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
-inline constexpr uint32_t kLayoutVersion = 15;  // of everything in shared memory; counts up with every change
+inline constexpr uint32_t kLayoutVersion = 16;  // of everything in shared memory; counts up with every change
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -446,17 +448,27 @@ struct SegmentHeader {
   std::atomic<uint32_t> mr_high_water;
   std::atomic<uint32_t> srq_high_water;
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
-  std::atomic<uint32_t> doorbell;    // some pending flag or overrun is set; set by peers before they kick
+  // some pending flag or overrun is set; by peers: PeerAdapter::ring_doorbell()
+  std::atomic<uint32_t> doorbell;
   // Lines 2 to 17, written by initiators: atomics on one word of this adapter's memory take turns.
   AtomicsLock atomics_locks[kAtomicsLocks];
 };
 
-inline constexpr uint64_t kQpTableOffset = 4096;
+// Which table entries have something to tell the owner (PeerAdapter::report). Written by peers and by the owner.
+struct Changes {
+  alignas(kCacheLine) ChangeSet<kMaxQpsPerProcess> qps;
+  alignas(kCacheLine) ChangeSet<kMaxCqsPerProcess> cqs;
+  alignas(kCacheLine) ChangeSet<kMaxSrqsPerProcess> srqs;
+};
+
+inline constexpr uint64_t kChangesOffset = 4096;
+inline constexpr uint64_t kQpTableOffset = kChangesOffset + 8 * 4096;
+static_assert(kChangesOffset + sizeof(Changes) <= kQpTableOffset);
 inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
 inline constexpr uint64_t kSrqTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
 inline constexpr uint64_t kMrTableOffset = kSrqTableOffset + sizeof(SharedSrq) * kMaxSrqsPerProcess;
 inline constexpr uint64_t kHeapOffset = kMrTableOffset + sizeof(SharedMr) * uint64_t{kMaxMrsPerProcess};
 static_assert(kHeapOffset % 4096 == 0);
-static_assert(sizeof(SegmentHeader) <= kQpTableOffset);
+static_assert(sizeof(SegmentHeader) <= kChangesOffset);
 
 }  // namespace verbena

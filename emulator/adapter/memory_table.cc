@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/memory_table.h"
-#include "observe/mutant.h"
 
 #include <errno.h>
+
+#include "adapter/high_water.h"
 
 namespace verbena {
 namespace {
@@ -27,8 +28,7 @@ Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn,
   if (mr.kind == KeyKind::kNullRegion) {
     if (parts.remote) return {KeyCheck::kUnknown, 0};
     if (size > mr.length) return {KeyCheck::kOutside, 0};
-    return {KeyCheck::kOk,
-            use == MemoryUse::local_gather && !mutated("null-mr-writes") ? mr.iova : mr.address};
+    return {KeyCheck::kOk, use == MemoryUse::local_gather ? mr.iova : mr.address};
   }
   if (!parts.remote) return {KeyCheck::kUnknown, 0};
   if (mr.kind == KeyKind::kWindow2 && mr.qpn != qpn) return {KeyCheck::kOtherQp, 0};
@@ -71,8 +71,7 @@ void KnownRegion::remember(const SegmentView& segment, uint32_t key, uint32_t pd
 }
 
 int MemoryTable::take_index(OwnSegment& segment, uint32_t* index) {
-  if (free_.size() > (mutated("mr-keys-again") ? 0 : kReuseDistance) ||
-      (next_ >= kMaxMrsPerProcess && !free_.empty())) {
+  if (free_.size() > kReuseDistance || (next_ >= kMaxMrsPerProcess && !free_.empty())) {
     *index = free_.front();
     free_.pop_front();
     return 0;
@@ -90,13 +89,11 @@ int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, 
   if (int error = take_index(segment, &index); error != 0) return error;
   SharedMr& mr = *segment.view().mr(index);
   // So that the key of a region deregistered is not the next one's.
-  if (!mutated("mr-keys-again")) mr.last_tag = (mr.last_tag + 1) & 0xff;
+  mr.last_tag = (mr.last_tag + 1) & 0xff;
   const auto tag = static_cast<uint8_t>(mr.last_tag);
   fill(mr, region);
   mr.valid.store(0x100u | tag, std::memory_order_release);
-  std::atomic<uint32_t>& high_water = segment.view().header().mr_high_water;
-  if (high_water.load(std::memory_order_relaxed) <= index)
-    high_water.store(index + 1, std::memory_order_release);
+  raise_high_water(segment.view().header().mr_high_water, index);
   *lkey = MemoryKey{index, false, tag}.pack();
   *rkey = MemoryKey{index, true, tag}.pack();
   return 0;
@@ -116,9 +113,7 @@ int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint
   SharedMr& mr = *segment.view().mr(index);
   mr.last_tag = (mr.last_tag + 1) & 0xff;
   fill(mr, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind});
-  std::atomic<uint32_t>& high_water = segment.view().header().mr_high_water;
-  if (high_water.load(std::memory_order_relaxed) <= index)
-    high_water.store(index + 1, std::memory_order_release);
+  raise_high_water(segment.view().header().mr_high_water, index);
   *rkey = MemoryKey{index, true, static_cast<uint8_t>(mr.last_tag)}.pack();
   return 0;
 }

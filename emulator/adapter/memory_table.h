@@ -23,13 +23,6 @@ struct Translation {
   bool on_demand = false;  // a region whose pages may be absent
 };
 
-// The domain of the region that `key` names, or `otherwise`; for deviations planted on purpose
-// (observe/mutant.h).
-inline uint32_t domain_of(const SegmentView& segment, uint32_t key, uint32_t otherwise) {
-  const SharedMr* mr = segment.mr(MemoryKey::unpack(key).index);
-  return mr != nullptr ? mr->pd : otherwise;
-}
-
 // translate() for what is no plain region: `mr` was valid with the key's tag.
 Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn, MemoryUse use, uint64_t at,
                               uint64_t size);

@@ -25,6 +25,8 @@ class SegmentView {
   uint64_t size() const { return size_; }
   SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
 
+  Changes& changes() const { return *reinterpret_cast<Changes*>(base_ + kChangesOffset); }
+
   // Table entries; nullptr beyond the table.
   SharedQp* qp(uint32_t index) const {
     return index < kMaxQpsPerProcess ? at<SharedQp>(kQpTableOffset + sizeof(SharedQp) * index) : nullptr;

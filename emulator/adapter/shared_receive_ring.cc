@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/shared_receive_ring.h"
-#include "observe/mutant.h"
 
 #include <type_traits>
 
@@ -113,11 +112,9 @@ uint64_t SharedReceiveRing::posted() const {
 
 bool SharedReceiveRing::disarm_if_below_limit() const {
   const uint32_t limit = shared->limit.load(std::memory_order_seq_cst);
-  if (limit == 0 || posted() + (mutated("srq-limit-late") ? 1 : 0) >= limit) return false;
+  if (limit == 0 || posted() >= limit) return false;
   uint32_t armed = limit;
-  if (!mutated("srq-limit-repeated") &&
-      !shared->limit.compare_exchange_strong(armed, 0, std::memory_order_acq_rel))
-    return false;
+  if (!shared->limit.compare_exchange_strong(armed, 0, std::memory_order_acq_rel)) return false;
   shared->limit_reached.store(1, std::memory_order_release);
   return true;
 }

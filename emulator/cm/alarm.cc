@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/alarm.h"
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
 
 namespace verbena::cm {
 

@@ -39,7 +39,7 @@ class AlarmClock {
   explicit AlarmClock(Now clock) : now_(clock) {}
 
   int64_t now() const { return now_(); }
-  int64_t next() const;  // when the next rings; kEndOfTime (engine/clock.h): none
+  int64_t next() const;  // when the next rings; kEndOfTime (adapter/clock.h): none
   void ring_due();       // rings all whose time has come
 
  private:

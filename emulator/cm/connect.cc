@@ -10,7 +10,6 @@
 #include "cm/cma_header.h"
 #include "cm/id.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -28,8 +27,7 @@ struct RequestData {
   RequestData(const Id& id, const PrivateData& data) : size(id.header_size() + data.length) {
     if (id.header_size() != 0)
       write_cma_header(id.source, id.destination, std::span(bytes).first<kCmaHeaderSize>());
-    std::memcpy(bytes.data() + id.header_size(), data.bytes,
-                data.length - (mutated("cm-request-data-cut") && data.length != 0));
+    std::memcpy(bytes.data() + id.header_size(), data.bytes, data.length);
   }
   std::span<const uint8_t> get() const { return {bytes.data(), size}; }
 };
@@ -72,10 +70,8 @@ int send_request(Id& id, const ConnectionParameters& p, const Ece& ece, Connecti
 int connect(Id* id, const ConnectionParameters& parameters, const Ece& ece) {
   return guarded([&] {
     Service::Guard guard(id->service);
-    if (id->stage != Stage::kRouteResolved) return mutated("cm-connect-before-route") ? 0 : EINVAL;
+    if (id->stage != Stage::kRouteResolved) return EINVAL;
     const size_t room = id->is_datagram() ? kSidrReqPrivateData : kReqPrivateData;
-    if (id->header_size() + parameters.private_data.length > room && mutated("cm-request-data-too-long"))
-      return 0;
     if (id->header_size() + parameters.private_data.length > room) {
       VERBENA_WARN("rdma_connect: %u bytes of private data are more than the %zu that a request has room for",
                    parameters.private_data.length, room - id->header_size());
@@ -160,7 +156,7 @@ int reject(Id* id, const PrivateData& data, uint8_t reason) {
 int disconnect(Id* id) {
   return guarded([&] {
     Service::Guard guard(id->service);
-    if (id->connection == nullptr) return mutated("cm-disconnect-unconnected") ? 0 : EINVAL;
+    if (id->connection == nullptr) return EINVAL;
     // To ask for the end, or to agree to the peer's wish; there is nothing to do in any other state.
     if (id->connection->send_dreq() != 0) id->connection->send_drep();
     id->publish();

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "cm/connection_table.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -136,7 +135,7 @@ int Connection::send_req(const ReqParameters& p) {
   m[kRemoteResponseTimeout] = m[kLocalResponseTimeout] = kResponseTimeout;
   m[kTransportType] = transport->transport;
   m[kExtendedTransportType] = transport->extended;
-  m[kFlowControl] = p.flow_control != 0 && !mutated("cm-flow-control-lost");
+  m[kFlowControl] = p.flow_control != 0;
   m[kPsn] = p.psn;
   m[kPkey] = p.primary.pkey;
   m[kMtu] = p.primary.mtu;
@@ -181,7 +180,7 @@ int Connection::send_req(const ReqParameters& p) {
 
 // ib_send_cm_rep, cm_format_rep.
 int Connection::send_rep(const RepParameters& p) {
-  if (p.private_data.size() > kRepPrivateData) return mutated("cm-accept-data-too-long") ? 0 : EINVAL;
+  if (p.private_data.size() > kRepPrivateData) return EINVAL;
   if (facts_.state != CmState::kReqReceived && facts_.state != CmState::kMraReqSent) return EINVAL;
   ca_guid_ = p.ca_guid;
   facts_.local_qpn = p.qp_number & 0xffffff;
@@ -313,8 +312,7 @@ int Connection::send_sidr_req(const SidrReqParameters& p) {
 
 // ib_send_cm_sidr_rep.
 int Connection::send_sidr_rep(const SidrRepParameters& p) {
-  if (facts_.state != CmState::kSidrReqReceived || p.private_data.size() > kSidrRepPrivateData)
-    return mutated("cm-accept-data-too-long") ? 0 : EINVAL;
+  if (facts_.state != CmState::kSidrReqReceived || p.private_data.size() > kSidrRepPrivateData) return EINVAL;
   Message m = begin(MessageKind::kSidrRep);
   m[kLocalId] = remote_id_;  // the request's own ID comes back
   m[kStatus] = p.status;

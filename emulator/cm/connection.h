@@ -182,6 +182,7 @@ class Connection {
   static void alarm_rang(void* self);
   void timed_out();
   void receive(const Message& message);
+  void be_asked(const Peer& peer, const Message& message);
   void take_req(const Peer& peer, const Message& message);
   void take_sidr_req(const Peer& peer, const Message& message);
   bool take_rep(const Message& message);

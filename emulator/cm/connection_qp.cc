@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/connection_qp.h"
-#include "observe/mutant.h"
 
 #include <errno.h>
 
@@ -29,7 +28,7 @@ void without_connection(const QpFacts& facts, ibv_qp_attr* attr, int* mask) {
 void init(const QpFacts& facts, ibv_qp_attr* attr, int* mask) {
   *mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  if (facts.responder_resources != 0 && !mutated("cm-access-reads"))
+  if (facts.responder_resources != 0)
     attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   attr->pkey_index = facts.pkey_index;
   attr->port_num = facts.port;
@@ -51,11 +50,11 @@ void ready_to_receive(const QpFacts& facts, ibv_qp_attr* attr, int* mask) {
 // cm.c: cm_init_qp_rts_attr
 void ready_to_send(const QpFacts& facts, ibv_qp_attr* attr, int* mask) {
   *mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  attr->sq_psn = (facts.send_psn + mutated("cm-psn")) & 0xffffff;
+  attr->sq_psn = facts.send_psn & 0xffffff;
   if (asks_reads(facts.type)) {
     *mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    attr->retry_cnt = mutated("cm-retry-count-lost") ? 0 : facts.retry_count;
-    attr->rnr_retry = mutated("cm-rnr-retry-lost") ? 7 : facts.rnr_retry_count;
+    attr->retry_cnt = facts.retry_count;
+    attr->rnr_retry = facts.rnr_retry_count;
     attr->max_rd_atomic = facts.initiator_depth;
   }
   if (!is_acknowledged(facts.type)) return;

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "cm/connection_table.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -178,14 +177,19 @@ ibv_qp_type passive_type(const Message& m) {
 
 }  // namespace
 
-// cm_req_handler, cm_format_paths_from_req.
-void Connection::take_req(const Peer& peer, const Message& m) {
+// What requests of both kinds say of who asks, for which service.
+void Connection::be_asked(const Peer& peer, const Message& m) {
   peer_ = peer;
   remote_id_ = static_cast<uint32_t>(m[kLocalId]);
   service_id_ = m[kServiceId];
   transaction_ = m[kTransaction];
   source_ = m.destination;
   destination_ = m.source;
+}
+
+// cm_req_handler, cm_format_paths_from_req.
+void Connection::take_req(const Peer& peer, const Message& m) {
+  be_asked(peer, m);
   timeout_ms_ = milliseconds_of(static_cast<unsigned>(m[kLocalResponseTimeout]));
   max_retries_ = static_cast<uint8_t>(m[kMaxCmRetries]);
   facts_.remote_qpn = static_cast<uint32_t>(m[kQpn]);
@@ -219,12 +223,7 @@ void Connection::take_req(const Peer& peer, const Message& m) {
 }
 
 void Connection::take_sidr_req(const Peer& peer, const Message& m) {
-  peer_ = peer;
-  remote_id_ = static_cast<uint32_t>(m[kLocalId]);
-  service_id_ = m[kServiceId];
-  transaction_ = m[kTransaction];
-  source_ = m.destination;
-  destination_ = m.source;
+  be_asked(peer, m);
   facts_.qp_type = IBV_QPT_UD;
   go(kSidrReqReceived);
 }
@@ -234,7 +233,7 @@ void Connection::alarm_rang(void* self) { static_cast<Connection*>(self)->timed_
 void Connection::timed_out() {
   if (facts_.state == kTimewait) {
     go(kIdle);
-    return mutated("cm-timewait-missing") ? void() : raise(CmEvent::kTimewaitExit, nullptr);
+    return raise(CmEvent::kTimewaitExit, nullptr);
   }
   const auto* silence = std::find_if(std::begin(kSilences), std::end(kSilences),
                                      [&](const Silence& s) { return s.from == facts_.state; });

@@ -48,11 +48,11 @@ void lose_groups(Id& id) {
   }
 }
 
-struct Meaning {
+struct DeviceEventMeaning {
   ibv_event_type cause;
   void (*consequence)(Id& id);
 };
-constexpr Meaning kMeanings[] = {
+constexpr DeviceEventMeaning kDeviceEventMeanings[] = {
     {IBV_EVENT_DEVICE_FATAL, lose_device},
     {kAddressChange, change_address},
     {IBV_EVENT_PORT_ERR, lose_groups},
@@ -73,7 +73,7 @@ void Id::serve_device() {
   for (; has_device && events_seen != count; ++events_seen) {
     const auto happened = static_cast<ibv_event_type>(
         log.types[events_seen % DeviceEventLog::kLength].load(std::memory_order_relaxed));
-    for (const Meaning& meaning : kMeanings)
+    for (const DeviceEventMeaning& meaning : kDeviceEventMeanings)
       if (meaning.cause == happened) meaning.consequence(*this);
   }
 }

@@ -6,7 +6,6 @@
 #include "cm/event_data.h"
 #include "cm/id.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -42,7 +41,7 @@ std::span<const uint8_t> data_of(const Message& m) {
 // cma_set_rep_event_data.
 void put_response(const Message& m, const ConnectionFacts& facts, Event* event) {
   ConnectionParameters& c = event->connection;
-  if (!mutated("cm-accept-data-lost")) put_private_data(data_of(m), &c.private_data);
+  put_private_data(data_of(m), &c.private_data);
   c.responder_resources = facts.responder_resources;
   c.initiator_depth = facts.initiator_depth;
   c.flow_control = static_cast<uint8_t>(m[kFlowControl]);
@@ -57,7 +56,7 @@ void put_sidr_response(Id& id, const Message& m, Event* event) {
   put_private_data(data_of(m), &d.private_data);
   if (m[kStatus] != kSidrSuccess) {
     event->type = EventType::kUnreachable;
-    event->status = mutated("cm-datagram-reject-status") ? 0 : static_cast<int>(m[kStatus]);
+    event->status = static_cast<int>(m[kStatus]);
     return;
   }
   const auto qkey = static_cast<uint32_t>(m[kQkey]);
@@ -66,8 +65,8 @@ void put_sidr_response(Id& id, const Message& m, Event* event) {
     event->status = -error;
     return;
   }
-  d.qp_number = mutated("cm-datagram-qpn") ? 0 : static_cast<uint32_t>(m[kQpn]);
-  d.qkey = mutated("cm-datagram-qkey") ? 0 : qkey;
+  d.qp_number = static_cast<uint32_t>(m[kQpn]);
+  d.qkey = qkey;
   d.address = address_vector(id.paths[0], id.device().link_layer, id.place.gid_index, id.place.port);
 }
 
@@ -77,20 +76,14 @@ void Id::connection_event(CmEvent cause, const Message* message) {
   if (stage != (cause == CmEvent::kTimewaitExit ? Stage::kDisconnect : Stage::kConnect)) return publish();
   for (const Meaning& meaning : kMeanings) {
     if (meaning.cause != cause) continue;
-    if (mutated("cm-disconnected-missing") && cause == CmEvent::kDreqReceived) break;
-    if (mutated("cm-disconnected-own-missing") && cause == CmEvent::kDrepReceived) break;
-    if (mutated("cm-established-missing") && cause == CmEvent::kRtuReceived) break;
     Event event = new_event(meaning.type, meaning.status);
-    if (mutated("cm-reject-unreachable") && cause == CmEvent::kRejReceived)
-      event.type = EventType::kUnreachable;
     if (cause == CmEvent::kRepReceived) {
       connection->delay();
       put_response(*message, connection->facts(), &event);
     }
     if (cause == CmEvent::kRejReceived) {
-      event.status = mutated("cm-reject-status") ? 0 : static_cast<int>((*message)[kReason]);
-      if (!mutated("cm-reject-data-lost"))
-        put_private_data(data_of(*message), &event.connection.private_data);
+      event.status = static_cast<int>((*message)[kReason]);
+      put_private_data(data_of(*message), &event.connection.private_data);
     }
     if (cause == CmEvent::kSidrRepReceived) put_sidr_response(*this, *message, &event);
     if (meaning.ends) stage = Stage::kDisconnect;

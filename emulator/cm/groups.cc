@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "engine/datagram/multicast.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -76,7 +75,7 @@ int qkey_of(PortSpace space, uint32_t set, uint32_t wanted, uint32_t* out) {
 DatagramParameters join_parameters(const Membership& membership, LinkLayer link_layer) {
   DatagramParameters parameters{};
   parameters.qp_number = kMulticastQpn;
-  parameters.qkey = mutated("cm-join-qkey") ? 1 : membership.qkey;
+  parameters.qkey = membership.qkey;
   ibv_ah_attr& vector = parameters.address;
   vector.is_global = 1;
   vector.dlid = membership.mlid;

@@ -15,7 +15,6 @@
 #include "cm/port_chain.h"
 #include "cm/port_rules.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -44,7 +43,7 @@ uint32_t random_number() {
 }
 
 // Who asks, and whom the bucket must not hold.
-struct Request {
+struct PortRequest {
   IdHandle id;
   PortSpace space;
   uint16_t port;
@@ -52,7 +51,7 @@ struct Request {
   bool reuse;   // the id would share the port
 };
 
-int check(const NodeDirectory& directory, const Request& request, const IdFacts& mine,
+int check(const NodeDirectory& directory, const PortRequest& request, const IdFacts& mine,
           const std::vector<Chained>& all) {
   Owner owner;
   for (const Chained& other : all) {
@@ -70,7 +69,7 @@ int check(const NodeDirectory& directory, const Request& request, const IdFacts&
 
 // Takes the port for the entry if nobody is in the way; `facts->local` has it already. Published then, or as
 // before.
-int take(const NodeDirectory& directory, IdTableFile& file, const Request& request, const IdFacts& facts) {
+int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& request, const IdFacts& facts) {
   const uint32_t bucket = bucket_of(request.space, request.port);
   std::vector<Chained> all;
   IdEntry& entry = file.ids[request.id.index];
@@ -131,7 +130,6 @@ int IdTable::bind(const IdHandle& id, IdFacts* facts) const {
 int IdTable::choose_port(const IdHandle& id, PortSpace space, IdFacts* wanted) const {
   const PortRange range = ephemeral_ports();
   const uint32_t count = uint32_t{range.high} - range.low + 1;
-  if (mutated("cm-port-one-for-all")) return set_port(&wanted->local, range.low), 0;
   const uint32_t first = random_number() % count;
   for (uint32_t i = 0; i < count; ++i) {
     const auto port = static_cast<uint16_t>(range.low + (first + i) % count);
@@ -169,7 +167,7 @@ int IdTable::listen(const IdHandle& id, IdFacts* facts, uint32_t backlog) const 
   if ((before.flags & kIdReuse) != 0) {
     // No longer shared; and who has seen it shared looks again before he comes in. Then nobody comes in who
     // should not.
-    const Request request{id, bound_space(before), port_of(before.local), false, false};
+    const PortRequest request{id, bound_space(before), port_of(before.local), false, false};
     IdFacts alone = before;
     alone.flags = static_cast<uint8_t>(before.flags & ~kIdReuse);
     write_facts(entry, alone);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "adapter/high_water.h"
 #include "cm/id_table_file.h"
 #include "cm/port_chain.h"
 #include "no_cancellation.h"
@@ -191,9 +192,7 @@ int IdTable::join(const IdHandle& id, const Gid& mgid, bool send_only) const {
     claimed = claim(file_->group_states, kMaxNodeGroups, 0, owner, &index, &state);
   }
   if (!claimed) return ENOMEM;
-  std::atomic<uint32_t>& used = file_->groups_used;
-  for (uint32_t seen = used.load(); seen <= index && !used.compare_exchange_weak(seen, index + 1);) {
-  }
+  raise_high_water(file_->groups_used, index);
   GroupEntry& entry = file_->groups[index];
   uint64_t words[2];
   std::memcpy(words, mgid.data(), sizeof words);

@@ -7,7 +7,6 @@
 
 #include "cm/id.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -27,8 +26,8 @@ constexpr SpaceTypes kSpaces[] = {
 
 void address_unanswered(void* self) {
   auto& id = *static_cast<Id*>(self);
-  id.raise_and_go(id.new_event(EventType::kAddressError, mutated("cm-address-error-status") ? 0 : -ETIMEDOUT),
-                  Stage::kAddressQuery, Stage::kAddressBound);
+  id.raise_and_go(id.new_event(EventType::kAddressError, -ETIMEDOUT), Stage::kAddressQuery,
+                  Stage::kAddressBound);
 }
 
 constexpr IdState kPublished[] = {
@@ -110,7 +109,6 @@ int create_id(Service* service, PortSpace space, ibv_qp_type type, EventHandler 
               Id** out) {
   const auto* known = std::find_if(std::begin(kSpaces), std::end(kSpaces),
                                    [&](const SpaceTypes& s) { return s.space == space; });
-  if (mutated("cm-any-port-space") && known == std::end(kSpaces)) known = &kSpaces[1];
   if (known == std::end(kSpaces)) {
     VERBENA_WARN("rdma_create_id: port space 0x%x is none of TCP, UDP, IPOIB and IB",
                  static_cast<unsigned>(space));
@@ -158,21 +156,19 @@ void* context_of(const Id* id) {
 
 // rdma_bind_addr, under the lock.
 int bind_locked(Id& id, const Address& address) {
-  if (id.stage != Stage::kIdle) return mutated("cm-bind-twice") ? 0 : EINVAL;
+  if (id.stage != Stage::kIdle) return EINVAL;
   if (int error = check_scope(address); error != 0) return error;
   const bool any = is_any(address);
   if (!any) {
-    if (address.family() != kFamilyIb && !is_of_machine(address) && !mutated("cm-foreign-address")) {
+    if (address.family() != kFamilyIb && !is_of_machine(address)) {
       VERBENA_WARN("rdma_bind_addr: %s is no address of this machine", to_text(address).c_str());
       return EADDRNOTAVAIL;
     }
-    if (int error = id.take_device(address); error != 0 && !mutated("cm-foreign-address")) {
+    if (int error = id.take_device(address); error != 0) {
       VERBENA_WARN("rdma_bind_addr: no device of the node has %s in port space %s", to_text(address).c_str(),
                    std::string(name_of(id.space)).c_str());
       return error;
     }
-  } else if (mutated("cm-wildcard-device")) {
-    id.has_device = true;
   } else if (is_loopback(address)) {
     // Linux takes it for a wildcard (cma_any_addr), its devices having no loopback address. Ours have it among their
     // GIDs: programs that ask a bound id for its device (rsocket.c, ds_create_qp) find one here too.
@@ -192,7 +188,7 @@ int bind_locked(Id& id, const Address& address) {
     return error;
   }
   id.flags = facts.flags;
-  id.source = mutated("cm-port-unknown") ? address : facts.local;
+  id.source = facts.local;
   id.destination = wildcard_like(address);
   id.stage = Stage::kAddressBound;
   id.publish();

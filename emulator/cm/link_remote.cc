@@ -4,8 +4,8 @@
 // time, each sends on the one that it had first, and reads both until the other end closes one.
 #include <iterator>
 
+#include "adapter/clock.h"
 #include "cm/link.h"
-#include "engine/clock.h"
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 #include "wire/stream.h"

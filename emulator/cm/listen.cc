@@ -12,7 +12,6 @@
 #include "cm/id.h"
 #include "cm/id_operations.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -52,7 +51,7 @@ Peer Service::receiver_of(PortSpace space, const Address& destination, uint32_t 
 
 namespace {
 
-struct Request {
+struct ConnectionRequest {
   Address source, destination;
   Place place;  // where it arrived
   Id* listener = nullptr;
@@ -73,7 +72,7 @@ bool has_listener_on(const Service& service, uint64_t sid) {
 }
 
 // cma_id_from_event: between IP addresses by what the private data says, else (AF_IB) by GID and service ID.
-bool understand(const Service& service, const Message& m, Request* out) {
+bool understand(const Service& service, const Message& m, ConnectionRequest* out) {
   const uint64_t sid = m[kServiceId];
   const PortSpace space = space_of_service(sid);
   if (!find_gid(service.devices(), m.destination, kAnyDevice, &out->place)) return false;
@@ -104,10 +103,9 @@ Event event_of(Id& id, const Id& listener, const Message& m) {
   }
   ConnectionParameters& c = event.connection;
   put_private_data(data, &c.private_data);
-  c.qp_number = mutated("cm-request-qp-number") ? 0 : static_cast<uint32_t>(m[kQpn]);
+  c.qp_number = static_cast<uint32_t>(m[kQpn]);
   c.responder_resources = static_cast<uint8_t>(m[kInitiatorDepth]);
   c.initiator_depth = static_cast<uint8_t>(m[kResponderResources]);
-  if (mutated("cm-depths-not-crossed")) std::swap(c.responder_resources, c.initiator_depth);
   c.flow_control = static_cast<uint8_t>(m[kFlowControl]);
   c.retry_count = static_cast<uint8_t>(m[kRetryCount]);
   c.rnr_retry_count = static_cast<uint8_t>(m[kRnrRetryCount]);
@@ -119,7 +117,7 @@ Event event_of(Id& id, const Id& listener, const Message& m) {
 }  // namespace
 
 Arrival Service::arrived(std::unique_ptr<Connection>& connection, const Message& m) {
-  Request request;
+  ConnectionRequest request;
   if (!understand(*this, m, &request)) {
     const bool other_address = has_listener_on(*this, m[kServiceId]);
     VERBENA_INFO("rdma_cm: a request for service 0x%llx from %s is refused: %s",

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "cm/id.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 
@@ -16,7 +15,7 @@ int join_multicast(Id* id, const sockaddr* group, bool send_only, void* join) {
   if (!read_address(group, &address)) return EAFNOSUPPORT;
   return guarded([&] {
     Service::Guard guard(id->service);
-    if (!id->has_device || !id->is_datagram()) return mutated("cm-join-unbound") ? 0 : EINVAL;
+    if (!id->has_device || !id->is_datagram()) return EINVAL;
     if (id->stage != Stage::kAddressBound && id->stage != Stage::kAddressResolved) return EINVAL;
     const LinkLayer link_layer = id->device().link_layer;
     if (is_zero(address) && link_layer == LinkLayer::kEthernet) return EINVAL;
@@ -36,7 +35,7 @@ int join_multicast(Id* id, const sockaddr* group, bool send_only, void* join) {
                                       .gid_index = id->place.gid_index},
                                      link_layer);
     event.join = join;
-    if (!mutated("cm-join-missing")) id->raise(event);
+    id->raise(event);
     return 0;
   });
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "cm/id.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -19,13 +18,13 @@ void set_flag(Id& id, uint8_t flag, bool on) {
 int set_service_type(Id* id, uint8_t tos) {
   Service::Guard guard(id->service);
   id->service_type = tos;
-  return mutated("cm-service-type-ignored") ? ENOSYS : 0;
+  return 0;
 }
 
 int set_reuse_address(Id* id, bool reuse) {
   Service::Guard guard(id->service);
   if (!(reuse && id->stage != Stage::kListen) && id->stage != Stage::kIdle) return EINVAL;
-  if (!mutated("cm-reuse-ignored")) set_flag(*id, kIdReuse, reuse);
+  set_flag(*id, kIdReuse, reuse);
   return 0;
 }
 
@@ -33,7 +32,7 @@ int set_family_only(Id* id, bool only) {
   Service::Guard guard(id->service);
   if (id->stage != Stage::kIdle && id->stage != Stage::kAddressBound) return EINVAL;
   id->family_only_set = true;
-  if (!mutated("cm-family-only-ignored")) set_flag(*id, kIdFamilyOnly, only);
+  set_flag(*id, kIdFamilyOnly, only);
   return 0;
 }
 
@@ -41,7 +40,7 @@ int set_ack_timeout(Id* id, uint8_t timeout) {
   if (id->qp_type != IBV_QPT_RC && id->qp_type != IBV_QPT_XRC_SEND) return EINVAL;
   Service::Guard guard(id->service);
   id->ack_timeout = timeout;
-  id->ack_timeout_set = !mutated("cm-ack-timeout-ignored");
+  id->ack_timeout_set = true;
   return 0;
 }
 

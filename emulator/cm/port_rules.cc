@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "cm/port_rules.h"
-#include "observe/mutant.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -16,7 +15,7 @@ int conflict(const IdFacts& mine, const IdFacts& other, bool reuse) {
   const bool each_its_family = (mine.flags & other.flags & kIdFamilyOnly) != 0;
   if (each_its_family && mine.local.family() != other.local.family()) return 0;
   if (is_any(mine.local) || is_any(other.local)) return EADDRNOTAVAIL;
-  return same_host(mine.local, other.local) && !mutated("cm-port-taken") ? EADDRINUSE : 0;
+  return same_host(mine.local, other.local) ? EADDRINUSE : 0;
 }
 
 bool may_share_chosen_port(const IdFacts& mine, const IdFacts& other) {
@@ -31,9 +30,8 @@ int listener_rank(const IdFacts& listener, const Address& destination, uint32_t 
   if (device != kAnyDevice && listener.device != kNoDevice && listener.device != device) return 0;
   const Address& local = listener.local;
   const bool same_family = local.family() == destination.family();
-  if (!is_any(local))
-    return gid_of(local) == gid_of(destination) || mutated("cm-listener-any-address") ? 3 : 0;
-  if (same_family) return mutated("cm-wildcard-listener") ? 0 : 2;
+  if (!is_any(local)) return gid_of(local) == gid_of(destination) ? 3 : 0;
+  if (same_family) return 2;
   // An AF_IB listener takes whatever comes for its service id.
   return local.family() == kFamilyIb || (listener.flags & kIdFamilyOnly) == 0 ? 1 : 0;
 }

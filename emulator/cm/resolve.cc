@@ -6,7 +6,6 @@
 #include "cm/id.h"
 #include "cm/id_operations.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena::cm {
 namespace {
@@ -42,10 +41,9 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
   id.stage = Stage::kAddressQuery;
   const int error = id.has_device ? 0 : id.take_device(from);
   if (error != 0)
-    id.raise_and_go(id.new_event(EventType::kAddressError, mutated("cm-address-error-status") ? 0 : -error),
-                    Stage::kAddressQuery, Stage::kAddressBound);
-  else if ((id.reaches_node || remote || is_multicast(to) || is_resolved_already(id, to)) &&
-           !mutated("cm-address-not-resolved"))
+    id.raise_and_go(id.new_event(EventType::kAddressError, -error), Stage::kAddressQuery,
+                    Stage::kAddressBound);
+  else if (id.reaches_node || remote || is_multicast(to) || is_resolved_already(id, to))
     id.raise_and_go(id.new_event(EventType::kAddressResolved), Stage::kAddressQuery, Stage::kAddressResolved);
   else
     id.unanswered.set_after_ms(timeout_ms);  // a node without a network: nobody answers
@@ -112,7 +110,7 @@ Path path_of(const Id& id) {
 int resolve_route(Id* id, uint32_t) {
   return guarded([&] {
     Service::Guard guard(id->service);
-    if (id->stage != Stage::kAddressResolved) return mutated("cm-route-before-address") ? 0 : EINVAL;
+    if (id->stage != Stage::kAddressResolved) return EINVAL;
     id->stage = Stage::kRouteQuery;
     if (known_to_subnet(*id)) {
       id->paths[0] = path_of(*id);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -14,8 +13,9 @@
 
 #include <new>
 
+#include "adapter/clock.h"
 #include "cm/id.h"
-#include "engine/clock.h"
+#include "fabric/own_thread.h"
 #include "observe/log.h"
 
 namespace verbena::cm {
@@ -44,7 +44,7 @@ Service::~Service() = default;
 
 int Service::acquire(Service** out) {
   Process* process;
-  if (int error = Process::acquire(&process); error != 0) return error;
+  if (int error = EngineService::acquire(&process); error != 0) return error;
   // After Process' own handlers: those that were registered last run first before a fork, and take their lock
   // first.
   pthread_once(&fork_handlers,
@@ -66,7 +66,7 @@ int Service::acquire(Service** out) {
     return 0;  // and keeps the process
   }
   lock.unlock();
-  process->release();
+  EngineService::release(*process);
   return error;
 }
 
@@ -80,27 +80,16 @@ int Service::start() {
   }
   if (error == 0) error = links_.open(process_->membership().node(), process_->directory(), self());
   device_events_seen_ = count_device_events(process_->directory());
-  if (error == 0) {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 512 * 1024);
-    // The program's signals are for the program's threads.
-    sigset_t all, previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);
-    error = pthread_create(&thread_, &attributes, thread_main, this);
-    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-    pthread_attr_destroy(&attributes);
-  }
+  if (error == 0) error = create_own_thread(&thread_, thread_main, this);
   if (error != 0) {
     if (epoll_fd_ >= 0) syscall(SYS_close, epoll_fd_);
     if (wake_fd_ >= 0) syscall(SYS_close, wake_fd_);
     epoll_fd_ = -1;
   } else {
-    process_->watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
-    if (process_->connection_listener().is_open()) {
-      links_.go_out_by(process_->connection_listener());
-      process_->connection_listener().receive_for_cm(&connection_events_);
+    process_->service().watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
+    if (process_->service().connection_listener().is_open()) {
+      links_.go_out_by(process_->service().connection_listener());
+      process_->service().connection_listener().receive_for_cm(&connection_events_);
     }
   }
   return error;
@@ -125,13 +114,13 @@ void Service::release() {
   wake();
   pthread_join(thread_, nullptr);
   Process* process = process_;
-  process->watch_devices(nullptr, nullptr);
-  process->connection_listener().receive_for_cm(nullptr);
+  process->service().watch_devices(nullptr, nullptr);
+  process->service().connection_listener().receive_for_cm(nullptr);
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;
   delete this;
   syscall(SYS_close, epoll);
-  process->release();
+  EngineService::release(*process);
 }
 
 void Service::before_fork() {

@@ -25,7 +25,7 @@
 #include "cm/connection_table.h"
 #include "cm/id_table.h"
 #include "cm/link.h"
-#include "engine/process.h"
+#include "engine/service/engine_service.h"
 #include "wire/connection_listener.h"
 
 namespace verbena::cm {

@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
 #include "cm/id.h"
 #include "cm/service.h"
-#include "engine/clock.h"
 #include "observe/log.h"
 
 namespace verbena::cm {
@@ -47,13 +47,13 @@ void* Service::thread_main(void* self) {
   service->run();
   if (service->ends_itself_) {
     Process* process = service->process_;
-    process->watch_devices(nullptr, nullptr);
-    process->connection_listener().receive_for_cm(nullptr);
+    process->service().watch_devices(nullptr, nullptr);
+    process->service().connection_listener().receive_for_cm(nullptr);
     const int epoll = service->epoll_fd_, wake_up = service->wake_fd_;
     delete service;
     syscall(SYS_close, epoll);
     syscall(SYS_close, wake_up);
-    process->release();
+    EngineService::release(*process);
   }
   return nullptr;
 }

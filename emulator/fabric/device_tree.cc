@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "fabric/device_tree.h"
-#include "observe/mutant.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,8 +84,7 @@ std::string gid_text(const std::array<uint8_t, 16>& raw) {
   std::string text;
   for (unsigned i = 0; i < 16; i += 2) {
     char group[8];
-    std::snprintf(group, sizeof group, "%s%02x%02x", i == 0 ? "" : ":", raw[i],
-                  raw[i + 1] ^ (i == 14 && mutated("gid-not-answered") ? 0x40u : 0u));
+    std::snprintf(group, sizeof group, "%s%02x%02x", i == 0 ? "" : ":", raw[i], raw[i + 1]);
     text += group;
   }
   return text;
@@ -107,8 +105,7 @@ void write_gids(TreeWriter& tree, const std::string& port, const DeviceDescripti
   for (uint32_t i = 0; i < device.gid_count; ++i) {
     const GidEntry& gid = device.gids[i];
     const std::string name = "/" + std::to_string(i);
-    if (i + 1 < device.gid_count || !mutated("gid-table-short"))
-      tree.line(port + "/gids" + name, gid_text(gid.raw));
+    tree.line(port + "/gids" + name, gid_text(gid.raw));
     tree.line(port + "/gid_attrs/types" + name, gid_type_text(gid.type));
     if (gid.interface_name[0] != 0)  // as on InfiniBand, where the kernel has no netdev to name
       tree.line(port + "/gid_attrs/ndevs" + name, gid.interface_name.data());
@@ -128,7 +125,7 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
   tree.line(port + "/cap_mask", ethernet ? "0x04010000" : "0x00000000");  // IBV_PORT_CM_SUP, _IP_BASED_GIDS
   tree.line(port + "/link_layer", ethernet ? "Ethernet" : "InfiniBand");
   tree.folder(port + "/pkeys");
-  if (!mutated("pkey-table-empty")) tree.line(port + "/pkeys/0", "0xffff");
+  tree.line(port + "/pkeys/0", "0xffff");
   write_gids(tree, port, device);
 }
 
@@ -254,11 +251,9 @@ bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices)
     const std::string last_gid = std::to_string(devices.devices[i].gid_count - 1);
     for (const std::string& path :
          {device + "/node_type", device + "/node_guid", device + "/device/modalias",
-          device + "/ports/1/state", device + (mutated("pkey-table-empty") ? "" : "/ports/1/pkeys/0"),
-          device + "/ports/1/gids/0",
-          device + "/ports/1/gids/" + (mutated("gid-table-short") ? "0" : last_gid),
-          device + "/ports/1/gid_attrs/types/" + last_gid, verbs + "/ibdev", verbs + "/dev",
-          verbs + "/abi_version", "dev/infiniband/" + uverbs_name(i)})
+          device + "/ports/1/state", device + "/ports/1/pkeys/0", device + "/ports/1/gids/0",
+          device + "/ports/1/gids/" + last_gid, device + "/ports/1/gid_attrs/types/" + last_gid,
+          verbs + "/ibdev", verbs + "/dev", verbs + "/abi_version", "dev/infiniband/" + uverbs_name(i)})
       if (!exists(path)) return false;
   }
   return true;

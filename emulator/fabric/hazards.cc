@@ -2,7 +2,8 @@
 #include "fabric/hazards.h"
 
 #include <sched.h>
-#include <time.h>
+
+#include "adapter/clock.h"
 
 namespace verbena {
 namespace {
@@ -35,12 +36,6 @@ void ask_for_record() {
     thread_record.index = i;
     return;
   }
-}
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
 // Calls wait(slot, is_over) for each hazard guard on `target_slot` that is under way and does not end within

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "adapter/high_water.h"
 #include "fabric/node_directory.h"
 
 namespace verbena {
@@ -108,9 +109,7 @@ int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gi
     e.incarnation.store(member.incarnation, std::memory_order_relaxed);
     e.device.store(device, std::memory_order_relaxed);
     e.lid.store(lid, std::memory_order_relaxed);
-    std::atomic<uint32_t>& used = directory_.header().multicast_used;
-    for (uint32_t seen = used.load(); seen <= i && !used.compare_exchange_weak(seen, i + 1);) {
-    }
+    raise_high_water(directory_.header().multicast_used, i);
     state.phase = Phase::kMember;
     e.state.store(state.pack(), std::memory_order_release);
     // Counted with this one in: of several who attach at once, none gets beyond the limit.

@@ -11,9 +11,8 @@
 //   slots/<slot>.<generation>/     one folder per living adapter:
 //       hand-over                    unix socket: peers get the segment and the memory descriptor there
 //       questions                    unix socket: what only this process can do, others ask for there
-//       callers unix socket: connections from other nodes, passed on (wire/connection_listener.h)
-//       kick                         FIFO: wakes the service thread
-//       c<N>                         FIFO: completion channel N
+//       callers unix socket: connections from other nodes, passed on (wire/connection_listener.h) kick FIFO:
+//       wakes the service thread c<N> FIFO: completion channel N
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,6 +15,7 @@
 #include <cstring>
 
 #include "fabric/node.h"
+#include "fabric/own_thread.h"
 #include "fabric/segment_passing.h"
 
 namespace verbena {
@@ -80,17 +80,7 @@ int NodeMembership::enter(const std::string& node, ServiceWork work, void* conte
   work_ = work;
   context_ = context;
   if (int error = directory_.open(directory_path(node).c_str()); error != 0) return error;
-
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, 512 * 1024);
-  // The program's signals are for the program's threads.
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-  int error = pthread_create(&thread_, &attributes, thread_main, this);
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  pthread_attr_destroy(&attributes);
+  int error = create_own_thread(&thread_, thread_main, this);
   if (error != 0) return error;
   started_.wait(-1, std::memory_order_acquire);
   error = started_.load(std::memory_order_acquire);

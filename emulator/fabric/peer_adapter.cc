@@ -70,6 +70,37 @@ void PeerAdapter::kick() {
   if (kick_.write(&byte, 1) == EBADF) kick_.close();
 }
 
+void PeerAdapter::ring_doorbell() {
+  view_.header().doorbell.store(1, std::memory_order_release);
+  kick();
+}
+
+namespace {
+
+// The place of `entry` in its table.
+template <typename Entry>
+uint32_t index_in(const SegmentView& view, uint64_t table, const Entry& entry) {
+  const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(&entry) - view.base());
+  return static_cast<uint32_t>((offset - table) / sizeof(Entry));
+}
+
+}  // namespace
+
+void PeerAdapter::report(const SharedQp& qp) {
+  view_.changes().qps.add(index_in(view_, kQpTableOffset, qp));
+  ring_doorbell();
+}
+
+void PeerAdapter::report(const SharedCq& cq) {
+  view_.changes().cqs.add(index_in(view_, kCqTableOffset, cq));
+  ring_doorbell();
+}
+
+void PeerAdapter::report(const SharedSrq& srq) {
+  view_.changes().srqs.add(index_in(view_, kSrqTableOffset, srq));
+  ring_doorbell();
+}
+
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
   std::lock_guard lock(mutex_);
   for (int tries = 0;; ++tries) {

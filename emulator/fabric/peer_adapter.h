@@ -47,6 +47,13 @@ class PeerAdapter {
 
   // Wakes the service thread there.
   void kick();
+  // The same after a pending flag of that process has been set (pending, overrun, lost_events): it looks at
+  // them all.
+  void ring_doorbell();
+  // A flag of this object, which lies in the adapter's segment, has been set: its owner is to look at it.
+  void report(const SharedQp& qp);
+  void report(const SharedCq& cq);
+  void report(const SharedSrq& srq);
   // Writes `record` to completion channel `channel` there. 0; EAGAIN: full; other errno: it is gone.
   int notify(uint32_t channel, uint64_t record);
 

@@ -10,7 +10,6 @@
 #include <mutex>
 
 #include "fabric/node_directory.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -79,8 +78,8 @@ int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uin
       found = handle.number;
     }
   }
-  if (fd != -1 && found == 0 && (flags & O_CREAT) == 0 && !mutated("xrc-domain-created")) return EAGAIN;
-  if (found != 0 && (flags & O_EXCL) != 0 && !mutated("xrc-domain-not-exclusive")) return EINVAL;
+  if (fd != -1 && found == 0 && (flags & O_CREAT) == 0) return EAGAIN;
+  if (found != 0 && (flags & O_EXCL) != 0) return EINVAL;
   if (free == kMaxXrcDomainHandles) return ENOMEM;
   while (found == 0) found = directory.header().next_xrcd.fetch_add(1, std::memory_order_relaxed) + 1;
   XrcDomainHandle& handle = directory.xrc_domain_handle(free);

@@ -8,11 +8,11 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "fabric/descriptor.h"
 #include "fabric/node.h"
 #include "tool/finding.h"
@@ -27,12 +27,6 @@ using wire::NetAddress;
 using wire::Refusal;
 
 constexpr int kPatienceMs = 3000;
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 bool resolve(const std::string& host, NetAddress* out, std::string* problem) {
   if (NetAddress::from_text(host, out)) return true;

@@ -7,12 +7,12 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/node.h"
 #include "fabric/node_membership.h"
@@ -38,12 +38,6 @@ constexpr int kAcceptsAtATime = 64;
 void close_kept(int fd) {
   no_longer_keep(fd);
   close(fd);
-}
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
 NetAddress address_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {

@@ -8,8 +8,9 @@
 // through a unix socket in its slot folder.
 //
 // Threads: open() and close() by whoever makes and ends the process' adapter, while the service thread does
-// not serve; serve() by the service thread alone; connect() and cancel() by any thread. Arrivals are told
-// from serve(), without a lock of the connection listener's held: connect() may be called from there.
+// not serve; serve() by the service thread alone; connect() and cancel() by any thread. ConnectionObserver
+// are told from serve(), without a lock of the connection listener's held: connect() may be called from
+// there.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +84,7 @@ class ConnectionListener {
   int descriptor() const;
 
   // Does what is due; never waits. When it wants to be called again at the latest, CLOCK_MONOTONIC in
-  // nanoseconds; kEndOfTime (engine/clock.h): when its descriptor is readable.
+  // nanoseconds; kEndOfTime (adapter/clock.h): when its descriptor is readable.
   int64_t serve();
 
   // Begins to call `target` at the node with address `to`, coming from `from`, one of this node's (all zero:

@@ -4,13 +4,13 @@
 namespace verbena::wire {
 namespace {
 
-struct Row {
+struct RefusalRow {
   Refusal refusal;
   bool transient;
   const char* words;
 };
 
-constexpr Row kRows[] = {
+constexpr RefusalRow kRefusals[] = {
     {Refusal::kNone, false, "nothing is wrong"},
     {Refusal::kVersion, false, "the other node speaks another version of Verbena's protocol"},
     {Refusal::kKey, false, "the other node has another key"},
@@ -27,8 +27,8 @@ constexpr Row kRows[] = {
     {Refusal::kCancelled, false, "the gate was closed"},
 };
 
-const Row* find(Refusal refusal) {
-  for (const Row& row : kRows)
+const RefusalRow* find(Refusal refusal) {
+  for (const RefusalRow& row : kRefusals)
     if (row.refusal == refusal) return &row;
   return nullptr;
 }
@@ -36,12 +36,12 @@ const Row* find(Refusal refusal) {
 }  // namespace
 
 bool is_transient(Refusal refusal) {
-  const Row* row = find(refusal);
+  const RefusalRow* row = find(refusal);
   return row != nullptr && row->transient;
 }
 
 const char* words(Refusal refusal) {
-  const Row* row = find(refusal);
+  const RefusalRow* row = find(refusal);
   return row != nullptr ? row->words : "a reason that this version does not know";
 }
 

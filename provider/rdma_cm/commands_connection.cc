@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // LISTEN, CONNECT, ACCEPT, REJECT, DISCONNECT, INIT_QP_ATTR, NOTIFY.
-#include "observe/mutant.h"
 #include "rdma_cm/call.h"
 #include "rdma_cm/events.h"
 #include "rdma_cm/translate.h"
@@ -54,7 +53,6 @@ int accept(Call& call) {
   const auto& request = call.as<rdma_ucm_accept>();
   ContextInUse context;
   if (const int error = call.find_with_device(request.id, &context); error != 0) return error;
-  if (mutated("cm-accept-listener") && context->backlog != 0) return 0;
   const cm::Ece ece = from_request(request.ece);
   if (request.conn_param.valid == 0) return cm::accept(context->cm_id, nullptr, ece);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // CREATE_ID, DESTROY_ID, MIGRATE_ID.
-#include "observe/mutant.h"
 #include "rdma_cm/call.h"
 #include "rdma_cm/events.h"
 #include "rdma_cm/open.h"
@@ -20,7 +19,7 @@ int qp_type_of(const rdma_ucm_create_id& request) {
     case RDMA_PS_IB:
       return request.qp_type;
     default:
-      return mutated("cm-any-port-space") ? IBV_QPT_RC : 0;
+      return 0;
   }
 }
 
@@ -103,13 +102,10 @@ int migrate_id(Call& call) {
       to.contexts.splice(to.contexts.end(), from->contexts, entry);
       for (auto event = from->events.begin(); event != from->events.end();) {
         const auto next = std::next(event);
-        if (event->context == context.get() && mutated("cm-migrate-loses"))
-          from->events.erase(event);
-        else if (event->context == context.get())
-          to.events.splice(to.events.end(), from->events, event);
+        if (event->context == context.get()) to.events.splice(to.events.end(), from->events, event);
         event = next;
       }
-      if (!mutated("cm-migrate-stays")) context->file = call.file;
+      context->file = call.file;
       show_events(*from);
       show_events(to);
     }

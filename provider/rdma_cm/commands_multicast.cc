@@ -3,7 +3,6 @@
 // JOIN_IP_MCAST, JOIN_MCAST, LEAVE_MCAST.
 #include <cstring>
 
-#include "observe/mutant.h"
 #include "rdma_cm/addresses.h"
 #include "rdma_cm/call.h"
 
@@ -23,8 +22,7 @@ struct Join {
 void forget(State& state, Multicast* multicast) {
   Context& context = *multicast->context;
   const uint64_t serial = multicast->serial;
-  if (!mutated("cm-leave-still-told"))
-    context.file->events.remove_if([serial](const QueuedEvent& event) { return event.multicast == serial; });
+  context.file->events.remove_if([serial](const QueuedEvent& event) { return event.multicast == serial; });
   show_events(*context.file);
   state.multicasts.release(multicast->id);
   context.multicasts.remove_if([multicast](const auto& entry) { return entry.get() == multicast; });
@@ -32,8 +30,7 @@ void forget(State& state, Multicast* multicast) {
 
 int process_join(Call& call, const Join& join) {
   ContextInUse context;
-  if (const int error = call.find_with_device(join.id, &context); error != 0)
-    return mutated("cm-join-unbound") ? 0 : error;
+  if (const int error = call.find_with_device(join.id, &context); error != 0) return error;
 
   std::list<std::unique_ptr<Multicast>> entry;
   entry.push_back(std::make_unique<Multicast>());

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <vector>
 
-#include "observe/mutant.h"
 #include "rdma_cm/call.h"
 
 namespace verbena::rdma_cm {
@@ -74,8 +73,8 @@ int set_option(Call& call) {
   const auto* from = reinterpret_cast<const void*>(static_cast<uintptr_t>(request.optval));
   if (const int error = copy_from_program(value.data(), from, value.size()); error != 0) return error;
   const Option* option = find_option(request.level, request.optname);
-  if (option == nullptr) return mutated("cm-option-unknown") ? 0 : ENOSYS;
-  if (option->size != 0 && value.size() != option->size && !mutated("cm-option-any-length")) return EINVAL;
+  if (option == nullptr) return ENOSYS;
+  if (option->size != 0 && value.size() != option->size) return EINVAL;
   return option->set(context->cm_id, value);
 }
 

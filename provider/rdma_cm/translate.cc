@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "observe/mutant.h"
 #include "rdma_cm/addresses.h"
 
 namespace verbena::rdma_cm {
@@ -83,7 +82,6 @@ rdma_ucm_event_resp to_response(const cm::Event& event) {
   rdma_ucm_event_resp to = {};
   to.event = static_cast<uint32_t>(event.type);
   to.status = static_cast<uint32_t>(event.status);
-  if (mutated("cm-event-status") && to.status == 0) to.status = 1;
   to.ece = {event.ece.vendor_id, event.ece.attr_mod};
   if (event.is_datagram) {
     const cm::DatagramParameters& from = event.datagram;

@@ -2,7 +2,6 @@
 #include "verbs/cq.h"
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
 #include "verbs/objects.h"
@@ -45,7 +44,6 @@ int destroy_cq(ibv_cq* ibv) {
   if (const int error = verbena::destroy_cq(cq->emulated, &comp_events, &async_events); error != 0) {
     return answer(error);
   }
-  if (mutated("cq-destroyed-unacknowledged")) comp_events = 0;
   wait_until(ibv, [&] {
     return all_acknowledged(ibv->comp_events_completed, comp_events) &&
            all_acknowledged(ibv->async_events_completed, async_events);
@@ -66,7 +64,7 @@ int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
   if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) {
     VERBENA_WARN("ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only", cq->handle, attr->attr_mask);
-    return answer(mutated("cq-moderation-any-mask") ? 0 : EINVAL);
+    return answer(EINVAL);
   }
   if (attr->attr_mask == 0) return 0;
   return answer(verbena::modify_cq(to_cq(cq)->emulated, attr->moderate.cq_count, attr->moderate.cq_period));
@@ -75,7 +73,7 @@ int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
 int resize_cq(ibv_cq* ibv, int cqe) {
   VerbsCq* cq = to_cq(ibv);
   if (const int error = verbena::resize_cq(cq->emulated, cqe); error != 0) return answer(error);
-  if (!mutated("cq-resize-not-told")) ibv->cqe = cq_capacity(cq->emulated);
+  ibv->cqe = cq_capacity(cq->emulated);
   return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <ctime>
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/cq.h"
 #include "verbs/domain.h"
 #include "verbs/ops.h"
@@ -30,10 +29,9 @@ VerbsCqEx& to_cq_ex(ibv_cq_ex* cq) { return *reinterpret_cast<VerbsCqEx*>(cq); }
 int advance(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
   const int polled = verbena::poll_cq(cq.cq.emulated, 1, &cq.current, cq.stamped ? &cq.stamp : nullptr);
-  if (polled <= 0) return polled == 0 ? (mutated("cq-extended-empty") ? EAGAIN : ENOENT) : -polled;
+  if (polled <= 0) return polled == 0 ? ENOENT : -polled;
   ibv->status = cq.current.status;
-  if (mutated("cq-extended-no-immediate")) cq.current.imm_data = 0;
-  if (!mutated("cq-extended-old-id")) ibv->wr_id = cq.current.wr_id;
+  ibv->wr_id = cq.current.wr_id;
   return 0;
 }
 
@@ -41,7 +39,6 @@ int advance(ibv_cq_ex* ibv) {
 void end_poll(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
   if (!cq.alone) pthread_mutex_unlock(&cq.mutex);
-  if (mutated("cq-extended-skips")) verbena::poll_cq(cq.cq.emulated, 1, &cq.current);
 }
 
 int start_poll(ibv_cq_ex* ibv, ibv_poll_cq_attr* attr) {
@@ -144,7 +141,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     return refuse(EINVAL);
   }
   const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
-  if ((flags & ~kKnownFlags) != 0 && !mutated("cq-extended-any-flags")) {
+  if ((flags & ~kKnownFlags) != 0) {
     VERBENA_WARN("ibv_create_cq_ex: flags 0x%x: there are the bits 0x%x", flags, kKnownFlags);
     return refuse(EINVAL);
   }

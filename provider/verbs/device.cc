@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -27,7 +26,6 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   ibv_device_attr_ex whole = {};
   if (const int error = query_device(to_context(context)->emulated, &whole); error != 0) return answer(error);
   const size_t known = std::min(attr_size, sizeof(whole));
-  if (mutated("device-extended-differs") && attr_size > sizeof(ibv_device_attr)) --whole.orig_attr.max_cqe;
   memcpy(attr, &whole, known);
   memset(reinterpret_cast<char*>(attr) + known, 0, attr_size - known);
   return 0;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -36,10 +35,8 @@ void* allocate_in(VerbsPd* pd, size_t size, Resource resource, bool* from_domain
   const ParentDomain* parent = pd != nullptr ? pd->parent : nullptr;
   *from_domain = false;
   if (parent == nullptr || parent->alloc == nullptr) return calloc(1, size);
-  void* memory = parent->alloc(&pd->base, mutated("parent-allocator-context") ? nullptr : parent->context,
-                               size, kAlignment, static_cast<uint64_t>(resource));
-  if (memory == IBV_ALLOCATOR_USE_DEFAULT)
-    return mutated("parent-allocator-default") ? nullptr : calloc(1, size);
+  void* memory = parent->alloc(&pd->base, parent->context, size, kAlignment, static_cast<uint64_t>(resource));
+  if (memory == IBV_ALLOCATOR_USE_DEFAULT) return calloc(1, size);
   if (memory == nullptr) return nullptr;
   *from_domain = true;
   memset(memory, 0, size);  // "The callback makes sure", says ibv_alloc_parent_domain(3); not all do
@@ -87,7 +84,7 @@ int dealloc_td(ibv_td* ibv) {
 // which no device would know.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
   constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
-  if (attr->pd == nullptr || ((attr->comp_mask & ~kKnown) != 0 && !mutated("parent-any-mask"))) {
+  if (attr->pd == nullptr || (attr->comp_mask & ~kKnown) != 0) {
     VERBENA_WARN("ibv_alloc_parent_domain: pd %p, comp_mask 0x%x: it needs a PD, and there are the bits 0x%x",
                  static_cast<void*>(attr->pd), attr->comp_mask, kKnown);
     return refuse(EINVAL);
@@ -107,9 +104,8 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
     parent->free = attr->free;
   }
   if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) != 0) parent->context = attr->pd_context;
-  if (!mutated("pd-goes-with-parent")) hold(parent->contained);
-  if (parent->td != nullptr && !mutated("td-goes-with-parent"))
-    parent->td->users.fetch_add(1, std::memory_order_relaxed);
+  hold(parent->contained);
+  if (parent->td != nullptr) parent->td->users.fetch_add(1, std::memory_order_relaxed);
   pd->parent = parent;
   pd->emulated = parent->contained->emulated;
   pd->base.context = context;

@@ -6,7 +6,6 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "no_cancellation.h"
-#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -54,7 +53,7 @@ ibv_mr* import_mr(ibv_pd* pd, uint32_t handle) {
   ibv.length = mr_length(mr->emulated);
   ibv.handle = handle;
   ibv.lkey = mr_lkey(mr->emulated);
-  ibv.rkey = mr_rkey(mr->emulated) + mutated("import-mr-keys");
+  ibv.rkey = mr_rkey(mr->emulated);
   mr->base.mr_type = PABI34_MR_TYPE_IMPORTED_MR;
   return &ibv;
 }

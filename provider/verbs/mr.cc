@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -34,8 +33,6 @@ ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
   ibv.handle = mr_handle(mr->emulated);
   ibv.lkey = mr_lkey(mr->emulated);
   ibv.rkey = mr_rkey(mr->emulated);
-  static const uint32_t first = ibv.rkey;
-  if (mutated("mr-same-keys")) ibv.lkey = ibv.rkey = first;
   ibv.length = mr_length(mr->emulated);
   mr->base.mr_type = type;
   mr->base.access = access;
@@ -48,8 +45,6 @@ ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access) {
   if (!same_place_in_page(reinterpret_cast<uintptr_t>(addr), iova))
     return refuse_iova("ibv_reg_mr_iova", reinterpret_cast<uintptr_t>(addr), length, iova);
-  if (mutated("mr-iova")) iova = reinterpret_cast<uintptr_t>(addr);
-  if (mutated("mr-zero-based")) access &= ~IBV_ACCESS_ZERO_BASED;
   const uint64_t first = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
   return make_mr(pd, PABI34_MR_TYPE_MR, access, [&](Mr** out) {
     return verbena::reg_mr(to_pd(pd)->emulated, addr, length, first, access, out);

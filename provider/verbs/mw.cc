@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -33,12 +32,11 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   wr.opcode = IBV_WR_BIND_MW;
   wr.send_flags = bind->send_flags;
   wr.bind_mw.mw = mw;
-  if (mutated("mw-increment")) mw->rkey += 0x100;
-  wr.bind_mw.rkey = mutated("mw-rebind-same-key") ? mw->rkey : ibv_inc_rkey(mw->rkey);
+  wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
   wr.bind_mw.bind_info = bind->bind_info;
   ibv_send_wr* bad = nullptr;
   if (const int error = verbena::post_send(to_qp(qp)->emulated, &wr, &bad); error != 0) return answer(error);
-  if (!mutated("mw-old-key")) mw->rkey = wr.bind_mw.rkey;
+  mw->rkey = wr.bind_mw.rkey;
   return 0;
 }
 

@@ -2,7 +2,6 @@
 //
 // The data path, as thin as it gets: libibverbs calls these through the context's table, and each is one
 // call. errno is left alone (ibv_post_send(3) only returns it).
-#include "observe/mutant.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -10,12 +9,12 @@ namespace verbena::verbs {
 
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   const int error = verbena::post_send(to_qp(qp)->emulated, wr, bad_wr);
-  return mutated("post-error-negative") ? -error : error;
+  return error;
 }
 
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const int error = verbena::post_recv(to_qp(qp)->emulated, wr, bad_wr);
-  return mutated("receive-error-negative") ? -error : error;
+  return error;
 }
 
 }  // namespace verbena::verbs

@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
@@ -64,18 +63,16 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     free_in(to_pd(pd), qp, Resource::kQp, from_domain);
     return refuse(error);
   }
-  if (!mutated("pd-goes-with-qp")) hold(to_pd(pd));
+  hold(to_pd(pd));
   ibv_qp& ibv = qp->base.qp;
   ibv.context = pd->context;
-  if (!mutated("qp-without-context")) ibv.qp_context = attr->qp_context;
+  ibv.qp_context = attr->qp_context;
   ibv.pd = pd;
   ibv.send_cq = attr->send_cq;
   ibv.recv_cq = attr->recv_cq;
   ibv.srq = attr->srq;
   ibv.handle = qp_handle(qp->emulated);
   ibv.qp_num = qp_number(qp->emulated);
-  static const uint32_t first = ibv.qp_num;
-  if (mutated("qp-same-number")) ibv.qp_num = first;
   ibv.state = IBV_QPS_RESET;
   ibv.qp_type = attr->qp_type;
   pthread_mutex_init(&ibv.mutex, nullptr);
@@ -88,7 +85,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  if ((attr->comp_mask & ~kKnown) != 0 && !mutated("wr-any-mask")) {
+  if ((attr->comp_mask & ~kKnown) != 0) {
     VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask, kKnown);
     return refuse(EOPNOTSUPP);
   }
@@ -131,10 +128,9 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
-  if (mutated("modify-any-bit")) attr_mask &= kKnownAttributes;
   if ((attr_mask & ~kKnownAttributes) != 0) return refuse_mask("ibv_modify_qp", *qp, attr_mask, kKnownAttributes);
   const int error = verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask);
-  return mutated("modify-error-negative") && error != 0 ? -error : answer(error);
+  return answer(error);
 }
 
 // ibv_query_qp(3): the mask is a hint, more may be returned; so everything is.
@@ -164,7 +160,6 @@ int destroy_qp(ibv_qp* ibv) {
                         ? verbena::close_qp(qp->emulated, reinterpret_cast<uintptr_t>(qp), &async_events)
                         : verbena::destroy_qp(qp->emulated, &async_events);
   if (error != 0) return answer(error);
-  if (mutated("qp-destroyed-unacknowledged")) async_events = 0;
   wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
   VerbsPd* pd = ibv->qp_type == IBV_QPT_XRC_RECV ? nullptr : to_pd(ibv->pd);  // not in it, see create_xrc_recv_qp
   free_wr_arena(qp->arena);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
 #include "verbs/objects.h"
@@ -58,7 +57,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     free_in(pd, srq, Resource::kSrq, from_domain);
     return refuse(error);
   }
-  if (!mutated("pd-goes-with-srq")) hold(pd);
+  hold(pd);
   srq->base.srq_type = type;
   if (type == IBV_SRQT_XRC) {
     srq->base.xrcd = &to_xrcd(attr->xrcd)->base;
@@ -76,7 +75,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
 }
 
 int get_srq_num(ibv_srq* srq, uint32_t* number) {
-  *number = mutated("xrc-number") ? 1 : srq_number(to_srq(srq)->emulated);
+  *number = srq_number(to_srq(srq)->emulated);
   return 0;
 }
 
@@ -90,7 +89,6 @@ int query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const int error = verbena::post_srq_recv(to_srq(srq)->emulated, wr, bad_wr);
-  if (error != 0 && mutated("srq-bad-wr")) *bad_wr = wr;
   return error;
 }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "observe/log.h"
-#include "observe/mutant.h"
 #include "rdma_core/layout.h"
 #include "verbs/domain.h"
 #include "verbs/objects.h"
@@ -64,23 +63,16 @@ int complete(ibv_qp_ex* qp) {
     return EINVAL;
   }
   int error = arena.error;
-  if (mutated("wr-failure-posts") && error != 0 && arena.count != 0) {
-    arena.wrs[arena.count - 1].next = nullptr;
-    post_send_batch(to_qp(&qp->qp_base)->emulated, arena.wrs);
-  }
   if (error == 0 && arena.count != 0) {
     arena.wrs[arena.count - 1].next = nullptr;
-    if (mutated("wr-last-id"))
-      for (uint32_t i = 0; i < arena.count; ++i) arena.wrs[i].wr_id = qp->wr_id;
     error = post_send_batch(to_qp(&qp->qp_base)->emulated, arena.wrs);
   }
   end(arena);
-  return mutated("wr-failure-silent") ? 0 : error;
+  return error;
 }
 
 void abort(ibv_qp_ex* qp) {
   WrArena& arena = arena_of(qp);
-  if (arena.open && mutated("wr-abort-posts")) return static_cast<void>(complete(qp));
   if (arena.open) end(arena);
 }
 
@@ -100,7 +92,6 @@ ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
   wr.num_sge = 0;
   wr.opcode = opcode;
   wr.send_flags = qp->wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);  // the setter says so
-  if (mutated("wr-flags-ignored")) wr.send_flags = 0;
   wr.imm_data = 0;
   wr.wr.atomic = {};  // a setter that the program forgets leaves nothing of an earlier batch
   wr.qp_type.xrc.remote_srqn = 0;
@@ -108,9 +99,7 @@ ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
 }
 
 void send(ibv_qp_ex* qp) { begin(qp, IBV_WR_SEND); }
-void send_imm(ibv_qp_ex* qp, __be32 imm_data) {
-  begin(qp, IBV_WR_SEND_WITH_IMM).imm_data = mutated("wr-immediate-lost") ? 0 : imm_data;
-}
+void send_imm(ibv_qp_ex* qp, __be32 imm_data) { begin(qp, IBV_WR_SEND_WITH_IMM).imm_data = imm_data; }
 void send_inv(ibv_qp_ex* qp, uint32_t rkey) { begin(qp, IBV_WR_SEND_WITH_INV).invalidate_rkey = rkey; }
 void local_inv(ibv_qp_ex* qp, uint32_t rkey) { begin(qp, IBV_WR_LOCAL_INV).invalidate_rkey = rkey; }
 
@@ -139,7 +128,6 @@ void begin_atomic(ibv_qp_ex* qp, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
   wr.wr.atomic.rkey = rkey;
 }
 void atomic_cmp_swp(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint64_t compare, uint64_t swap) {
-  if (mutated("wr-swap-compare")) std::swap(compare, swap);
   begin_atomic(qp, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr, compare, swap);
 }
 void atomic_fetch_add(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, uint64_t add) {
@@ -165,7 +153,7 @@ void set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote
   if (ibv_send_wr* wr = last(arena_of(qp)); wr != nullptr) {
     wr->wr.ud.ah = ah;
     wr->wr.ud.remote_qpn = remote_qpn;
-    wr->wr.ud.remote_qkey = mutated("wr-ud-qkey") ? 0 : remote_qkey;
+    wr->wr.ud.remote_qkey = remote_qkey;
   }
 }
 
@@ -192,7 +180,6 @@ void set_sge(ibv_qp_ex* qp, uint32_t lkey, uint64_t addr, uint32_t length) {
 }
 
 void set_sge_list(ibv_qp_ex* qp, size_t num_sge, const ibv_sge* sg_list) {
-  if (mutated("wr-first-element-only")) num_sge = 1;
   if (ibv_sge* list = give_list(arena_of(qp), num_sge); list != nullptr) std::copy_n(sg_list, num_sge, list);
 }
 
@@ -218,14 +205,12 @@ void take_bytes(WrArena& arena, size_t count, const ibv_data_buf* buffers, size_
 
 void set_inline_data_list(ibv_qp_ex* qp, size_t num_buf, const ibv_data_buf* buf_list) {
   WrArena& arena = arena_of(qp);
-  take_bytes(arena, mutated("wr-inline-first-only") ? 1 : num_buf, buf_list, arena.max_inline);
+  take_bytes(arena, num_buf, buf_list, arena.max_inline);
 }
 
 void set_inline_data(ibv_qp_ex* qp, void* addr, size_t length) {
   const ibv_data_buf buffer = {.addr = addr, .length = length};
   set_inline_data_list(qp, 1, &buffer);
-  if (mutated("wr-inline-late"))
-    arena_of(qp).wrs[arena_of(qp).count - 1].sg_list->addr = reinterpret_cast<uintptr_t>(addr);
 }
 
 void atomic_write(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, const void* atomic_wr) {
@@ -287,7 +272,7 @@ WrArena* make_wr_arena(const ibv_qp_cap& cap, VerbsPd* pd) {
   auto* arena = static_cast<WrArena*>(memory);
   arena->pd = pd;
   arena->from_domain = from_domain;
-  arena->alone = has_thread_domain(*pd) || mutated("wr-not-exclusive");
+  arena->alone = has_thread_domain(*pd);
   pthread_mutex_init(&arena->mutex, nullptr);
   arena->max_wr = static_cast<uint32_t>(max_wr);
   arena->max_sge = static_cast<uint32_t>(max_sge);
@@ -304,7 +289,6 @@ void free_wr_arena(WrArena* arena) {
 }
 
 int check_send_ops(ibv_qp_type type, uint64_t send_ops_flags) {
-  if (mutated("wr-any-operation")) return 0;
   for (const SendOp& op : kSendOps) {
     if ((send_ops_flags & op.flag) == 0) continue;
     if (const int error = check_send_operation(type, op.opcode); error != 0) return error;

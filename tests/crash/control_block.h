@@ -4,6 +4,8 @@
 // flow is one direction of traffic over one queue pair of the role.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +21,13 @@ enum class Kind : uint32_t { kSmallSend, kBigSend, kWrite, kWriteWithImmediate, 
 inline constexpr const char* kKindNames[] = {"small-send", "big-send",      "write", "write-imm",
                                              "read",       "fetch-and-add", "mixed"};
 inline constexpr uint32_t kKinds = 7;
+
+// CLOCK_MONOTONIC in nanoseconds: the driver and the roles compare their times.
+inline int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
 
 struct FlowReport {
   // The initiator's.

@@ -10,7 +10,6 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,12 +76,6 @@ int close_on_exec(int fd) {
 }
 
 }  // namespace
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 uint64_t random_number() {
   static uint64_t state = [] {

@@ -22,8 +22,6 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-int64_t now_ns();
-
 // From CRASH_SEED, else from the clock; printed once, so that a run can be repeated as far as the machine
 // lets it.
 uint64_t random_number();

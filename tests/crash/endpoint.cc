@@ -2,7 +2,6 @@
 #include "endpoint.h"
 
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,12 +33,6 @@ constexpr uint64_t kReadNumber = UINT64_MAX;  // of the content that READs find
 
 constexpr uint64_t kReceiveBit = uint64_t{1} << 63;
 uint64_t id_of(int flow, uint64_t number) { return static_cast<uint64_t>(flow) << 56 | number; }
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 }  // namespace
 

@@ -14,8 +14,8 @@
 #include <tuple>
 
 #include "engine/receive/shared_receive_queue.h"
-#include "support/child.h"
-#include "support/scene.h"
+#include "unit/common/child.h"
+#include "unit/engine/scene.h"
 
 namespace verbena {
 namespace {

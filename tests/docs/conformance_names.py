@@ -14,7 +14,7 @@ pensando qedr qib qlogic rdmavt rxe rxe_\w+ rdma_rxe siw siw_\w+ softroce soft-r
 NAME = re.compile(r"(?<![A-Za-z0-9])(" + "|".join(WORDS.split()) + r")(?![A-Za-z0-9])", re.IGNORECASE)
 
 root = pathlib.Path(sys.argv[1]) / "conformance"
-sources = [path for room in ("chapters", "suite", "support") for path in sorted((root / room).iterdir())]
+sources = [path for room in ("chapters", "peer", "program", "suite", "support") for path in sorted((root / room).iterdir())]
 clauses = sorted((root / "clauses").glob("*.toml"))
 found = []
 for path in sources + clauses:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Dependencies point down only: what a room includes belongs to it, or to a room that the table "Rooms" of
-docs/ARCHITECTURE.md says it knows, and those below. Headers between `emulator` and its users, doors.
+"""Folders include each other in one direction only: docs/ARCHITECTURE.md lists them in an order, and an #include leads to
+the same folder or to one further down. There is no exemption.
 
-There is one include path for all rooms, so the compiler sees none of this.
+There is one include path for all folders, so the compiler sees none of this.
 """
 
 import pathlib
@@ -10,62 +10,39 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-# Which folder a first component of an include path is, by who includes it.
-ROOTS = {"emulator": ["emulator"], "provider": ["provider", "emulator"], "conformance": ["conformance"]}
-FOR_ALL = {"emulator/observe"}  # the log serves all rooms
-# What lies in no room: the doors, and a guard that all of them may hold.
-DOORS = {"emulator/emulator.h", "emulator/no_cancellation.h", "emulator/cm/cm.h", "provider/boundary/claim.h"}
+# The folders that an include path starts from, by the folder of the file that includes.
+STARTS = {"emulator": ["emulator"], "provider": ["provider", "emulator"], "conformance": ["conformance"]}
+# What the provider may know of the emulator: its interface, not its inside.
+INTERFACE = {"emulator/emulator.h", "emulator/no_cancellation.h", "emulator/cm/cm.h", "emulator/observe/log.h"}
 
 
-def table():
-    """{folder: names of what it knows} from the table of rooms."""
+def order():
+    """Folder -> its place, 0 at the bottom, from the table "Folders"."""
     text = (root / "docs/ARCHITECTURE.md").read_text()
-    rows = re.findall(r"^\| `([^`]+)` \| .* \| ([^|]*) \|$", text, re.M)
-    return {folder: set(re.findall(r"[\w./-]+", knows)) for folder, knows in rows}
+    folders = re.findall(r"^\| `([^`]+)` \|", text.split("## Folders", 1)[1].split("\n## ", 1)[0], re.M)
+    return {folder: place for place, folder in enumerate(reversed(folders))}
 
 
-def room_of(path, rooms):
-    """The deepest folder of the table that has the file."""
-    fitting = [room for room in rooms if path.startswith(room + "/")]
-    return max(fitting, key=len, default=None)
-
-
-def below(room, rooms):
-    """Itself and, down to the bottom, what the table says it knows."""
-    known, to_see = set(), [room]
-    while to_see:
-        here = to_see.pop()
-        if here in known:
-            continue
-        known.add(here)
-        for word in rooms.get(here, ()):
-            if word.endswith(".h"):
-                continue  # a door, and nothing behind it
-            named = room_of(word + "/", rooms) if "/" in word else f"emulator/{word}"
-            if named in rooms:
-                to_see.append(named)
-    return known
-
-
-rooms = table()
+places = order()
 wrong, seen = [], 0
-for top in ROOTS:
+for top, starts in STARTS.items():
     for file in sorted((root / top).rglob("*")):
         if file.suffix not in (".cc", ".h", ".c"):
             continue
-        here = str(file.relative_to(root))
-        room = room_of(here, rooms)
+        here = str(file.parent.relative_to(root))
+        if here not in places:
+            wrong.append(f"{here} is missing in the table of docs/ARCHITECTURE.md")
+            places[here] = len(places)
         for included in re.findall(r'^#include "([^"]+)"', file.read_text(), re.M):
-            there = next((f"{base}/{included}" for base in ROOTS[top] if (root / base / included).exists()), None)
-            if there is None or there in DOORS:
-                continue
+            path = next((f"{start}/{included}" for start in starts if (root / start / included).exists()), None)
+            if path is None:
+                continue  # generated
             seen += 1
-            target = room_of(there, rooms)
-            # A room within a room is its equal's: engine's doors are for remote, too, and the other way round.
-            if target in FOR_ALL or room is None or target is None or target in below(room, rooms):
-                continue
-            if target.startswith(room + "/") or room.startswith(target + "/"):
-                continue
-            wrong.append(f"{here} includes {included}: {room} does not know {target}")
-print("\n".join(wrong) or f"{seen} includes, all of them down")
-sys.exit(bool(wrong) or seen < 500 or len(rooms) < 10)
+            there = path.rsplit("/", 1)[0]
+            if places.get(there, len(places)) > places[here]:
+                wrong.append(f"{file.relative_to(root)} includes {included}: {there} stands above {here}")
+            if top == "provider" and there.startswith("emulator") and path not in INTERFACE:
+                wrong.append(f"{file.relative_to(root)} includes {included}, which is no interface of the emulator")
+wrong += [f"{folder} is in the table and not in the tree" for folder in places if not (root / folder).is_dir()]
+print("\n".join(wrong) or f"{seen} includes in {len(places)} folders, all of them down")
+sys.exit(bool(wrong) or seen < 500)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""docs/ERRORS.md lists exactly the vendor_err numbers of engine/send_rules.{h,cc}, with the same words."""
+"""docs/ERRORS.md lists exactly the vendor_err numbers of engine/rules/vendor_error.{h,cc}, with the same words."""
 
 import pathlib
 import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-header = (root / "emulator/engine/requester/send_rules.h").read_text()
-source = (root / "emulator/engine/requester/send_rules.cc").read_text()
+header = (root / "emulator/engine/rules/vendor_error.h").read_text()
+source = (root / "emulator/engine/rules/vendor_error.cc").read_text()
 page = (root / "docs/ERRORS.md").read_text()
 
 numbers = dict(re.findall(r"^\s+(\w+) = (0x[0-9a-f]{2}),", header, re.M))

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "engine/datagram/multicast.h"
-#include "engine/requester/send_rules.h"
+#include "engine/rules/send_rules.h"
 #include "fabric/device_table.h"
 #include "loopback_node.h"
 

@@ -5,24 +5,24 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | called from the listening side to accept a connection | BothSidesGetEstablished |
-// | or datagram service lookup request | ADatagramLookupIsAnswered |
+// | called from the listening side to accept a connection | clause rdma_connect.established |
+// | or datagram service lookup request | clause rdma_get_cm_event.ud-data |
 // | returns 0 on success, or -1 on error; errno will be set | OnTheListeningIdItIsMinusOneAndEinval, ASecondTimeItIsMinusOneAndEinval |
 // | not called on a listening id, but on the new one of the CONNECT_REQUEST | OnTheListeningIdItIsMinusOneAndEinval |
 // | the new id is bound to a specific RDMA device | TheNewIdIsBoundToADevice |
 // | may reference the rdma_conn_param of the event directly | TheParametersOfTheEventMayBeGiven |
-// | conn_param NULL: the values of the request, adjusted to the hardware | WithoutParametersTheRequestsAreUsed |
-// | private_data: copied and passed to the remote side; may be NULL | ThePrivateDataArrive, WithoutPrivateDataTheyAreZeroes |
+// | conn_param NULL: the values of the request, adjusted to the hardware | clause rdma_accept.null-param |
+// | private_data: copied and passed to the remote side; may be NULL | ThePrivateDataArrive, clause rdma_get_cm_event.no-private-data |
 // | private_data_len: may be larger than that requested | ThePrivateDataArrive |
-// | responder_resources, initiator_depth | ResourcesAndDepthArriveCrosswise, ResourcesAndDepthAreTheQueuePairs |
+// | responder_resources, initiator_depth | clause rdma_connect.responder-resources, rdma_connect.initiator-depth, ResourcesAndDepthAreTheQueuePairs |
 // | must be less than or equal to the device's attributes | MoreThanTheDeviceHasIsMinusOneAndEinval |
 // | flow_control: exchanged with the remote peer | CountersAndFlowControlArrive |
-// | retry_count: ignored | TheRetryCountIsIgnored |
+// | retry_count: ignored | clause rdma_accept.retry-ignored |
 // | rnr_retry_count: of a send operation from the remote peer | CountersAndFlowControlArrive |
 // | srq, qp_num: ignored if a QP has been created on the id | TheQueuePairsNumberArrivesWhateverIsSaid |
 // | minimum RNR NAK timer, ACK timeout | rdma_connect |
 // | the RNR retry count is a 3-bit value | TheRnrRetryCountIsCutToThreeBits |
-// | private data is limited to 196 bytes for RDMA_PS_TCP | OneHundredAndNinetySixBytesAreTheMost, OneByteMoreIsMinusOneAndEinval |
+// | private data is limited to 196 bytes for RDMA_PS_TCP | clause rdma_accept.private-data-limit-tcp, OneByteMoreIsMinusOneAndEinval |
 // | or 136 bytes for RDMA_PS_UDP | OneHundredAndThirtySixBytesAreTheMostForUdp |
 // clang-format on
 #include "async_test.h"
@@ -58,15 +58,6 @@ class RdmaAccept : public AsyncTest {
   }
 };
 
-TEST_F(RdmaAccept, BothSidesGetEstablished) {
-  ask();
-  ASSERT_EQ(accept(parameters_with()), 0);
-  EXPECT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
-  const Event event = next_event(passive_channel_.get());
-  EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_ESTABLISHED");
-  EXPECT_EQ(event->id, passive_.get());
-}
-
 TEST_F(RdmaAccept, OnTheListeningIdItIsMinusOneAndEinval) {
   const Event event = request();
   rdma_conn_param parameters = parameters_with();
@@ -97,17 +88,6 @@ TEST_F(RdmaAccept, TheParametersOfTheEventMayBeGiven) {
   EXPECT_EQ(response()->status, 0);
 }
 
-TEST_F(RdmaAccept, WithoutParametersTheRequestsAreUsed) {
-  rdma_conn_param parameters = parameters_with();
-  parameters.responder_resources = 3;
-  parameters.initiator_depth = 5;
-  ask(parameters);
-  ASSERT_EQ(rdma_accept(passive_.get(), nullptr), 0) << strerror(errno);
-  const Event event = response();
-  EXPECT_EQ(event->param.conn.responder_resources, 3);
-  EXPECT_EQ(event->param.conn.initiator_depth, 5);
-}
-
 TEST_F(RdmaAccept, ThePrivateDataArrive) {
   ask();
   ASSERT_EQ(accept(parameters_with("an answer", 10)), 0);
@@ -116,26 +96,6 @@ TEST_F(RdmaAccept, ThePrivateDataArrive) {
   EXPECT_EQ(event->param.conn.private_data_len, 196) << "all that a REP has room for";
   for (int i = 10; i < event->param.conn.private_data_len; i++)
     EXPECT_EQ(static_cast<const uint8_t*>(event->param.conn.private_data)[i], 0) << i;
-}
-
-TEST_F(RdmaAccept, WithoutPrivateDataTheyAreZeroes) {
-  ask();
-  ASSERT_EQ(accept(parameters_with()), 0);
-  const Event event = response();
-  for (int i = 0; i < event->param.conn.private_data_len; i++)
-    EXPECT_EQ(static_cast<const uint8_t*>(event->param.conn.private_data)[i], 0) << i;
-}
-
-TEST_F(RdmaAccept, ResourcesAndDepthArriveCrosswise) {
-  rdma_conn_param parameters = parameters_with();
-  parameters.responder_resources = parameters.initiator_depth = 8;
-  ask(parameters);
-  parameters.responder_resources = 2;
-  parameters.initiator_depth = 4;
-  ASSERT_EQ(accept(parameters), 0);
-  const Event event = response();
-  EXPECT_EQ(event->param.conn.responder_resources, 4);
-  EXPECT_EQ(event->param.conn.initiator_depth, 2);
 }
 
 TEST_F(RdmaAccept, ResourcesAndDepthAreTheQueuePairs) {
@@ -173,17 +133,6 @@ TEST_F(RdmaAccept, CountersAndFlowControlArrive) {
   EXPECT_EQ(queried(active_->qp).rnr_retry, 3);
 }
 
-TEST_F(RdmaAccept, TheRetryCountIsIgnored) {
-  rdma_conn_param parameters = parameters_with();
-  parameters.retry_count = 5;
-  ask(parameters);
-  parameters.retry_count = 2;
-  ASSERT_EQ(accept(parameters), 0);
-  response();
-  EXPECT_EQ(queried(active_->qp).retry_cnt, 5);
-  EXPECT_EQ(queried(passive_->qp).retry_cnt, 5);
-}
-
 TEST_F(RdmaAccept, TheQueuePairsNumberArrivesWhateverIsSaid) {
   ask();
   rdma_conn_param parameters = parameters_with();
@@ -201,13 +150,6 @@ TEST_F(RdmaAccept, TheRnrRetryCountIsCutToThreeBits) {
   parameters.rnr_retry_count = 200;
   ASSERT_EQ(accept(parameters), 0);
   EXPECT_EQ(response()->param.conn.rnr_retry_count, 7);
-}
-
-TEST_F(RdmaAccept, OneHundredAndNinetySixBytesAreTheMost) {
-  const uint8_t data[196] = {1};
-  ask();
-  ASSERT_EQ(accept(parameters_with(data, 196)), 0);
-  EXPECT_EQ(response()->param.conn.private_data_len, 196);
 }
 
 TEST_F(RdmaAccept, OneByteMoreIsMinusOneAndEinval) {
@@ -231,16 +173,6 @@ class RdmaAcceptUdp : public AsyncTest {
     create_qp(passive_, IBV_QPT_UD);
   }
 };
-
-TEST_F(RdmaAcceptUdp, ADatagramLookupIsAnswered) {
-  rdma_conn_param parameters = parameters_with();
-  parameters.qp_num = passive_->qp->qp_num;
-  ASSERT_EQ(rdma_accept(passive_.get(), &parameters), 0) << strerror(errno);
-  const Event event = next_event(active_channel_.get());
-  ASSERT_EQ(name_of(event), "RDMA_CM_EVENT_ESTABLISHED");
-  EXPECT_EQ(event->param.ud.qp_num, passive_->qp->qp_num);
-  EXPECT_EQ(event->param.ud.ah_attr.port_num, 1);
-}
 
 TEST_F(RdmaAcceptUdp, OneHundredAndThirtySixBytesAreTheMostForUdp) {
   const uint8_t data[137] = {1};

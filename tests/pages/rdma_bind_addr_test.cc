@@ -5,14 +5,14 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | associates a source address with an rdma_cm_id | TheAddressIsTheIds |
-// | the address may be wildcarded | AWildcardBindsToNoDevice |
-// | a specific local address: also bound to a local RDMA device | ASpecificAddressBindsToItsDevice, ASixthVersionAddressToo |
+// | associates a source address with an rdma_cm_id | clause rdma_get_local_addr.bound |
+// | the address may be wildcarded | clause rdma_bind_addr.wildcard |
+// | a specific local address: also bound to a local RDMA device | clause rdma_bind_addr.device, ASixthVersionAddressToo |
 // | returns 0 on success, or -1 on error; errno will be set | AnAddressOfNobodyHereIsMinusOne, ATakenPortIsMinusOneAndEaddrinuse, ASecondTimeIsMinusOneAndEinval, AFamilyThatIsNoneIsMinusOneAndEinval |
 // | called before rdma_listen to bind to a specific port number | rdma_listen |
-// | may be called on the active side before rdma_resolve_addr | BeforeRdmaResolveAddrTheSourceIsKept |
-// | port 0: the rdma_cm will select an available port | PortZeroSelectsAnAvailableOne, EveryIdGetsAnotherPort |
-// | which can be retrieved with rdma_get_src_port | PortZeroSelectsAnAvailableOne |
+// | may be called on the active side before rdma_resolve_addr | clause rdma_resolve_addr.source |
+// | port 0: the rdma_cm will select an available port | clause rdma_bind_addr.port-0, clause rdma_bind_addr.port-0 |
+// | which can be retrieved with rdma_get_src_port | clause rdma_bind_addr.port-0 |
 // | (nothing of the ports of TCP and UDP: rdma_cm's are its own) | APortOfTheMachinesSocketsIsFree, ABoundPortIsFreeForTheMachinesSockets |
 // clang-format on
 #include <sys/socket.h>
@@ -30,26 +30,6 @@ class RdmaBindAddr : public IdTest {
     return error_of(rdma_bind_addr(id.get(), to.get()));
   }
 };
-
-TEST_F(RdmaBindAddr, TheAddressIsTheIds) {
-  const CmId id = make_id();
-  ASSERT_EQ(bind(id, address_), 0);
-  EXPECT_EQ(text_of(rdma_get_local_addr(id.get())), host_);
-}
-
-TEST_F(RdmaBindAddr, AWildcardBindsToNoDevice) {
-  const CmId id = make_id();
-  ASSERT_EQ(bind(id, Address("0.0.0.0", 0)), 0);
-  EXPECT_EQ(id->verbs, nullptr);
-  EXPECT_NE(port_of(id), 0);
-}
-
-TEST_F(RdmaBindAddr, ASpecificAddressBindsToItsDevice) {
-  const CmId id = make_id();
-  ASSERT_EQ(bind(id, address_), 0);
-  ASSERT_NE(id->verbs, nullptr);
-  EXPECT_EQ(id->port_num, 1);
-}
 
 TEST_F(RdmaBindAddr, ASixthVersionAddressToo) {
   const std::string host = Address::of_device(AF_INET6);
@@ -79,23 +59,6 @@ TEST_F(RdmaBindAddr, AFamilyThatIsNoneIsMinusOneAndEinval) {
   Address address = address_;
   address.get()->sa_family = AF_UNIX;
   EXPECT_EQ(bind(make_id(), address), EINVAL);
-}
-
-TEST_F(RdmaBindAddr, BeforeRdmaResolveAddrTheSourceIsKept) {
-  const CmId listener = make_listener();
-  const CmId id = make_bound_id();
-  const uint16_t port = port_of(id);
-  Address to = address_of(listener);
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, to.get(), kResolveMs), 0) << strerror(errno);
-  EXPECT_EQ(text_of(rdma_get_local_addr(id.get())), host_);
-  EXPECT_EQ(port_of(id), port);
-}
-
-TEST_F(RdmaBindAddr, PortZeroSelectsAnAvailableOne) {
-  const CmId id = make_id();
-  EXPECT_EQ(port_of(id), 0);
-  ASSERT_EQ(bind(id, address_), 0);
-  EXPECT_NE(port_of(id), 0);
 }
 
 struct Sockets {
@@ -155,11 +118,6 @@ TEST_F(RdmaBindAddr, ABoundPortIsFreeForTheMachinesSockets) {
     ASSERT_EQ(rdma_listen(listener.get(), 1), 0) << strerror(errno);
     EXPECT_TRUE(MachineSocket(kind, address_.with_port(port)).bound()) << strerror(errno);
   }
-}
-
-TEST_F(RdmaBindAddr, EveryIdGetsAnotherPort) {
-  const CmId first = make_bound_id(), second = make_bound_id();
-  EXPECT_NE(port_of(first), port_of(second));
 }
 
 }  // namespace

@@ -8,16 +8,16 @@
 // | creates an identifier that is used to track communication information | everywhere |
 // | returns 0 on success, or -1 on error; errno will be set | ADestinationThatIsNoneIsMinusOne, ATakenPortIsMinusOneAndEaddrinuse |
 // | based on the results of rdma_getaddrinfo | TheIdHasTheAddressesOfTheInfo |
-// | active: creates a QP if qp_init_attr is not NULL | ActiveWithAttributesThereIsAQueuePair, ActiveWithoutAttributesThereIsNone |
+// | active: creates a QP if qp_init_attr is not NULL | clause rdma_create_ep.active-qp, clause rdma_create_ep.active-qp |
 // | with the specified protection domain, or a default one | TheQueuePairIsInTheDomainGiven, WithoutADomainItIsTheDefaultOne |
 // | (its type is the info's: cma.c) | TheTypeOfTheQueuePairIsTheInfos |
-// | may be connected by calling rdma_connect | ItMayBeConnectedAndListenedTo |
+// | may be connected by calling rdma_connect | clause rdma_create_ep.active-connect, rdma_create_ep.passive-listen |
 // | rdma_resolve_addr and rdma_resolve_route are not necessary | TheRouteIsResolved |
-// | passive: saves pd and qp_init_attr for the requests | ARequestGetsAQueuePairWithTheDomainAndAttributes, ARequestGetsNoneWithoutAttributes |
-// | may be placed into a listening state immediately; rdma_bind_addr is not necessary | ItMayBeConnectedAndListenedTo |
-// | requests may be retrieved by calling rdma_get_request | ItMayBeConnectedAndListenedTo |
-// | set to use synchronous operation | ItIsSynchronous |
-// | asynchronous operation by rdma_migrate_id | ItBecomesAsynchronousByMigration |
+// | passive: saves pd and qp_init_attr for the requests | ARequestGetsAQueuePairWithTheDomainAndAttributes, clause rdma_create_ep.passive-qp |
+// | may be placed into a listening state immediately; rdma_bind_addr is not necessary | clause rdma_create_ep.active-connect, rdma_create_ep.passive-listen |
+// | requests may be retrieved by calling rdma_get_request | clause rdma_create_ep.active-connect, rdma_create_ep.passive-listen |
+// | set to use synchronous operation | clause rdma_create_ep.synchronous |
+// | asynchronous operation by rdma_migrate_id | clause rdma_create_ep.migrates |
 // | must be released by rdma_destroy_ep(3): with QP and SRQ | everywhere; DestroyingItFreesThePort |
 // clang-format on
 #include "connected_test.h"
@@ -64,15 +64,6 @@ TEST_F(RdmaCreateEp, TheIdHasTheAddressesOfTheInfo) {
   EXPECT_EQ(text_of(rdma_get_local_addr(passive.get())), host_);
 }
 
-TEST_F(RdmaCreateEp, ActiveWithAttributesThereIsAQueuePair) {
-  ibv_qp_init_attr attributes = queue_attributes();
-  EXPECT_NE(create(there(), nullptr, &attributes)->qp, nullptr);
-}
-
-TEST_F(RdmaCreateEp, ActiveWithoutAttributesThereIsNone) {
-  EXPECT_EQ(create(there(), nullptr, nullptr)->qp, nullptr);
-}
-
 TEST_F(RdmaCreateEp, TheQueuePairIsInTheDomainGiven) {
   const Pd pd(ibv_alloc_pd(active_->verbs));
   ibv_qp_init_attr attributes = queue_attributes();
@@ -95,12 +86,6 @@ TEST_F(RdmaCreateEp, TheTypeOfTheQueuePairIsTheInfos) {
   ibv_qp_init_attr attributes = queue_attributes(IBV_QPT_UD);
   const CmId id = create(there(), nullptr, &attributes);
   EXPECT_EQ(id->qp->qp_type, IBV_QPT_RC);
-}
-
-TEST_F(RdmaCreateEp, ItMayBeConnectedAndListenedTo) {
-  receive_at_passive(1, 64);
-  send_from_active(8);
-  EXPECT_EQ(received(passive_).status, IBV_WC_SUCCESS) << "made so by connected_test.h";
 }
 
 TEST_F(RdmaCreateEp, TheRouteIsResolved) {
@@ -131,34 +116,6 @@ TEST_F(RdmaCreateEp, ARequestGetsAQueuePairWithTheDomainAndAttributes) {
   EXPECT_GE(attr.cap.max_recv_wr, 5u);
   EXPECT_EQ(init.sq_sig_all, 1);
   passive.reset();  // before its domain
-}
-
-TEST_F(RdmaCreateEp, ARequestGetsNoneWithoutAttributes) {
-  CmId listener = create(here(), nullptr, nullptr);
-  ASSERT_EQ(rdma_listen(listener.get(), 1), 0);
-  EventChannel channel = make_channel();
-  CmId caller = make_id(RDMA_PS_TCP, channel.get());
-  resolve(caller, listener, channel.get());
-  rdma_conn_param parameters = {};
-  ASSERT_EQ(rdma_connect(caller.get(), &parameters), 0) << strerror(errno);
-  rdma_cm_id* request = nullptr;
-  ASSERT_EQ(rdma_get_request(listener.get(), &request), 0) << strerror(errno);
-  const CmId passive(request);
-  EXPECT_EQ(passive->qp, nullptr);
-}
-
-TEST_F(RdmaCreateEp, ItIsSynchronous) {
-  EXPECT_EQ(active_->event->event, RDMA_CM_EVENT_ESTABLISHED) << "rdma_connect came back with the event";
-}
-
-TEST_F(RdmaCreateEp, ItBecomesAsynchronousByMigration) {
-  const EventChannel channel = make_channel();
-  CmId id = create(there(), nullptr, nullptr);
-  ASSERT_EQ(rdma_migrate_id(id.get(), channel.get()), 0) << strerror(errno);
-  ibv_qp_init_attr attributes = queue_attributes();
-  ASSERT_EQ(rdma_create_qp(id.get(), nullptr, &attributes), 0);
-  ASSERT_EQ(rdma_connect(id.get(), nullptr), 0) << "comes back though nobody has answered";
-  id.reset();  // before its channel
 }
 
 TEST_F(RdmaCreateEp, DestroyingItFreesThePort) {

@@ -5,17 +5,17 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | channel: events associated with the id will be reported on | WithAChannelEventsAreReportedThere |
-// | may be NULL | WithoutAChannelTheCallReturnsWhenItIsDone |
-// | context: user specified context associated with the id | TheContextIsTheUsers |
+// | channel: events associated with the id will be reported on | clause rdma_resolve_addr.event, rdma_get_cm_event.zero |
+// | may be NULL | clause rdma_create_id.synchronous |
+// | context: user specified context associated with the id | clause rdma_create_id.zero |
 // | creates an identifier that is used to track communication information | everywhere |
 // | returns 0 on success, or -1 on error; errno will be set | APortSpaceThatIsNoneIsMinusOneAndEinval |
 // | requires explicitly binding to a specified RDMA device before communication can occur | ANewIdHasNoDevice |
-// | most operations are asynchronous: reported through the event channel | WithAChannelEventsAreReportedThere |
-// | channel NULL: synchronous operation; calls that result in an event will block | WithoutAChannelTheCallReturnsWhenItIsDone |
-// | the event will be returned through the rdma_cm_id structure | TheEventIsInTheId |
-// | and be available for access until another rdma_cm call is made | TheNextCallReplacesTheEvent |
-// | must be released by calling rdma_destroy_id | DestroyingItReturnsZeroAndFreesThePort |
+// | most operations are asynchronous: reported through the event channel | clause rdma_resolve_addr.event, rdma_get_cm_event.zero |
+// | channel NULL: synchronous operation; calls that result in an event will block | clause rdma_create_id.synchronous |
+// | the event will be returned through the rdma_cm_id structure | clause rdma_create_id.event-kept |
+// | and be available for access until another rdma_cm call is made | clause rdma_create_id.event-kept |
+// | must be released by calling rdma_destroy_id | clause rdma_destroy_id.zero, rdma_bind_addr.in-use |
 // | RDMA_PS_TCP: reliable, connection-oriented, message based | TcpIsReliableAndConnected |
 // | RDMA_PS_UDP: unreliable, connectionless, datagram and multicast | UdpIsDatagrams |
 // | RDMA_PS_IB: any IB services | IbIsThere |
@@ -26,31 +26,6 @@ namespace verbena::pages {
 namespace {
 
 class RdmaCreateId : public IdTest {};
-
-TEST_F(RdmaCreateId, WithAChannelEventsAreReportedThere) {
-  const EventChannel channel = make_channel();
-  const CmId listener = make_listener();
-  const CmId id = make_id(RDMA_PS_TCP, channel.get());
-  Address to = address_of(listener);
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, to.get(), kResolveMs), 0);
-  const Event event = next_event(channel.get());
-  ASSERT_NE(event, nullptr);
-  EXPECT_EQ(event->id, id.get());
-  EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_ADDR_RESOLVED");
-}
-
-TEST_F(RdmaCreateId, WithoutAChannelTheCallReturnsWhenItIsDone) {
-  const CmId listener = make_listener();
-  const CmId id = make_id();
-  Address to = address_of(listener);
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, to.get(), kResolveMs), 0);
-  EXPECT_NE(id->verbs, nullptr) << "the address is resolved";
-}
-
-TEST_F(RdmaCreateId, TheContextIsTheUsers) {
-  int mine;
-  EXPECT_EQ(make_id(RDMA_PS_TCP, nullptr, &mine)->context, &mine);
-}
 
 TEST_F(RdmaCreateId, APortSpaceThatIsNoneIsMinusOneAndEinval) {
   const EventChannel channel = make_channel();
@@ -65,32 +40,6 @@ TEST_F(RdmaCreateId, ANewIdHasNoDevice) {
   EXPECT_EQ(id->verbs, nullptr);
   EXPECT_EQ(id->qp, nullptr);
   EXPECT_EQ(id->pd, nullptr);
-}
-
-TEST_F(RdmaCreateId, TheEventIsInTheId) {
-  const CmId listener = make_listener();
-  const CmId id = make_id();
-  Address to = address_of(listener);
-  ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, to.get(), kResolveMs), 0);
-  ASSERT_NE(id->event, nullptr);
-  EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
-  EXPECT_EQ(id->event->id, id.get());
-}
-
-TEST_F(RdmaCreateId, TheNextCallReplacesTheEvent) {
-  const CmId listener = make_listener();
-  const CmId id = make_resolved_id(listener);
-  ASSERT_NE(id->event, nullptr);
-  EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ROUTE_RESOLVED);
-}
-
-TEST_F(RdmaCreateId, DestroyingItReturnsZeroAndFreesThePort) {
-  CmId id = make_bound_id();
-  Address taken = address_of(id);
-  const CmId other = make_id();
-  ASSERT_NE(rdma_bind_addr(other.get(), taken.get()), 0);
-  EXPECT_EQ(rdma_destroy_id(id.release()), 0);
-  EXPECT_EQ(rdma_bind_addr(other.get(), taken.get()), 0) << strerror(errno);
 }
 
 TEST_F(RdmaCreateId, TcpIsReliableAndConnected) {

@@ -5,22 +5,22 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | allocate a QP associated with the specified rdma_cm_id | TheQueuePairIsTheIds |
-// | and transition it for sending and receiving | TheConnectionTakesItToReadyToSend |
+// | allocate a QP associated with the specified rdma_cm_id | clause rdma_create_qp.zero, rdma_create_id.tcp |
+// | and transition it for sending and receiving | clause rdma_create_qp.transitions |
 // | returns 0 on success | everywhere |
 // | or -1 on error; errno will be set | TooManyRequestsAreMinusOneAndEinval |
 // | the id must be bound to a local RDMA device | BeforeTheIdIsBoundTheCallCrashes |
 // | the protection domain must be for that same device | ADomainOfAnotherContextIsMinusOneAndEinval |
-// | QPs are automatically transitioned through their states | TheConnectionTakesItToReadyToSend, DisconnectingTakesItToError |
+// | QPs are automatically transitioned through their states | clause rdma_create_qp.transitions, DisconnectingTakesItToError |
 // | ready to handle posting of receives | ItIsReadyForReceivesAtOnce |
-// | if the QP is unconnected, it will be ready to post sends | AnUnconnectedOneIsReadyToSendAtOnce |
-// | no pd: the default protection domain | WithoutADomainItIsTheDefaultOne, WithADomainItIsThatOne |
-// | one default protection domain is allocated per RDMA device | ThereIsOneDefaultDomain |
-// | send_cq and recv_cq are optional | WithoutQueuesTheyAreAllocated, WithQueuesThoseAreUsed, OneOfBothMayBeGiven |
+// | if the QP is unconnected, it will be ready to post sends | clause rdma_create_qp.ud-sends |
+// | no pd: the default protection domain | clause rdma_create_qp.default-pd, clause rdma_create_qp.given-pd |
+// | one default protection domain is allocated per RDMA device | clause rdma_create_qp.default-pd |
+// | send_cq and recv_cq are optional | WithoutQueuesTheyAreAllocated, WithQueuesThoseAreUsed, clause rdma_create_qp.cqs |
 // | allocated along with corresponding completion channels | WithoutQueuesTheyAreAllocated |
 // | exposed through the rdma_cm_id | WithoutQueuesTheyAreAllocated |
 // | the actual capabilities will be returned through qp_init_attr | TheActualCapabilitiesAreReturned |
-// | an id may only be associated with a single QP | ASecondOneIsMinusOneAndEinval, AnotherOneAfterTheFirstIsDestroyed |
+// | an id may only be associated with a single QP | ASecondOneIsMinusOneAndEinval, clause rdma_destroy_qp.destroys |
 // | rdma_destroy_qp(3): destroy a QP allocated on the id | DestroyingItTakesItFromTheId |
 // | rdma_destroy_qp(3): must be destroyed before the id | not testable: an order for the user |
 // clang-format on
@@ -43,12 +43,6 @@ class RdmaCreateQp : public IdTest {
   ibv_qp_init_attr attributes_ = queue_attributes();
   CmId id_;
 };
-
-TEST_F(RdmaCreateQp, TheQueuePairIsTheIds) {
-  ASSERT_EQ(create(), 0);
-  ASSERT_NE(id_->qp, nullptr);
-  EXPECT_EQ(id_->qp->qp_type, IBV_QPT_RC);
-}
 
 TEST_F(RdmaCreateQp, TooManyRequestsAreMinusOneAndEinval) {
   ibv_device_attr device = {};
@@ -82,33 +76,6 @@ TEST_F(RdmaCreateQp, ItIsReadyForReceivesAtOnce) {
   EXPECT_EQ(rdma_post_recv(id_.get(), nullptr, memory.data(), 64, memory.mr()), 0);
 }
 
-TEST_F(RdmaCreateQp, AnUnconnectedOneIsReadyToSendAtOnce) {
-  id_ = make_bound_id(RDMA_PS_UDP);
-  attributes_ = queue_attributes(IBV_QPT_UD);
-  ASSERT_EQ(create(), 0) << strerror(errno);
-  EXPECT_EQ(state_of(id_->qp), IBV_QPS_RTS);
-}
-
-TEST_F(RdmaCreateQp, WithoutADomainItIsTheDefaultOne) {
-  ibv_pd* before = id_->pd;
-  ASSERT_EQ(create(), 0);
-  EXPECT_EQ(id_->qp->pd, before);
-}
-
-TEST_F(RdmaCreateQp, WithADomainItIsThatOne) {
-  const Pd pd(ibv_alloc_pd(id_->verbs));
-  ASSERT_EQ(create(pd.get()), 0);
-  EXPECT_EQ(id_->qp->pd, pd.get());
-  EXPECT_EQ(id_->pd, pd.get());
-  id_.reset();  // before its domain
-}
-
-TEST_F(RdmaCreateQp, ThereIsOneDefaultDomain) {
-  const CmId other = make_bound_id();
-  EXPECT_NE(id_->pd, nullptr);
-  EXPECT_EQ(id_->pd, other->pd);
-}
-
 TEST_F(RdmaCreateQp, WithoutQueuesTheyAreAllocated) {
   ASSERT_EQ(create(), 0);
   ASSERT_NE(id_->send_cq, nullptr);
@@ -133,16 +100,6 @@ TEST_F(RdmaCreateQp, WithQueuesThoseAreUsed) {
   id_.reset();  // before its CQ
 }
 
-TEST_F(RdmaCreateQp, OneOfBothMayBeGiven) {
-  const Cq cq(ibv_create_cq(id_->verbs, 32, nullptr, nullptr, 0));
-  attributes_.send_cq = cq.get();
-  ASSERT_EQ(create(), 0);
-  EXPECT_EQ(id_->qp->send_cq, cq.get());
-  EXPECT_EQ(id_->qp->recv_cq, id_->recv_cq);
-  EXPECT_NE(id_->recv_cq, nullptr);
-  id_.reset();  // before its CQ
-}
-
 TEST_F(RdmaCreateQp, TheActualCapabilitiesAreReturned) {
   attributes_.cap.max_send_wr = 13;
   attributes_.cap.max_recv_wr = 5;
@@ -164,13 +121,6 @@ TEST_F(RdmaCreateQp, ASecondOneIsMinusOneAndEinval) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(RdmaCreateQp, AnotherOneAfterTheFirstIsDestroyed) {
-  ASSERT_EQ(create(), 0);
-  rdma_destroy_qp(id_.get());
-  attributes_ = queue_attributes();
-  EXPECT_EQ(create(), 0);
-}
-
 TEST_F(RdmaCreateQp, DestroyingItTakesItFromTheId) {
   ASSERT_EQ(create(), 0);
   rdma_destroy_qp(id_.get());
@@ -180,11 +130,6 @@ TEST_F(RdmaCreateQp, DestroyingItTakesItFromTheId) {
 }
 
 class RdmaCreateQpConnected : public ConnectedTest {};
-
-TEST_F(RdmaCreateQpConnected, TheConnectionTakesItToReadyToSend) {
-  EXPECT_EQ(state_of(active_->qp), IBV_QPS_RTS);
-  EXPECT_EQ(state_of(passive_->qp), IBV_QPS_RTS);
-}
 
 TEST_F(RdmaCreateQpConnected, DisconnectingTakesItToError) {
   disconnect_both();

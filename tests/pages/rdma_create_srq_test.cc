@@ -5,18 +5,18 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | allocate a SRQ associated with the specified rdma_cm_id | TheQueueIsTheIds, AQueuePairOfTheIdUsesIt |
+// | allocate a SRQ associated with the specified rdma_cm_id | clause rdma_create_srq.zero, clause rdma_create_srq.receives |
 // | returns 0 on success | everywhere |
 // | or -1 on error; errno will be set | TooManyRequestsAreMinusOneAndEinval |
 // | the id must be bound to a local RDMA device | BeforeTheIdIsBoundTheCallCrashes |
 // | the protection domain must be for that same device | not checked by 44.0: ADomainOfAnotherContextMakesItThere |
-// | after being allocated, the SRQ will be ready to handle posting of receives | ReceivesMayBePostedAtOnce, ReceivesArePostedThereByRdmaPostRecv |
-// | no protection domain: a default protection domain | WithoutADomainItIsTheDefaultOne, WithADomainItIsThatOne |
+// | after being allocated, the SRQ will be ready to handle posting of receives | clause rdma_create_srq.receives, clause rdma_create_srq.receives |
+// | no protection domain: a default protection domain | clause rdma_create_srq.default-pd, clause rdma_create_srq.given-pd |
 // | one default protection domain is allocated per RDMA device | rdma_create_qp |
-// | ext.xrc.cq is optional: a CQ and a channel will be allocated for an XRC SRQ, exposed through the id | AnXrcQueueGetsACompletionQueueAndAChannel, AnXrcQueueUsesTheCompletionQueueGiven |
-// | the actual capabilities will be returned through the attr parameter | TheActualCapabilitiesAreReturned |
+// | ext.xrc.cq is optional: a CQ and a channel will be allocated for an XRC SRQ, exposed through the id | clause rdma_create_srq.xrc-cq, AnXrcQueueUsesTheCompletionQueueGiven |
+// | the actual capabilities will be returned through the attr parameter | clause rdma_create_srq.cap |
 // | an id may only be associated with a single SRQ | not so: rdma_create_srq_ex (cma.c, 44.0) forgets the first; not tested, it would leak |
-// | rdma_destroy_srq(3): destroy an SRQ allocated on the id | DestroyingItTakesItFromTheId |
+// | rdma_destroy_srq(3): destroy an SRQ allocated on the id | clause rdma_destroy_srq.destroys |
 // clang-format on
 #include "connected_test.h"
 
@@ -35,31 +35,7 @@ class RdmaCreateSrq : public ConnectedTest {
     errno = 0;
     return rdma_create_srq(id.get(), pd, &attr);
   }
-  // Accepts with an SRQ of 16 requests.
-  void connect_with_srq() {
-    connect_pair({.before_accept = [](rdma_cm_id* id) {
-      rdma_destroy_qp(id);
-      ibv_srq_init_attr attr = attributes();
-      ASSERT_EQ(rdma_create_srq(id, nullptr, &attr), 0) << strerror(errno);
-      ibv_qp_init_attr queues = queue_attributes();
-      ASSERT_EQ(rdma_create_qp(id, nullptr, &queues), 0) << strerror(errno);
-    }});
-  }
 };
-
-TEST_F(RdmaCreateSrq, TheQueueIsTheIds) {
-  CmId id = make_bound_id();
-  ASSERT_EQ(create(id), 0);
-  EXPECT_NE(id->srq, nullptr);
-}
-
-TEST_F(RdmaCreateSrq, AQueuePairOfTheIdUsesIt) {
-  CmId id = make_bound_id();
-  ASSERT_EQ(create(id), 0);
-  create_qp(id);
-  ASSERT_NE(id->qp, nullptr);
-  EXPECT_EQ(id->qp->srq, id->srq);
-}
 
 TEST_F(RdmaCreateSrq, TooManyRequestsAreMinusOneAndEinval) {
   CmId id = make_bound_id();
@@ -89,37 +65,6 @@ TEST_F(RdmaCreateSrq, ADomainOfAnotherContextMakesItThere) {
   EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-TEST_F(RdmaCreateSrq, ReceivesMayBePostedAtOnce) {
-  CmId id = make_bound_id();
-  ASSERT_EQ(create(id), 0);
-  Memory memory(id.get(), 64);
-  ibv_sge sge = memory.sge(0, 64);
-  ibv_recv_wr wr = {.wr_id = 1, .next = nullptr, .sg_list = &sge, .num_sge = 1};
-  ibv_recv_wr* bad = nullptr;
-  EXPECT_EQ(ibv_post_srq_recv(id->srq, &wr, &bad), 0);
-}
-
-TEST_F(RdmaCreateSrq, ReceivesArePostedThereByRdmaPostRecv) {
-  connect_with_srq();
-  receive_at_passive(5, 64);
-  send_from_active(8);
-  EXPECT_EQ(received(passive_).wr_id, 5u);
-}
-
-TEST_F(RdmaCreateSrq, WithoutADomainItIsTheDefaultOne) {
-  CmId id = make_bound_id();
-  ASSERT_EQ(create(id), 0);
-  EXPECT_EQ(id->srq->pd, id->pd);
-}
-
-TEST_F(RdmaCreateSrq, WithADomainItIsThatOne) {
-  CmId id = make_bound_id();
-  const Pd pd(ibv_alloc_pd(id->verbs));
-  ASSERT_EQ(create(id, pd.get()), 0);
-  EXPECT_EQ(id->srq->pd, pd.get());
-  id.reset();  // before its domain
-}
-
 // An id for XRC_RECV comes from rdma_create_ep only.
 class RdmaCreateXrcSrq : public RdmaCreateSrq {
  protected:
@@ -141,14 +86,6 @@ class RdmaCreateXrcSrq : public RdmaCreateSrq {
   CmId id_;
 };
 
-TEST_F(RdmaCreateXrcSrq, AnXrcQueueGetsACompletionQueueAndAChannel) {
-  ASSERT_EQ(create(id_), 0) << strerror(errno);
-  EXPECT_NE(id_->recv_cq, nullptr);
-  EXPECT_NE(id_->recv_cq_channel, nullptr);
-  uint32_t number = 0;
-  EXPECT_EQ(ibv_get_srq_num(id_->srq, &number), 0) << "it is an XRC SRQ";
-}
-
 TEST_F(RdmaCreateXrcSrq, AnXrcQueueUsesTheCompletionQueueGiven) {
   const Cq cq(ibv_create_cq(id_->verbs, 16, nullptr, nullptr, 0));
   ibv_srq_init_attr_ex attr = {};
@@ -159,24 +96,6 @@ TEST_F(RdmaCreateXrcSrq, AnXrcQueueUsesTheCompletionQueueGiven) {
   ASSERT_EQ(rdma_create_srq_ex(id_.get(), &attr), 0) << strerror(errno);
   EXPECT_EQ(id_->recv_cq, nullptr);
   id_.reset();  // before its CQ
-}
-
-TEST_F(RdmaCreateSrq, TheActualCapabilitiesAreReturned) {
-  CmId id = make_bound_id();
-  ibv_srq_init_attr attr = attributes(13);
-  ASSERT_EQ(rdma_create_srq(id.get(), nullptr, &attr), 0);
-  ibv_srq_attr actual = {};
-  ASSERT_EQ(ibv_query_srq(id->srq, &actual), 0);
-  EXPECT_GE(attr.attr.max_wr, 13u);
-  EXPECT_EQ(attr.attr.max_wr, actual.max_wr);
-  EXPECT_EQ(attr.attr.max_sge, actual.max_sge);
-}
-
-TEST_F(RdmaCreateSrq, DestroyingItTakesItFromTheId) {
-  CmId id = make_bound_id();
-  ASSERT_EQ(create(id), 0);
-  rdma_destroy_srq(id.get());
-  EXPECT_EQ(id->srq, nullptr);
 }
 
 }  // namespace

@@ -5,54 +5,21 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | disconnects a connection | TheOtherSideIsTold |
-// | and transitions any associated QP to the error state | TheQueuePairIsInError |
-// | which will flush any posted work requests to the completion queue | PostedRequestsAreFlushed |
-// | should be called by both the client and server side | CalledByBothSidesBothGetTheEvent |
-// | RDMA_CM_EVENT_DISCONNECTED will be generated on both sides | CalledByBothSidesBothGetTheEvent, AtTheSameTimeBothGetTheEvent |
+// | disconnects a connection | clause rdma_disconnect.event |
+// | and transitions any associated QP to the error state | clause rdma_disconnect.flush |
+// | which will flush any posted work requests to the completion queue | clause rdma_disconnect.flush |
+// | should be called by both the client and server side | clause rdma_disconnect.event |
+// | RDMA_CM_EVENT_DISCONNECTED will be generated on both sides | clause rdma_disconnect.event, AtTheSameTimeBothGetTheEvent |
 // | returns 0 on success, or -1 on error; errno will be set | BeforeTheConnectionItIsMinusOneAndEinval, OnAnUnboundIdItIsMinusOneAndEinval |
 // | (not only called by programs) | AProcessThatIsKilledIsDisconnected, AnIdThatIsDestroyedIsDisconnected |
 // clang-format on
 #include "async_test.h"
-#include "connected_test.h"
 #include "peer.h"
 
 namespace verbena::pages {
 namespace {
 
 class RdmaDisconnect : public AsyncTest {};
-
-TEST_F(RdmaDisconnect, TheOtherSideIsTold) {
-  establish();
-  ASSERT_EQ(rdma_disconnect(active_.get()), 0) << strerror(errno);
-  const Event event = next_event(passive_channel_.get());
-  EXPECT_EQ(name_of(event), "RDMA_CM_EVENT_DISCONNECTED");
-  EXPECT_EQ(event->id, passive_.get());
-}
-
-TEST_F(RdmaDisconnect, TheQueuePairIsInError) {
-  establish();
-  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
-  EXPECT_EQ(state_of(active_->qp), IBV_QPS_ERR);
-}
-
-TEST_F(RdmaDisconnect, PostedRequestsAreFlushed) {
-  establish();
-  Memory memory(active_.get(), 64);
-  ASSERT_EQ(rdma_post_recv(active_.get(), context_of(1), memory.data(), 64, memory.mr()), 0);
-  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
-  ibv_wc wc;
-  ASSERT_EQ(rdma_get_recv_comp(active_.get(), &wc), 1);
-  EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
-}
-
-TEST_F(RdmaDisconnect, CalledByBothSidesBothGetTheEvent) {
-  establish();
-  ASSERT_EQ(rdma_disconnect(active_.get()), 0);
-  ASSERT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
-  ASSERT_EQ(rdma_disconnect(passive_.get()), 0) << strerror(errno);
-  EXPECT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_DISCONNECTED");
-}
 
 TEST_F(RdmaDisconnect, AtTheSameTimeBothGetTheEvent) {
   establish();

@@ -5,7 +5,7 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | resolves the destination node and service address | ANumericNodeAndServiceAreADestination, ANameAndAServicesNameAreADestination |
+// | resolves the destination node and service address | clause rdma_getaddrinfo.destination, ANameAndAServicesNameAreADestination |
 // | provides the functional equivalent to getaddrinfo | everywhere |
 // | returns 0 on success, -1 on error, or an error code EAI_... | ANodeThatIsNoneIsAnEaiCode, AServiceThatIsNoneIsAnEaiCode |
 // | EAI_ADDRFAMILY, EAI_NONAME, EAI_SERVICE | ANodeThatIsNoneIsAnEaiCode, AServiceThatIsNoneIsAnEaiCode, AnAddressOfAnotherFamilyIsAnEaiCode |
@@ -14,11 +14,11 @@
 // | EAI_NONAME when node and service are NULL | NothingAtAllIsMinusOneAndEinval: 44.0 says so |
 // | either node, service, or hints must be provided | NothingAtAllIsMinusOneAndEinval |
 // | RAI_PASSIVE: for use on the passive side | PassiveIsASourceAddress |
-// | if node is not given: based on the hints' addresses | WithoutANodeTheHintsDestinationIsUsed |
+// | if node is not given: based on the hints' addresses | clause rdma_getaddrinfo.hints-only |
 // | RAI_NUMERICHOST: node must be a numerical network address | NumericHostRefusesNames |
 // | RAI_NOROUTE: suppresses lengthy route resolution | NoRouteHasNoRoute |
 // | RAI_FAMILY: ai_family is an input hint; AF_IB from a numeric node | FamilyMakesAnIbAddress |
-// | ai_family: AF_INET, AF_INET6, AF_IB | ANumericNodeAndServiceAreADestination, ASixthVersionAddressHasItsFamily, FamilyMakesAnIbAddress |
+// | ai_family: AF_INET, AF_INET6, AF_IB | clause rdma_getaddrinfo.destination, ASixthVersionAddressHasItsFamily, FamilyMakesAnIbAddress |
 // | ai_qp_type: IBV_QPT_UD and IBV_QPT_RC | TheTypeFollowsThePortSpace |
 // | ai_port_space: RDMA_PS_UDP, RDMA_PS_TCP, RDMA_PS_IB | TheTypeFollowsThePortSpace |
 // | ai_src_len: 0 if no source address could be discovered | WithoutASourceTheLengthIsZero |
@@ -63,14 +63,6 @@ class RdmaGetaddrinfo : public IdTest {
   rdma_addrinfo passive_ = hints_for(RDMA_PS_TCP, RAI_PASSIVE);
 };
 
-TEST_F(RdmaGetaddrinfo, ANumericNodeAndServiceAreADestination) {
-  const Info info = look_up("192.0.2.7", "7471", &tcp_);
-  ASSERT_EQ(info->ai_dst_len, sizeof(sockaddr_in));
-  EXPECT_EQ(info->ai_family, AF_INET);
-  EXPECT_EQ(text_of(info->ai_dst_addr), "192.0.2.7");
-  EXPECT_EQ(reinterpret_cast<sockaddr_in*>(info->ai_dst_addr)->sin_port, htons(7471));
-}
-
 TEST_F(RdmaGetaddrinfo, ANameAndAServicesNameAreADestination) {
   const Info info = look_up("localhost", "7471", &tcp_);
   EXPECT_TRUE(info->ai_family == AF_INET || info->ai_family == AF_INET6);
@@ -112,16 +104,6 @@ TEST_F(RdmaGetaddrinfo, PassiveIsASourceAddress) {
   EXPECT_EQ(text_of(info->ai_src_addr), "192.0.2.7");
   EXPECT_EQ(info->ai_dst_len, 0u);
   EXPECT_EQ(info->ai_dst_addr, nullptr);
-}
-
-TEST_F(RdmaGetaddrinfo, WithoutANodeTheHintsDestinationIsUsed) {
-  Address to("192.0.2.7", 7471);
-  rdma_addrinfo hints = hints_for(RDMA_PS_TCP);
-  hints.ai_dst_addr = to.get();
-  hints.ai_dst_len = to.size();
-  const Info info = look_up(nullptr, nullptr, &hints);
-  ASSERT_EQ(info->ai_dst_len, to.size());
-  EXPECT_EQ(memcmp(info->ai_dst_addr, to.get(), to.size()), 0);
 }
 
 TEST_F(RdmaGetaddrinfo, NumericHostRefusesNames) {

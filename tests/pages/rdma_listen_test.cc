@@ -5,14 +5,14 @@
 // clang-format off
 // | the page says | case |
 // | --- | --- |
-// | initiates a listen for incoming connection requests | ConnectionRequestsArrive |
+// | initiates a listen for incoming connection requests | clause rdma_listen.zero |
 // | or datagram service lookup | DatagramLookupsArrive |
-// | restricted to the locally bound source address | OnAnAddressRequestsToAnotherDoNotArrive |
+// | restricted to the locally bound source address | clause rdma_listen.restricted |
 // | backlog of incoming connection requests | RdmaListenBacklog.WithItWaiting* |
 // | returns 0 on success, or -1 on error; errno will be set | ASecondTimeIsMinusOneAndEinval, AfterConnectingIsMinusOneAndEinval |
 // | must have bound the id by rdma_bind_addr | WithoutAnAddressItBindsToAPortByItself, as Linux does |
-// | bound to a specific IP address: restricted to that and the associated device | OnAnAddressRequestsToAnotherDoNotArrive |
-// | bound to a port number only: across all RDMA devices | OnAWildcardRequestsToAnyAddressArrive |
+// | bound to a specific IP address: restricted to that and the associated device | clause rdma_listen.restricted |
+// | bound to a port number only: across all RDMA devices | clause rdma_listen.all-devices |
 //
 // And of rdma_destroy_id(3): RdmaListenBacklog.DestroyedWith*.
 // clang-format on
@@ -38,34 +38,10 @@ class RdmaListen : public AsyncTest {
   }
 };
 
-TEST_F(RdmaListen, ConnectionRequestsArrive) {
-  ASSERT_EQ(call(address_of(listener_)), "called");
-  EXPECT_EQ(take_request()->listen_id, listener_.get());
-}
-
 TEST_F(RdmaListen, DatagramLookupsArrive) {
   listener_ = make_listener(RDMA_PS_UDP, passive_channel_.get());
   ASSERT_EQ(call(address_of(listener_), RDMA_PS_UDP), "called");
   EXPECT_EQ(take_request()->listen_id, listener_.get());
-}
-
-TEST_F(RdmaListen, OnAnAddressRequestsToAnotherDoNotArrive) {
-  const std::string other = Address::of_device(AF_INET6);
-  if (other.empty()) GTEST_SKIP() << "the device has one address only";
-  ASSERT_EQ(call(Address(other, port_of(listener_))), "called");
-  EXPECT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_REJECTED");
-  EXPECT_FALSE(has_event(passive_channel_));
-}
-
-TEST_F(RdmaListen, OnAWildcardRequestsToAnyAddressArrive) {
-  listener_ = make_id(RDMA_PS_TCP, passive_channel_.get());
-  Address any("0.0.0.0", 0);
-  ASSERT_EQ(rdma_bind_addr(listener_.get(), any.get()), 0);
-  ASSERT_EQ(rdma_listen(listener_.get(), 1), 0);
-  ASSERT_EQ(call(address_of(listener_)), "called");
-  EXPECT_EQ(take_request()->listen_id, listener_.get());
-  EXPECT_EQ(text_of(rdma_get_local_addr(passive_.get())), host_)
-      << "the new id has the address that was called";
 }
 
 // Two callers of a listener with a backlog of 1, and that both requests have been there: a third one, to

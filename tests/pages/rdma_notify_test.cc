@@ -5,15 +5,15 @@
 // clang-format off
 // | the pages say | case |
 // | --- | --- |
-// | rdma_notify: used to notify the librdmacm of asynchronous events on a QP | ForcesTheConnectionIntoEstablished |
+// | rdma_notify: used to notify the librdmacm of asynchronous events on a QP | clause rdma_notify.established |
 // | returns 0 on success, or -1 on error; errno will be set | AnEventThatIsNotReportedIsMinusOneAndEinval |
-// | EISCONN: established before the call; may safely be ignored | AfterTheConnectionItIsEisconn |
+// | EISCONN: established before the call; may safely be ignored | clause rdma_notify.eisconn |
 // | a QP may receive data before the connection is established | RdmaNotifyFirstData.* |
-// | forces the connection into an established state | ForcesTheConnectionIntoEstablished |
-// | ensures the delivery of the RDMA_CM_EVENT_ESTABLISHED event | ForcesTheConnectionIntoEstablished |
+// | forces the connection into an established state | clause rdma_notify.established |
+// | ensures the delivery of the RDMA_CM_EVENT_ESTABLISHED event | clause rdma_notify.established |
 // | events that should be reported: IB_EVENT_COMM_EST | AnEventThatIsNotReportedIsMinusOneAndEinval |
-// | rdma_establish: acknowledge a response and complete the establishment, by the active side | WithoutAQueuePairTheActiveSideEstablishes |
-// | will trigger a connection established event on the passive side | WithoutAQueuePairTheActiveSideEstablishes |
+// | rdma_establish: acknowledge a response and complete the establishment, by the active side | clause rdma_establish.response, rdma_establish.passive |
+// | will trigger a connection established event on the passive side | clause rdma_establish.response, rdma_establish.passive |
 // | should not be used on an id with a QP | EstablishingWithAQueuePairIsMinusOneAndEinval |
 // clang-format on
 #include "async_test.h"
@@ -32,12 +32,6 @@ class RdmaNotify : public AsyncTest {
     ASSERT_EQ(rdma_accept(passive_.get(), &parameters), 0) << strerror(errno);
   }
 };
-
-TEST_F(RdmaNotify, ForcesTheConnectionIntoEstablished) {
-  accept();
-  ASSERT_EQ(rdma_notify(passive_.get(), IBV_EVENT_COMM_EST), 0) << strerror(errno);
-  EXPECT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
-}
 
 // A QP that its id knows nothing of, with a buffer.
 struct OwnQp {
@@ -166,13 +160,6 @@ TEST_F(RdmaNotifyFirstData, WithoutItTheConfirmationDoes) {
   expect_the_end_next();
 }
 
-TEST_F(RdmaNotify, AfterTheConnectionItIsEisconn) {
-  establish();
-  errno = 0;
-  EXPECT_EQ(rdma_notify(passive_.get(), IBV_EVENT_COMM_EST), -1);
-  EXPECT_EQ(errno, EISCONN);
-}
-
 TEST_F(RdmaNotify, AnEventThatIsNotReportedIsMinusOneAndEinval) {
   accept();
   errno = 0;
@@ -189,21 +176,6 @@ TEST_F(RdmaNotify, AMigratedPathIsTakenNoteOfOnceConnected) {
   ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
   ASSERT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
   EXPECT_EQ(rdma_notify(passive_.get(), IBV_EVENT_PATH_MIG), 0) << strerror(errno);
-}
-
-TEST_F(RdmaNotify, WithoutAQueuePairTheActiveSideEstablishes) {
-  active_ = make_id(RDMA_PS_TCP, active_channel_.get());
-  resolve(active_, listener_, active_channel_.get());
-  rdma_conn_param parameters = parameters_with();
-  parameters.qp_num = 77;
-  ASSERT_EQ(rdma_connect(active_.get(), &parameters), 0);
-  take_request();
-  create_qp(passive_);
-  ASSERT_EQ(rdma_accept(passive_.get(), &parameters), 0) << strerror(errno);
-  ASSERT_EQ(next_name(active_channel_.get()), "RDMA_CM_EVENT_CONNECT_RESPONSE");
-  EXPECT_FALSE(has_event(passive_channel_));
-  ASSERT_EQ(rdma_establish(active_.get()), 0) << strerror(errno);
-  EXPECT_EQ(next_name(passive_channel_.get()), "RDMA_CM_EVENT_ESTABLISHED");
 }
 
 TEST_F(RdmaNotify, EstablishingWithAQueuePairIsMinusOneAndEinval) {

@@ -6,7 +6,7 @@
 // | the page says | case |
 // | --- | --- |
 // | posts a work request to the receive queue of the queue pair associated with the rdma_cm_id | APostedRequestIsInTheIdsReceiveQueue |
-// | the posted buffer will be queued to receive an incoming message sent by the remote peer | TheBufferReceivesAMessageOfThePeer, BuffersReceiveInTheOrderOfPosting, TheBufferReceivesAMessageOfAnotherProcess |
+// | the posted buffer will be queued to receive an incoming message sent by the remote peer | clause rdma_post_recv.receives, BuffersReceiveInTheOrderOfPosting, TheBufferReceivesAMessageOfAnotherProcess |
 // | returns 0 on success | everywhere |
 // | or -1 on error; errno will be set | AFullQueueIsMinusOneAndEnomem |
 // | the user is responsible for a buffer large enough | ABufferTooSmallEndsBothSidesInError |
@@ -16,8 +16,8 @@
 // | the buffer must remain registered until the receive completes | DeregisteredBeforeTheMessageIsAProtectionError |
 // | only after a queue pair has been associated with the id | WithoutAQueuePairTheCallCrashes |
 // | bound after rdma_create_ep | AfterRdmaCreateEpBeforeTheConnection |
-// | or rdma_create_qp, if allocated using rdma_create_id | AfterRdmaCreateQpBeforeTheConnection |
-// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// | or rdma_create_qp, if allocated using rdma_create_id | clause rdma_post_recv.before-connected |
+// | the context will be returned through wr_id | clause rdma_post_recv.context, ibv_poll_cq.wr-id |
 // clang-format on
 //
 // The page does not say it, rdma_verbs.h does (rdma_post_recvv): with an SRQ the request goes there;
@@ -34,17 +34,6 @@ TEST_F(RdmaPostRecv, APostedRequestIsInTheIdsReceiveQueue) {
   receive_at_passive(1, 64);
   disconnect_both();
   EXPECT_EQ(received(passive_).status, IBV_WC_WR_FLUSH_ERR) << "it is flushed from there";
-}
-
-TEST_F(RdmaPostRecv, TheBufferReceivesAMessageOfThePeer) {
-  active_memory_.fill(1);
-  receive_at_passive(1, 64);
-  send_from_active(50);
-  const ibv_wc wc = received(passive_);
-  ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(wc.opcode, IBV_WC_RECV);
-  EXPECT_EQ(wc.byte_len, 50u);
-  EXPECT_TRUE(passive_memory_.equals(active_memory_, 50));
 }
 
 TEST_F(RdmaPostRecv, BuffersReceiveInTheOrderOfPosting) {
@@ -135,19 +124,6 @@ TEST_F(RdmaPostRecv, AfterRdmaCreateEpBeforeTheConnection) {
   const CmId id(made);
   Memory memory(id.get(), 64);
   EXPECT_EQ(rdma_post_recv(id.get(), nullptr, memory.data(), 64, memory.mr()), 0);
-}
-
-TEST_F(RdmaPostRecv, AfterRdmaCreateQpBeforeTheConnection) {
-  CmId id = make_bound_id();
-  create_qp(id);
-  Memory memory(id.get(), 64);
-  EXPECT_EQ(rdma_post_recv(id.get(), nullptr, memory.data(), 64, memory.mr()), 0);
-}
-
-TEST_F(RdmaPostRecv, TheContextComesBackAsWrId) {
-  receive_at_passive(0xfedcba9876543210, 64);
-  send_from_active(1);
-  EXPECT_EQ(received(passive_).wr_id, 0xfedcba9876543210);
 }
 
 }  // namespace

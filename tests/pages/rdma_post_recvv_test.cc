@@ -7,7 +7,7 @@
 // | --- | --- |
 // | posts a single work request | TheBuffersAreOneRequest |
 // | to the receive queue of the queue pair associated with the rdma_cm_id | the same |
-// | the posted buffers will be queued to receive an incoming message | TheMessageIsScatteredOverTheBuffers |
+// | the posted buffers will be queued to receive an incoming message | clause rdma_post_recvv.receives |
 // | sgl: a scatter-gather list; nsge: the number of its entries | OnlySoManyEntriesAsSaidAreUsed, AnEmptyListTakesAnEmptyMessage |
 // | returns 0 on success | everywhere |
 // | or -1 on error; errno will be set | TooManyEntriesAreMinusOneAndEinval, AFullQueueIsMinusOneAndEnomem |
@@ -15,8 +15,8 @@
 // | the buffers must have been registered | OneBufferThatIsNotRegisteredIsAProtectionError |
 // | and must remain registered until the receive completes | DeregisteredBeforeTheMessageIsAProtectionError |
 // | only after a queue pair has been associated | as rdma_post_recv, which calls this function |
-// | bound after rdma_create_ep or rdma_create_qp | BeforeTheConnection |
-// | the context will be returned through wr_id | TheContextComesBackAsWrId |
+// | bound after rdma_create_ep or rdma_create_qp | clause rdma_post_recvv.before-connected |
+// | the context will be returned through wr_id | clause rdma_post_recvv.context, ibv_poll_cq.wr-id |
 // clang-format on
 #include "connected_test.h"
 
@@ -37,16 +37,6 @@ TEST_F(RdmaPostRecvv, TheBuffersAreOneRequest) {
   ASSERT_EQ(received(passive_).status, IBV_WC_WR_FLUSH_ERR);
   ibv_wc wc;
   EXPECT_EQ(ibv_poll_cq(passive_->recv_cq, 1, &wc), 0) << "one completion for both";
-}
-
-TEST_F(RdmaPostRecvv, TheMessageIsScatteredOverTheBuffers) {
-  active_memory_.fill(1);
-  ASSERT_EQ(post({part(1000, 10), part(0, 5), part(2000, 100)}), 0);
-  send_from_active(50);
-  ASSERT_EQ(received(passive_).byte_len, 50u);
-  EXPECT_TRUE(passive_memory_.equals(active_memory_, 10, 1000, 0));
-  EXPECT_TRUE(passive_memory_.equals(active_memory_, 5, 0, 10));
-  EXPECT_TRUE(passive_memory_.equals(active_memory_, 35, 2000, 15));
 }
 
 TEST_F(RdmaPostRecvv, OnlySoManyEntriesAsSaidAreUsed) {
@@ -108,20 +98,6 @@ TEST_F(RdmaPostRecvv, DeregisteredBeforeTheMessageIsAProtectionError) {
   other.deregister();
   send_from_active(30);
   EXPECT_EQ(received(passive_).status, IBV_WC_LOC_PROT_ERR);
-}
-
-TEST_F(RdmaPostRecvv, BeforeTheConnection) {
-  CmId id = make_bound_id();
-  create_qp(id);
-  Memory memory(id.get(), 64);
-  ibv_sge list[2] = {memory.sge(0, 32), memory.sge(32, 32)};
-  EXPECT_EQ(rdma_post_recvv(id.get(), nullptr, list, 2), 0);
-}
-
-TEST_F(RdmaPostRecvv, TheContextComesBackAsWrId) {
-  ASSERT_EQ(post({part(0, 32), part(32, 32)}, 0xfedcba9876543210), 0);
-  send_from_active(40);
-  EXPECT_EQ(received(passive_).wr_id, 0xfedcba9876543210);
 }
 
 }  // namespace

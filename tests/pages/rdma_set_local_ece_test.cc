@@ -5,9 +5,9 @@
 // clang-format off
 // | the pages say | case |
 // | --- | --- |
-// | set local ECE parameters for the REQ | TheActiveSidesReachThePassiveSide |
+// | set local ECE parameters for the REQ | clause rdma_set_local_ece.zero, rdma_get_remote_ece.request |
 // | ... and the REP | conformance/chapters/cm_accept.cc |
-// | get ECE parameters as received, before replying | TheActiveSidesReachThePassiveSide |
+// | get ECE parameters as received, before replying | clause rdma_set_local_ece.zero, rdma_get_remote_ece.request |
 // | for the users of external QPs | WithAQueuePairOfTheIdsItIsMinusOneAndEinval |
 // | returns 0 on success, or -1 on error | WithoutAVendorItIsMinusOneAndEinval |
 // | (a peer that has set none) | WithoutOptionsTheyAreZero |
@@ -54,15 +54,6 @@ class RdmaSetLocalEce : public AsyncTest {
     ASSERT_NE(passive_, nullptr);
   }
 };
-
-TEST_F(RdmaSetLocalEce, TheActiveSidesReachThePassiveSide) {
-  resolve_active();
-  ASSERT_EQ(set(active_, kVendor, kOptions), 0);
-  connect();
-  const ibv_ece seen = remote(passive_);
-  EXPECT_EQ(seen.vendor_id, kVendor);
-  EXPECT_EQ(seen.options, kOptions);
-}
 
 TEST_F(RdmaSetLocalEce, WithoutOptionsTheyAreZero) {
   resolve_active();

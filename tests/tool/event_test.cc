@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena event, from outside. What it does to the programs of the node is engine_device_events_test.cc's.
+// verbena event, from outside. What it does to the programs of the node is unit/engine/device/events_test.cc's.
 #include <fstream>
 
 #include "command_under_test.h"

@@ -3,7 +3,6 @@
 
 #include "adapter/arming.h"
 #include "fabric/peer_adapter.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -13,14 +12,12 @@ void ask_for_timer(SharedCq& cq, PeerAdapter& adapter) {
   if (cq.timer_asked.load(std::memory_order_relaxed) != 0 ||
       cq.timer_asked.exchange(1, std::memory_order_acq_rel) != 0)
     return;
-  adapter.view().header().doorbell.store(1, std::memory_order_release);
-  adapter.kick();
+  adapter.report(cq);
 }
 
 // `reached`: moderation, if any, does not keep the event back.
 void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error, bool reached) {
   const Armed armed = Arming::unpack(cq.armed.load(std::memory_order_relaxed)).state;
-  if (armed == Armed::kSolicited && mutated("cq-solicited-ignored")) return;
   if (armed == Armed::kNo || (armed == Armed::kSolicited && !solicited_or_error)) return;
   if (!reached) {
     if (Moderation::unpack(cq.moderation.load(std::memory_order_relaxed)).period != 0) ask_for_timer(cq, adapter);
@@ -29,16 +26,14 @@ void raise_if_armed(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error,
   uint32_t raising;
   if (!begin_raising(cq.armed, solicited_or_error, &raising)) return;
   cq.unreported.store(0, std::memory_order_relaxed);
-  if (!mutated("cq-event-missing") && adapter.notify(cq.channel, cq.user_handle) != 0) {
+  if (adapter.notify(cq.channel, cq.user_handle) != 0) {
     // The pipe is full, or this process may not open it: the owner writes the event itself as soon as it can.
     cq.lost.fetch_add(1, std::memory_order_acq_rel);
-    SegmentHeader& header = adapter.view().header();
-    header.lost_events.store(1, std::memory_order_release);
-    header.doorbell.store(1, std::memory_order_release);
-    adapter.kick();
+    adapter.view().header().lost_events.store(1, std::memory_order_release);
+    adapter.report(cq);
   }
   cq.raised.fetch_add(1, std::memory_order_relaxed);
-  end_raising(cq.armed, raising, mutated("cq-event-again") ? Armed::kNext : Armed::kNo);
+  end_raising(cq.armed, raising, Armed::kNo);
 }
 
 }  // namespace

@@ -10,13 +10,17 @@
 #include <new>
 
 #include "adapter/arming.h"
+#include "adapter/high_water.h"
+#include "emulator.h"
 #include "engine/completion/cq_rings.h"
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/queue_pair/error_flow.h"
-#include "engine/remote/remote.h"
+#include "engine/completion/lost_events.h"
+#include "engine/events/async_events.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -47,39 +51,6 @@ CompChannel* find_channel(Context& context, int fd) {
 
 }  // namespace
 
-void Process::owe_event(uint64_t user_handle) {
-  std::lock_guard lock(doorbell_mutex_);
-  const uint32_t limit = view().header().cq_high_water.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < limit; ++i) {
-    Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->user_handle != user_handle) continue;
-    cq->shared->lost.fetch_add(1, std::memory_order_acq_rel);
-    view().header().lost_events.store(1, std::memory_order_release);
-    ring_doorbell();
-  }
-}
-
-bool Process::reinject_lost_events() {
-  SegmentHeader& header = view().header();
-  if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
-  std::lock_guard lock(doorbell_mutex_);
-  bool all = true;
-  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < limit; ++i) {
-    Cq* cq = this->cq(i);
-    if (cq == nullptr || cq->channel == nullptr) continue;
-    while (cq->shared->lost.load(std::memory_order_acquire) != 0) {
-      if (cq->channel->fifo.write(&cq->user_handle, sizeof cq->user_handle) != 0) {
-        all = false;
-        break;
-      }
-      cq->shared->lost.fetch_sub(1, std::memory_order_acq_rel);
-    }
-  }
-  if (!all) header.lost_events.store(1, std::memory_order_release);
-  return all;
-}
-
 CompChannel::~CompChannel() { unlink(path.c_str()); }
 
 int create_comp_channel(Context* context, int* fd) {
@@ -102,13 +73,11 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
               const CqOptions& options) {
   Process& process = *context->process;
   if (int error = usable(*context); error != 0) return error;
-  if (mutated("cq-any-size")) cqe = std::max(cqe, 1);
-  if (mutated("cq-beyond-max")) cqe = std::min(cqe, 1024);
   if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
     VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
     return EINVAL;
   }
-  if ((comp_vector < 0 || comp_vector >= kCompletionVectors) && !mutated("cq-any-vector")) {
+  if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
     VERBENA_WARN("ibv_create_cq: completion vector %d: must be below %d", comp_vector, kCompletionVectors);
     return EINVAL;
   }
@@ -148,7 +117,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
   shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
-  shared.armed.store(Arming{mutated("cq-event-unasked") ? Armed::kNext : Armed::kNo, 0}.pack(), std::memory_order_relaxed);
+  shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
@@ -158,45 +127,39 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->ring.follow(process.view(), shared);
   cq->consumer.begin(cq->ring.current(), worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
-  std::atomic<uint32_t>& high_water = process.view().header().cq_high_water;
-  for (uint32_t seen = high_water.load();
-       seen <= cq->index && !high_water.compare_exchange_weak(seen, cq->index + 1);) {
-  }
+  raise_high_water(process.view().header().cq_high_water, cq->index);
   process.set_cq(cq->index, cq);
   *out = cq;
   return 0;
 }
 
 int cq_capacity(const Cq* cq) {
-  if (mutated("cq-says-more")) return 2 << cq->ring.current().order;
   const uint64_t most = cq->context->device->limits.max_cqe;
-  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most) >>
-                          mutated("cq-fewer-entries"));
+  return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most));
 }
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
   if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
-  arm(cq->shared->armed, solicited_only && !mutated("cq-solicited-for-all") ? Armed::kSolicited : Armed::kNext);
+  arm(cq->shared->armed, solicited_only ? Armed::kSolicited : Armed::kNext);
   // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
   // published before anybody could have seen the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (Remote* const remote = cq->process->remote(); remote != nullptr) remote->before_sleep();
+  if (Network* const network = cq->process->network(); network != nullptr) network->before_sleep();
   return 0;
 }
 
 void cq_event(Cq* cq) {
   cq->comp_events.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
-    cq->process->reinject_lost_events();
+    reinject_lost_events(*cq->process);
 }
 
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   Process& process = *cq->process;
   *comp_events = *async_events = 0;
   if (process.dead()) return 0;
-  if (cq->users.load(std::memory_order_acquire) != 0 && mutated("cq-not-busy")) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0) {
     VERBENA_WARN("ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it", cq->index, cq->users.load());
     return EBUSY;
@@ -214,7 +177,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
     while (cq->channel->fifo.read(&record, sizeof record))
       if (record != cq->user_handle) others.push_back(record);
     for (uint64_t other : others)
-      if (cq->channel->fifo.write(&other, sizeof other) != 0) process.owe_event(other);
+      if (cq->channel->fifo.write(&other, sizeof other) != 0) owe_event(process, other);
     cq->channel->users.fetch_sub(1, std::memory_order_release);
   }
   *comp_events = cq->comp_events.load(std::memory_order_relaxed);

@@ -10,9 +10,11 @@
 #include <bit>
 #include <new>
 
-#include "engine/device/device_attributes.h"
+#include "emulator.h"
+#include "engine/completion/poll.h"
+#include "engine/objects/context.h"
+#include "engine/rules/device_attributes.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -30,8 +32,7 @@ void release_old_rings(Cq& cq) {
 int move_to_new_ring(Cq& cq, uint32_t cqe, uint32_t order) {
   SharedCq& shared = *cq.shared;
   std::lock_guard lock(cq.lock);
-  if (const uint64_t outstanding = cq.consumer.outstanding();
-      outstanding > cqe && !mutated("cq-resize-smaller")) {
+  if (const uint64_t outstanding = cq.consumer.outstanding(); outstanding > cqe) {
     VERBENA_WARN("ibv_resize_cq: %u entries: %llu completions wait to be polled", cqe,
                  static_cast<unsigned long long>(outstanding));
     return EINVAL;

@@ -6,7 +6,8 @@
 
 #include <cstdint>
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
 
 namespace verbena {
 

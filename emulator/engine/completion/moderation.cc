@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
+#include "emulator.h"
 #include "engine/completion/completion.h"
+#include "engine/objects/context.h"
 
 namespace verbena {
 namespace {
@@ -29,9 +31,9 @@ bool begin_moderation(Cq& cq) {
   return cq.moderated_until != 0;
 }
 
-int64_t Process::raise_moderated_events() {
+int64_t raise_moderated_events(Process& process) {
   int64_t next = kEndOfTime;
-  for_each_cq([&](Cq& cq) {
+  process.for_each_cq([&](Cq& cq) {
     if (cq.moderated_until == 0) return;
     if (now_ns() < cq.moderated_until) {
       next = std::min(next, cq.moderated_until);
@@ -41,7 +43,6 @@ int64_t Process::raise_moderated_events() {
     cq.shared->timer_asked.store(0, std::memory_order_relaxed);
     raise_what_is_due(cq);
   });
-  moderating_ = next != kEndOfTime;
   return next;
 }
 

@@ -5,11 +5,15 @@
 // period.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
 
 namespace verbena {
 
-// Begins the period if a producer has asked for it. True: an event waits for its end. Under doorbell_mutex_.
+// Begins the period if a producer has asked for it. True: an event waits for its end. Under Process::serving_mutex.
 bool begin_moderation(Cq& cq);
+
+// Raises the events whose period is over. Answers when the next is due, ns; kEndOfTime: none waits. The service thread.
+int64_t raise_moderated_events(Process& process);
 
 }  // namespace verbena

@@ -6,15 +6,23 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
+#include "emulator.h"
+#include "engine/completion/poll.h"
 #include "engine/completion/streaming.h"
-#include "engine/objects.h"
-#include "engine/requester/small_copy.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/rules/small_copy.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
+
+// Programs that poll drive what waits.
+void progress_from_poll(Process& process) { process.scheduler().progress_from_poll(process.network()); }
 
 // Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.
 struct CqeOwner {
@@ -57,10 +65,9 @@ void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
   }
   const std::byte* from = source;
   for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
-    const uint32_t n = mutated("recv-first-element-only") ? left : std::min(wqe.sge[i].length, left);
+    const uint32_t n = std::min(wqe.sge[i].length, left);
     if (n == 0) continue;
-    copy_small(reinterpret_cast<void*>(wqe.sge[i].address), from,
-               n - (mutated("recv-element-skipped") && i + 1 < wqe.sge_count));
+    copy_small(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
     from += n;
     left -= n;
   }
@@ -107,12 +114,11 @@ void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
 void fill_origin(const Cqe& entry, ibv_wc* wc) {
   DatagramSource source;
   std::memcpy(&source, entry.payload, sizeof source);
-  wc->src_qp = mutated("ud-no-source") ? 0 : source.qpn;
+  wc->src_qp = source.qpn;
   wc->slid = source.lid;
   wc->sl = source.sl;
   wc->dlid_path_bits = source.path_bits & ~DatagramSource::kWithGrh;
-  if ((source.path_bits & DatagramSource::kWithGrh) != 0 && !mutated("ud-grh-flag"))
-    wc->wc_flags |= IBV_WC_GRH;
+  if ((source.path_bits & DatagramSource::kWithGrh) != 0) wc->wc_flags |= IBV_WC_GRH;
 }
 
 void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
@@ -127,12 +133,11 @@ void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t r
     wc->qp_num = source.qpn;
     wc->src_qp = source.source_qpn;
   } else {
-    wc->qp_num =
-        entry.status != IBV_WC_SUCCESS && mutated("wc-error-without-qp") ? 0 : cqe_owner.qp->shared->qpn;
+    wc->qp_num = cqe_owner.qp->shared->qpn;
     wc->src_qp = cqe_owner.qp->shared->dest_qpn;
   }
   wc->wc_flags = (entry.flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
-  if ((entry.flags & kCqeWithInvalidate) != 0 && !mutated("mw-send-inv-flag")) wc->wc_flags = IBV_WC_WITH_INV;
+  if ((entry.flags & kCqeWithInvalidate) != 0) wc->wc_flags = IBV_WC_WITH_INV;
   wc->pkey_index = 0;
   wc->slid = 0;
   wc->sl = 0;
@@ -143,7 +148,6 @@ void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t r
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     if (cqe_owner.srq != nullptr) {
       wc->wr_id = wr_id_of(*cqe_owner.srq, entry.index);
-      if (mutated("srq-qp-number") && cqe_owner.qp != nullptr) wc->qp_num = cqe_owner.qp->shared->dest_qpn;
       free_slot(*cqe_owner.srq, entry.index);
     } else {
       Qp& qp = *cqe_owner.qp;
@@ -154,10 +158,7 @@ void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t r
     Qp& qp = *cqe_owner.qp;
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
     wc->wr_id = entry.wr_id;
-    if (mutated("post-queue-not-freed"))
-      qp.sq_freed.fetch_add(1, std::memory_order_release);
-    else
-      free_slots(qp.sq_freed, entry.index);
+    free_slots(qp.sq_freed, entry.index);
     qp.shared->sq_completed.store(qp.sq_freed.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 }
@@ -189,17 +190,15 @@ class Series {
       else
         scatter({qp_, nullptr}, entry, read_ahead);
     }
-    wc->wr_id = qp_->rq_wr_ids[(number - (mutated("recv-other-id") ? 1 : 0)) & receives.mask()];
+    wc->wr_id = qp_->rq_wr_ids[number & receives.mask()];
     wc->status = static_cast<ibv_wc_status>(entry.status);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     wc->vendor_err = entry.vendor_err;
-    wc->byte_len = mutated("wc-receive-length") ? (entry.byte_len + 7) & ~7u : entry.byte_len;
-    wc->imm_data = mutated("wc-immediate-order") ? __builtin_bswap32(entry.immediate) : entry.immediate;
-    static uint32_t first = qpn_;
-    wc->qp_num = mutated("wc-other-qp") ? first : qpn_;
+    wc->byte_len = entry.byte_len;
+    wc->imm_data = entry.immediate;
+    wc->qp_num = qpn_;
     wc->src_qp = peer_qpn_;
-    wc->wc_flags = (flags & kCqeWithImmediate) != 0 && !mutated("wc-immediate-flag") ? IBV_WC_WITH_IMM : 0;
-    if (mutated("wc-extra-flags")) wc->wc_flags |= IBV_WC_WITH_INV;
+    wc->wc_flags = (flags & kCqeWithImmediate) != 0 ? IBV_WC_WITH_IMM : 0;
     wc->pkey_index = 0;
     wc->slid = 0;
     wc->sl = 0;
@@ -263,7 +262,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   bool thoroughly = false;
   if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
     if (received_in_a_row >= kStream && now_ns() < pause) {
-      if (cq->process->has_pending()) cq->process->progress_from_poll();
+      if (cq->process->scheduler().has_work()) progress_from_poll(*cq->process);
       return 0;
     }
     cq->look_again_at.store(0, std::memory_order_relaxed);
@@ -274,15 +273,15 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     thoroughly = several_producers && (cq->channel != nullptr ||
                                        (cq->empty_polls.fetch_add(1, std::memory_order_relaxed) & 31) == 31);
     if (!thoroughly) {
-      if (!cq->process->has_pending()) return 0;
-      cq->process->progress_from_poll();
+      if (!cq->process->scheduler().has_work()) return 0;
+      progress_from_poll(*cq->process);
       if (cq->consumer.seems_empty()) return 0;
     }
   }
   int count = 0;
   cq->lock.lock();
   Series series;
-  while (count < (mutated("poll-one-at-a-time") ? 1 : num_entries)) {
+  while (count < num_entries) {
     bool eager = false;
     Cqe* entry = cq->consumer.take(&eager, thoroughly);
     if (entry == nullptr) break;
@@ -296,8 +295,6 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   }
   series.end();
   cq->consumer.finish();
-  if (mutated("poll-out-of-order")) std::reverse(wc, wc + count);
-  if (mutated("poll-again") && count > 0 && count < num_entries) wc[count] = wc[count - 1], ++count;
   cq->lock.unlock();
   received_in_a_row += static_cast<uint32_t>(count);
   if (received_in_a_row >= kStream && count < num_entries)

@@ -7,10 +7,12 @@
 #include <cstring>
 #include <new>
 
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 
@@ -43,14 +45,14 @@ int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
     ah->header = DatagramHeader::of(device.gids[attr->grh.sgid_index], attr->grh);
     ah->multicast = is_multicast(attr->grh.dgid);
   }
-  if (!mutated("pd-goes-with-ah")) pd->users.fetch_add(1, std::memory_order_relaxed);
+  pd->users.fetch_add(1, std::memory_order_relaxed);
   *out = ah;
   return 0;
 }
 
 int destroy_ah(Ah* ah) {
   if (!ah->pd->context->process->dead()) give_quota(*ah->pd->context, Counted::kAhs);
-  if (!mutated("ah-in-use-for-ever")) ah->pd->users.fetch_sub(1, std::memory_order_release);
+  ah->pd->users.fetch_sub(1, std::memory_order_release);
   delete ah;
   return 0;
 }

@@ -27,7 +27,8 @@
 
 #include <memory>
 
-#include "engine/objects.h"
+#include "engine/datagram/delivery.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 
@@ -59,14 +60,8 @@ struct RemoteDatagram {
   uint8_t flags;  // CqeFlags; others than kCqeWithImmediate and kCqeSolicited do not count
   ibv_gid destination;
 };
-enum class Delivery : uint8_t {
-  kTaken,
-  kDropped,    // counted, where there is somebody to count it
-  kNoReceive,  // nothing has happened: its receiver has no receive request now, and it may wait for one
-};
-// Delivers it to whom it is for on this node. `remote_requester` stands for its sender; one thread at a time.
-// `may_wait`: it is not dropped for want of a receive request (not for groups).
-Delivery receive_remote_datagram(Qp& remote_requester, const RemoteDatagram& datagram, bool may_wait = false);
+// Delivers it to whom it is for on this node. `may_wait`: it is not dropped for want of a receive request (not for groups).
+Delivery receive_remote_datagram(DatagramSender& from, const RemoteDatagram& datagram, bool may_wait = false);
 
 // The request is kept for later: its handle is copied, since the program may destroy it after posting.
 void keep_address(Qp& qp, SendRequest& kept);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datagram/datagram_header.h"
-#include "observe/mutant.h"
 
 #include <endian.h>
 #include <netinet/in.h>
@@ -56,23 +55,21 @@ DatagramHeader DatagramHeader::of(const GidEntry& source, const ibv_global_route
     iphdr ip{};
     ip.version = 4;
     ip.ihl = sizeof ip / 4;
-    ip.tos = mutated("ud-grh-traffic-class") ? 0 : route.traffic_class;
+    ip.tos = route.traffic_class;
     ip.frag_off = htobe16(IP_DF);
-    ip.ttl = mutated("ud-grh-hop-limit") ? 255 : route.hop_limit;
+    ip.ttl = route.hop_limit;
     ip.protocol = IPPROTO_UDP;
-    std::memcpy(&ip.saddr, mutated("ud-grh-addresses") ? &route.dgid.raw[11] : &source.raw[12], 4);
+    std::memcpy(&ip.saddr, &source.raw[12], 4);
     std::memcpy(&ip.daddr, &route.dgid.raw[12], 4);
     std::memcpy(&header.bytes[kIpv4At], &ip, sizeof ip);
     return header;
   }
   ibv_grh grh{};
-  grh.version_tclass_flow =
-      htobe32(uint32_t{kIpv6Version} << 28 |
-              uint32_t{mutated("ud-grh-traffic-class") ? uint8_t{0} : route.traffic_class} << 20 |
-              (route.flow_label & kFlowLabelMask));
+  grh.version_tclass_flow = htobe32(uint32_t{kIpv6Version} << 28 | uint32_t{route.traffic_class} << 20 |
+                                    (route.flow_label & kFlowLabelMask));
   grh.next_hdr = header.kind == NetworkHeader::kInfiniband ? kIbNextHeader : uint8_t{IPPROTO_UDP};
-  grh.hop_limit = mutated("ud-grh-hop-limit") ? 255 : route.hop_limit;
-  if (!mutated("ud-grh-addresses")) std::memcpy(grh.sgid.raw, source.raw.data(), 16);
+  grh.hop_limit = route.hop_limit;
+  std::memcpy(grh.sgid.raw, source.raw.data(), 16);
   grh.dgid = route.dgid;
   std::memcpy(header.bytes.data(), &grh, sizeof grh);
   return header;

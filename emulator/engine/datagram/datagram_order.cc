@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
 #include "engine/datagram/datagram_targets.h"
 #include "engine/responder/placement.h"
 
@@ -109,8 +109,7 @@ bool settle(Destination& to, const NodeDirectory& directory, uint64_t end, const
     const int64_t now = now_ns();
     if (found.eager && now >= call_at) {
       to.qp->pending_flags.fetch_or(kPendingScatter, std::memory_order_acq_rel);
-      to.adapter->view().header().doorbell.store(1, std::memory_order_release);
-      to.adapter->kick();
+      to.adapter->report(*to.qp);
       call_at = now + kCallAgain;
     }
     if (!to.adapter->alive(directory)) return false;

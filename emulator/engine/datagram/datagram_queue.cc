@@ -4,14 +4,15 @@
 #include <errno.h>
 
 #include "engine/datagram/datagram.h"
-#include "engine/queue_pair/error_flow.h"
-#include "engine/requester/psn.h"
+#include "engine/qp_state/error_flow.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/rules/psn.h"
 #include "observe/log.h"
 
 namespace verbena {
 
 int make_datagram_parts(Qp& qp) {
-  qp.mtu = mtu_bytes(qp.context->device->active_mtu);
+  qp.requester.mtu = mtu_bytes(qp.context->device->active_mtu);
   qp.datagrams = make_datagrams(qp);
   if (qp.srq != nullptr || qp.cap.max_recv_wr == 0) return 0;
   return make_shared_queue(*qp.process, qp.pd->handle, qp.cap.max_recv_wr, qp.cap.max_recv_sge, &qp.srq);
@@ -39,7 +40,7 @@ int post_datagram_receives(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
                              std::memory_order_relaxed);
   if (qp.state.load(std::memory_order_acquire) == IBV_QPS_ERR) {
     qp.flush_receives.store(true, std::memory_order_release);
-    if (!flush_receive_queue(qp, kHazardPatience)) qp.process->ring_doorbell();
+    if (!flush_receive_queue(qp, kHazardPatience)) qp.process->self().report(*qp.shared);
   }
   return error;
 }

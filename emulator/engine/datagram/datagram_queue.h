@@ -4,7 +4,7 @@
 // its own (Qp::srq, which is not is_of_program()). What is sent to it stands in datagram.h.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 

@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
 #include "engine/datagram/address_handle.h"
 
 namespace verbena {
@@ -21,8 +21,7 @@ bool receives_in(uint8_t state) {
 }
 
 // Finds the queue pair with this number, whoever has it. False: nobody, or it cannot be reached.
-bool find(Qp& qp, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
-  Process& process = *qp.process;
+bool find(Process& process, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
   std::shared_ptr<PeerAdapter> adapter;
   if (process.peers().get(process.membership(), slot, slot_generation, &adapter, {kPatienceMs}) != 0) {
     // Asking a stopped process takes its time; datagrams do not wait for it again and again.
@@ -115,15 +114,15 @@ Destination& DatagramTargets::destination(const ibv_ah_attr& address, uint32_t q
   return place->destination();
 }
 
-bool DatagramTargets::resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, Destination* to) {
-  const NodeDirectory& directory = qp.process->directory();
+bool DatagramTargets::resolve(Process& process, const ibv_ah_attr& address, uint32_t qpn, Destination* to) {
+  const NodeDirectory& directory = process.directory();
   to->adapter.reset();
   if (to->ask_again_at != 0 && now_ns() < to->ask_again_at) return false;
   to->ask_again_at = 0;
   QpnEntry found;
   if (!directory.find_qpn(qpn, &found)) return false;
   const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
-  if (!find(qp, found.slot, generation, found.qp_index, to)) return false;
+  if (!find(process, found.slot, generation, found.qp_index, to)) return false;
   if (to->qp->qpn == qpn && to->qp->device < directory.devices().count &&
       leads_to(address, directory.devices().devices[to->qp->device]))
     return true;
@@ -131,11 +130,11 @@ bool DatagramTargets::resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, 
   return false;
 }
 
-std::vector<DatagramTargets::Member>& DatagramTargets::members(Qp& qp, const MulticastGid& gid) {
+std::vector<DatagramTargets::Member>& DatagramTargets::members(Process& process, const MulticastGid& gid) {
   auto found = std::find_if(groups_.begin(), groups_.end(),
                             [&](const Group& group) { return group.known && group.gid == gid; });
   Group& group = found != groups_.end() ? *found : groups_[next_group_++ % kGroups];
-  const MulticastTable table(qp.process->directory());
+  const MulticastTable table(process.directory());
   const uint64_t version = table.version();
   if (found != groups_.end() && group.version == version &&
       (group.look_again_at == kEndOfTime || now_ns() < group.look_again_at))
@@ -148,7 +147,7 @@ std::vector<DatagramTargets::Member>& DatagramTargets::members(Qp& qp, const Mul
   for (const MulticastTable::Found& member : table.members(gid)) {
     auto to = std::make_unique<Destination>();
     const bool there =
-        find(qp, member.member.slot, member.member.slot_generation, member.member.qp_index, to.get()) &&
+        find(process, member.member.slot, member.member.slot_generation, member.member.qp_index, to.get()) &&
         to->incarnation == member.member.incarnation;
     if (to->ask_again_at != 0) group.look_again_at = to->ask_again_at;
     if (there) group.members.push_back({member, std::move(to)});

@@ -13,8 +13,11 @@
 #include <memory>
 #include <vector>
 
-#include "engine/objects.h"
+#include "adapter/completion_ring.h"
+#include "adapter/shared_receive_ring.h"
+#include "engine/objects/process.h"
 #include "fabric/multicast_table.h"
+#include "fabric/peer_adapter.h"
 
 namespace verbena {
 
@@ -62,14 +65,14 @@ class DatagramTargets {
 
   // Finds (again) who has the number, and whether the address leads there. False: nobody, or not to be
   // reached.
-  static bool resolve(Qp& qp, const ibv_ah_attr& address, uint32_t qpn, Destination* to);
+  static bool resolve(Process& process, const ibv_ah_attr& address, uint32_t qpn, Destination* to);
 
   struct Member {
     MulticastTable::Found found;
     std::unique_ptr<Destination> destination;
   };
   // The members of a group that can be reached, as the node's table has them now. Throws std::bad_alloc.
-  std::vector<Member>& members(Qp& qp, const MulticastGid& gid);
+  std::vector<Member>& members(Process& process, const MulticastGid& gid);
 
  private:
   struct Key {

@@ -9,11 +9,14 @@
 
 #include <cstring>
 
+#include "emulator.h"
 #include "engine/datagram/datagram_header.h"
-#include "engine/objects.h"
-#include "engine/remote/remote.h"
+#include "engine/objects/context.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/multicast_limits.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -34,9 +37,9 @@ MulticastGid name_of(const ibv_gid& gid) {
 
 int check(const Qp& qp, const ibv_gid& gid, uint16_t lid, const char* verb) {
   const char* why = nullptr;
-  if (!is_multicast(gid) && !mutated("mcast-any-gid"))
+  if (!is_multicast(gid))
     why = "the GID is not a multicast GID";
-  else if (qp.type != IBV_QPT_UD && !mutated("mcast-connected"))
+  else if (qp.type != IBV_QPT_UD)
     why = "only UD queue pairs can be attached to a group";
   else if (qp.context->device->link_layer == LinkLayer::kInfiniband &&
            (lid < kFirstMulticastLid || lid == kPermissiveLid))
@@ -59,7 +62,7 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   const int error =
       MulticastTable(qp->process->directory())
           .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);
-  if (Remote* remote = qp->process->remote(); error == 0 && remote != nullptr) remote->groups().listen();
+  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->listen_to_groups();
   if (error != 0)
     VERBENA_WARN(
         "ibv_attach_mcast: QP 0x%06x: the device has room for %u groups, %u members of each, %u in all",
@@ -70,12 +73,11 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
 int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (int error = check(*qp, *gid, lid, "ibv_detach_mcast"); error != 0) return error;
-  if (mutated("mcast-still-member")) return 0;
   const int error = MulticastTable(qp->process->directory()).detach(member_of(*qp), name_of(*gid), lid);
   if (error != 0) {
     VERBENA_WARN("ibv_detach_mcast: QP 0x%06x is not attached to this group with LID 0x%04x", qp->shared->qpn,
                  lid);
-    return mutated("mcast-detach-stranger") ? 0 : error;
+    return error;
   }
   // Nothing of the group arrives any more once this returns.
   qp->process->wait_for_hazards();

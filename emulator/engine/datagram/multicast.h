@@ -13,12 +13,6 @@ struct Qp;
 
 inline constexpr uint32_t kMulticastQpn = 0xffffff;  // IBA vol. 1, 3.5.10
 
-inline MulticastLimits multicast_limits(const DeviceLimits& limits) {
-  return {.groups = static_cast<uint32_t>(limits.max_mcast_grp),
-          .members_of_group = static_cast<uint32_t>(limits.max_mcast_qp_attach),
-          .members = static_cast<uint32_t>(limits.max_total_mcast_qp_attach)};
-}
-
 // Is the QP attached to a group? Then it cannot be destroyed (ibv_create_qp(3)).
 bool attached_to_group(const Qp& qp);
 

@@ -8,10 +8,12 @@
 #include <cstring>
 #include <new>
 
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -86,7 +88,6 @@ int free_dm(Dm* dm) {
   MemoryObjects& objects = process.memory_objects();
   {
     std::lock_guard lock(objects.mutex);
-    if (dm->users.load(std::memory_order_acquire) != 0 && mutated("dm-not-busy")) return 0;
     if (dm->users.load(std::memory_order_acquire) != 0) {
       VERBENA_WARN("ibv_free_dm: %u memory regions still belong to it", dm->users.load());
       return EBUSY;
@@ -115,9 +116,8 @@ int import_dm(Context* context, uint32_t handle, Dm** out) {
 
 int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length) {
   if (int error = usable(*dm->process, dm->file); error != 0) return error;
-  if (int error = check_copy(*dm, "ibv_memcpy_to_dm", offset, length); error != 0)
-    return mutated("dm-copy-outside") ? 0 : error;
-  std::memcpy(dm->memory + (mutated("dm-copy-offset") ? 0 : offset), from, length);
+  if (int error = check_copy(*dm, "ibv_memcpy_to_dm", offset, length); error != 0) return error;
+  std::memcpy(dm->memory + offset, from, length);
   return 0;
 }
 
@@ -134,11 +134,9 @@ int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, M
   const char* why = nullptr;
   if (check_mr_access(static_cast<int>(access), &why) == 0) {
     if (dm->file != pd->context->file) why = "the device memory is another context's";
-    if ((access & IBV_ACCESS_ZERO_BASED) == 0 && !mutated("dm-mr-not-zero-based"))
-      why = "a region of device memory is IBV_ACCESS_ZERO_BASED";
+    if ((access & IBV_ACCESS_ZERO_BASED) == 0) why = "a region of device memory is IBV_ACCESS_ZERO_BASED";
     if ((access & ~kAccessFlags) != 0) why = "flags that do not go with device memory";
-    if (!is_inside(*dm, offset, length) && !mutated("dm-mr-outside"))
-      why = "the range is outside of the device memory";
+    if (!is_inside(*dm, offset, length)) why = "the range is outside of the device memory";
   }
   if (why != nullptr) {
     VERBENA_WARN("ibv_reg_dm_mr: offset %llu, length %zu, access 0x%x: %s",

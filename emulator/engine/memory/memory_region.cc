@@ -7,11 +7,15 @@
 #include <algorithm>
 #include <new>
 
+#include "emulator.h"
+#include "engine/completion/poll.h"
 #include "engine/memory/region_pages.h"
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -42,7 +46,6 @@ int check_implicit(const Registration& wanted, const char** why) {
 }
 
 int check_range(const Registration& wanted, const char** why) {
-  if (mutated("mr-wraps")) return 0;
   const auto begin = reinterpret_cast<uint64_t>(wanted.addr);
   *why = nullptr;
   if (int error = check_mr_range(begin, wanted.length, wanted.iova, why); error != 0) return error;
@@ -65,8 +68,8 @@ int check(const Registration& wanted) {
                  wanted.access, why);
     return error;
   }
-  if (is_on_demand(wanted.access) || mutated("mr-unmapped") || mutated("mr-wraps")) return 0;
-  const bool writable = needs_writable_memory(wanted.access) && !mutated("mr-read-only-memory");
+  if (is_on_demand(wanted.access)) return 0;
+  const bool writable = needs_writable_memory(wanted.access);
   error = bring_in_pages(reinterpret_cast<uint64_t>(wanted.addr), wanted.length, writable);
   if (error != 0)
     VERBENA_WARN("%s: address %p, length %zu: part of it is not mapped%s", wanted.verb, wanted.addr,
@@ -88,12 +91,11 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
   MemoryObjects& objects = process.memory_objects();
   {
     std::lock_guard lock(objects.mutex);
-    if (has_windows(mr) && !mutated("mw-region-goes")) {
+    if (has_windows(mr)) {
       VERBENA_WARN("%s: lkey 0x%x: a memory window is bound to it", verb, mr.lkey);
       return EBUSY;
     }
-    if (for_good && mutated("life-dereg-busy") && mr.pd_users->load() > 1) return EBUSY;
-    if (!mutated("mr-lkey-lives")) process.memory().invalidate(process.segment(), mr.lkey);
+    process.memory().invalidate(process.segment(), mr.lkey);
     if (for_good) objects.mrs.erase(mr_handle(&mr));
     for (Mw* window : mr.windows) window->region = nullptr;
     mr.windows.clear();
@@ -131,7 +133,7 @@ int enter_region(Pd* pd, MemoryTable::Region region, MrOrigin origin, Mr** out) 
     return error;
   }
   objects.mrs.emplace(mr_handle(mr), mr);
-  if (!mutated("pd-goes-with-mr")) mr->pd_users->fetch_add(1, std::memory_order_relaxed);
+  mr->pd_users->fetch_add(1, std::memory_order_relaxed);
   *out = mr;
   return 0;
 }
@@ -164,15 +166,13 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
     std::lock_guard lock(process.memory_objects().mutex);
     region = mr->region;
   }
-  const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 && !mutated("rereg-translation");
+  const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   const bool was_zero_based = (region.access & IBV_ACCESS_ZERO_BASED) != 0;
   Registration wanted{"ibv_rereg_mr",
                       moves ? addr : reinterpret_cast<void*>(region.address),
                       moves ? length : region.length,
                       region.iova,
-                      (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 && !mutated("rereg-access")
-                          ? access
-                          : static_cast<int>(region.access),
+                      (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : static_cast<int>(region.access),
                       process.directory().devices().devices[mr->device].limits.max_mr_size};
   // The iova is what registering again would give it; one of ibv_reg_mr_iova(3) stays with its memory.
   if ((wanted.access & IBV_ACCESS_ZERO_BASED) != 0)
@@ -184,7 +184,7 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
   const bool changes_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
   if (int error = withdraw(*mr, "ibv_rereg_mr", false); error != 0) return error;
   std::lock_guard lock(process.memory_objects().mutex);
-  mr->region = region_of(changes_pd && !mutated("rereg-pd") ? pd->handle : region.pd, wanted);
+  mr->region = region_of(changes_pd ? pd->handle : region.pd, wanted);
   if (changes_pd) {
     pd->users.fetch_add(1, std::memory_order_relaxed);
     mr->pd_users->fetch_sub(1, std::memory_order_release);

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 
@@ -42,7 +44,7 @@ int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out) {
     return error;
   }
   objects.mws.emplace(mw_handle(mw), mw);
-  if (!mutated("pd-goes-with-mw")) mw->pd_users->fetch_add(1, std::memory_order_relaxed);
+  mw->pd_users->fetch_add(1, std::memory_order_relaxed);
   *out = mw;
   return 0;
 }
@@ -53,8 +55,7 @@ int dealloc_mw(Mw* mw) {
   MemoryObjects& objects = process.memory_objects();
   {
     std::lock_guard lock(objects.mutex);
-    if (!mutated("mw-dealloc-bound"))
-      find_window(process.view(), mw->rkey)->valid.store(0, std::memory_order_release);
+    find_window(process.view(), mw->rkey)->valid.store(0, std::memory_order_release);
     if (mw->region != nullptr) std::erase(mw->region->windows, mw);
     objects.mws.erase(mw_handle(mw));
   }

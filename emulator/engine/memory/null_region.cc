@@ -7,8 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
 
 namespace verbena {
 namespace {

@@ -4,11 +4,13 @@
 // what is left to do is advice (ibv_advise_mr(3)).
 #include <errno.h>
 
+#include "emulator.h"
 #include "engine/memory/region_pages.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/program_enum.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -49,10 +51,8 @@ int find_range(const Pd& pd, const Advice& advice, const ibv_sge& sge, Range* ou
   if ((region.access & IBV_ACCESS_ON_DEMAND) == 0)
     return refuse(ENOENT, "the region is not IBV_ACCESS_ON_DEMAND");
   if (region.pd != pd.handle) return refuse(EPERM, "the region is of another protection domain");
-  if (advice.writes && !mutated("advise-write-right") &&
-      !needs_writable_memory(static_cast<int>(region.access)))
+  if (advice.writes && !needs_writable_memory(static_cast<int>(region.access)))
     return refuse(EPERM, "the region is not registered for writing");
-  if (mutated("advise-range") && !covers(region.iova, region.length, sge.addr, sge.length)) return 0;
   if (!covers(region.iova, region.length, sge.addr, sge.length))
     return refuse(EFAULT, "the range leaves the region");
   *out = {region.address + (sge.addr - region.iova), sge.length};
@@ -70,7 +70,7 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
     return error;
   };
   if (row == nullptr) return refused(EOPNOTSUPP, "the device takes no such advice");
-  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 && !mutated("advise-flags"))
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0)
     return refused(EINVAL, "there is IBV_ADVISE_MR_FLAG_FLUSH only");
   if (count == 0 || sges == nullptr) return refused(EINVAL, "there is none");  // kernel, uverbs_std_types_mr.c
   const bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
@@ -79,7 +79,6 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   const char* why = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     if (int error = find_range(*pd, *row, sges[i], &range, &why); error != 0) {
-      if (mutated("advise-lkey") && error == ENOENT) return 0;
       VERBENA_WARN("ibv_advise_mr: element %u, lkey 0x%x, address 0x%llx, length %u: %s", i, sges[i].lkey,
                    static_cast<unsigned long long>(sges[i].addr), sges[i].length, why);
       return error;

@@ -5,7 +5,10 @@
 
 #include <new>
 
-#include "engine/objects.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
 #include "observe/log.h"
 
 namespace verbena {

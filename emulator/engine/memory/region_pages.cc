@@ -6,6 +6,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "emulator.h"
 #include "fabric/own_memory.h"
 
 namespace verbena {

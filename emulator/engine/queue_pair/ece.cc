@@ -11,10 +11,10 @@
 // look at the buffer before they poll.
 #include <errno.h>
 
-#include "engine/objects.h"
-#include "engine/xrc/xrc_shared_qp.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/qp.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -33,7 +33,7 @@ int set_ece(Qp* qp, ibv_ece* ece) {
   if (ece->comp_mask != 0 || ece->vendor_id != vendor_of(*qp)) {
     VERBENA_WARN("ibv_set_ece: QP 0x%06x: vendor 0x%06x, comp_mask 0x%x: the device's vendor is 0x%06x",
                  qp->shared->qpn, ece->vendor_id, ece->comp_mask, vendor_of(*qp));
-    return mutated("ece-errno") ? EPERM : EINVAL;
+    return EINVAL;
   }
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
@@ -43,14 +43,16 @@ int set_ece(Qp* qp, ibv_ece* ece) {
     return EINVAL;
   }
   ece->options &= kMayWaitInTheSlot;
-  qp->may_be_eager = (ece->options & kMayWaitInTheSlot) != 0;
+  qp->requester.may_be_eager = (ece->options & kMayWaitInTheSlot) != 0;
   return 0;
 }
 
 int query_ece(Qp* qp, ibv_ece* ece) {
   if (int error = usable(*qp->context); error != 0) return error;
   std::lock_guard modify(qp->modify_mutex);
-  *ece = {.vendor_id = vendor_of(*qp), .options = qp->may_be_eager ? kMayWaitInTheSlot : 0, .comp_mask = 0};
+  *ece = {.vendor_id = vendor_of(*qp),
+          .options = qp->requester.may_be_eager ? kMayWaitInTheSlot : 0,
+          .comp_mask = 0};
   return 0;
 }
 

@@ -8,24 +8,26 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
+#include "emulator.h"
 #include "engine/datagram/address_handle.h"
-#include "engine/datagram/privilege.h"
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
-#include "engine/queue_pair/error_flow.h"
+#include "engine/objects/context.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
-#include "engine/queue_pair/qp_attributes.h"
-#include "engine/queue_pair/qp_state_table.h"
-#include "engine/remote/remote.h"
-#include "engine/requester/psn.h"
+#include "engine/queue_pair/privilege.h"
+#include "engine/queue_pair/queue_pair.h"
+#include "engine/queue_pair/shared_path.h"
 #include "engine/requester/requester.h"
-#include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc_shared_qp.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/qp_attributes.h"
+#include "engine/rules/qp_state_table.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -61,7 +63,7 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   copy(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
   copy(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
   copy(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
-  if (!mutated("modify-not-applied")) copy(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  copy(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
   copy(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
   copy(IBV_QP_PATH_MIG_STATE, &ibv_qp_attr::path_mig_state);
   copy(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
@@ -72,11 +74,10 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
 // Under send_lock. What waits for the old rate is looked at again (to_state()); the fast path is closed and
 // opened by check_path().
 void pace(Qp& qp, const PacingLimits& limits) {
-  if (mutated("rate-limit-not-applied")) return;
-  qp.pacing = pacing_of(limits, qp.mtu);
-  qp.path.responder_state = 0;
-  qp.path.small_size = 0;
-  qp.path.rdma_may_be_short = false;
+  qp.pacing = pacing_of(limits, qp.requester.mtu);
+  qp.requester.longest_chunk = piece_of(qp.pacing, UINT32_MAX);
+  qp.requester.path.responder_state = 0;
+  qp.fast = {};
 }
 
 // Responder attributes that may change while requests come in: the requester reads them with each request.
@@ -133,8 +134,11 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
   qp.sq_next = qp.sq_posted;
-  qp.send_psn = 0;
-  PeerPath old = std::exchange(qp.path, PeerPath{});
+  qp.requester.psn = 0;
+  qp.fast = {};
+  const PeerPath old = std::exchange(qp.requester.path, PeerPath{});
+  qp.transport = &transport_without_frames(qp.type);
+  const std::shared_ptr<Transport> old_remote = std::exchange(qp.frame_path, nullptr);
   qp.send_lock.unlock();
   if (may_wait)
     qp.process->wait_for_hazards(qp.shared->dest_slot);
@@ -143,7 +147,7 @@ bool to_reset(Qp& qp, bool may_wait) {
     return false;
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
-  if (!mutated("reset-keeps-completions")) purge_completions(qp);
+  purge_completions(qp);
   forget_receives(qp);
   // Running numbers go on, so that slots and laps stay what they are; everything posted is forgotten.
   const uint64_t posted = qp.rq_posted;
@@ -155,6 +159,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.attr = {};
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(*qp.shared, qp.attr);
   qp.pacing = {};
+  qp.requester.longest_chunk = UINT32_MAX;
   return true;
 }
 
@@ -163,7 +168,7 @@ PeerQp peer_elsewhere(Process& process) {
   return {process.membership().slot(), process.membership().generation(), kRemoteIndex, 0};
 }
 
-int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
+int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transport> remote) {
   SharedQp& shared = *qp.shared;
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
@@ -175,8 +180,11 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
   shared.dest_incarnation = peer.incarnation;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
-  if (qp.type != IBV_QPT_UD) qp.mtu = mtu_bytes(qp.attr.path_mtu);
-  qp.path = std::move(path);
+  if (qp.type != IBV_QPT_UD) qp.requester.mtu = mtu_bytes(qp.attr.path_mtu);
+  qp.requester.path = std::move(path);
+  qp.frame_path = std::move(remote);
+  qp.transport = qp.frame_path ? qp.frame_path.get() : &transport_without_frames(qp.type);
+  begin_flight(qp);
   const ResponderState responder =
       ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
   shared.responder_state.store(ResponderState{responder.generation + 1, IBV_QPS_RTR}.pack(),
@@ -188,23 +196,21 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path) {
 // `known`: the peer that somebody else has found; nullptr: it is to be found here.
 int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
-  Remote* others = qp.process->remote();
+  Network* others = qp.process->network();
   const bool connects = qp.type != IBV_QPT_UD;
-  std::shared_ptr<RemotePath> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
+  std::shared_ptr<Transport> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
   if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
   if (path.adapter && !path.adapter->is_within_reach()) {
-    others = &qp.process->remote_or_begin();
+    others = &qp.process->network_or_begin();
     remote = others->path_within(*path.adapter, qp.attr.dest_qp_num);
     path = {};
   }
   const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
   if (remote) {
-    path.remote = remote;
     path.ports = 1u << qp.context->device_index;
-    remote->sent = remote->begun = remote->acknowledged = qp.sq_posted;
     publish_path(*qp.shared, qp.attr);
   }
-  const int error = enter_rtr(qp, peer, std::move(path));
+  const int error = enter_rtr(qp, peer, std::move(path), remote);
   if (error == 0 && remote) others->connect(qp, remote);
   return error;
 }
@@ -214,7 +220,7 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   std::lock_guard send(qp.send_lock);
   // A peer may have put the QP into ERR meanwhile.
   if (qp.state.load(std::memory_order_acquire) != from) return EINVAL;
-  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.send_psn = qp.attr.sq_psn;
+  if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.requester.psn = qp.attr.sq_psn;
   SharedQp& shared = *qp.shared;
   if (to == IBV_QPS_INIT) {
     shared.rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
@@ -225,12 +231,11 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
                                std::memory_order_seq_cst);
   qp.state.store(to, std::memory_order_release);
   if (to == IBV_QPS_SQD) {
-    if (mutated("event-sq-drained-missing")) return 0;
     qp.drain_event_due = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && qp.attr.en_sqd_async_notify != 0;
     progress_send_queue(qp, false);
   } else if (to == IBV_QPS_RTS && qp.sq_next != qp.sq_posted) {
     if (progress_send_queue(qp, false) != kEndOfTime || qp.sq_next != qp.sq_posted)
-      qp.process->add_pending(&qp);
+      qp.process->scheduler().add(&qp);
   }
   return 0;
 }
@@ -241,7 +246,7 @@ void to_error(Qp& qp) {
   qp.send_lock.unlock();
   // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread
   // sees to it.
-  if (!flush_receive_queue(qp, 10 * kHazardPatience)) qp.process->ring_doorbell();
+  if (!flush_receive_queue(qp, 10 * kHazardPatience)) qp.process->self().report(*qp.shared);
 }
 
 // Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).
@@ -265,7 +270,6 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   }
   uint64_t value = 0;
   error = check_attributes(limits, qp->type, *attr, mask, &why, &value);
-  if (mutated("modify-half")) remember(qp->attr, *attr, mask);
   if (error != 0) {
     VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why, static_cast<unsigned long long>(value));
     return error;
@@ -304,7 +308,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
 
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->proxy) return modify_proxy_qp(*qp, *attr, mask);
+  if (qp->proxy) return qp->proxy->modify(*qp, *attr, mask);
   act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   return change(qp, attr, mask, nullptr);

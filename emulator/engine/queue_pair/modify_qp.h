@@ -3,7 +3,7 @@
 // ibv_modify_qp(3) on behalf of another process, which holds the queue pair as well (xrc_shared_qp.h).
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 

@@ -7,18 +7,27 @@
 #include <bit>
 #include <new>
 
+#include "adapter/high_water.h"
+#include "emulator.h"
+#include "engine/datagram/datagram.h"
 #include "engine/datagram/datagram_queue.h"
+#include "engine/datagram/datagram_transport.h"
 #include "engine/datagram/multicast.h"
-#include "engine/device/device_attributes.h"
-#include "engine/objects.h"
-#include "engine/program_enum.h"
-#include "engine/queue_pair/error_flow.h"
+#include "engine/local/local_transport.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc.h"
-#include "engine/xrc/xrc_shared_qp.h"
+#include "engine/queue_pair/shared_path.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -38,7 +47,7 @@ int check_type(const DeviceLimits& limits, const ibv_qp_init_attr& attr) {
     case IBV_QPT_DRIVER:
       return EOPNOTSUPP;
     default:
-      return mutated("qp-any-type") ? 0 : EINVAL;
+      return EINVAL;
   }
 }
 
@@ -53,7 +62,7 @@ int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool r
                {"max_recv_sge", receives ? cap.max_recv_sge : 0, limits.max_sge},
                {"max_inline_data", cap.max_inline_data, limits.max_inline_data}};
   for (const auto& rule : rules) {
-    if (rule.value <= rule.limit || mutated("qp-beyond-limits")) continue;
+    if (rule.value <= rule.limit) continue;
     VERBENA_WARN("ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
                  static_cast<unsigned long long>(rule.limit));
     return EINVAL;
@@ -69,7 +78,6 @@ constexpr uint32_t kMostFreeInline = 64;
 // Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
 // device claims.
 void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
-  if (mutated("qp-beyond-limits")) cap.max_send_sge = cap.max_recv_sge = 1;
   const auto most = static_cast<uint32_t>(limits.max_qp_wr);
   cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
   cap.max_send_sge = std::max(cap.max_send_sge, 1u);
@@ -122,15 +130,15 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   if (process.segment().commit(entry, sizeof(SharedQp)) != 0) return ENOMEM;
   qp.shared = process.view().qp(qp.index);
   SharedQp& shared = *qp.shared;
+  shared.incarnation += 1;
   qp.cap = attr.cap;
   if (qp.srq != nullptr || qp.type == IBV_QPT_XRC_SEND) qp.cap.max_recv_wr = qp.cap.max_recv_sge = 0;
   if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.context->device->limits, qp.cap);
-  if (qp.type == IBV_QPT_XRC_SEND) qp.xrc_targets = std::make_shared<XrcTargets>();
+  if (qp.type == IBV_QPT_XRC_SEND) qp.requester.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
   if (attr.qp_type == IBV_QPT_UD)
     if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
-  shared.incarnation += 1;
   shared.type = static_cast<uint8_t>(attr.qp_type);
   shared.pd = qp.pd != nullptr ? qp.pd->handle : 0;
   shared.recv_cq = qp.recv_cq != nullptr ? qp.recv_cq->index : UINT32_MAX;
@@ -148,13 +156,24 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
+  qp.transport = &transport_without_frames(qp.type);
   close_responder(qp, IBV_QPS_RESET);
   shared.left_in = 0;
   shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.membership().slot(), qp.index);
+  RequesterContext& requester = qp.requester;
+  requester.process = &process;
+  requester.type = qp.type;
+  requester.qpn = shared.qpn;
+  requester.index = qp.index;
+  requester.incarnation = shared.incarnation;
   return shared.qpn == 0 ? ENOMEM : 0;
 }
 
 }  // namespace
+
+Transport& transport_without_frames(ibv_qp_type type) {
+  return type == IBV_QPT_UD ? datagram_transport() : local_transport();
+}
 
 int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   Process& process = *qp->context->process;
@@ -180,15 +199,12 @@ int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
     delete qp;
     return error;
   }
-  if (qp->pd != nullptr && !mutated("pd-goes-with-qp")) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (qp->pd != nullptr) qp->pd->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->send_cq != nullptr) qp->send_cq->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_add(1, std::memory_order_relaxed);
   if (qp->srq != nullptr) add_user(*qp->srq, qp->index);
   if (qp->xrcd != nullptr) qp->xrcd->users.fetch_add(1, std::memory_order_relaxed);
-  std::atomic<uint32_t>& high_water = process.view().header().qp_high_water;
-  for (uint32_t seen = high_water.load();
-       seen <= qp->index && !high_water.compare_exchange_weak(seen, qp->index + 1);) {
-  }
+  raise_high_water(process.view().header().qp_high_water, qp->index);
   process.set_qp(qp->index, qp);
   qp->shared->in_use.store(1, std::memory_order_release);
   return 0;
@@ -210,7 +226,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
     return EINVAL;
   }
   // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
-  if (srq != nullptr && attr->qp_type == IBV_QPT_UC && !mutated("qp-uc-with-srq")) {
+  if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
     VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
     return EINVAL;
   }
@@ -223,19 +239,16 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   qp->context = pd->context;
   qp->pd = pd;
   qp->send_cq = send_cq;
-  qp->recv_cq = receives ? (mutated("qp-one-cq") ? send_cq : recv_cq) : nullptr;
+  qp->recv_cq = receives ? recv_cq : nullptr;
   qp->srq = receives ? srq : nullptr;
   qp->user_handle = user_handle;
   qp->type = attr->qp_type;
-  qp->signal_all = attr->sq_sig_all != 0 && !mutated("qp-signals-not-all");
+  qp->signal_all = attr->sq_sig_all != 0;
   if (int error = set_up_qp(qp, *attr); error != 0) return error;
   attr->cap = qp->cap;
-  if (mutated("qp-cap-less")) attr->cap.max_send_wr = attr->cap.max_send_wr / 2;
   *out = qp;
   return 0;
 }
-
-void block_own_multicast(Qp* qp) { qp->blocks_own_multicast = true; }
 
 uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
 uint32_t qp_handle(const Qp* qp) { return qp->index; }
@@ -243,13 +256,13 @@ ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_ac
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;
-  if (qp->proxy) return query_proxy_qp(*qp, attr, init);
+  if (qp->proxy) return qp->proxy->query(*qp, attr, init);
   act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);
   *attr = qp->attr;
   attr->qp_state = attr->cur_qp_state = qp->state.load(std::memory_order_acquire);
-  attr->sq_psn = qp->send_psn;
+  attr->sq_psn = qp->requester.psn;
   const SharedQp& shared = *qp->shared;
   const ResponderState responder =
       ResponderState::unpack(shared.responder_state.load(std::memory_order_acquire));
@@ -258,22 +271,8 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->waiting != Waiting::kNothing;
   attr->cap = qp->cap;
   init->cap = qp->cap;
-  if (mutated("qp-cap-more-inline")) attr->cap.max_inline_data += 1;
-  if (mutated("qp-cap-more-elements")) attr->cap.max_send_sge += 1;
-  if (mutated("qp-cap-more-places")) attr->cap.max_send_wr += 1;
   init->qp_type = qp->type;
   init->sq_sig_all = qp->signal_all;
-  if (mutated("query-draining")) attr->sq_draining = 1;
-  if (mutated("query-timers")) std::swap(attr->timeout, attr->retry_cnt);
-  if (mutated("query-psn")) attr->sq_psn = 0;
-  if (mutated("query-destination")) attr->dest_qp_num = 0;
-  if (mutated("query-mtu")) attr->path_mtu = IBV_MTU_4096;
-  if (mutated("query-qkey")) attr->qkey = 0;
-  if (mutated("query-port")) attr->port_num = 0;
-  if (mutated("query-access")) attr->qp_access_flags = 0;
-  if (mutated("query-signal-all")) init->sq_sig_all = !qp->signal_all;
-  if (mutated("query-cap")) init->cap = attr->cap = {};
-  if (mutated("query-state")) attr->qp_state = IBV_QPS_RESET;
   return 0;
 }
 
@@ -308,11 +307,10 @@ void free_qp(Qp* qp) {
 int destroy_qp(Qp* qp, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
-  if (attached_to_group(*qp) && !mutated("qp-member-goes")) {
+  if (attached_to_group(*qp)) {
     VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
     return EBUSY;
   }
-  if (mutated("life-destroy-busy") && qp->sq_next != qp->sq_posted) return EBUSY;
   take_down_qp(*qp);
   *async_events = take_back_events(*qp->context, qp->user_handle, qp->async_events.load());
   free_qp(qp);

@@ -3,7 +3,7 @@
 // What the lives of all queue pairs have in common, whoever holds them.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 
@@ -16,5 +16,8 @@ void take_down_qp(Qp& qp);
 
 // Then: gives back what it held.
 void free_qp(Qp* qp);
+
+// The transport of a queue pair that is not reached by frames, or not connected.
+Transport& transport_without_frames(ibv_qp_type type);
 
 }  // namespace verbena

@@ -7,8 +7,11 @@
 #include <bit>
 #include <new>
 
-#include "engine/objects.h"
-#include "observe/mutant.h"
+#include "adapter/high_water.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 namespace {
@@ -146,10 +149,7 @@ int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t m
     delete srq;
     return error;
   }
-  std::atomic<uint32_t>& high_water = process.view().header().srq_high_water;
-  for (uint32_t seen = high_water.load();
-       seen <= srq->index && !high_water.compare_exchange_weak(seen, srq->index + 1);) {
-  }
+  raise_high_water(process.view().header().srq_high_water, srq->index);
   srq->shared->in_use.store(1, std::memory_order_release);
   process.set_srq(srq->index, srq);
   *out = srq;
@@ -183,19 +183,18 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
   }
   srq.lock.unlock();
   if (error == 0) return 0;
-  if (error == EAGAIN && mutated("srq-full-dropped")) return 0;
   if (error == EAGAIN) {
     error = ENOMEM;
     *why = "receive queue full";
   }
   *bad_wr = wr;
-  return mutated("srq-error-negative") ? -error : error;
+  return error;
 }
 
 bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->membership().worker(), slot); }
 
 uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
-  return slot < srq.slots.size() && !mutated("srq-wr-id") ? srq.slots[slot].wr_id : 0;
+  return slot < srq.slots.size() ? srq.slots[slot].wr_id : 0;
 }
 
 void free_slot(Srq& srq, uint32_t slot) {

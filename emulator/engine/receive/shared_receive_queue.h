@@ -3,8 +3,6 @@
 // The owner's half of a receive queue with many requesters (adapter/shared_receive_ring.h): an SRQ of the
 // program (ibv_create_srq(3)), or the receive queue of a UD queue pair. What only an SRQ of the program has -
 // its limit, its events, the QPs that use it - stands in shared_receive_verbs.cc.
-//
-// Locks: Srq::lock comes after Cq::lock (polling gives slots back), and is never held when a CQ's is taken.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,50 +14,13 @@
 
 #include "adapter/shared_receive_ring.h"
 #include "adapter/spin_lock.h"
-#include "engine/device/context_use.h"
-#include "engine/process.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/srq.h"
 
 namespace verbena {
 
-struct Pd;
-struct Xrcd;
-
-struct Srq {
-  Process* process = nullptr;
-  uint32_t index = 0;
-  uint32_t pd_handle = 0;  // keys of receive requests must belong to it
-  SharedSrq* shared = nullptr;
-  SharedReceiveRing ring;
-
-  // What the owner knows of a slot.
-  struct Slot {
-    uint64_t wr_id;
-    uint64_t position;  // in the order ring, + 1; 0: free
-    uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot came back
-  };
-  SpinLock lock;  // posting, and giving slots back
-  std::vector<Slot> slots;
-  std::vector<uint32_t> free;  // the last one is next
-  uint32_t room = 0;           // so many of the slots are used: what the queue was said to hold
-
-  // Memory in the segment, to be given back.
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-
-  // ---- of an SRQ of the program ----
-  ContextUse context;
-  Pd* pd = nullptr;
-  Cq* cq = nullptr;  // XRC
-  Xrcd* xrcd = nullptr;
-  uint64_t user_handle = 0;
-  std::atomic<uint32_t> users{0};  // queue pairs
-  std::atomic<uint32_t> async_events{0};
-  std::mutex qps_mutex;
-  std::vector<uint32_t> qps;  // by table index; under qps_mutex
-};
-
-// Made by ibv_create_srq(3); else the receive queue of one QP.
-inline bool is_of_program(const Srq& srq) { return srq.context != nullptr; }
+class Process;
+struct Qp;
 
 // Makes a queue for exactly `max_wr` requests, at least one (its ring has a power of two of slots), of `max_sge`
 // entries each, whose keys belong to the PD with handle `pd`. ENOMEM.

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
 #include "engine/datagram/multicast.h"
-#include "engine/objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_datagram.h"
 #include "no_cancellation.h"
@@ -221,7 +222,7 @@ Remote::Next Remote::take_datagram(RemotePeer& peer, const wire::Frame& frame) {
   const DatagramHead& head = frame.head.datagram;
   if (!peer.datagram_source) peer.datagram_source = make_remote_sender(process_);
   // Where an answer goes: who sends need not be asked for, and may answer and end before he could be.
-  if (uint32_t& last = peer.datagram_source->shared->qpn; last != head.source_qpn) {
+  if (uint32_t& last = peer.datagram_source_qpn; last != head.source_qpn) {
     last = head.source_qpn;
     know(peer.address, head.source_qpn, peer_of(peer.id));
   }

@@ -9,11 +9,13 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/clock.h"
-#include "engine/objects.h"
+#include "adapter/clock.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requester.h"
+#include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
+#include "engine/responder/payload_stream.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -25,6 +27,12 @@ using wire::Flow;
 using wire::Frame;
 using wire::FrameKind;
 using wire::RequestHead;
+
+// The reason that the responder gives; `otherwise`: it gives none that is known.
+VendorError error_of(const AnswerHead& head, VendorError otherwise) {
+  const VendorError error = find_vendor_error(static_cast<uint32_t>(head.value))->error;
+  return error != VendorError::none ? error : otherwise;
+}
 
 bool try_lock_for_a_moment(SpinLock& lock) {
   constexpr int kMoment = 64;
@@ -143,8 +151,8 @@ Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy)
   if (route == routes_.end()) return nullptr;
   Qp& qp = *route->second.qp;
   if (*busy = !try_lock_for_a_moment(qp.send_lock); *busy) return nullptr;
-  const RemotePath* path = qp.path.remote.get();
-  if (path != nullptr) expect_request(qp, head.number);
+  const RemotePath* path = path_of(qp);
+  if (path != nullptr) path->expect_request(qp, head.number);
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (path != nullptr && path->peer.get() == &peer && path->qpn == head.source_qpn &&
       path->path_generation == head.path_generation &&
@@ -158,7 +166,7 @@ Qp* Remote::lock_requester(RemotePeer& peer, const AnswerHead& head, bool* busy)
 // Puts what has come of the answer to a READ where it belongs. Under the requester's send_lock. False: the
 // rest is of no use.
 bool Remote::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
-  SendRequest* const request = find_awaiting(qp, head.number);
+  SendRequest* const request = find_awaiting_response(qp, head.number);
   uint64_t& left = peer.bulk_in.left;
   if (request == nullptr || request->opcode != IBV_WR_RDMA_READ || request->length != head.size())
     return false;
@@ -192,7 +200,7 @@ bool Remote::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
       request->done += static_cast<uint32_t>(moved);
     }
   }
-  if (error != VendorError::none || request->done == request->length) take_answer(qp, *request, error);
+  if (error != VendorError::none || request->done == request->length) responded(qp, *request, error);
   return error == VendorError::none;
 }
 
@@ -206,7 +214,7 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
     peer.bulk_in = {};
     peer.bulk_in.left = frame.payload;
     peer.bulk_in.answer = head;
-    SendRequest* const request = qp != nullptr ? find_awaiting(*qp, head.number) : nullptr;
+    SendRequest* const request = qp != nullptr ? find_awaiting_response(*qp, head.number) : nullptr;
     // Chunks come in order: anything else is the rest of what has been given up.
     if (request != nullptr && request->done == head.offset())
       peer.bulk_in.is_answer = scatter(*qp, peer, head);
@@ -217,22 +225,22 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
   if (qp == nullptr) return Next::kOn;
   switch (head.kind) {
     case FrameKind::kAck:
-      take_acknowledgement(*qp, head.number);
+      acknowledged(*qp, head.number);
       break;
     case FrameKind::kNak:
-      take_refusal(*qp, head.number, static_cast<uint32_t>(head.value));
+      refused(*qp, head.number, error_of(head, VendorError::remote_operation_failed));
       break;
     case FrameKind::kRnr:
-      take_rnr(*qp, head.number, head.rnr_timer);
+      not_received(*qp, head.number, head.rnr_timer);
       break;
     case FrameKind::kReady:
-      take_ready(*qp, head.number);
+      ready_to_receive(*qp, head.number);
       break;
     case FrameKind::kNotReady:
-      take_not_ready(*qp, head.number, static_cast<uint32_t>(head.value));
+      not_ready(*qp, head.number, error_of(head, VendorError::peer_not_ready));
       break;
     default: {
-      SendRequest* const request = find_awaiting(*qp, head.number);
+      SendRequest* const request = find_awaiting_response(*qp, head.number);
       if (request == nullptr || request->opcode == IBV_WR_RDMA_READ) break;
       const uint32_t own_slot = process_.membership().slot();
       VendorError error = VendorError::none;
@@ -247,7 +255,7 @@ Remote::Next Remote::take_answer_frame(RemotePeer& peer, const Frame& frame) {
             process_.self().write(process_.directory(), &from, 1, ranges, count) != 0)
           error = VendorError::local_memory_gone;
       }
-      take_answer(*qp, *request, error);
+      responded(*qp, *request, error);
     }
   }
   qp->send_lock.unlock();

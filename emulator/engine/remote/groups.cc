@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "engine/datagram/multicast.h"
-#include "engine/objects.h"
+#include "engine/objects/process.h"
 #include "engine/remote/remote_datagram.h"
 #include "no_cancellation.h"
 #include "observe/log.h"

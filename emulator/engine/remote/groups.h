@@ -6,7 +6,8 @@
 
 #include <memory>
 
-#include "engine/process.h"
+#include "engine/datagram/delivery.h"
+#include "engine/objects/process.h"
 #include "wire/frame.h"
 #include "wire/multicast_channel.h"
 
@@ -30,7 +31,7 @@ class RemoteGroups {
   Process& process_;
   wire::MulticastChannel multicast_channel_;
   const bool open_;
-  std::shared_ptr<Qp> sender_;  // stands for the senders of all groups
+  std::unique_ptr<DatagramSender> sender_;  // the senders of all groups on other nodes
 };
 
 }  // namespace verbena

@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
-#include "engine/objects.h"
+#include "adapter/clock.h"
+#include "engine/objects/process.h"
 #include "engine/remote/remote_path.h"
 #include "engine/remote/remote_requester.h"
 #include "fabric/fork_descriptors.h"

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "adapter/memory_table.h"
-#include "engine/process.h"
+#include "engine/datagram/delivery.h"
+#include "engine/objects/process.h"
 #include "wire/frame.h"
 #include "wire/net_address.h"
 #include "wire/process_id.h"
@@ -23,7 +24,6 @@
 namespace verbena {
 
 class RemoteRequester;
-struct Datagrams;
 
 // Bytes of up to this many go through the buffers, longer ones from memory to memory.
 inline constexpr uint32_t kCopied = 16 * 1024;
@@ -81,7 +81,8 @@ struct RemotePeer {
     bool is_answer = false;
     wire::AnswerHead answer{};
   } bulk_in;
-  std::shared_ptr<Qp> datagram_source;  // stands for the senders of datagrams
+  std::unique_ptr<DatagramSender> datagram_source;  // all of its UD queue pairs
+  uint32_t datagram_source_qpn = 0;                 // of the last datagram
   // Of each queue pair that takes datagrams: how many since the last that was dropped for want of a receive
   // request.
   std::unordered_map<uint32_t, uint32_t> datagrams_taken;

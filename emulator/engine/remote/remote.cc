@@ -9,10 +9,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
 #include "engine/datagram/address_handle.h"
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/remote_requester.h"
+#include "engine/requester/requester.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -73,7 +76,7 @@ bool Remote::is_own(const ibv_ah_attr& address) const {
 
 // ---- queue pairs ----------------------------------------------------------------------------------------
 
-std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& attr) {
+std::shared_ptr<Transport> Remote::path_to(const Qp& qp, const ibv_qp_attr& attr) {
   if (!connector_.leads_out || attr.ah_attr.is_global == 0 || is_own(attr.ah_attr)) return nullptr;
   auto path = std::make_shared<RemotePath>();
   path->remote = this;
@@ -87,7 +90,8 @@ std::shared_ptr<RemotePath> Remote::path_to(const Qp& qp, const ibv_qp_attr& att
   return path;
 }
 
-void Remote::connect(Qp& qp, const std::shared_ptr<RemotePath>& path) {
+void Remote::connect(Qp& qp, const std::shared_ptr<Transport>& transport) {
+  const auto path = std::static_pointer_cast<RemotePath>(transport);
   {
     std::lock_guard progress_lock(progress_mutex_);
     Route& route = routes_[qp.shared->qpn];
@@ -155,8 +159,9 @@ int64_t Remote::check_deadlines(int64_t now) {
       next = std::min(next, now + kShortestTick);
       return false;
     }
-    const int64_t wanted = qp->path.remote ? check_deadline(*qp, now) : kEndOfTime;
-    if (wanted == kEndOfTime && qp->path.remote) qp->path.remote->is_watched = false;
+    RemotePath* const path = path_of(*qp);
+    const int64_t wanted = path != nullptr ? check_deadline(*qp, now) : kEndOfTime;
+    if (wanted == kEndOfTime && path != nullptr) path->is_watched = false;
     qp->send_lock.unlock();
     next = std::min(next, wanted);
     return wanted == kEndOfTime;
@@ -258,9 +263,9 @@ void Remote::bind(Route& route, const std::shared_ptr<RemotePeer>& peer) {
   route.peer = peer;
   Qp& qp = *route.qp;
   qp.send_lock.lock();
-  if (qp.path.remote == route.path) {
+  if (qp.transport == route.path.get()) {
     route.path->peer = peer;
-    if (qp.sq_next != qp.sq_posted && progress_remote(qp) != kEndOfTime) process_.add_pending(&qp);
+    if (qp.sq_next != qp.sq_posted && progress_send_queue(qp, false) != kEndOfTime) process_.scheduler().add(&qp);
   }
   qp.send_lock.unlock();
 }
@@ -396,8 +401,8 @@ void Remote::lose(RemotePeer& peer) {
     if (route.peer.get() != &peer) continue;
     route.asked_at = 0;
     route.qp->send_lock.lock();
-    const bool waits = route.qp->path.remote == route.path && route.qp->sq_next != route.qp->sq_posted;
-    if (waits && progress_remote(*route.qp) != kEndOfTime) process_.add_pending(route.qp);
+    const bool waits = route.qp->transport == route.path.get() && route.qp->sq_next != route.qp->sq_posted;
+    if (waits && progress_send_queue(*route.qp, false) != kEndOfTime) process_.scheduler().add(route.qp);
     route.qp->send_lock.unlock();
   }
   publish();
@@ -418,7 +423,7 @@ void Remote::publish() {
     return peer->connected.load(std::memory_order_relaxed);
   });
   active_.store(active, std::memory_order_release);
-  process_.poll_remote(active || !connect_requests_.empty());
+  process_.scheduler().set_network_active(active || !connect_requests_.empty());
 }
 
 }  // namespace verbena

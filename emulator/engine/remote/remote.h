@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/objects/network.h"
 #include "engine/remote/groups.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
@@ -26,14 +27,6 @@
 namespace verbena {
 
 enum class Taken : uint8_t;
-
-// A datagram's destination.
-struct DatagramTo {
-  wire::NetAddress address;
-  wire::NetAddress from;
-  uint32_t qpn;
-  bool to_group = false;  // to all members that the process with that queue pair has
-};
 
 // How connections are asked for: the connection listener's connect(), or a test's.
 struct Connector {
@@ -46,7 +39,7 @@ struct Connector {
 // Is this message, which came with a connection, from a process of the node that is to be reached by frames?
 bool is_connection_request(const std::byte* message, size_t size);
 
-class Remote final : public wire::ConnectionObserver {
+class Remote final : public Network, public wire::ConnectionObserver {
  public:
   Remote(Process& process, const wire::ProcessId& self, Connector caller);
   ~Remote();
@@ -56,44 +49,38 @@ class Remote final : public wire::ConnectionObserver {
   // Becomes readable when something comes and the service thread is to see to it; -1: no descriptors.
   int descriptor() const { return outer_; }
 
-  // ---- queue pairs ----
+  // ---- Network ----
+  std::shared_ptr<Transport> path_to(const Qp& qp, const ibv_qp_attr& attr) override;
+  std::shared_ptr<Transport> path_within(const PeerAdapter& to, uint32_t qpn) override;
+  void connect(Qp& qp, const std::shared_ptr<Transport>& path) override;
+  void forget(Qp& qp) override;
+  bool leads_out() const override { return connector_.leads_out; }
+  bool is_own(const ibv_ah_attr& address) const override;
+  bool is_full(const wire::NetAddress& to, uint32_t qpn) override;
+  void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
+                     uint32_t size) override;
+  void listen_to_groups() override { groups_.listen(); }
+  void send_to_group(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
+                     uint32_t size) override {
+    groups_.send(from, head, bytes, size);
+  }
+  void drive_from_poll() override;
+  void before_sleep() override;
+  void receive_posted() override;
 
-  // The way to where `attr` leads; nullptr: that is on this node, or nowhere.
-  std::shared_ptr<RemotePath> path_to(const Qp& qp, const ibv_qp_attr& attr);
-  // The same to queue pair `qpn` of a process of this node.
-  std::shared_ptr<RemotePath> path_within(const PeerAdapter& to, uint32_t qpn);
-  // The queue pair has it now, and may be called. Its peer is looked for. No lock is held.
-  void connect(Qp& qp, const std::shared_ptr<RemotePath>& path);
-  // On return nobody here touches the queue pair any more. No lock is held.
-  void forget(Qp& qp);
+  // ---- for its queue pairs ----
   void seek(uint32_t qpn);  // it has something to send, and no connection. Under its send_lock
   void watch(Qp& qp);       // it has something in flight. Under its send_lock
-
-  bool leads_out() const { return connector_.leads_out; }
-  // Does the address belong to this node?
-  bool is_own(const ibv_ah_attr& address) const;
 
   // ---- who drives ----
 
   bool is_active() const { return active_.load(std::memory_order_relaxed); }
-  void drive_from_poll();
   // The service thread's turn. When to come again, ns.
   int64_t serve();
-  // The program is about to sleep until something comes.
-  void before_sleep();
-  // A receive request was posted at a queue pair whose requester had found none.
-  void receive_posted();
   // Sends what has gathered.
   void flush_all();
   // The same, unless somebody is at it: he may be the one who calls exit(3).
   void flush_at_exit();
-
-  // ---- datagrams (datagrams.cc) ----
-  // Is the way there full? Then a message waits in the send queue, as it would for a slow link.
-  bool is_full(const wire::NetAddress& to, uint32_t qpn);
-  // Sends one message: `head` but for its length, and `size` bytes. Lost if nobody is there.
-  void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
-                     uint32_t size);
 
   // Another process of this node calls. In the service thread.
   void take_connection_request(const std::byte* message, Descriptor& connection);

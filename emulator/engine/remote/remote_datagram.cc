@@ -3,27 +3,15 @@
 
 #include <cstring>
 
-#include "engine/objects.h"
+#include "engine/objects/process.h"
 #include "engine/remote/remote_path.h"
 
 namespace verbena {
-namespace {
-
-struct Sender {
-  Qp qp;
-  SharedQp shared{};
-};
-
-}  // namespace
-
-std::shared_ptr<Qp> make_remote_sender(Process& process) {
-  const auto sender = std::make_shared<Sender>();
-  sender->qp.process = &process;
-  sender->qp.shared = &sender->shared;
-  sender->qp.index = kRemoteIndex;
-  sender->qp.type = IBV_QPT_UD;
-  sender->qp.datagrams = make_datagrams(sender->qp);
-  return {sender, &sender->qp};
+std::unique_ptr<DatagramSender> make_remote_sender(Process& process) {
+  auto sender = std::make_unique<DatagramSender>();
+  sender->process = &process;
+  sender->index = kRemoteIndex;
+  return sender;
 }
 
 RemoteDatagram remote_datagram(const wire::DatagramHead& head, const void* bytes, uint32_t size) {

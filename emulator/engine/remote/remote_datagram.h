@@ -13,8 +13,8 @@
 
 namespace verbena {
 
-// Towards the queue pairs of this process: a queue pair of nobody. Throws std::bad_alloc.
-std::shared_ptr<Qp> make_remote_sender(Process& process);
+// A sender for the datagrams of another process. Throws std::bad_alloc.
+std::unique_ptr<DatagramSender> make_remote_sender(Process& process);
 
 // What a frame says whose bytes are at `bytes`. They stay where they are.
 RemoteDatagram remote_datagram(const wire::DatagramHead& head, const void* bytes, uint32_t size);

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "adapter/prefetch.h"
-#include "engine/program_enum.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
-#include "engine/requester/peer_path.h"
-#include "engine/requester/requester.h"
+#include "engine/responder/peer_path.h"
 #include "engine/responder/responder.h"
-#include "engine/xrc/xrc.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/program_enum.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -37,24 +37,24 @@ const SendOperation* operation_of(const RequestHead& head) {
 // Are there as many bytes as belong to this frame? The rest of what a requester judges before it sends.
 bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t payload) {
   if (operation.atomic && head.size != sizeof(uint64_t)) return false;
-  if (brings_answer(operation)) return payload == 0;
+  if (brings_response(operation)) return payload == 0;
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }
 
 // Holding a hazard guard on the queue pair and, with XRC, to the SRQ that the request names, both found
 // right; or why not.
 struct TargetAccess {
-  TargetAccess(Qp& qp, uint32_t srqn) {
-    const uint32_t own_slot = qp.process->membership().slot();
-    const NodeDirectory& directory = qp.process->directory();
+  TargetAccess(RequesterContext& requester, uint32_t srqn) {
+    const uint32_t own_slot = requester.process->membership().slot();
+    const NodeDirectory& directory = requester.process->directory();
     VendorError target = VendorError::none;
-    if (qp.xrc_targets) target = select_target(qp, srqn);
+    if (requester.xrc_targets) target = select_target(requester, srqn);
     guard.begin(directory, own_slot, own_slot);
-    if (qp.xrc_targets && target == VendorError::none)
-      to_target.begin(directory, own_slot, qp.path.memory->slot());
-    unreachable = check_path(qp);
-    if (unreachable != VendorError::none || !qp.xrc_targets) return;
-    if (target == VendorError::none) target = check_target(qp);
+    if (requester.xrc_targets && target == VendorError::none)
+      to_target.begin(directory, own_slot, requester.path.memory->slot());
+    unreachable = check_path(requester);
+    if (unreachable != VendorError::none || !requester.xrc_targets) return;
+    if (target == VendorError::none) target = check_target(requester);
     (refuses_target(target) ? refused : unreachable) = target;
   }
 
@@ -66,25 +66,21 @@ struct TargetAccess {
 }  // namespace
 
 RemoteRequester::RemoteRequester(RemotePeer& peer, Process& process) : peer_(peer) {
-  qp_.process = &process;
-  qp_.shared = &shared_;
-  qp_.index = kRemoteIndex;
+  requester_.process = &process;
+  requester_.index = kRemoteIndex;
 }
 
 void RemoteRequester::expect_request() const {
-  const PeerPath& path = qp_.path;
+  const PeerPath& path = requester_.path;
   prefetch(&target_qpn_, &results_);
-  prefetch(&qp_.process);
-  prefetch(&qp_.send_lock);
-  prefetch(&qp_.xrc_targets, &qp_.peer_head + 1);
-  prefetch(&shared_.responder_state);
+  prefetch(&requester_, &requester_.peer_head + 1);
   const SharedQp* const there = path.qp;
   if (there == nullptr) return;
   prefetch(&there->responder_state, &there->in_use);
   prefetch(&there->expected_psn);
   prefetch(&there->pending_flags);
   prefetch(&there->requests_out);
-  if (const Qp* const owner = qp_.process->qp(path.index); owner != nullptr) {
+  if (const Qp* const owner = requester_.process->qp(path.index); owner != nullptr) {
     prefetch(&owner->process);
     prefetch(&owner->recv_lock, &owner->scattered + 1);
   }
@@ -94,8 +90,8 @@ void RemoteRequester::expect_request() const {
 }
 
 VendorError RemoteRequester::aim(const RequestHead& head) {
-  Process& process = *qp_.process;
-  PeerPath& path = qp_.path;
+  Process& process = *requester_.process;
+  PeerPath& path = requester_.path;
   if (path.qp != nullptr && path.qp->in_use.load(std::memory_order_acquire) != 0 &&
       path.qp->incarnation == path.incarnation && path.qp->qpn == head.target_qpn)
     return VendorError::none;
@@ -115,9 +111,9 @@ VendorError RemoteRequester::aim(const RequestHead& head) {
   path.ports = 1u << (there->device & 31);
   path.generation = path.responder_state = 0;
   target_qpn_ = head.target_qpn;
-  shared_.qpn = head.source_qpn;
-  qp_.type = requester_type(there->type);
-  if (qp_.type == IBV_QPT_XRC_SEND && !qp_.xrc_targets) qp_.xrc_targets = std::make_shared<XrcTargets>();
+  requester_.qpn = head.source_qpn;
+  requester_.type = requester_type(there->type);
+  if (requester_.type == IBV_QPT_XRC_SEND && !requester_.xrc_targets) requester_.xrc_targets = std::make_shared<XrcTargets>();
   latched_ = false;
   path_generation_ = 0;
   return VendorError::none;
@@ -137,11 +133,11 @@ bool RemoteRequester::begin_path_generation(const RequestHead& head) {
 }
 
 void RemoteRequester::give_back() {
-  if (qp_.xrc_targets) abandon_current_wqe(qp_);
+  if (requester_.xrc_targets) abandon_current_wqe(requester_);
 }
 
 AnswerHead RemoteRequester::acknowledgement() const {
-  return {sizeof(AnswerHead), FrameKind::kAck,  0,         {}, shared_.qpn,
+  return {sizeof(AnswerHead), FrameKind::kAck,  0,         {}, requester_.qpn,
           target_qpn_,        path_generation_, expected_, 0};
 }
 
@@ -150,7 +146,7 @@ void RemoteRequester::answer(FrameKind kind, uint64_t number, uint64_t value, ui
   std::lock_guard lock(peer_.out_mutex);
   append_answer(
       peer_,
-      {sizeof(AnswerHead), kind, timer, {}, shared_.qpn, target_qpn_, path_generation_, number, value});
+      {sizeof(AnswerHead), kind, timer, {}, requester_.qpn, target_qpn_, path_generation_, number, value});
 }
 
 void RemoteRequester::remember_atomic(uint64_t number, uint64_t value) {
@@ -161,8 +157,8 @@ void RemoteRequester::remember_atomic(uint64_t number, uint64_t value) {
 
 // A request that was carried out before its connection broke: the answer was lost.
 Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& operation) {
-  if (!brings_answer(operation)) {
-    acknowledgement_due = is_acknowledged(qp_.type);
+  if (!brings_response(operation)) {
+    acknowledgement_due = is_acknowledged(requester_.type);
     return Taken::kSkip;
   }
   if (operation.atomic) {
@@ -176,32 +172,32 @@ Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& oper
   }
   // A READ is carried out once more (vol. 1, 9.7.5.1.2): neither order nor counters have anything to do with that, but
   // state and rights have.
-  const uint64_t generation = qp_.path.generation;
-  const TargetAccess access(qp_, head.srqn);
+  const uint64_t generation = requester_.path.generation;
+  const TargetAccess access(requester_, head.srqn);
   if (access.unreachable != VendorError::none) {
     answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(access.unreachable));
     return Taken::kSkip;
   }
-  if (qp_.path.generation != generation) return Taken::kSkip;
-  const SharedQp& there = *qp_.path.qp;
+  if (requester_.path.generation != generation) return Taken::kSkip;
+  const SharedQp& there = *requester_.path.qp;
   VendorError error = access.refused;
   if (error == VendorError::none)
     error = check_request(operation, static_cast<ibv_qp_type>(there.type), there.access, there.max_dest_rd_atomic,
                           head.remote_address);
   if (error != VendorError::none) {
-    answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(qp_.path, error).error));
+    answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(requester_.path, error).error));
     return Taken::kSkip;
   }
   if (head.size == 0) {
     answer(FrameKind::kReadData, head.number, 0);
     return Taken::kSkip;
   }
-  SendRequest again{};
+  Request again{};
   again.length = head.size;
   again.number = head.number;
   again.rkey = head.rkey;
   again.remote_address = head.remote_address;
-  const Translation place = translate(qp_.path.memory->view(), head.rkey, true, qp_.path.remote_pd,
+  const Translation place = translate(requester_.path.memory->view(), head.rkey, true, requester_.path.remote_pd,
                                       MemoryUse::remote_read, head.remote_address, head.size, target_qpn_);
   const Placed placed = place.check == KeyCheck::kOk
                             ? fetch(again, {reinterpret_cast<void*>(place.address), head.size})
@@ -220,7 +216,7 @@ Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uin
     return Taken::kSkip;
   }
   if (!begin_path_generation(head)) return Taken::kSkip;
-  if (qp_.type == IBV_QPT_UC) {
+  if (requester_.type == IBV_QPT_UC) {
     // What is missing is missing; a message whose beginning is missing is, too.
     if (head.offset == 0) expected_ = head.number, request_.done = 0;
     if (head.number != expected_ || head.offset != request_.done) return Taken::kSkip;
@@ -249,11 +245,11 @@ Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uin
   }
   const uint32_t mtu = mtu_bytes(head.connection >> 4);
   if (mtu == 0) return Taken::kSkip;
-  qp_.mtu = mtu;
-  qp_.send_psn = head.psn;
-  const bool answered = brings_answer(*operation);
+  requester_.mtu = mtu;
+  requester_.psn = head.psn;
+  const bool answered = brings_response(*operation);
   const bool large = head.size > kCopied && !answered;
-  qp_.carrier = large || (answered && !operation->atomic) ? this : nullptr;
+  requester_.payload = large || (answered && !operation->atomic) ? this : nullptr;
   if (large) {
     peer_.bulk_in.left = payload;
     return execute(head, nullptr, 0);
@@ -268,25 +264,25 @@ Taken RemoteRequester::go_on(const RequestHead& head) { return execute(head, nul
 // As requester.cc's attempt(), with the initiator's part left out.
 Taken RemoteRequester::execute(const RequestHead& head, const iovec* ranges, size_t count) {
   const SendOperation& operation = *operation_of(head);
-  const uint64_t generation = qp_.path.generation;
-  const TargetAccess access(qp_, head.srqn);
+  const uint64_t generation = requester_.path.generation;
+  const TargetAccess access(requester_, head.srqn);
   if (access.refused != VendorError::none)
-    return judge(head, operation, refuse(qp_.path, access.refused), VendorError::none);
+    return judge(head, operation, refuse(requester_.path, access.refused), VendorError::none);
   const VendorError unreachable = access.unreachable;
   Response response{Answer::kGone};
   if (unreachable == VendorError::none) {
     // A responder that began again knows nothing of the chunks it has got.
-    if (qp_.path.generation != generation && request_.done != 0) return Taken::kSkip;
-    response = respond(qp_, operation, request_, {ranges, count});
+    if (requester_.path.generation != generation && request_.done != 0) return Taken::kSkip;
+    response = respond(requester_, operation, request_, {ranges, count});
   }
   const Taken taken = judge(head, operation, response, unreachable);
-  if (unreachable == VendorError::none) raise_event_due(qp_.path);
+  if (unreachable == VendorError::none) raise_event_due(requester_.path);
   return taken;
 }
 
 Taken RemoteRequester::judge(const RequestHead& head, const SendOperation& operation,
                              const Response& response, VendorError unreachable) {
-  const bool acknowledged = is_acknowledged(qp_.type);
+  const bool acknowledged = is_acknowledged(requester_.type);
   if (unreachable != VendorError::none) {
     if (acknowledged) answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(unreachable));
     request_.done = 0;
@@ -296,24 +292,24 @@ Taken RemoteRequester::judge(const RequestHead& head, const SendOperation& opera
     case Answer::kAck:
       expected_ = head.number + 1;
       request_.done = 0;
-      if (operation.atomic && brings_answer(operation)) {
+      if (operation.atomic && brings_response(operation)) {
         remember_atomic(head.number, atomic_result_);
         answer(FrameKind::kAtomicAnswer, head.number, atomic_result_);
-      } else if (brings_answer(operation)) {
+      } else if (brings_response(operation)) {
         if (head.size == 0) answer(FrameKind::kReadData, head.number, 0);
       } else {
         acknowledgement_due = acknowledged;
       }
       return Taken::kDone;
     case Answer::kPartial:
-      if (qp_.carrier != this || brings_answer(operation)) return Taken::kStalled;
+      if (requester_.payload != this || brings_response(operation)) return Taken::kStalled;
       return peer_.bulk_in.left == 0 ? Taken::kDone : Taken::kMore;
     case Answer::kBusy:
       return Taken::kStalled;
     case Answer::kRnr:
       if (!acknowledged) break;
-      answer(FrameKind::kRnr, head.number, 0, qp_.path.qp->min_rnr_timer);
-      if (!qp_.xrc_targets) ask_to_be_woken();
+      answer(FrameKind::kRnr, head.number, 0, requester_.path.qp->min_rnr_timer);
+      if (!requester_.xrc_targets) ask_to_be_woken();
       break;
     case Answer::kNak:
       if (acknowledged) answer(FrameKind::kNak, head.number, static_cast<uint64_t>(response.error));
@@ -334,22 +330,22 @@ Taken RemoteRequester::judge(const RequestHead& head, const SendOperation& opera
 // Whoever posts a receive looks at the flag without a fence, and may miss it: then the requester's timer is
 // enough.
 void RemoteRequester::ask_to_be_woken() {
-  qp_.path.qp->requester_waits.store(1, std::memory_order_seq_cst);
-  if (SharedSrq* srq = qp_.path.shared_receives.shared; srq != nullptr)
+  requester_.path.qp->requester_waits.store(1, std::memory_order_seq_cst);
+  if (SharedSrq* srq = requester_.path.shared_receives.shared; srq != nullptr)
     srq->requesters_wait.store(1, std::memory_order_seq_cst);
   if (!std::exchange(waits_for_receive, true)) peer_.waiting_for_receives.push_back(this);
 }
 
 bool RemoteRequester::tell_of_receives() {
-  if (qp_.path.qp->incarnation != qp_.path.incarnation) return true;
-  if (qp_.path.qp->requester_waits.load(std::memory_order_seq_cst) != 0) return false;
+  if (requester_.path.qp->incarnation != requester_.path.incarnation) return true;
+  if (requester_.path.qp->requester_waits.load(std::memory_order_seq_cst) != 0) return false;
   answer(FrameKind::kReady, expected_, 0);
   return true;
 }
 
-Placed RemoteRequester::place(SendRequest& request, const iovec* remote, size_t remotes) {
+Placed RemoteRequester::place(Request& request, const iovec* remote, size_t remotes) {
   wire::InStream& in = peer_.in;
-  const bool ours = qp_.path.memory == &qp_.process->self();
+  const bool ours = requester_.path.memory == &requester_.process->self();
   uint64_t& left = peer_.bulk_in.left;
   while (left != 0) {
     iovec to[PeerAdapter::kMaxRanges + 1];
@@ -363,7 +359,7 @@ Placed RemoteRequester::place(SendRequest& request, const iovec* remote, size_t 
       const uint64_t size = std::min<uint64_t>(left, in.size());
       const size_t count = cut_ranges(remote, remotes, request.done, size, to, PeerAdapter::kMaxRanges - 1);
       const iovec from{const_cast<std::byte*>(in.data()), size};
-      const int error = qp_.path.memory->write(qp_.process->directory(), &from, 1, to, count);
+      const int error = requester_.path.memory->write(requester_.process->directory(), &from, 1, to, count);
       if (error != 0) return error == ESRCH ? Placed::kGone : Placed::kRemoteFault;
       in.consume(size);
       left -= size;
@@ -393,12 +389,12 @@ Placed RemoteRequester::place(SendRequest& request, const iovec* remote, size_t 
   return request.done == request.length ? Placed::kWhole : Placed::kPartly;
 }
 
-Placed RemoteRequester::fetch(SendRequest& request, const iovec& remote) {
+Placed RemoteRequester::fetch(Request& request, const iovec& remote) {
   const AnswerHead head{static_cast<uint32_t>(sizeof(AnswerHead) + request.length),
                         FrameKind::kReadData,
                         0,
                         {},
-                        shared_.qpn,
+                        requester_.qpn,
                         target_qpn_,
                         path_generation_,
                         request.number,
@@ -409,7 +405,7 @@ Placed RemoteRequester::fetch(SendRequest& request, const iovec& remote) {
       peer_.out.room() >= kAnswersRoom + sizeof head + request.length) {
     std::byte* const at = peer_.out.append(sizeof head + request.length);
     const iovec to{at + sizeof head, request.length};
-    const int error = qp_.path.memory->read(qp_.process->directory(), &to, 1, &remote, 1);
+    const int error = requester_.path.memory->read(requester_.process->directory(), &to, 1, &remote, 1);
     if (error != 0) {
       peer_.out.take_back(sizeof head + request.length);
       return error == ESRCH ? Placed::kGone : Placed::kRemoteFault;
@@ -420,12 +416,12 @@ Placed RemoteRequester::fetch(SendRequest& request, const iovec& remote) {
     if (peer_.reads.size() >= kMostReadsOfOne * (peer_.remote_requesters.size() + 1))
       return Placed::kRemoteFault;
     peer_.reads.push_back({head,
-                           {request.rkey, true, qp_.path.remote_pd, target_qpn_, MemoryUse::remote_read,
+                           {request.rkey, true, requester_.path.remote_pd, target_qpn_, MemoryUse::remote_read,
                             request.remote_address, request.length},
-                           qp_.path.memory,
-                           qp_.path.adapter,
+                           requester_.path.memory,
+                           requester_.path.adapter,
                            0});
-    if (qp_.path.target != nullptr) peer_.reads.back().keeps = qp_.path.target->adapter;
+    if (requester_.path.target != nullptr) peer_.reads.back().keeps = requester_.path.target->adapter;
   }
   request.done = request.length;
   return Placed::kWhole;

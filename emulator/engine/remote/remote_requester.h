@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Stands for an initiator on another node, towards one queue pair of this process: the responder's code sees
-// a queue pair like any other. What its requests have got to is here, and outlives the connection they come
-// over. All of it is the driver's (Remote::drive).
+// A requester on another node that is connected to a queue pair of this process. Its state outlives the connection that
+// its requests come over. All of it is the driver's (Remote::drive).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "engine/objects.h"
-#include "engine/remote/carrier.h"
+#include "engine/objects/request.h"
+#include "engine/objects/requester_context.h"
+#include "engine/responder/payload_stream.h"
 #include "wire/frame.h"
 
 namespace verbena {
@@ -23,7 +23,7 @@ enum class Taken : uint8_t {
   kStalled,  // nothing has happened: come again
 };
 
-class RemoteRequester final : public Carrier {
+class RemoteRequester final : public PayloadStream {
  public:
   RemoteRequester(RemotePeer& peer, Process& process);
   RemoteRequester(const RemoteRequester&) = delete;
@@ -59,8 +59,8 @@ class RemoteRequester final : public Carrier {
   uint32_t target_qpn() const { return target_qpn_; }
   bool acknowledgement_due = false;
 
-  Placed place(SendRequest& request, const iovec* remote, size_t remotes) override;
-  Placed fetch(SendRequest& request, const iovec& remote) override;
+  Placed place(Request& request, const iovec* remote, size_t remotes) override;
+  Placed fetch(Request& request, const iovec& remote) override;
 
  private:
   bool begin_path_generation(const wire::RequestHead& head);
@@ -73,13 +73,12 @@ class RemoteRequester final : public Carrier {
   void remember_atomic(uint64_t number, uint64_t value);
 
   RemotePeer& peer_;
-  Qp qp_;
-  SharedQp shared_{};
+  RequesterContext requester_;
   uint32_t target_qpn_ = 0;
   uint64_t path_generation_ = 0;
   uint64_t expected_ = 0;
   bool latched_ = false;  // `expected_` is known
-  SendRequest request_{};
+  Request request_{};
   uint64_t atomic_result_ = 0;
   // Results of atomics, in case they are asked for again: the last ones, more than a requester can have in
   // flight (ibv_qp_attr::max_rd_atomic has 8 bits).

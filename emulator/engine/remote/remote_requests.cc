@@ -5,11 +5,13 @@
 #include <cstring>
 #include <mutex>
 
-#include "engine/objects.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
+#include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
-#include "engine/responder/memory_requests.h"
 #include "fabric/hazards.h"
 
 namespace verbena {
@@ -18,16 +20,7 @@ namespace {
 using wire::FrameKind;
 using wire::RequestHead;
 
-// The PSN of request `number`, the next to be sent.
-uint32_t psn_of_next(Qp& qp) {
-  RemotePath& path = *qp.path.remote;
-  uint32_t psn = qp.send_psn;
-  if (path.sent == qp.sq_next) return psn;
-  return path.next_psn;
-}
-
-void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* head) {
-  const RemotePath& path = *qp.path.remote;
+void fill_head(const Qp& qp, const RemotePath& path, const SendRequest& request, uint32_t psn, RequestHead* head) {
   *head = {};
   head->kind = FrameKind::kRequest;
   head->opcode = static_cast<uint8_t>(request.opcode);
@@ -51,9 +44,9 @@ void fill_head(Qp& qp, const SendRequest& request, uint32_t psn, RequestHead* he
 }
 
 // One frame with all there is. The ranges are on the caller's hazard guard.
-Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
+SendOutcome send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
   std::byte* to = append_request(peer, sizeof head + bytes);
-  if (to == nullptr) return Sent::kBlocked;
+  if (to == nullptr) return SendOutcome::kBlocked;
   head.length = static_cast<uint32_t>(sizeof head + bytes);
   std::memcpy(to, &head, sizeof head);
   to += sizeof head;
@@ -61,18 +54,17 @@ Sent send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_
     std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
     to += ranges[i].iov_len;
   }
-  return Sent::kWhole;
+  return SendOutcome::kSent;
 }
 
 // The next chunk of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
 // the program has its memory back when the last chunk has left it.
-Sent send_chunk(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& request) {
-  RemotePath& path = *qp.path.remote;
+SendOutcome send_chunk(Qp& qp, RemotePath& path, RemotePeer& peer, RequestHead& head, SendRequest& request) {
   if (request.done == request.length)
-    return peer.out.has_bulk() && peer.bulks == path.bulk ? Sent::kBlocked : Sent::kWhole;
-  if (peer.out.has_bulk()) return Sent::kBlocked;
+    return peer.out.has_bulk() && peer.bulks == path.bulk ? SendOutcome::kBlocked : SendOutcome::kSent;
+  if (peer.out.has_bulk()) return SendOutcome::kBlocked;
   std::byte* const to = append_request(peer, sizeof head);
-  if (to == nullptr) return Sent::kBlocked;
+  if (to == nullptr) return SendOutcome::kBlocked;
   const uint32_t size = std::min(request.length - request.done, piece_of(qp.pacing, wire::kChunkBytes));
   head.length = static_cast<uint32_t>(sizeof head + size);
   std::memcpy(to, &head, sizeof head);
@@ -92,40 +84,39 @@ Sent send_chunk(Qp& qp, RemotePeer& peer, RequestHead& head, SendRequest& reques
   begin_bulk(peer, size);
   path.bulk = peer.bulks;
   request.done += size;
-  return request.done == request.length && is_acknowledged(qp.type) ? Sent::kWhole : Sent::kPart;
+  return request.done == request.length && is_acknowledged(qp.type) ? SendOutcome::kSent : SendOutcome::kPart;
 }
 
 }  // namespace
 
-Sent send_request(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* error) {
-  RemotePath& path = *qp.path.remote;
+SendResult send_request(Qp& qp, RemotePath& path, const SendOperation& operation, SendRequest& request) {
   RemotePeer& peer = *path.peer;
   RequestHead head;
-  path.next_psn = psn_of_next(qp);
-  fill_head(qp, request, path.next_psn, &head);
-  const bool answered = brings_answer(operation);
+  fill_head(qp, path, request, next_psn(qp), &head);
+  const bool answered = brings_response(operation);
   const bool long_message = request.length > kCopied && !answered && !request.is_inline;
   const uint32_t own_slot = qp.process->membership().slot();
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
-  Sent sent;
+  SendOutcome sent;
   std::lock_guard out(peer.out_mutex);
   {
     const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
-    if (!answered) *error = find_local_bytes(qp, operation, request, ranges, &count);
-    if (*error != VendorError::none) return Sent::kFailed;
-    if (peer.epoch.load(std::memory_order_relaxed) != path.epoch) return Sent::kBlocked;
+    VendorError error = VendorError::none;
+    if (!answered) error = find_local_bytes(qp, operation, request, ranges, &count);
+    if (error != VendorError::none) return {SendOutcome::kFailed, error};
+    if (peer.epoch.load(std::memory_order_relaxed) != path.epoch) return {SendOutcome::kBlocked};
     if (long_message)
-      sent = send_chunk(qp, peer, head, request);
+      sent = send_chunk(qp, path, peer, head, request);
     else
       sent = send_copied(peer, head, ranges, count, answered ? 0 : request.length);
   }
   const bool alone = !is_acknowledged(qp.type) || !peer.awaits_answer;
-  if (long_message || sent == Sent::kBlocked || alone || peer.out.gathered() >= kGathered) {
+  if (long_message || sent == SendOutcome::kBlocked || alone || peer.out.gathered() >= kGathered) {
     peer.awaits_answer = is_acknowledged(qp.type);
     flush(peer);
   }
-  return sent;
+  return {sent};
 }
 
 }  // namespace verbena

@@ -6,22 +6,18 @@
 
 #include <cstdint>
 
-#include "engine/requester/send_rules.h"
+#include "engine/objects/transport.h"
 
 namespace verbena {
 
 struct Qp;
 struct SendRequest;
 
-enum class Sent : uint8_t {
-  kWhole,    // nothing of it is left to be sent
-  kPart,     // a chunk of it; the next one follows
-  kBlocked,  // nothing: there is no room now, or the connection is another one
-  kFailed,   // its own memory is at fault: `error` says how
-};
+struct RemotePath;
 
-// Puts request RemotePath::sent, or its next chunk, into the stream of the peer, who is known, and sends what
-// has gathered unless that can wait. The caller holds send_lock and holds no hazard guard.
-Sent send_request(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* error);
+// Puts `request`, or its next chunk, into the stream of the peer, who is connected, and sends what has gathered unless that
+// can wait. kSent, kPart, kBlocked (no room, or the connection is another one), kFailed. The caller holds send_lock, and no
+// hazard.
+SendResult send_request(Qp& qp, RemotePath& path, const SendOperation& operation, SendRequest& request);
 
 }  // namespace verbena

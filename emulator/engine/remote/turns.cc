@@ -10,7 +10,7 @@
 #include <chrono>
 #include <utility>
 
-#include "engine/clock.h"
+#include "adapter/clock.h"
 #include "engine/remote/remote.h"
 #include "engine/remote/remote_requester.h"
 #include "no_cancellation.h"

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "engine/objects.h"
 #include "engine/remote/remote.h"
 #include "fabric/control_rpc.h"
 #include "fabric/fork_descriptors.h"
@@ -45,7 +44,7 @@ bool is_connection_request(const std::byte* bytes, size_t size) {
   return message.what == Message::kConnectRequest;
 }
 
-std::shared_ptr<RemotePath> Remote::path_within(const PeerAdapter& to, uint32_t qpn) {
+std::shared_ptr<Transport> Remote::path_within(const PeerAdapter& to, uint32_t qpn) {
   auto path = std::make_shared<RemotePath>();
   path->remote = this;
   path->process = {self_.node, to.slot(), to.generation()};

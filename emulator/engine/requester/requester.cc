@@ -2,44 +2,68 @@
 #include "engine/requester/requester.h"
 
 #include <algorithm>
-#include <optional>
-#include <vector>
 
-#include "engine/clock.h"
-#include "engine/completion/completion.h"
-#include "engine/datagram/datagram.h"
-#include "engine/memory/region_pages.h"
-#include "engine/queue_pair/error_flow.h"
-#include "engine/remote/remote_path.h"
-#include "engine/requester/peer_path.h"
-#include "engine/requester/psn.h"
-#include "engine/requester/timers.h"
-#include "engine/responder/key_errors.h"
-#include "engine/responder/memory_requests.h"
-#include "engine/responder/placement.h"
-#include "engine/responder/responder.h"
-#include "engine/xrc/xrc.h"
+#include "adapter/clock.h"
+#include "engine/completion/send_completion.h"
+#include "engine/qp_state/error_flow.h"
+#include "engine/requester/local_requests.h"
+#include "engine/requester/rate_limit.h"
+#include "engine/requester/send_limits.h"
+#include "engine/rules/timers.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
+#include "observe/observer.h"
 
 namespace verbena {
 namespace {
 
-// While requests wait, and nobody polls, the service thread looks at them this often.
+// While requests wait, and the program does not poll, the service thread looks at them this often (ns).
 constexpr int64_t kShortTick = 200'000;
-// A request that found no receive WQE is not tried again sooner than this: the peer posts several meanwhile,
-// and the two do not wear out one cache line between them.
-constexpr int64_t kReceivePause = 5'000;
-// So long an XRC_RECV queue pair may take to go over from a process that has ended to another
-// (xrc_shared_qp.h).
-constexpr uint64_t kSuccession = 5'000'000'000;
-// And so long the process of an XRC SRQ may take to be met: an adapter would need no processor for that.
-constexpr uint64_t kUnmet = 5'000'000'000;
-// A request whose peer has been asked to wake us is looked at this often all the same.
+// The same of a request whose peer has been asked to wake this process, and of one that nobody answers.
 constexpr int64_t kLongTick = 20'000'000;
+// A request that found no receive WQE is not tried again sooner: the peer posts several meanwhile, and the two do not pass
+// one cache line to and fro.
+constexpr int64_t kReceivePause = 5'000;
+// A responder that is not ready is asked again after this long, then after twice as long, and so on.
+constexpr int64_t kFirstPause = 200'000;
+constexpr int64_t kLongestPause = 10'000'000;
+// Atomics hold the lock of a word for a moment only. A requester that never gets it meets a holder that is stopped, or a
+// damaged lock: a silent responder.
+constexpr uint64_t kLongestBusy = 1'000'000'000;
 
-// Waits, or fails when the time is over. `patience_ns`: from the first time on.
+SendRequest& at(Qp& qp, uint64_t number) { return qp.sq[number & (qp.sq.size() - 1)]; }
+
+void count(std::atomic<uint32_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void observe_end(const Qp& qp, const SendRequest& request, VendorError error) {
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_request({qp.shared->qpn, request.wr_id, request.number, qp.requester.psn, request.length,
+                      static_cast<uint8_t>(request.opcode), static_cast<uint8_t>(error)});
+}
+
+// The request at the head of the send queue fails: it completes with an error, and the queue pair goes to ERR, or to SQE.
+Step fail(Qp& qp, const SendRequest& request, VendorError error) {
+  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
+  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
+               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
+               text->name, text->text);
+  observe_end(qp, request, error);
+  complete_send(qp, request, error);
+  qp.sq_next = request.number + 1;
+  qp.waiting = Waiting::kNothing;
+  if (!is_acknowledged(qp.type))
+    enter_send_queue_error(qp);
+  else
+    enter_error(qp);
+  return Step::kFailed;
+}
+
+// ---- waiting ----
+
+// The request at the head of the send queue waits for `what`, or fails for `reason` when `patience_ns`, counted from the
+// first time, are over.
 Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
   if (qp.waiting != what) {
     if (patience_ns == 0) return fail(qp, request, reason);
@@ -49,360 +73,433 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
     return fail(qp, request, reason);
   }
   qp.wait_reason = reason;
-  qp.try_again_at = what == Waiting::kReceive ? now_ns() + kReceivePause : 0;
-  std::atomic<uint32_t>& count = what == Waiting::kReceive ? qp.shared->rnr_naks : qp.shared->retries;
-  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  count(what == Waiting::kReceive ? qp.shared->rnr_naks : qp.shared->retries);
   return Step::kWaits;
 }
 
-// The request is done.
-void finish(Qp& qp, const SendRequest& request) {
-  qp.waiting = Waiting::kNothing;
-  advance(qp, request.length, packets_of(request.length, qp.mtu));
-  qp.sq_next = request.number + 1;
-  if (qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0 || mutated("post-unsignaled-completes"))
-    complete_send(qp, request, VendorError::none);
+// Something is in flight, or is about to be: from the first time on the deadline runs.
+void wait_in_flight(Qp& qp, Waiting what, VendorError reason) {
+  if (qp.waiting == Waiting::kNothing || qp.waiting == Waiting::kReceive)
+    qp.give_up_at = deadline_after(qp.transport->patience_ns(qp));
+  qp.waiting = what;
+  qp.wait_reason = reason;
+  qp.transport->watch(qp);
 }
 
-// One try, holding a hazard guard on the peer: both sides' memory stays registered for as long as it lasts.
-Response attempt(Qp& qp, const SendOperation& operation, SendRequest& request, VendorError* unreachable) {
-  VendorError target = VendorError::none;
-  if (qp.xrc_targets) {
-    if (qp.waiting == Waiting::kTransport) follow_responder(qp);
-    target = select_target(qp, request.remote_srqn);
+// Progress without an end of the wait.
+Step yield(Qp& qp) {
+  qp.waiting = Waiting::kChunk;
+  qp.give_up_at = kEndOfTime;
+  return Step::kWaits;
+}
+
+// ---- what is in flight ----
+
+// Requests from `number` on are sent again.
+void go_back(Qp& qp, uint64_t number) {
+  Flight& flight = qp.flight;
+  const uint64_t end = std::min(flight.sent + 1, qp.sq_posted);
+  for (uint64_t n = number; n < end; ++n) {
+    SendRequest& request = at(qp, n);
+    if (n < flight.sent && brings_response(*find_send_operation(request.opcode)) && !request.answered)
+      --flight.responses_awaited;
+    request.done = 0;
+    request.answered = false;
   }
-  const HazardGuard guard(qp.process->directory(), qp.process->membership().slot(), qp.path.adapter->slot());
-  std::optional<HazardGuard> target_guard;
-  if (qp.xrc_targets && target == VendorError::none)
-    target_guard.emplace(qp.process->directory(), qp.process->membership().slot(), qp.path.memory->slot());
-  iovec ranges[PeerAdapter::kMaxRanges];
-  LocalBytes local{ranges, 0};
-  local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
-  if (mutated("fence-ignored") && local.error == VendorError::none && local.count != 0) {
-    // What a fenced request finds in its buffer if it does not wait for the read before it.
-    static std::vector<std::byte> before;
-    static const std::byte* where = nullptr;
-    auto* const bytes = static_cast<std::byte*>(ranges[0].iov_base);
-    if (operation.awaits_response) where = bytes, before.assign(bytes, bytes + ranges[0].iov_len);
-    if ((request.flags & IBV_SEND_FENCE) != 0 && where == bytes && before.size() >= ranges[0].iov_len)
-      ranges[0].iov_base = before.data();
+  flight.sent = number;
+  flight.next_psn = qp.requester.psn;
+  for (uint64_t n = qp.sq_next; n < number; ++n)
+    flight.next_psn = psn_add(flight.next_psn, packets_of(at(qp, n).length, qp.requester.mtu));
+  flight.acknowledged = std::min(flight.acknowledged, number);
+}
+
+bool is_in_flight(const Qp& qp, uint64_t number) {
+  return number >= qp.sq_next && number < qp.flight.begun && number < qp.sq_posted;
+}
+
+void note_acknowledged(Qp& qp, uint64_t number) {
+  Flight& flight = qp.flight;
+  flight.acknowledged = std::max(flight.acknowledged, std::min(number, flight.sent));
+}
+
+// Completes what is done. False: the queue pair has failed.
+bool complete_done(Qp& qp) {
+  Flight& flight = qp.flight;
+  const uint64_t before = qp.sq_next;
+  while (qp.sq_next < flight.sent) {
+    SendRequest& request = at(qp, qp.sq_next);
+    if (is_local(request.opcode)) break;
+    const bool awaits_response = brings_response(*find_send_operation(request.opcode));
+    if (awaits_response ? !request.answered : request.number >= flight.acknowledged) break;
+    complete_request(qp, request);
   }
-  *unreachable = VendorError::none;
-  if (local.error != VendorError::none && operation.sges != SgeUse::scatter)
-    return {Answer::kLocal, local.error};
-  const uint64_t generation = qp.path.generation;
-  *unreachable = check_path(qp);
-  if (*unreachable != VendorError::none) return {};
-  if (qp.xrc_targets) {
-    if (target == VendorError::none) target = check_target(qp);
-    if (refuses_target(target)) return refuse(qp.path, target);
-    *unreachable = target;
-    if (target != VendorError::none) return {};
+  const bool is_refused = flight.refused_at != 0 && flight.refused_at - 1 == qp.sq_next;
+  if (is_refused && qp.sq_next != qp.sq_posted && qp.sq_next < flight.begun) {
+    fail(qp, at(qp, qp.sq_next), flight.refusal);
+    return false;
   }
-  // The peer began again: it knows nothing of the chunks it has got.
-  if (qp.path.generation != generation) request.done = 0;
-  const Response response = respond(qp, operation, request, local);
-  // The own completion first: whom the peer's event wakes may have answered before this thread runs again,
-  // and must not find that answer completed and the request not.
-  if (response.answer == Answer::kAck) finish(qp, request);
-  raise_event_due(qp.path);
-  return response;
+  if (qp.sq_next != before && qp.sq_next < flight.begun)
+    wait_in_flight(qp, Waiting::kTransport, VendorError::peer_silent);
+  return true;
 }
 
-// Nobody is at the other end. What is wrong with the request itself is found before it would leave.
-Response without_path(Qp& qp, const SendOperation& operation, const SendRequest& request,
-                      VendorError* unreachable) {
-  const uint32_t own_slot = qp.process->membership().slot();
-  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
-  iovec ranges[PeerAdapter::kMaxRanges];
-  size_t count;
-  const VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
-  *unreachable = VendorError::no_path;
-  if (error == VendorError::none || operation.sges == SgeUse::scatter) return {Answer::kGone};
-  *unreachable = VendorError::none;
-  return {Answer::kLocal, error};
-}
+// ---- one request ----
 
-// The message has left and was not taken: an unacknowledged sender knows nothing of that.
-bool is_lost(VendorError unreachable, const Response& response) {
-  return unreachable != VendorError::none || response.answer == Answer::kRnr ||
-         response.answer == Answer::kNak || response.answer == Answer::kGone;
-}
-
-// Binding and invalidating here need no peer, and no PSN.
+// BIND_MW and LOCAL_INV need no peer, and no PSN.
 Step carry_out_here(Qp& qp, const SendRequest& request) {
   const Response response = carry_out_locally(qp, request);
   if (response.answer == Answer::kLocal) return fail(qp, request, response.error);
   if (response.answer == Answer::kBusy) {
-    qp.waiting = Waiting::kTurn;
+    qp.waiting = Waiting::kAtomicLock;
     qp.give_up_at = kEndOfTime;
     return Step::kWaits;
   }
   qp.waiting = Waiting::kNothing;
   qp.sq_next = request.number + 1;
-  if (!mutated("mw-bind-unsignaled")) complete_send(qp, request, VendorError::none);
+  observe_end(qp, request, VendorError::none);
+  complete_send(qp, request, VendorError::none);
   return Step::kFinished;
 }
 
-}  // namespace
-
-Step fail(Qp& qp, const SendRequest& request, VendorError error) {
-  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
-  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
-               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
-               text->name, text->text);
-  complete_send(qp, request, error);
-  qp.sq_next = request.number + 1;
-  qp.waiting = Waiting::kNothing;
-  if (!is_acknowledged(qp.type))
-    enter_send_queue_error(qp);
-  else if (!mutated("error-without-flush-state"))
-    enter_error(qp);
-  return Step::kFailed;
+// What is wrong with the request itself, before it leaves.
+VendorError judge(const Qp& qp, const SendOperation& operation, const SendRequest& request) {
+  if (request.done != 0) return VendorError::none;
+  const VendorError error = check_send_length(send_limits(qp), operation, request.length);
+  if (error != VendorError::none) return error;
+  return operation.awaits_response && qp.attr.max_rd_atomic == 0 ? VendorError::too_many_outstanding_reads
+                                                                 : VendorError::none;
 }
 
-namespace {
+// Must it wait for the responses to requests before it: is it fenced, or are as many in flight as may be?
+bool waits_for_responses(const Qp& qp, const SendOperation& operation, const SendRequest& request) {
+  const uint32_t awaited = qp.flight.responses_awaited;
+  return (brings_response(operation) && request.done == 0 && awaited >= qp.attr.max_rd_atomic) ||
+         ((request.flags & IBV_SEND_FENCE) != 0 && awaited != 0);
+}
 
-Step carry_out_at_once(Qp& qp, SendRequest& request) {
-  const SendOperation& operation = *find_send_operation(request.opcode);
-  const SendLimits limits = send_limits(qp);
-  if (const VendorError error = check_send_length(limits, operation, request.length);
-      error != VendorError::none)
-    return fail(qp, request, error);
-
-  if (qp.datagrams && must_wait(qp, request)) {
-    qp.waiting = Waiting::kChunk;
-    qp.give_up_at = kEndOfTime;
-    return Step::kWaits;
+// Has the rate of the queue pair been used up for now? Then the rest of a message has so much longer to arrive.
+bool is_held_back(Qp& qp, const SendRequest& request) {
+  if (qp.pacing.rate_kbps == 0) [[likely]]
+    return false;
+  const int64_t until = held_back_until(qp, request, qp.transport->chunk_size());
+  if (until == 0) return false;
+  if (request.done != 0 && qp.give_up_at != kEndOfTime) {
+    const uint64_t patience = qp.transport->patience_ns(qp);
+    qp.give_up_at = patience > static_cast<uint64_t>(kEndOfTime - until) ? kEndOfTime
+                                                                         : until + static_cast<int64_t>(patience);
   }
-  if (qp.datagrams) {
-    if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
-      return fail(qp, request, error);
-    finish(qp, request);
-    raise_datagram_events(qp);
-    return Step::kFinished;
-  }
-  if (mutated("post-uc-reads") && qp.type == IBV_QPT_UC && operation.awaits_response)
-    return finish(qp, request), Step::kFinished;
-  if (operation.awaits_response && qp.attr.max_rd_atomic == 0)
-    return fail(qp, request, VendorError::too_many_outstanding_reads);
-  PeerPath& path = qp.path;
-  const auto wait_for_transport = [&](VendorError reason, uint64_t at_least = 0) {
-    uint64_t patience = std::max(transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt), at_least);
-    // A responder whose owner has ended is still there; only whoever takes it over must notice first.
-    if (qp.xrc_targets && path.adapter && qp.waiting != Waiting::kTransport && follow_responder(qp))
-      patience = std::max(patience, kSuccession);
-    return wait(qp, request, Waiting::kTransport, reason, patience);
-  };
-  VendorError unreachable = VendorError::none;
-  const uint32_t done_before = request.done;
-  const Response response = path.adapter ? attempt(qp, operation, request, &unreachable)
-                                         : without_path(qp, operation, request, &unreachable);
-  if (!is_acknowledged(qp.type) && is_lost(unreachable, response) && !mutated("uc-fails")) {
-    finish(qp, request);
-    return Step::kFinished;
-  }
-  if (unreachable != VendorError::none)
-    return wait_for_transport(unreachable, unreachable == VendorError::peer_silent ? kUnmet : 0);
-  switch (response.answer) {
-    case Answer::kAck:
-      break;
-    case Answer::kPartial:
-      // Not a byte: the responder has still to scatter what this would overtake, and a silent one is silent.
-      if (request.done == done_before) return wait_for_transport(VendorError::peer_silent);
-      qp.waiting = Waiting::kChunk;
-      qp.give_up_at = kEndOfTime;
-      return Step::kWaits;
-    case Answer::kBusy: {
-      // Turns are short. Who never gets one meets a holder that is stopped, or a damaged word: a silent
-      // responder.
-      constexpr uint64_t kLongestTurn = 1'000'000'000;
-      return wait(qp, request, Waiting::kTurn, VendorError::peer_silent,
-                  std::max(kLongestTurn, transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt)));
-    }
-    case Answer::kRnr:
-      if (mutated("rnr-drops")) return finish(qp, request), Step::kFinished;
-      return wait(qp, request, Waiting::kReceive,
-                  mutated("rnr-status") ? VendorError::peer_silent : VendorError::no_receive_posted,
-                  rnr_failure_ns(qp.attr.rnr_retry, path.qp->min_rnr_timer));
-    case Answer::kNak:
-    case Answer::kLocal:
-      return fail(qp, request, response.error);
-    case Answer::kGone:
-      return wait_for_transport(VendorError::peer_gone);
-  }
-  return Step::kFinished;
-}
-
-// With a rate: what goes is paid for, and what cannot be paid for yet is held back.
-[[gnu::noinline]] Step carry_out_paced(Qp& qp, SendRequest& request) {
-  if (held_back_until(qp, request, kChunkSize) != 0) return Step::kWaits;
-  const uint32_t before = request.done, length = request.length;
-  const Step step = carry_out_at_once(qp, request);
-  if (step == Step::kFinished)
-    charge_for(qp, request, length - before);
-  else if (step == Step::kWaits && request.done > before)
-    charge_for(qp, request, request.done - before);
-  return step;
-}
-
-}  // namespace
-
-int64_t held_back_until(Qp& qp, const SendRequest& request, uint32_t most) {
-  const bool sends = find_send_operation(request.opcode)->sges != SgeUse::scatter;
-  const uint32_t next = sends ? std::min(request.length - request.done, piece_of(qp.pacing, most)) : 0;
-  const int64_t at = may_go_at(qp.pacing, bytes_on_wire(next, qp.mtu));
-  return qp.pacing.held_until = now_ns() < at ? at : 0;
-}
-
-void charge_for(Qp& qp, const SendRequest& request, uint32_t bytes) {
-  const bool sends = find_send_operation(request.opcode)->sges != SgeUse::scatter;
-  charge(qp.pacing, bytes_on_wire(sends ? bytes : 0, qp.mtu), now_ns());
-}
-
-Step carry_out(Qp& qp, SendRequest& request) {
-  if (is_local(request.opcode)) return carry_out_here(qp, request);
-  if (qp.pacing.rate_kbps != 0) [[unlikely]]
-    return carry_out_paced(qp, request);
-  return carry_out_at_once(qp, request);
-}
-
-VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
-                             iovec* ranges, size_t* count) {
-  *count = 0;
-  if (request.is_inline && !mutated("post-inline-lkey")) {
-    for (uint32_t i = 0; i < request.sge_count; ++i)
-      if (request.sges[i].length != 0)
-        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
-    return VendorError::none;
-  }
-  const MemoryUse use = operation.sges == SgeUse::scatter &&
-                                !(mutated("atomic-result-anywhere") && operation.atomic) &&
-                                !(mutated("read-into-anywhere") && operation.opcode == IBV_WR_RDMA_READ)
-                            ? MemoryUse::local_scatter
-                            : MemoryUse::local_gather;
-  for (uint32_t i = 0; i < request.sge_count; ++i) {
-    const ibv_sge& sge = request.sges[i];
-    if (sge.length == 0) continue;
-    const Translation place = translate(
-        qp.process->view(), sge.lkey, false,
-        mutated("lkey-other-pd") ? domain_of(qp.process->view(), sge.lkey, qp.pd->handle) : qp.pd->handle,
-        use, sge.addr, sge.length - (mutated("lkey-last-byte") ? 1 : 0));
-    if (place.check != KeyCheck::kOk) {
-      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
-                   operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
-                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
-      return local_key_error(place.check);
-    }
-    // Short ones are copied by the CPU: an absent page must not be the program's fault.
-    if (place.on_demand && (request.length <= kBounceSize || qp.datagrams) &&
-        bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
-      return VendorError::local_memory_gone;
-    if (mutated("send-first-element-only") && *count != 0)
-      ranges[(*count)++] = {ranges[0].iov_base, sge.length};
-    else
-      ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
-  }
-  return VendorError::none;
-}
-
-void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
-  if (mutated("post-error-unsignaled") && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
-  if (error == VendorError::none && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0 &&
-      !mutated("post-unsignaled-completes"))
-    return;
-  append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});
-}
-
-void append_send_completion(Qp& qp, const SendCompletion& completion) {
-  Cq& cq = *qp.send_cq;
-  const Claim claim = claim_completion(cq.ring, qp.process->membership().worker());
-  if (claim.entry == nullptr && (cq.ring.ignores_overrun() || mutated("cq-overrun-unnoticed"))) return;
-  if (claim.entry == nullptr) {
-    cq.shared->overrun.store(1, std::memory_order_release);
-    qp.process->ring_doorbell();
-    return;
-  }
-  const bool failed = completion.error != VendorError::none;
-  Cqe& entry = *claim.entry;
-  entry.qp_index = qp.index;
-  entry.qp_incarnation = qp.shared->incarnation;
-  entry.index = static_cast<uint32_t>(completion.number);
-  entry.byte_len = completion.length;
-  if (mutated("wc-read-length") && completion.opcode == IBV_WR_RDMA_READ) entry.byte_len = 0;
-  entry.status = static_cast<uint8_t>(
-      failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS);
-  if (failed && mutated("wc-error-succeeds")) entry.status = IBV_WC_SUCCESS;
-  if (failed && mutated("wc-error-status")) entry.status = IBV_WC_GENERAL_ERR;
-  entry.opcode = static_cast<uint8_t>(find_send_operation(completion.opcode)->completion);
-  if (mutated("wc-send-opcode") && entry.opcode == IBV_WC_SEND) entry.opcode = IBV_WC_RDMA_WRITE;
-  entry.vendor_err = static_cast<uint8_t>(completion.error);
-  entry.flags = 0;
-  entry.wr_id = failed && mutated("wc-error-without-id") ? 0 : completion.wr_id;
-  publish_completion(cq.ring, claim, CqeKind::kPublished);
-  raise_completion_event(*cq.shared, qp.process->self(), failed && !mutated("cq-solicited-no-errors"));
-}
-
-namespace {
-
-// Whoever posts the next receive over there wakes this process. An XRC SRQ's owner is told at the SRQ,
-// anybody else at the queue pair. False: it cannot be asked.
-bool ask_to_be_woken(Qp& qp) {
-  const SharedReceiveRing& shared = qp.path.shared_receives;
-  if (qp.xrc_targets)
-    return qp.path.target != nullptr && shared.ask_to_be_woken(qp.process->membership().worker());
-  qp.path.qp->requester_waits.store(1, std::memory_order_seq_cst);
-  if (shared.shared != nullptr) shared.shared->requesters_wait.store(1, std::memory_order_seq_cst);
   return true;
 }
 
-// Nobody has posted since. Of an SRQ somebody else may have got what was posted.
-bool is_asked_for(const Qp& qp) {
-  if (qp.xrc_targets)
-    return qp.path.target != nullptr &&
-           qp.path.shared_receives.is_asked_for(qp.process->membership().worker());
-  return qp.path.shared_receives.shared == nullptr ||
-         qp.path.qp->requester_waits.load(std::memory_order_seq_cst) != 0;
+// What the requester does after one send().
+enum class Next : uint8_t {
+  kOn,      // with the next request, or chunk
+  kFailed,  // the queue pair has failed
+  kStop,    // until something comes from the peer
+  kLater,   // until the time that retry_at() says
+  kPaced,
+};
+
+Next next_after(Step step) {
+  return step == Step::kFinished ? Next::kOn : step == Step::kFailed ? Next::kFailed : Next::kLater;
+}
+
+// What becomes of the request that has just been given to the transport.
+Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, const SendResult& result) {
+  Flight& flight = qp.flight;
+  const bool is_first = request.number == qp.sq_next;
+  const bool leaves = result.outcome != SendOutcome::kBlocked && result.outcome != SendOutcome::kFailed &&
+                      (result.outcome != SendOutcome::kUnreachable || is_acknowledged(qp.type));
+  if (leaves) flight.begun = std::max(flight.begun, request.number + 1);
+  switch (result.outcome) {
+    case SendOutcome::kCompleted:
+      return Next::kOn;
+    case SendOutcome::kSent:
+      if (brings_response(operation)) ++flight.responses_awaited, request.done = 0;
+      request.answered = false;
+      flight.next_psn = psn_add(next_psn(qp), packets_of(request.length, qp.requester.mtu));
+      ++flight.sent;
+      wait_in_flight(qp, Waiting::kTransport, VendorError::peer_silent);
+      return Next::kOn;
+    case SendOutcome::kPart:
+      wait_in_flight(qp, Waiting::kChunk, VendorError::peer_silent);
+      if (flight.pause == 0) qp.give_up_at = deadline_after(qp.transport->patience_ns(qp));
+      return Next::kOn;
+    case SendOutcome::kYield:
+      return next_after(yield(qp));
+    case SendOutcome::kBlocked:
+      wait_in_flight(qp, Waiting::kChunk, VendorError::peer_silent);
+      return Next::kLater;
+    case SendOutcome::kBusy:
+      return next_after(wait(qp, request, Waiting::kAtomicLock, VendorError::peer_silent,
+                          std::max(kLongestBusy, qp.transport->patience_ns(qp))));
+    case SendOutcome::kRnr:
+      qp.try_again_at = now_ns() + kReceivePause;
+      return next_after(wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
+                          rnr_failure_ns(qp.attr.rnr_retry, result.rnr_timer)));
+    case SendOutcome::kFailed:
+      // Requests before it complete before it does.
+      return is_first ? next_after(fail(qp, request, result.error)) : Next::kStop;
+    case SendOutcome::kUnreachable:
+      if (qp.transport->is_synchronous())
+        return next_after(wait(qp, request, Waiting::kTransport, result.error,
+                            std::max(qp.transport->patience_ns(qp), result.patience_ns)));
+      wait_in_flight(qp, Waiting::kTransport, result.error);
+      return Next::kLater;
+  }
+  return Next::kStop;
+}
+
+Next start(Qp& qp, SendRequest& request) {
+  const bool is_first = request.number == qp.sq_next;
+  if (is_local(request.opcode)) {
+    // Keys change when everything before is done.
+    if (!is_first) return Next::kStop;
+    qp.flight.begun = std::max(qp.flight.begun, request.number + 1);
+    return next_after(carry_out_here(qp, request));
+  }
+  const SendOperation& operation = *find_send_operation(request.opcode);
+  if (const VendorError error = judge(qp, operation, request); error != VendorError::none)
+    return is_first ? next_after(fail(qp, request, error)) : Next::kStop;
+  if (waits_for_responses(qp, operation, request)) return Next::kStop;
+  if (is_held_back(qp, request)) return Next::kPaced;
+  const uint32_t before = request.done, length = request.length;
+  const SendResult result = qp.transport->send(qp, operation, request);
+  if (qp.pacing.rate_kbps != 0) [[unlikely]] {
+    if (result.outcome == SendOutcome::kCompleted || result.outcome == SendOutcome::kSent)
+      charge_for(qp, request, length - before);
+    else if (request.done > before)
+      charge_for(qp, request, request.done - before);
+  }
+  return take_result(qp, operation, request, result);
+}
+
+// When a request that waits is looked at again. `asked`: the peer has been asked to wake this process, and has had the
+// time to see that.
+int64_t retry_at(Qp& qp, bool from_service, bool asked) {
+  if (qp.try_again_at != 0 && !qp.transport->is_synchronous()) return qp.try_again_at;
+  if (qp.waiting == Waiting::kChunk)
+    return now_ns() + (from_service && qp.transport->is_synchronous() ? 0 : kShortTick);
+  const bool slow = asked || (from_service && qp.waiting == Waiting::kTransport && qp.transport->is_synchronous());
+  int64_t tick = kShortTick;
+  if (slow) {
+    tick = kLongTick;
+    const SharedQp* const there = qp.requester.path.qp;
+    if (qp.waiting == Waiting::kReceive && there != nullptr)
+      tick = std::max(tick, static_cast<int64_t>(rnr_timer_ns(there->min_rnr_timer)));
+  }
+  return std::min(now_ns() + tick, qp.give_up_at > now_ns() ? qp.give_up_at : kEndOfTime);
+}
+
+bool may_begin(const Qp& qp) {
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  return state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp.flight.sent < qp.flight.begun);
+}
+
+void raise_drained_if_due(Qp& qp) {
+  if (!qp.drain_event_due || qp.state.load(std::memory_order_relaxed) != IBV_QPS_SQD || qp.sq_next < qp.flight.begun)
+    return;
+  qp.drain_event_due = false;
+  qp.waiting = Waiting::kNothing;
+  raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
+}
+
+// The path has been replaced: what was in flight is sent again.
+void send_again_if_replaced(Qp& qp) {
+  const int arrived = qp.transport->was_replaced(qp);
+  if (arrived == Transport::kSamePath) return;
+  go_back(qp, qp.sq_next);
+  qp.try_again_at = 0;
+  for (int i = 0; i < arrived; ++i) complete_request(qp, at(qp, qp.sq_next));
+}
+
+void leave_to_scheduler(Qp& qp, int64_t come_again) {
+  if (come_again != kEndOfTime) qp.process->scheduler().add(&qp);
 }
 
 }  // namespace
 
+// ---- the program and the scheduler ----
+
+Step start_alone(Qp& qp, SendRequest& request) {
+  qp.flight.sent = qp.sq_next;
+  switch (start(qp, request)) {
+    case Next::kOn:
+      return Step::kFinished;
+    case Next::kFailed:
+      return Step::kFailed;
+    default:
+      return Step::kWaits;
+  }
+}
+
+void start_kept(Qp& qp) {
+  const bool is_alone = qp.flight.sent + 1 >= qp.sq_posted;
+  // Requests before it wait; they are known to the scheduler, and so is this one.
+  if (!is_alone && (qp.waiting == Waiting::kChunk || qp.waiting == Waiting::kReceive)) return;
+  if (qp.transport->is_synchronous()) return qp.process->scheduler().add(&qp);
+  leave_to_scheduler(qp, progress_send_queue(qp, false));
+}
+
 int64_t progress_send_queue(Qp& qp, bool from_service) {
-  if (qp.path.remote) return progress_remote(qp);
-  while (qp.sq_next != qp.sq_posted) {
-    const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
-    const bool begun = qp.waiting != Waiting::kNothing;
-    if (state != IBV_QPS_RTS && !(state == IBV_QPS_SQD && begun)) break;
-    if (qp.waiting == Waiting::kReceive && !from_service && now_ns() < qp.try_again_at)
-      return qp.try_again_at;
-    const bool asks_for_waking = from_service && qp.waiting == Waiting::kReceive && qp.path.adapter;
-    // Posting a receive looks at the flag without a fence: a receive posted just now may have missed it, so
-    // we come back soon once more before we rely on it.
-    const bool just_asked = asks_for_waking && !(qp.requester_flag_set && is_asked_for(qp));
-    if (just_asked) qp.requester_flag_set = ask_to_be_woken(qp);
-    if (carry_out(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]) != Step::kWaits) {
-      qp.requester_flag_set = false;
+  Flight& flight = qp.flight;
+  Transport& transport = *qp.transport;
+  flight.sent = std::max(flight.sent, qp.sq_next);
+  send_again_if_replaced(qp);
+  if (qp.try_again_at != 0 && qp.sq_next != qp.sq_posted) {
+    // A look at this node's memory costs the peer nothing that matters to the service thread.
+    const bool looks_early = from_service && transport.is_synchronous();
+    if (!looks_early && now_ns() < qp.try_again_at) return qp.try_again_at;
+  }
+  qp.try_again_at = 0;
+  while (flight.sent != qp.sq_posted && may_begin(qp)) {
+    // Posting a receive looks at the peer's wish to be woken without a fence, and may miss it: so this process comes back
+    // soon once more before it relies on being woken.
+    const bool asks = from_service && qp.waiting == Waiting::kReceive;
+    const bool just_asked = asks && !(qp.wakeup_asked && transport.is_wakeup_pending(qp));
+    if (just_asked) qp.wakeup_asked = transport.ask_for_wakeup(qp);
+    const Next next = start(qp, at(qp, flight.sent));
+    if (next == Next::kOn || next == Next::kFailed) {
+      qp.wakeup_asked = false;
+      flight.sent = std::max(flight.sent, qp.sq_next);
+      if (next == Next::kFailed) return kEndOfTime;
       continue;
     }
-    if (qp.pacing.held_until != 0) return qp.pacing.held_until;
-    // One chunk a hazard guard: others want their turn.
-    if (qp.waiting == Waiting::kChunk) return now_ns() + (from_service ? 0 : kShortTick);
-    const bool slow =
-        (qp.requester_flag_set && !just_asked) || (from_service && qp.waiting == Waiting::kTransport);
-    int64_t tick = kShortTick;
-    if (slow) {
-      tick = kLongTick;
-      if (qp.waiting == Waiting::kReceive && qp.path.qp != nullptr)
-        tick = std::max(tick, static_cast<int64_t>(rnr_timer_ns(qp.path.qp->min_rnr_timer)));
+    if (next == Next::kPaced) return qp.pacing.held_until;
+    if (next == Next::kLater) return retry_at(qp, from_service, qp.wakeup_asked && !just_asked);
+    break;
+  }
+  if (qp.sq_next < flight.begun && qp.sq_next < flight.sent && is_acknowledged(qp.type))
+    if (const VendorError error = transport.find_path(qp); error != VendorError::none) {
+      wait_in_flight(qp, Waiting::kTransport, error);
+      return now_ns() + kShortTick;
     }
-    return std::min(now_ns() + tick, qp.give_up_at);
-  }
-  if (qp.drain_event_due && qp.state.load(std::memory_order_relaxed) == IBV_QPS_SQD &&
-      qp.waiting == Waiting::kNothing) {
-    qp.drain_event_due = false;
-    raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
-  }
+  raise_drained_if_due(qp);
   return kEndOfTime;
+}
+
+int64_t check_deadline(Qp& qp, int64_t now) {
+  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
+  if (qp.waiting == Waiting::kNothing || (state != IBV_QPS_RTS && state != IBV_QPS_SQD)) return kEndOfTime;
+  if (now < qp.give_up_at) return qp.give_up_at == kEndOfTime ? kEndOfTime - 1 : qp.give_up_at;
+  if (qp.sq_next == qp.sq_posted || !is_acknowledged(qp.type)) return kEndOfTime;
+  if (const int64_t grace = qp.transport->grace_ns(qp, now); now < qp.give_up_at + grace) return qp.give_up_at + grace;
+  fail(qp, at(qp, qp.sq_next), qp.wait_reason);
+  return kEndOfTime;
+}
+
+void begin_flight(Qp& qp) {
+  qp.flight = {};
+  qp.flight.sent = qp.flight.begun = qp.flight.acknowledged = qp.sq_posted;
+  qp.try_again_at = 0;
+}
+
+// ---- transports ----
+
+void complete_request(Qp& qp, const SendRequest& request) {
+  observe_end(qp, request, VendorError::none);
+  qp.waiting = Waiting::kNothing;
+  advance(qp, request.length, packets_of(request.length, qp.requester.mtu));
+  qp.sq_next = request.number + 1;
+  Flight& flight = qp.flight;
+  flight.sent = std::max(flight.sent, qp.sq_next);
+  flight.pause = 0;
+  flight.rnr_tries = 0;
+  complete_send(qp, request, VendorError::none);
+}
+
+uint32_t next_psn(const Qp& qp) { return qp.flight.sent <= qp.sq_next ? qp.requester.psn : qp.flight.next_psn; }
+
+namespace {
+
+// Something has come from the peer: what had to wait for it goes on.
+void go_on(Qp& qp) {
+  if (qp.flight.sent == qp.sq_posted)
+    raise_drained_if_due(qp);
+  else
+    leave_to_scheduler(qp, progress_send_queue(qp, false));
+}
+
+}  // namespace
+
+void acknowledged(Qp& qp, uint64_t number) {
+  note_acknowledged(qp, number);
+  if (complete_done(qp)) go_on(qp);
+}
+
+void refused(Qp& qp, uint64_t number, VendorError error) {
+  if (!is_in_flight(qp, number)) return;
+  qp.flight.refused_at = number + 1;
+  qp.flight.refusal = error;
+  note_acknowledged(qp, number);
+  complete_done(qp);
+}
+
+void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
+  Flight& flight = qp.flight;
+  if (!is_in_flight(qp, number)) return;
+  note_acknowledged(qp, number);
+  if (!complete_done(qp)) return;
+  if (flight.rnr_number != number) flight.rnr_tries = 0;
+  flight.rnr_number = number;
+  count(qp.shared->rnr_naks);
+  if (rnr_failure_ns(qp.attr.rnr_retry, rnr_timer) != kNever && flight.rnr_tries >= qp.attr.rnr_retry) {
+    flight.refused_at = number + 1;
+    flight.refusal = VendorError::no_receive_posted;
+    complete_done(qp);
+    return;
+  }
+  ++flight.rnr_tries;
+  go_back(qp, number);
+  qp.waiting = Waiting::kReceive;
+  qp.give_up_at = kEndOfTime;
+  qp.wait_reason = VendorError::no_receive_posted;
+  qp.try_again_at = now_ns() + static_cast<int64_t>(rnr_timer_ns(rnr_timer));
+  qp.process->scheduler().add(&qp);
+}
+
+// Woken before its time: that was no retry.
+void ready_to_receive(Qp& qp, uint64_t number) {
+  Flight& flight = qp.flight;
+  if (qp.waiting != Waiting::kReceive || flight.rnr_number != number || qp.try_again_at == 0) return;
+  if (flight.rnr_tries != 0) --flight.rnr_tries;
+  qp.try_again_at = 0;
+  leave_to_scheduler(qp, progress_send_queue(qp, false));
+}
+
+void not_ready(Qp& qp, uint64_t number, VendorError error) {
+  Flight& flight = qp.flight;
+  if (!is_in_flight(qp, number)) return;
+  note_acknowledged(qp, number);
+  if (!complete_done(qp)) return;
+  go_back(qp, number);
+  wait_in_flight(qp, Waiting::kTransport, error);
+  count(qp.shared->retries);
+  flight.pause = flight.pause == 0 ? kFirstPause : std::min(2 * flight.pause, kLongestPause);
+  qp.try_again_at = now_ns() + flight.pause;
+  qp.process->scheduler().add(&qp);
+}
+
+SendRequest* find_awaiting_response(Qp& qp, uint64_t number) {
+  if (number < qp.sq_next || number >= qp.flight.sent) return nullptr;
+  SendRequest& request = at(qp, number);
+  if (is_local(request.opcode) || request.answered || !brings_response(*find_send_operation(request.opcode)))
+    return nullptr;
+  return &request;
+}
+
+void responded(Qp& qp, SendRequest& request, VendorError error) {
+  Flight& flight = qp.flight;
+  // A response says that everything before it has been carried out.
+  note_acknowledged(qp, request.number);
+  if (error != VendorError::none) {
+    flight.refused_at = request.number + 1;
+    flight.refusal = error;
+  } else {
+    request.answered = true;
+    --flight.responses_awaited;
+  }
+  if (complete_done(qp)) go_on(qp);
 }
 
 }  // namespace verbena

@@ -7,15 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
-#include <utility>
-#include <vector>
 
-#include "engine/remote/carrier.h"
-#include "engine/xrc/xrc.h"
+#include "engine/responder/payload_stream.h"
+#include "engine/responder/xrc_target.h"
 #include "fabric/own_memory.h"
 #include "observe/log.h"
-#include "observe/mutant.h"
 
 namespace verbena {
 namespace {
@@ -68,33 +64,16 @@ bool local_memory_readable(const iovec* ranges, size_t count) {
   return true;
 }
 
-Placed verdict(int error, const Qp& initiator, const iovec* local, size_t locals) {
+Placed verdict(int error, const RequesterContext& requester, const iovec* local, size_t locals) {
   if (error == ESRCH) return Placed::kGone;
   if (is_refusal(error))
     VERBENA_WARN(
         "QP 0x%06x: the memory of the process in slot %u cannot be reached (errno %d): see verbena doctor",
-        initiator.shared->qpn, initiator.path.memory->slot(), error);
+        requester.qpn, requester.path.memory->slot(), error);
   return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;
 }
 
-// Of deviations planted on purpose (observe/mutant.h): the bytes come after their completion. Both ends in
-// this process.
-[[maybe_unused]] void copy_later(const iovec* from, size_t froms, const iovec* to, size_t tos) {
-  std::vector<std::byte> bytes;
-  for (const iovec& range : std::span(from, froms)) {
-    const auto* begin = static_cast<const std::byte*>(range.iov_base);
-    bytes.insert(bytes.end(), begin, begin + range.iov_len);
-  }
-  later([bytes = std::move(bytes), to = std::vector(to, to + tos)] {
-    const std::byte* next = bytes.data();
-    for (const iovec& range : to) {
-      std::memcpy(range.iov_base, next, range.iov_len);
-      next += range.iov_len;
-    }
-  });
-}
-
-Placed advance(SendRequest& request, uint32_t size) {
+Placed advance(Request& request, uint32_t size) {
   request.done += size;
   return request.done == request.length ? Placed::kWhole : Placed::kPartly;
 }
@@ -116,10 +95,10 @@ size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t siz
   return used;
 }
 
-Placed place_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
-                   size_t remotes) {
-  if (initiator.carrier != nullptr) return initiator.carrier->place(request, remote, remotes);
-  uint32_t size = std::min(request.length - request.done, piece_of(initiator.pacing, kChunkSize));
+Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
+                   const iovec* remote, size_t remotes) {
+  if (requester.payload != nullptr) return requester.payload->place(request, remote, remotes);
+  uint32_t size = std::min(request.length - request.done, std::min(requester.longest_chunk, kChunkSize));
   // No aligned word at the destination lies in two chunks.
   if (remotes == 1 && request.done + size < request.length && size > 8)
     size -=
@@ -128,24 +107,18 @@ Placed place_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local,
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
   const size_t tos = cut(remote, remotes, request.done, size, to);
-  if (mutated("last-byte-missing") && size > initiator.mtu) --from[froms - 1].iov_len, --to[tos - 1].iov_len;
   if (size > 8 && request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM) {
     froms = split_first_word(from, froms, reinterpret_cast<uintptr_t>(to[0].iov_base));
     if (request.done + size == request.length)
       froms = split_last_word(from, froms,
                               reinterpret_cast<uintptr_t>(to[tos - 1].iov_base) + to[tos - 1].iov_len);
   }
-  if (mutated("data-after-completion")) {
-    copy_later(from, froms, to, tos);
-    return advance(request, size);
-  }
-  if (mutated("second-slice-missing") && request.done != 0) return advance(request, size);
-  const int error = initiator.path.memory->write(initiator.process->directory(), from, froms, to, tos);
-  if (error != 0) return verdict(error, initiator, from, froms);
+  const int error = requester.path.memory->write(requester.process->directory(), from, froms, to, tos);
+  if (error != 0) return verdict(error, requester, from, froms);
   return advance(request, size);
 }
 
-int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size) {
+int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t there, uint32_t size) {
   iovec from[3];
   size_t froms = 0;
   // Field by field: a pair that was stored in halves is slow to load as a whole.
@@ -159,21 +132,18 @@ int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t s
   if (const uint64_t word = in_last_word(there + size); left > word) add(left - word), left = word;
   add(left);
   const iovec to{reinterpret_cast<void*>(there), size};
-  return initiator.path.memory->write(initiator.process->directory(), from, froms, &to, 1);
+  return requester.path.memory->write(requester.process->directory(), from, froms, &to, 1);
 }
 
-Placed fetch_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote) {
-  if (initiator.carrier != nullptr) return initiator.carrier->fetch(request, remote);
+Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
+                   const iovec& remote) {
+  if (requester.payload != nullptr) return requester.payload->fetch(request, remote);
   const uint32_t size = std::min(request.length - request.done, kChunkSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
-  if (mutated("read-after-completion")) {
-    copy_later(&from, 1, to, tos);
-    return advance(request, size);
-  }
-  const int error = initiator.path.memory->read(initiator.process->directory(), to, tos, &from, 1);
-  if (error != 0) return verdict(error, initiator, to, tos);
+  const int error = requester.path.memory->read(requester.process->directory(), to, tos, &from, 1);
+  if (error != 0) return verdict(error, requester, to, tos);
   return advance(request, size);
 }
 
@@ -201,18 +171,18 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
 
 }  // namespace
 
-Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before) {
-  PeerAdapter& adapter = *initiator.path.memory;
-  const NodeDirectory& directory = initiator.process->directory();
-  const NodeMembership& membership = initiator.process->membership();
+Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address, uint64_t* before) {
+  PeerAdapter& adapter = *requester.path.memory;
+  const NodeDirectory& directory = requester.process->directory();
+  const NodeMembership& membership = requester.process->membership();
   const uint32_t which = atomics_lock_of(address);
   std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
   const uint64_t mine = (uint64_t{membership.slot()} + 1) << 32 | membership.generation();
 
   // The own process's threads share `mine`, so they take turns before it.
   SpinLock& own_lock = adapter.own_atomics[which];
-  if (!mutated("atomics-not-atomic") && !own_lock.try_lock()) return Placed::kBusy;
-  if (!mutated("atomics-not-atomic") && !take_atomics_lock(lock, mine, directory)) {
+  if (!own_lock.try_lock()) return Placed::kBusy;
+  if (!take_atomics_lock(lock, mine, directory)) {
     own_lock.unlock();
     return Placed::kBusy;
   }
@@ -221,16 +191,13 @@ Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t add
   int error = adapter.read(directory, &local, 1, &remote, 1);
   if (error == 0) {
     uint64_t after = *before;
-    const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add ||
-                         mutated("atomic-swaps-always");
+    const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add;
     if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
       after = request.swap;
     else
-      after += mutated("atomic-32-bits") ? static_cast<uint32_t>(request.compare_add) : request.compare_add;
-    if (mutated("atomics-not-atomic")) sched_yield();
+      after += request.compare_add;
     iovec value{&after, 8};
     if (changes) error = adapter.write(directory, &value, 1, &remote, 1);
-    if (mutated("atomic-returns-new")) *before = after;
   }
   uint64_t held = mine;
   lock.compare_exchange_strong(held, 0, std::memory_order_release);
@@ -265,8 +232,8 @@ bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, si
   return false;
 }
 
-bool eager_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
-  PeerPath& path = initiator.path;
+bool eager_is_settled(RequesterContext& requester, const iovec* remote, size_t remotes) {
+  PeerPath& path = requester.path;
   if (!path.has_eager) return true;
   const CompletionRing& ring = path.completions;
   // While the CQ is being resized it takes a moment until all that has landed is scattered.
@@ -297,8 +264,10 @@ bool eager_is_settled(Qp& initiator, const iovec* remote, size_t remotes) {
                            : (path.qp->pending_flags.fetch_or(kPendingScatter, std::memory_order_acq_rel) &
                               kPendingScatter) != 0;
     if (asked) return false;
-    path.memory->view().header().doorbell.store(1, std::memory_order_release);
-    path.memory->kick();
+    if (path.target != nullptr)
+      path.memory->report(*path.target->srq);
+    else
+      path.memory->report(*path.qp);
     return false;
   }
   path.has_eager = any;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "engine/objects.h"
 #include "engine/responder/responder.h"
 
 namespace verbena {
@@ -20,25 +19,26 @@ enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone,
 
 // Writes the next chunk of `local` to `remote` (whose sizes sum up to at least request.length). The last
 // aligned word of an RDMA WRITE becomes visible last.
-Placed place_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec* remote,
-                   size_t remotes);
+Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
+                   const iovec* remote, size_t remotes);
 
 // The same for a WRITE of one range on either side, more than 8 bytes and at most a chunk, without a carrier
 // and without a word about what failed: 0, or errno values as PeerAdapter::write().
-int place_at_once(const Qp& initiator, uint64_t here, uint64_t there, uint32_t size);
+int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t there, uint32_t size);
 
 // Reads the next chunk of `remote` into `local`.
-Placed fetch_chunk(Qp& initiator, SendRequest& request, const LocalBytes& local, const iovec& remote);
+Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
+                   const iovec& remote);
 
 // Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
 // atomic of this kind on that adapter. kBusy: another initiator's
 // takes its time, nothing has happened; come again.
-Placed change_atomically(Qp& initiator, const SendRequest& request, uint64_t address, uint64_t* before);
+Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address, uint64_t* before);
 
 // Has every message of this QP that is to go into `remote` (addresses of the responder) got there? Small
 // messages lie in the receive slots until their completion is polled; what would overlap one of them has to
 // wait. False: the responder's service thread has been asked to put them where they belong; come again.
-bool eager_is_settled(Qp& initiator, const iovec* remote, size_t remotes);
+bool eager_is_settled(RequesterContext& requester, const iovec* remote, size_t remotes);
 
 // Does a message that lies in the slot of `wqe` go where one of the ranges is? Its owner may have scattered
 // it meanwhile and be posting the slot again: then either answer will do, and all that he did before is seen.

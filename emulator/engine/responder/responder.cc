@@ -6,27 +6,21 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/completion/completion.h"
-#include "engine/requester/psn.h"
-#include "engine/requester/small_copy.h"
-#include "engine/responder/key_errors.h"
-#include "engine/responder/memory_requests.h"
+#include "engine/completion/completion_writer.h"
+#include "engine/responder/invalidation.h"
 #include "engine/responder/placement.h"
-#include "engine/xrc/xrc.h"
-#include "observe/mutant.h"
+#include "engine/responder/xrc_target.h"
+#include "engine/rules/key_errors.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/small_copy.h"
 
 namespace verbena {
 namespace {
 
-void ring_doorbell(PeerAdapter& adapter) {
-  adapter.view().header().doorbell.store(1, std::memory_order_release);
-  adapter.kick();
-}
-
 // The responder's QP goes to ERR: its owner does that; we leave word and wake it.
 void put_in_error(PeerPath& path, uint32_t pending_flags) {
   path.qp->pending_flags.fetch_or(pending_flags, std::memory_order_acq_rel);
-  ring_doorbell(*path.adapter);
+  path.adapter->report(*path.qp);
 }
 
 // The receive WQE that the current message goes to.
@@ -39,16 +33,16 @@ struct Receive {
 };
 
 // An SRQ's WQE is taken when it is first asked for, and stays in hand until the message is complete.
-bool next_shared_receive(Qp& initiator, Receive* out) {
-  PeerPath& path = initiator.path;
+bool next_shared_receive(RequesterContext& requester, Receive* out) {
+  PeerPath& path = requester.path;
   const SharedReceiveRing& ring = path.shared_receives;
   if (path.current_wqe == 0) {
     uint32_t slot;
     bool limit_reached;
-    if (!ring.take(initiator.process->membership().worker(), &slot, &limit_reached)) return false;
+    if (!ring.take(requester.process->membership().worker(), &slot, &limit_reached)) return false;
     path.current_wqe = slot + 1;
     if (path.target == nullptr) path.qp->srq_slot.store(path.current_wqe, std::memory_order_release);
-    if (limit_reached) ring_doorbell(*path.memory);
+    if (limit_reached) path.memory->report(*ring.shared);
   }
   const ReceiveWqe& wqe = ring.wqe(path.current_wqe - 1);
   *out = {&wqe, reinterpret_cast<uint8_t*>(ring.bounce(path.current_wqe - 1)), ring.max_sge, wqe.epoch,
@@ -57,9 +51,9 @@ bool next_shared_receive(Qp& initiator, Receive* out) {
 }
 
 // False: there is none (RNR).
-bool next_receive(Qp& initiator, Receive* out) {
-  PeerPath& path = initiator.path;
-  if (path.shared_receives.shared != nullptr) return next_shared_receive(initiator, out);
+bool next_receive(RequesterContext& requester, Receive* out) {
+  PeerPath& path = requester.path;
+  if (path.shared_receives.shared != nullptr) return next_shared_receive(requester, out);
   ReadyWord ready;
   if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
   *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.bounce(path.taken)),
@@ -67,7 +61,7 @@ bool next_receive(Qp& initiator, Receive* out) {
   return true;
 }
 
-Arrival arrival_of(const SendOperation& operation, const SendRequest& request) {
+Arrival arrival_of(const SendOperation& operation, const Request& request) {
   return {request.flags,
           request.length,
           request.immediate,
@@ -85,61 +79,57 @@ void let_go(PeerPath& path) {
 
 }  // namespace
 
-bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool eager,
+bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool eager,
                       const uint8_t* payload) {
-  const Claim claim = claim_completion(path.completions, initiator.process->membership().worker());
-  if (claim.entry == nullptr && path.completions.ignores_overrun()) {
-    // The completion is lost, and the message must not be: it cannot wait there for being polled.
+  PeerPath& path = requester.path;
+  const auto to = receive_cq(requester);
+  const auto [claim, room] = claim_cqe(to);
+  if (room == Room::kIgnored) {
+    // The completion is lost. The message must not be: it cannot wait in the CQE for being polled.
     if (eager) return false;
     if (path.current_wqe != 0) path.shared_receives.abandon(path.current_wqe - 1);
     let_go(path);
     count_taken(path);
     return true;
   }
-  if (claim.entry == nullptr) {
-    if (mutated("cq-overrun-unnoticed")) return false;
-    path.completion_queue->overrun.store(1, std::memory_order_release);
-    ring_doorbell(*path.memory);
+  if (room == Room::kOverrun) {
     // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
     if (path.target != nullptr) put_in_error(path, kPendingOverrun);
     return false;
   }
-  Cqe& entry = *claim.entry;
   const bool solicited = (arrival.flags & IBV_SEND_SOLICITED) != 0;
-  entry.qp_index = path.index;
-  entry.qp_incarnation = path.incarnation;
-  entry.index = static_cast<uint32_t>(path.taken);
-  entry.byte_len =
-      arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-length") ? 0 : arrival.length;
-  entry.immediate =
-      arrival.opcode == IBV_WC_RECV_RDMA_WITH_IMM && mutated("write-immediate-lost") ? 0 : arrival.immediate;
-  entry.status = static_cast<uint8_t>(arrival.status);
-  entry.opcode = mutated("write-immediate-opcode") ? 0 : static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV);
-  entry.vendor_err = static_cast<uint8_t>(arrival.error);
-  uint8_t flags = kCqeReceive;
+  Completion completion{.qp_index = path.index,
+                        .qp_incarnation = path.incarnation,
+                        .index = static_cast<uint32_t>(path.taken),
+                        .byte_len = arrival.length,
+                        .immediate = arrival.immediate,
+                        .status = static_cast<uint8_t>(arrival.status),
+                        .opcode = static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV),
+                        .flags = kCqeReceive,
+                        .vendor_err = static_cast<uint8_t>(arrival.error)};
   if (path.current_wqe != 0) {
-    flags |= kCqeFromShared;
-    entry.index = path.current_wqe - 1;
+    completion.flags |= kCqeFromShared;
+    completion.index = path.current_wqe - 1;
     let_go(path);
   }
-  uint8_t* to = entry.payload;
+  uint8_t* bytes = claim.entry->payload;
   if (const XrcTarget* target = path.target; target != nullptr) {
-    flags |= kCqeXrc;
-    entry.qp_index = target->index;
-    entry.qp_incarnation = target->incarnation;
-    const XrcSource source{path.qp->qpn, initiator.shared->qpn};
-    std::memcpy(to, &source, sizeof source);
-    to += sizeof source;
+    completion.flags |= kCqeXrc;
+    completion.qp_index = target->index;
+    completion.qp_incarnation = target->incarnation;
+    const XrcSource source{path.qp->qpn, requester.qpn};
+    std::memcpy(bytes, &source, sizeof source);
+    bytes += sizeof source;
   }
-  if (arrival.with_immediate) flags |= kCqeWithImmediate;
-  if (arrival.with_invalidate) flags |= kCqeWithInvalidate;
-  if (solicited) flags |= kCqeSolicited;
+  if (arrival.with_immediate) completion.flags |= kCqeWithImmediate;
+  if (arrival.with_invalidate) completion.flags |= kCqeWithInvalidate;
+  if (solicited) completion.flags |= kCqeSolicited;
   if (payload != nullptr) {
-    flags |= kCqeInline;
-    copy_small(to, payload, arrival.length);
+    completion.flags |= kCqeInline;
+    copy_small(bytes, payload, arrival.length);
   }
-  entry.flags = flags;
-  publish_completion(path.completions, claim, eager ? CqeKind::kEager : CqeKind::kPublished);
+  write_cqe(*claim.entry, completion);
+  publish_cqe(to, claim, eager ? CqeKind::kEager : CqeKind::kPublished);
   prepare_next(path, claim, arrival.length, payload != nullptr);
   if (eager) note_eager(path, claim.position);
   count_taken(path);
@@ -158,11 +148,9 @@ bool drops(const PeerPath& path, VendorError seen_here) {
 }
 
 // A failure that costs the receive WQE: its completion says what was wrong with it.
-Response fail_receive(Qp& initiator, const SendOperation& operation, const SendRequest& request,
+Response fail_receive(RequesterContext& requester, const SendOperation& operation, const Request& request,
                       VendorError seen_here, VendorError seen_there) {
-  PeerPath& path = initiator.path;
-  if (mutated("error-receive-status") && seen_here == VendorError::receive_too_small)
-    seen_here = VendorError::lkey_unknown;
+  PeerPath& path = requester.path;
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: whoever polls it finds the QP in ERR.
@@ -170,34 +158,30 @@ Response fail_receive(Qp& initiator, const SendOperation& operation, const SendR
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
   arrival.error = seen_here;
-  complete_receive(initiator, path, arrival, false, nullptr);
-  ring_doorbell(*path.adapter);
+  complete_receive(requester, arrival, false, nullptr);
+  path.adapter->report(*path.qp);
   return {Answer::kNak, seen_there};
 }
 
 // SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
 VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
-                                const SendRequest& request) {
-  if (!operation.carries_invalidate || mutated("mw-send-inv-nothing")) return VendorError::none;
-  return invalidate_remotely(path.memory->view(), *path.qp, request.immediate);
+                                const Request& request) {
+  if (!operation.carries_invalidate) return VendorError::none;
+  return invalidate_window(path.memory->view(), *path.qp, request.immediate);
 }
 
 // SEND: the message goes where the next receive WQE says.
-Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequest& request,
+Response respond_to_send(RequesterContext& requester, const SendOperation& operation, Request& request,
                          const LocalBytes& local) {
-  PeerPath& path = initiator.path;
+  PeerPath& path = requester.path;
   Receive receive;
   bool invalidated = false;
-  if (!next_receive(initiator, &receive)) return {Answer::kRnr};
-  if (request.length > receive.length && mutated("receive-too-small-cut"))
-    return complete_receive(initiator, path, arrival_of(operation, request), false, nullptr)
-               ? Response{Answer::kAck}
-               : Response{Answer::kNak, VendorError::remote_operation_failed};
+  if (!next_receive(requester, &receive)) return {Answer::kRnr};
   if (request.length > receive.length)
-    return fail_receive(initiator, operation, request, VendorError::receive_too_small,
+    return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
 
-  if ((initiator.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
+  if ((requester.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
       prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed over there: the program's pages may take their time.
     const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
@@ -209,8 +193,8 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
       to += local.ranges[i].iov_len;
     }
     if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
-      return fail_receive(initiator, operation, request, VendorError::local_access, error);
-    if (complete_receive(initiator, path, arrival_of(operation, request), request.length != 0,
+      return fail_receive(requester, operation, request, VendorError::local_access, error);
+    if (complete_receive(requester, arrival_of(operation, request), request.length != 0,
                          in_entry ? payload : nullptr))
       return {Answer::kAck};
     if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
@@ -233,16 +217,16 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     const Translation place = translate(path.memory->view(), sge.lkey, false, path.receive_pd,
                                         MemoryUse::local_scatter, sge.address, used);
     if (place.check != KeyCheck::kOk)
-      return fail_receive(initiator, operation, request, local_key_error(place.check),
+      return fail_receive(requester, operation, request, local_key_error(place.check),
                           VendorError::remote_operation_failed);
     remote[remotes++] = {reinterpret_cast<void*>(place.address), used};
     room += used;
   }
   if (room < request.length)
-    return fail_receive(initiator, operation, request, VendorError::receive_too_small,
+    return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
-  if (!eager_is_settled(initiator, remote, remotes)) return {Answer::kPartial};
-  switch (place_chunk(initiator, request, local, remote, remotes)) {
+  if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
+  switch (place_chunk(requester, request, local, remote, remotes)) {
     case Placed::kPartly:
       return {Answer::kPartial};
     case Placed::kWhole:
@@ -250,7 +234,7 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
     case Placed::kLocalFault:
       return {Answer::kLocal, VendorError::local_memory_gone};
     case Placed::kRemoteFault:
-      return fail_receive(initiator, operation, request, VendorError::local_memory_gone,
+      return fail_receive(requester, operation, request, VendorError::local_memory_gone,
                           VendorError::remote_operation_failed);
     case Placed::kGone:
     case Placed::kBusy:
@@ -259,44 +243,34 @@ Response respond_to_send(Qp& initiator, const SendOperation& operation, SendRequ
   if (const VendorError error =
           invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);
       error != VendorError::none)
-    return fail_receive(initiator, operation, request, VendorError::local_access, error);
-  if (!complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
+    return fail_receive(requester, operation, request, VendorError::local_access, error);
+  if (!complete_receive(requester, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
 }
 
 // WRITE and READ: `rkey` names the memory.
-Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequest& request,
+Response respond_to_rdma(RequesterContext& requester, const SendOperation& operation, Request& request,
                          const LocalBytes& local, MemoryUse use) {
-  PeerPath& path = initiator.path;
-  if (use == MemoryUse::remote_read && mutated("rkey-right-of-reading")) {
-    const SharedMr* mr = path.memory->view().mr(MemoryKey::unpack(request.rkey).index);
-    if (mr != nullptr && (mr->access & IBV_ACCESS_REMOTE_WRITE) != 0)
-      const_cast<SharedMr*>(mr)->access |= IBV_ACCESS_REMOTE_READ;
-  }
+  PeerPath& path = requester.path;
   Receive receive;
-  if (operation.consumes_receive && !next_receive(initiator, &receive)) return {Answer::kRnr};
+  if (operation.consumes_receive && !next_receive(requester, &receive)) return {Answer::kRnr};
   const auto refuse_request = [&](VendorError error) {
     if (!operation.consumes_receive) return refuse(path, error);
-    return fail_receive(initiator, operation, request, VendorError::local_access, error);
+    return fail_receive(requester, operation, request, VendorError::local_access, error);
   };
   iovec remote{};
-  if (request.length != 0 || mutated("zero-length-key")) {
-    if (mutated("rkey-other-pd"))
-      path.remote_pd = domain_of(path.memory->view(), request.rkey, path.remote_pd);
-    const Translation place = translate(
-        path.memory->view(), request.rkey, true, path.remote_pd, use,
-        request.remote_address + (mutated("rkey-first-byte") ? 1 : 0),
-        request.length - (mutated("rkey-last-byte") || mutated("rkey-first-byte") ? 1 : 0), path.qp->qpn);
-    if (place.check == KeyCheck::kNoRight && mutated("rkey-any-right")) return {Answer::kAck};
+  if (request.length != 0) {
+    const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
+                                        request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
   }
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
-    if (!eager_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
-    const Placed placed = use == MemoryUse::remote_read ? fetch_chunk(initiator, request, local, remote)
-                                                        : place_chunk(initiator, request, local, &remote, 1);
+    if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
+    const Placed placed = use == MemoryUse::remote_read ? fetch_chunk(requester, request, local, remote)
+                                                        : place_chunk(requester, request, local, &remote, 1);
     switch (placed) {
       case Placed::kPartly:
         return {Answer::kPartial};
@@ -311,21 +285,21 @@ Response respond_to_rdma(Qp& initiator, const SendOperation& operation, SendRequ
         return {Answer::kGone};
     }
   }
-  if (operation.consumes_receive && !mutated("write-immediate-no-receive") &&
-      !complete_receive(initiator, path, arrival_of(operation, request), false, nullptr))
+  if (operation.consumes_receive &&
+      !complete_receive(requester, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
 }
 
-Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes& local) {
-  PeerPath& path = initiator.path;
+Response respond_to_atomic(RequesterContext& requester, Request& request, const LocalBytes& local) {
+  PeerPath& path = requester.path;
   const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd,
                                       MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
-  if (!eager_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
-  switch (change_atomically(initiator, request, place.address, &before)) {
+  switch (change_atomically(requester, request, place.address, &before)) {
     case Placed::kWhole:
       break;
     case Placed::kGone:
@@ -340,20 +314,19 @@ Response respond_to_atomic(Qp& initiator, SendRequest& request, const LocalBytes
   for (size_t i = 0; i < local.count; ++i) {
     std::memcpy(local.ranges[i].iov_base, from, local.ranges[i].iov_len);
     from += local.ranges[i].iov_len;
-    if (mutated("atomic-one-element")) break;
   }
   return {Answer::kAck};
 }
 
 // ATOMIC WRITE: 8 aligned bytes, in one piece.
-Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, const LocalBytes& local) {
-  PeerPath& path = initiator.path;
+Response respond_to_atomic_write(RequesterContext& requester, const Request& request, const LocalBytes& local) {
+  PeerPath& path = requester.path;
   const Translation place =
       translate(path.memory->view(), request.rkey, true, path.remote_pd, MemoryUse::remote_write,
                 request.remote_address, sizeof(uint64_t), path.qp->qpn);
   if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
-  if (!eager_is_settled(initiator, &remote, 1)) return {Answer::kPartial};
+  if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t value = 0;
   auto* to = reinterpret_cast<std::byte*>(&value);
   for (size_t i = 0; i < local.count; ++i) {
@@ -361,7 +334,7 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
     to += local.ranges[i].iov_len;
   }
   const iovec from{&value, sizeof value};
-  const int error = path.memory->write(initiator.process->directory(), &from, 1, &remote, 1);
+  const int error = path.memory->write(requester.process->directory(), &from, 1, &remote, 1);
   if (error == ESRCH) return {Answer::kGone};
   return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
 }
@@ -369,13 +342,7 @@ Response respond_to_atomic_write(Qp& initiator, const SendRequest& request, cons
 }  // namespace
 
 Response refuse(PeerPath& path, VendorError error) {
-  if (mutated("rkey-error-status") && error == VendorError::rkey_unknown)
-    error = VendorError::remote_opcode_refused;
-  if (mutated("error-bounds-status") && error == VendorError::rkey_out_of_range)
-    error = VendorError::remote_operation_failed;
-  if (mutated("error-xrc-status") && path.qp->type == IBV_QPT_XRC_RECV)
-    error = VendorError::remote_operation_failed;
-  if (path.qp->type == IBV_QPT_UC || mutated("rkey-error-responder-stays")) return {Answer::kNak, error};
+  if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kPendingAccessError
                      : event == kNoEvent              ? kPendingFatal
@@ -383,9 +350,9 @@ Response refuse(PeerPath& path, VendorError error) {
   return {Answer::kNak, error};
 }
 
-Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
+Response respond(RequesterContext& requester, const SendOperation& operation, Request& request,
                  const LocalBytes& local) {
-  PeerPath& path = initiator.path;
+  PeerPath& path = requester.path;
   SharedQp& qp = *path.qp;
   Response response;
   VendorError error = VendorError::none;
@@ -395,19 +362,22 @@ Response respond(Qp& initiator, const SendOperation& operation, SendRequest& req
   if (error != VendorError::none)
     response = refuse(path, error);
   else if (operation.atomic && operation.sges == SgeUse::gather)
-    response = respond_to_atomic_write(initiator, request, local);
+    response = respond_to_atomic_write(requester, request, local);
   else if (operation.atomic)
-    response = respond_to_atomic(initiator, request, local);
+    response = respond_to_atomic(requester, request, local);
   else if (operation.awaits_response)
-    response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_read);
+    response = respond_to_rdma(requester, operation, request, local, MemoryUse::remote_read);
   else if (operation.remote_address)
-    response = respond_to_rdma(initiator, operation, request, local, MemoryUse::remote_write);
+    response = respond_to_rdma(requester, operation, request, local, MemoryUse::remote_write);
   else
-    response = respond_to_send(initiator, operation, request, local);
+    response = respond_to_send(requester, operation, request, local);
   if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
   if (response.answer == Answer::kAck)
-    count_request(initiator, request.length, packets_of(request.length, initiator.mtu));
+    count_request(requester, request.length, packets_of(request.length, requester.mtu));
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_response({requester.qpn, qp.qpn, requester.psn, request.length, static_cast<uint8_t>(request.opcode),
+                       static_cast<uint8_t>(response.answer), static_cast<uint8_t>(response.error)});
   return response;
 }
 

@@ -7,16 +7,21 @@
 #include <sys/uio.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "adapter/prefetch.h"
-#include "engine/objects.h"
-#include "engine/requester/psn.h"
+#include "engine/completion/completion_writer.h"
+#include "engine/objects/process.h"
+#include "engine/objects/request.h"
+#include "engine/objects/requester_context.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena {
 
 enum class Answer : uint8_t {
   kAck,      // done
-  kPartial,  // a chunk is done, SendRequest::done says how far; come again
+  kPartial,  // a chunk is done, Request::done says how far; come again
   kRnr,      // no receive WQE
   kNak,      // refused: `error` says why; the responder knows of it already
   kLocal,    // nothing happened there: the initiator's own memory failed
@@ -41,8 +46,15 @@ struct LocalBytes {
 Response refuse(PeerPath& path, VendorError error);
 
 // `local`: gathered bytes for SEND and WRITE, the place for the answer for READ and atomics.
-Response respond(Qp& initiator, const SendOperation& operation, SendRequest& request,
+Response respond(RequesterContext& requester, const SendOperation& operation, Request& request,
                  const LocalBytes& local);
+
+// Raises the event of the receive completion that was appended last. After the requester's own completion: a process
+// that the event wakes may have answered before this thread runs again, and must find the request completed.
+inline void raise_event_due(PeerPath& path) {
+  if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)
+    raise_completion_event(*path.completion_queue, *path.memory, due == 2);
+}
 
 // ---- parts of it, for requests that need no more (small_send.cc) ----
 
@@ -58,10 +70,16 @@ struct Arrival {
   VendorError error = VendorError::none;
 };
 
-// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the
-// entry; `eager`: they travel there or in the slot's bounce buffer. False: the CQ is full, the completion
-// is lost, the CQ will fail.
-bool complete_receive(Qp& initiator, PeerPath& path, const Arrival& arrival, bool eager,
+// The CQ of the receive completions, as the requester appends to it.
+inline CqProducer<CompletionRing> receive_cq(RequesterContext& requester) {
+  PeerPath& path = requester.path;
+  return {path.completions, *path.completion_queue, *path.memory, requester.process->membership().worker()};
+}
+
+// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the entry;
+// `eager`: they travel there or in the slot's bounce buffer. False: there is no room, and the completion is
+// lost; unless the CQ ignores overruns, it will fail.
+bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool eager,
                       const uint8_t* payload);
 
 // Do the keys of a receive WQE still hold, as they did when it was posted?
@@ -71,9 +89,9 @@ inline bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
 }
 
 // A request of `length` bytes in `packets` packets was carried out.
-inline void count_request(Qp& initiator, uint32_t length, uint64_t packets) {
-  SharedQp& qp = *initiator.path.qp;
-  qp.expected_psn.store(psn_add(initiator.send_psn, packets), std::memory_order_relaxed);
+inline void count_request(RequesterContext& requester, uint32_t length, uint64_t packets) {
+  SharedQp& qp = *requester.path.qp;
+  qp.expected_psn.store(psn_add(requester.psn, packets), std::memory_order_relaxed);
   qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
 }

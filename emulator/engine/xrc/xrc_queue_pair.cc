@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <new>
 
-#include "engine/queue_pair/error_flow.h"
+#include "emulator.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/xrc/xrc.h"
 #include "engine/xrc/xrc_shared_qp.h"
+#include "engine/xrc/xrc_shared_qps.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
 
@@ -49,7 +51,8 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
   // If only others hold it, it is an orphaned QP; from here on it is not, and the service thread leaves it
   // alone.
   Qp* qp = process.qp(found.qp_index);
-  const bool there = qp != nullptr && process.adopt_orphaned(qp) && process.qp(found.qp_index) == qp;
+  const bool there =
+      qp != nullptr && process.xrc_shared_qps().adopt_orphaned(qp) && process.qp(found.qp_index) == qp;
   int error = 0;
   bool orphaned = false;
   if (!there || qp->xrcd == nullptr || qp->shared->xrcd != xrcd->number) {
@@ -71,7 +74,7 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
     }
   }
   if (error != 0) {
-    if (orphaned) process.keep_orphaned(qp);
+    if (orphaned) process.xrc_shared_qps().keep_orphaned(qp);
     return error;
   }
   xrcd->users.fetch_add(1, std::memory_order_relaxed);
@@ -111,7 +114,7 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
       closed = qp->handles.front();
       qp->handles.clear();
     }
-    last = process.keep_orphaned(qp) != 0;
+    last = process.xrc_shared_qps().keep_orphaned(qp) != 0;
     if (last) qp->handles.push_back(closed);  // there is room: it was there before
   }
   if (last) {

@@ -19,7 +19,9 @@
 //    stopped does not: ETIMEDOUT, after five seconds.
 #pragma once
 
-#include "engine/objects.h"
+#include "engine/objects/context.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 
@@ -31,7 +33,10 @@ struct QpLocation {
   uint32_t incarnation = 0;
 };
 
-struct ProxyQp : QpLocation {
+struct ProxyQp final : QpLocation, QpProxy {
+  int modify(Qp& qp, const ibv_qp_attr& attr, int mask) override;
+  int query(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) override;
+
   uint32_t entry = 0;  // in the node's table
   uint64_t events_seen = 0;
   int64_t give_up_at = 0;  // ns: an owner that we have not met is dead, and somebody else is to come; 0: no
@@ -39,32 +44,14 @@ struct ProxyQp : QpLocation {
   SharedQp placeholder{};     // what Qp::shared points to: in RESET, for good
 };
 
+// What `qp`, which is a handle on another process's queue pair, stands for.
+inline ProxyQp& foreign_of(const Qp& qp) { return static_cast<ProxyQp&>(*qp.proxy); }
+
 // Is it where it was, in use, and its owner alive?
 bool still_there(const Process& process, const QpLocation& proxy);
 
-// Events in SharedQp::events_told: how many there were (16 bits), and the types of the last six, the newest
-// lowest.
-struct ToldEvents {
-  static constexpr int kKept = 6;
-  static constexpr uint64_t count_of(uint64_t word) { return word >> 48; }
-  static constexpr uint64_t with(uint64_t word, uint8_t type) {
-    return (count_of(word) + 1) << 48 | (word << 8 & 0xffff'ffff'ff00) | type;
-  }
-  // The one before the newest `ago` ones.
-  static constexpr uint8_t type(uint64_t word, int ago) { return static_cast<uint8_t>(word >> (8 * ago)); }
-};
-
 // ---- of a handle on another process's queue pair ----
 int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
-int query_proxy_qp(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);
-// As modify_qp; EIO: it has ended; ETIMEDOUT: its owner does not answer.
-int modify_proxy_qp(Qp& qp, const ibv_qp_attr& attr, int mask);
 uint32_t close_proxy_qp(Qp* qp, uint64_t user_handle);  // how many of its events the program has read
-
-// ---- at the owner's ----
-// An event of `type` is told to those who hold the queue pair elsewhere.
-void tell_holders(Qp& qp, ibv_event_type type);
-// The owner's context closes: what others still hold they take over, the rest ends.
-void leave_xrc_qps_of(Context& context);
 
 }  // namespace verbena

@@ -7,12 +7,14 @@
 #include <new>
 #include <utility>
 
-#include "engine/clock.h"
-#include "engine/queue_pair/error_flow.h"
+#include "adapter/clock.h"
+#include "emulator.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"
-#include "engine/xrc/shared_path.h"
-#include "engine/xrc/xrc.h"
+#include "engine/queue_pair/shared_path.h"
 #include "engine/xrc/xrc_shared_qp.h"
+#include "engine/xrc/xrc_shared_qps.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
@@ -63,7 +65,7 @@ void apply_handover_state(Qp& successor, const SharedQp& old, const HandoverStat
   successor.attr.path_mtu = static_cast<ibv_mtu>(old.path_mtu);
   read_path(old, &successor.attr);
   publish_path(shared, successor.attr);
-  successor.send_psn = successor.attr.sq_psn;
+  successor.requester.psn = successor.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   // Of what requesters have left word and nobody has acted on.
@@ -93,11 +95,11 @@ bool still_there(const Process& process, const QpLocation& proxy) {
          proxy.there->incarnation == proxy.incarnation;
 }
 
-OwnerStatus Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
-  ProxyQp& proxy = *qp.proxy;
-  std::shared_ptr<PeerAdapter> owner = self_;
-  if (entry.slot != membership_.slot() &&
-      peers_.get(membership_, entry.slot, generation, &owner, {kAttachMs}) != 0)
+OwnerStatus XrcSharedQps::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
+  ProxyQp& proxy = foreign_of(qp);
+  std::shared_ptr<PeerAdapter> owner = process_.shared_self();
+  if (entry.slot != process_.membership().slot() &&
+      process_.peers().get(process_.membership(), entry.slot, generation, &owner, {kAttachMs}) != 0)
     return OwnerStatus::kLater;
   SharedQp* there = owner->view().qp(entry.qp_index);
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != entry.qpn ||
@@ -114,12 +116,12 @@ OwnerStatus Process::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) 
 
 // `entry`: where the directory says that it is, which is not so any more; nullptr: the directory has
 // forgotten it.
-OwnerStatus Process::take_over(Qp& qp, const QpnEntry* entry) {
-  ProxyQp& proxy = *qp.proxy;
+OwnerStatus XrcSharedQps::take_over(Qp& qp, const QpnEntry* entry) {
+  ProxyQp& proxy = foreign_of(qp);
   const SharedQp& old = *proxy.there;
   const uint32_t qpn = qp.shared->qpn;
   // Whoever has begun a request while its owner lived may still move the PSN.
-  if (!hazards_released(directory(), proxy.owner->slot(), old.dest_slot, kHazardPatience))
+  if (!hazards_released(process_.directory(), proxy.owner->slot(), old.dest_slot, kHazardPatience))
     return OwnerStatus::kLater;
   HandoverState left;
   if (!read_handover_state(old, proxy.incarnation, &left)) return OwnerStatus::kLost;
@@ -138,29 +140,30 @@ OwnerStatus Process::take_over(Qp& qp, const QpnEntry* entry) {
   if (set_up_qp(successor, init, qpn) != 0) return OwnerStatus::kLost;  // the device has no room for it here
   successor->xrcd->users.fetch_sub(1, std::memory_order_release);        // handles count, and it has none
   apply_handover_state(*successor, old, left);
-  if (!directory().take_over_qpn(qpn, entry, membership_.slot(), successor->index)) {
-    forget_qp(successor->index);
-    qp_is_gone(successor->index);
+  if (!process_.directory().take_over_qpn(qpn, entry, process_.membership().slot(), successor->index)) {
+    process_.forget_qp(successor->index);
+    process_.qp_is_gone(successor->index);
     successor->shared->in_use.store(0, std::memory_order_release);
     free_qp(successor);
     return OwnerStatus::kLater;  // somebody was faster
   }
   orphaned_.push_back({successor, false});
   VERBENA_INFO("QP 0x%06x outlives the process that made it: it is this one's now", qpn);
-  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0) ring_doorbell();
-  kick_holders(*this, qpn);
-  return attach(qp, {qpn, membership_.slot(), successor->index}, membership_.generation());
+  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0) process_.self().report(*successor->shared);
+  kick_holders(process_, qpn);
+  return attach(qp, {qpn, process_.membership().slot(), successor->index},
+                process_.membership().generation());
 }
 
-OwnerStatus Process::find_again(Qp& qp) {
-  ProxyQp& proxy = *qp.proxy;
+OwnerStatus XrcSharedQps::find_again(Qp& qp) {
+  ProxyQp& proxy = foreign_of(qp);
   if (proxy.lost) return OwnerStatus::kLost;
-  if (still_there(*this, proxy)) return OwnerStatus::kThere;
+  if (still_there(process_, proxy)) return OwnerStatus::kThere;
   QpnEntry entry;
-  if (!directory().find_qpn(qp.shared->qpn, &entry)) return take_over(qp, nullptr);
-  const uint32_t generation = directory().slot(entry.slot).generation.load(std::memory_order_acquire);
+  if (!process_.directory().find_qpn(qp.shared->qpn, &entry)) return take_over(qp, nullptr);
+  const uint32_t generation = process_.directory().slot(entry.slot).generation.load(std::memory_order_acquire);
   const bool is_owners = entry.slot == proxy.owner->slot() && entry.qp_index == proxy.index;
-  const bool lives = directory().alive(entry.slot, generation);
+  const bool lives = process_.directory().alive(entry.slot, generation);
   if (is_owners && (!lives || generation == proxy.owner->generation())) return take_over(qp, &entry);
   if (lives) return attach(qp, entry, generation);
   // A successor that is dead as well, and that we have not met: those who have know more of the queue pair.
@@ -199,20 +202,20 @@ bool held_elsewhere(Process& process, uint32_t qpn) {
 
 }  // namespace
 
-std::vector<Qp*> Process::take_xrc_qps_of(Context& context) {
+std::vector<Qp*> XrcSharedQps::take_qps_of(Context& context) {
   Context* other = nullptr;
   {
-    std::lock_guard lock(contexts_mutex);
-    for (Context* candidate : contexts)
+    std::lock_guard lock(process_.contexts_mutex);
+    for (Context* candidate : process_.contexts)
       if (candidate != &context && candidate->device_index == context.device_index) other = candidate;
   }
   std::vector<Qp*> taken;
-  std::lock_guard proxies(shared_qp_mutex_);
-  std::lock_guard lock(doorbell_mutex_);
-  const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
+  std::lock_guard shared(mutex_);
+  std::lock_guard lock(process_.serving_mutex());
+  const uint32_t qps = process_.view().header().qp_high_water.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < qps; ++i) {
-    Qp* qp = this->qp(i);
-    if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || is_going(i)) continue;
+    Qp* qp = process_.qp(i);
+    if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || process_.is_going(i)) continue;
     std::lock_guard handles(qp->handles_mutex);
     if (qp->context != &context) continue;
     // With the kernel a context takes its handles along, too; here the program may still destroy them.
@@ -228,15 +231,14 @@ std::vector<Qp*> Process::take_xrc_qps_of(Context& context) {
   return taken;
 }
 
-void leave_xrc_qps_of(Context& context) {
-  Process& process = *context.process;
+void XrcSharedQps::leave_context(Context& context) {
   try {
-    for (Qp* qp : process.take_xrc_qps_of(context)) {
+    for (Qp* qp : take_qps_of(context)) {
       const bool handled = [&] {
         std::lock_guard lock(qp->handles_mutex);
         return !qp->handles.empty();
       }();
-      if (held_elsewhere(process, qp->shared->qpn)) {
+      if (held_elsewhere(process_, qp->shared->qpn)) {
         leave_to_others(*qp);
         if (!handled) delete qp;
       } else if (!handled) {

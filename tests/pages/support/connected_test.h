@@ -74,16 +74,6 @@ class ConnectedTest : public IdTest {
     other.join();
   }
 
-  static ibv_wc sent(const CmId& id) {
-    ibv_wc wc = {};
-    EXPECT_EQ(rdma_get_send_comp(id.get(), &wc), 1) << strerror(errno);
-    return wc;
-  }
-  static ibv_wc received(const CmId& id) {
-    ibv_wc wc = {};
-    EXPECT_EQ(rdma_get_recv_comp(id.get(), &wc), 1) << strerror(errno);
-    return wc;
-  }
   // The common half of many cases.
   void send_from_active(size_t length, int flags = 0) {
     ASSERT_EQ(

@@ -37,16 +37,6 @@ class UdpTest : public IdTest {
         rdma_post_recv(passive_.get(), context_of(id), passive_memory_.data(), kSize, passive_memory_.mr()),
         0);
   }
-  static ibv_wc sent(const CmId& id) {
-    ibv_wc wc = {};
-    EXPECT_EQ(rdma_get_send_comp(id.get(), &wc), 1) << strerror(errno);
-    return wc;
-  }
-  static ibv_wc received(const CmId& id) {
-    ibv_wc wc = {};
-    EXPECT_EQ(rdma_get_recv_comp(id.get(), &wc), 1) << strerror(errno);
-    return wc;
-  }
 
   CmId listener_, active_, passive_;
   rdma_ud_param remote_ = {};

@@ -115,6 +115,17 @@ class IdTest : public testing::Test {
     ibv_qp_init_attr attributes = queue_attributes(type);
     ASSERT_EQ(rdma_create_qp(id.get(), nullptr, &attributes), 0) << strerror(errno);
   }
+  // The next completion of its send queue, or of its receive queue.
+  static ibv_wc sent(const CmId& id) {
+    ibv_wc wc = {};
+    EXPECT_EQ(rdma_get_send_comp(id.get(), &wc), 1) << strerror(errno);
+    return wc;
+  }
+  static ibv_wc received(const CmId& id) {
+    ibv_wc wc = {};
+    EXPECT_EQ(rdma_get_recv_comp(id.get(), &wc), 1) << strerror(errno);
+    return wc;
+  }
 
   std::string host_;
   Address address_;  // of the device, port 0

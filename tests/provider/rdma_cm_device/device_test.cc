@@ -16,10 +16,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <thread>
 
+#include "common/in_child.h"
+
 namespace {
+
+using verbena::test::in_child;
 
 constexpr char kDevice[] = "/dev/infiniband/rdma_cm";
 
@@ -79,13 +82,6 @@ class Device : public ::testing::Test {
     }
     close(fd);
     return error == 0;
-  }
-  static int in_child(const std::function<int()>& call) {
-    const pid_t child = fork();
-    if (child == 0) _exit(call());
-    int status = -1;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
   int fd_ = -1;

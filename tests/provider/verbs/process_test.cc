@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Verbs not offered, and what a forked child may do with its parent's objects: nothing, harmlessly.
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <functional>
 #include <vector>
 
 #include "../unsupported_verbs.h"
+#include "common/in_child.h"
 #include "pair.h"
 
 namespace verbena::test {
@@ -61,17 +59,7 @@ TEST_F(ClosedDeviceTest, ItsObjectsMayBeDestroyedAfterwards) {
   EXPECT_NE(open_device(), nullptr);
 }
 
-class ForkTest : public PairTest {
- protected:
-  // What `in_child` answers, as the exit status of a forked child.
-  static int in_child(const std::function<int()>& call) {
-    const pid_t child = fork();
-    if (child == 0) _exit(call());
-    int status = -1;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-};
+class ForkTest : public PairTest {};
 
 TEST_F(ForkTest, AChildsPostIsAnIoError) {
   ibv_sge sge = local_.sge(0, 8);

@@ -3,9 +3,9 @@
 // ibv_alloc_null_mr, ibv_reg_dmabuf_mr(3), on-demand paging and ibv_advise_mr(3), ibv_fork_init(3).
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/in_child.h"
 #include "pages.h"
 #include "pair.h"
 
@@ -279,13 +279,6 @@ TEST_F(OnDemandTest, UnknownAdviceAndFlagsAreRefused) {
 // this name first.
 class ForkInitDeathTest : public testing::Test {
  protected:
-  static int in_child(int (*test)()) {
-    const pid_t child = fork();
-    if (child == 0) _exit(test());
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
   static ibv_pd* make_pd() {
     ibv_device** list = ibv_get_device_list(nullptr);
     ibv_context* context = list != nullptr && list[0] != nullptr ? ibv_open_device(list[0]) : nullptr;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The one place where CQEs are appended: to a CQ of this process or of a peer, for send and receive queues,
+// for completions that succeed, fail or are flushed. A CQE is claimed, written and published here, and an
+// overrun is handled here. The event of the CQ follows (completion.h).
+//
+// Callers that must know the position of the CQE before its bytes are in place (responder, datagrams) claim
+// and publish in two steps; the others call append_completion().
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "adapter/completion_ring.h"
+#include "engine/completion/completion.h"
+#include "fabric/peer_adapter.h"
+#include "observe/observer.h"
+
+namespace verbena {
+
+// A CQ as one of its producers sees it. `Ring` is CompletionRing (a peer's CQ) or OwnCompletionRing.
+template <typename Ring>
+struct CqProducer {
+  Ring& ring;
+  SharedCq& cq;
+  PeerAdapter& adapter;  // where the CQ lies
+  uint32_t worker;       // in whose name the CQE is claimed
+};
+
+// What a CQE says. A payload, if any, is written by the caller before publish().
+struct Completion {
+  uint32_t qp_index;  // in the table of the CQ's owner; with kCqeXrc: of the SRQ
+  uint32_t qp_incarnation;
+  uint32_t index;  // low 32 bits of the WQE's running number, or with kCqeFromShared its slot
+  uint32_t byte_len = 0;
+  uint32_t immediate = 0;  // network byte order; or the invalidated rkey
+  uint8_t status = 0;      // enum ibv_wc_status
+  uint8_t opcode = 0;      // enum ibv_wc_opcode without IBV_WC_RECV
+  uint8_t flags = 0;       // CqeFlags
+  uint8_t vendor_err = 0;
+};
+
+// What to do when the CQ is full.
+enum class Room : uint8_t {
+  kClaimed,  // there is an entry
+  kIgnored,  // the CQ ignores overruns: the completion is lost, and nothing else happens
+  kOverrun,  // the CQ fails; its owner has been told
+};
+
+struct ClaimedCqe {
+  Claim claim;
+  Room room = Room::kClaimed;
+};
+
+// Claims an entry, and handles an overrun. The caller holds a hazard on a peer's adapter.
+template <typename Ring>
+[[gnu::always_inline]] inline ClaimedCqe claim_cqe(const CqProducer<Ring>& to) {
+  const Claim claim = claim_completion(to.ring, to.worker);
+  if (claim.entry != nullptr) [[likely]]
+    return {claim};
+  if (to.ring.ignores_overrun()) return {claim, Room::kIgnored};
+  to.cq.overrun.store(1, std::memory_order_release);
+  to.adapter.report(to.cq);
+  return {claim, Room::kOverrun};
+}
+
+[[gnu::always_inline]] inline void write_cqe(Cqe& entry, const Completion& completion) {
+  entry.qp_index = completion.qp_index;
+  entry.qp_incarnation = completion.qp_incarnation;
+  entry.index = completion.index;
+  entry.byte_len = completion.byte_len;
+  entry.immediate = completion.immediate;
+  entry.status = completion.status;
+  entry.opcode = completion.opcode;
+  entry.flags = completion.flags;
+  entry.vendor_err = completion.vendor_err;
+}
+
+// Every CQE passes here.
+template <typename Ring>
+[[gnu::always_inline]] inline void publish_cqe(const CqProducer<Ring>& to, const Claim& claim, CqeKind kind) {
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]] {
+    const Cqe& entry = *claim.entry;
+    seen->on_completion(
+        {entry.qp_index, entry.byte_len, entry.status, entry.opcode, entry.flags, entry.vendor_err});
+  }
+  publish_completion(to.ring, claim, kind);
+}
+
+// Claims, writes and publishes a CQE whose payload is `payload` (wr_id of a send completion, source of a
+// datagram or an XRC message), and raises the event. `solicited_or_error`: the event is raised even if only
+// solicited completions are waited for.
+template <typename Ring, typename Payload>
+Room append_completion(const CqProducer<Ring>& to, const Completion& completion, const Payload& payload,
+                       bool solicited_or_error) {
+  const ClaimedCqe claimed = claim_cqe(to);
+  if (claimed.room != Room::kClaimed) return claimed.room;
+  static_assert(sizeof payload <= kCqeFirstLine);
+  write_cqe(*claimed.claim.entry, completion);
+  std::memcpy(claimed.claim.entry->payload, &payload, sizeof payload);
+  publish_cqe(to, claimed.claim, CqeKind::kPublished);
+  raise_completion_event(to.cq, to.adapter, solicited_or_error);
+  return Room::kClaimed;
+}
+
+}  // namespace verbena

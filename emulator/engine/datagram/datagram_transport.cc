@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/datagram/datagram_transport.h"
+
+#include "engine/datagram/datagram.h"
+#include "engine/objects/qp.h"
+#include "engine/requester/requester.h"
+
+namespace verbena {
+namespace {
+
+class DatagramTransport final : public Transport {
+ public:
+  SendResult send(Qp& qp, const SendOperation& operation, SendRequest& request) override {
+    if (must_wait(qp, request)) return {SendOutcome::kYield};
+    if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
+      return {SendOutcome::kFailed, error};
+    complete_request(qp, request);
+    raise_datagram_events(qp);
+    return {SendOutcome::kCompleted};
+  }
+
+  bool is_synchronous() const override { return true; }
+  uint32_t chunk_size() const override { return UINT32_MAX; }
+  uint64_t patience_ns(const Qp&) const override { return 0; }
+};
+
+}  // namespace
+
+Transport& datagram_transport() {
+  static constinit DatagramTransport transport;
+  return transport;
+}
+
+}  // namespace verbena

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Requests of UD queue pairs: each goes to the queue pairs that its address leads to, and is done. Synchronous.
+#pragma once
+
+#include "engine/objects/transport.h"
+
+namespace verbena {
+
+Transport& datagram_transport();
+
+}  // namespace verbena

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/datagram/delivery.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/completion/completion_writer.h"
+#include "engine/datagram/datagram_order.h"
+#include "engine/rules/key_errors.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
+
+// Puts the message where the receive request says. The keys of the request are checked now. `position`: of
+// its completion. What has come before it, from whomever, must not be scattered over it when it is polled.
+VendorError place(const DatagramSender& from, Destination& to, const DatagramMessage& message, const ReceiveWqe& wqe,
+                  uint64_t position) {
+  const SegmentView& view = to.adapter->view();
+  iovec remote[PeerAdapter::kMaxRanges];
+  size_t remotes = 0;
+  uint32_t room = 0;
+  const uint32_t count = std::min(wqe.sge_count, to.receives.max_sge);
+  for (uint32_t i = 0; i < count && room < message.length && remotes < PeerAdapter::kMaxRanges; ++i) {
+    const WqeSge sge = wqe.sge[i];
+    if (sge.length == 0) continue;
+    const uint32_t used = std::min(sge.length, message.length - room);
+    const Translation found = translate(view, sge.lkey, false, to.receives.shared->pd,
+                                        MemoryUse::local_scatter, sge.address, used);
+    if (found.check != KeyCheck::kOk) return local_key_error(found.check);
+    remote[remotes++] = {reinterpret_cast<void*>(found.address), used};
+    room += used;
+  }
+  if (room < message.length) return VendorError::receive_too_small;
+  const NodeDirectory& directory = from.process->directory();
+  const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
+  settle(to, directory, position, remote, remotes, Until::kEagerAreScattered);
+  do {
+    if (to.adapter->write(directory, &local, 1, remote, remotes) != 0) return VendorError::local_memory_gone;
+    // What was just being appended then has landed now, perhaps under this message.
+  } while (settle(to, directory, position, remote, remotes, Until::kUnfinishedAreScattered));
+  return VendorError::none;
+}
+
+CqProducer<CompletionRing> receive_cq(const DatagramSender& from, Destination& to) {
+  return {to.completions, *to.completion_queue, *to.adapter, from.process->membership().worker()};
+}
+
+// The CQ ignores overruns: the completion is lost, and the message must not be.
+VendorError place_without_completion(const DatagramSender& from, Destination& to, const DatagramMessage& message,
+                                     uint32_t slot) {
+  const uint64_t end = to.completions.places->tail.load(std::memory_order_acquire);
+  const VendorError error = place(from, to, message, to.receives.wqe(slot), end);
+  to.receives.abandon(slot);
+  return error;
+}
+
+// Publishes the receive completion for `slot`. `eager`: the bytes are in it, or in the slot's bounce buffer.
+void complete(const DatagramSender& from, Destination& to, const DatagramMessage& message, uint32_t slot,
+              const Claim& claim, VendorError error, bool eager) {
+  const auto status = find_vendor_error(static_cast<uint32_t>(error))->status;
+  Completion completion{.qp_index = to.index,
+                        .qp_incarnation = to.incarnation,
+                        .index = slot,
+                        .byte_len = message.length,
+                        .immediate = message.immediate,
+                        .status = static_cast<uint8_t>(status),
+                        .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
+                        .flags = message.flags,
+                        .vendor_err = static_cast<uint8_t>(error)};
+  std::memcpy(claim.entry->payload, &message.source, sizeof message.source);
+  if (eager && message.length <= to.room_in_entry()) {
+    completion.flags |= kCqeInline;
+    std::memcpy(claim.entry->payload + sizeof message.source, message.bytes, message.length);
+  }
+  write_cqe(*claim.entry, completion);
+  publish_cqe(receive_cq(from, to), claim, eager ? CqeKind::kEager : CqeKind::kPublished);
+  to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
+}
+
+// Of the port that the queue pair is at (ibv_query_port(3): qkey_viol_cntr). It stays at its most.
+void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
+  if (device >= kMaxDevices) return;
+  std::atomic<uint32_t>& count = directory.header().qkey_violations[device];
+  uint32_t seen = count.load(std::memory_order_relaxed);
+  while (seen < kMostQkeyViolations &&
+         !count.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMessage& message) {
+  SharedQp& there = *to.qp;
+  if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
+    there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
+    count_qkey_violation(from.process->directory(), there.device);
+    return Delivery::kDropped;
+  }
+  uint32_t slot = 0;
+  bool limit_reached = false;
+  if (!to.receives.take(from.process->membership().worker(), &slot, &limit_reached, message.length)) {
+    if (message.may_wait) return Delivery::kNoReceive;
+    there.dropped.fetch_add(1, std::memory_order_relaxed);
+    return Delivery::kDropped;
+  }
+  if (limit_reached) to.adapter->report(*to.receives.shared);
+  there.rq_taken.fetch_add(1, std::memory_order_relaxed);
+  const ReceiveWqe& wqe = to.receives.wqe(slot);
+  const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
+  const bool lands = from.may_be_eager && message.length <= kBounceSize && wqe.epoch == epoch &&
+                     epoch != ReadyWord::kNeverValid;
+  if (lands && message.length > to.room_in_entry())
+    std::memcpy(to.receives.bounce(slot), message.bytes, message.length);
+  // The completion's place first: what comes after it is scattered after it.
+  const auto [claim, room] = claim_cqe(receive_cq(from, to));
+  VendorError error = VendorError::none;
+  if (room == Room::kIgnored)
+    error = place_without_completion(from, to, message, slot);
+  else if (room == Room::kClaimed && !lands)
+    error = place(from, to, message, wqe, claim.position);
+  // Before its completion can be polled: whoever polls it finds the QP in ERR.
+  if (error != VendorError::none) there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
+  if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, lands);
+  if (error != VendorError::none) {
+    to.adapter->report(there);
+    return Delivery::kDropped;
+  }
+  there.requests_in.fetch_add(1, std::memory_order_relaxed);
+  there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
+  return Delivery::kTaken;
+}
+
+void raise_events(DatagramSender& from) {
+  const NodeDirectory& directory = from.process->directory();
+  for (Destination* to : from.events_due) {
+    const uint8_t due = std::exchange(to->event_due, uint8_t{0});
+    if (to->completion_queue->channel == 0) continue;
+    const HazardGuard guard(directory, from.process->membership().slot(), to->adapter->slot());
+    // The CQ may have gone meanwhile. One that has come in its place gets an event too many, which does no
+    // harm.
+    if (to->adapter->alive(directory) && to->completion_queue->alive.load(std::memory_order_acquire) != 0)
+      raise_completion_event(*to->completion_queue, *to->adapter, due == 2);
+  }
+}
+
+}  // namespace verbena

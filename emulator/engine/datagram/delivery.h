@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Delivery of one datagram to a queue pair of this node whose memory can be reached: the responder's part of UD.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/datagram/datagram_header.h"
+#include "engine/datagram/datagram_targets.h"
+#include "engine/rules/send_rules.h"
+
+namespace verbena {
+
+struct DeviceDescription;
+
+inline constexpr uint32_t kMaxDatagram = 4096;  // bytes, without the GRH
+
+// One message, whole: the room for its GRH, and the bytes that the program gave.
+struct DatagramMessage {
+  DatagramHeader header;
+  DatagramSource source{};
+  uint32_t qkey = 0;
+  uint32_t immediate = 0;
+  uint32_t length = 0;  // with the 40 bytes
+  uint8_t flags = 0;    // CqeFlags
+  bool solicited = false;
+  bool may_wait = false;  // for a receive request
+  uint8_t bytes[kGrhBytes + kMaxDatagram];
+};
+
+// A sender of datagrams towards the queue pairs of this node: a UD queue pair of this process, or the queue pairs of
+// another process whose messages come as frames. One thread at a time.
+struct DatagramSender {
+  Process* process = nullptr;
+  const DeviceDescription* device = nullptr;  // nullptr: the sender is not of this process
+  uint32_t index = 0;                         // of the queue pair
+  uint32_t incarnation = 0;
+  bool may_be_eager = true;               // as RequesterContext::may_be_eager
+  bool blocks_own_multicast = false;  // IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
+  DatagramTargets targets;
+  std::vector<Destination*> events_due;  // destinations whose completion event is still to be raised
+};
+
+enum class Delivery : uint8_t {
+  kTaken,
+  kDropped,    // counted, where there is somebody to count it
+  kNoReceive,  // nothing has happened: its receiver has no receive request now, and it may wait for one
+};
+
+// Delivers `message` to `to`, which open() has found ready. The caller holds a hazard on its adapter. The event of the
+// completion is raised later, by raise_events(): Destination::event_due.
+Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMessage& message);
+
+// Raises the events of the completions that deliver() has appended. The caller holds no hazard.
+void raise_events(DatagramSender& from);
+
+}  // namespace verbena

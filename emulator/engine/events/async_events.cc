@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/events/async_events.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/objects/process.h"
+#include "fabric/kick.h"
+#include "fabric/xrc_domains.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+// struct ib_uverbs_async_event_desc (kernel, include/uapi/rdma/ib_user_verbs.h).
+struct EventRecord {
+  uint64_t element;
+  uint32_t event_type;
+  uint32_t reserved;
+};
+static_assert(sizeof(EventRecord) == 16);
+
+// Events below this number concern an object by its handle; the others a port.
+bool concerns_object(uint32_t type) {
+  return type <= IBV_EVENT_PATH_MIG_ERR || type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED ||
+         type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_WQ_FATAL;
+}
+
+// False: nobody has read the descriptor for so long that it takes no more; the event is lost.
+bool write_event(Context& context, uint64_t element, ibv_event_type type) {
+  const EventRecord record{element, static_cast<uint32_t>(type), 0};
+  if (context.events.write(&record, sizeof record) == 0) return true;
+  VERBENA_WARN("asynchronous event %d is lost: nobody reads the descriptor", type);
+  return false;
+}
+
+// The processes that hold the queue pair elsewhere are told (XRC_RECV).
+void tell_holders(Qp& qp, ibv_event_type type) {
+  std::atomic<uint64_t>& told = qp.shared->events_told;
+  told.store(ToldEvents::with(told.load(std::memory_order_relaxed), static_cast<uint8_t>(type)),
+             std::memory_order_release);
+  const Process& process = *qp.process;
+  for_each_holder(process.directory(), qp.shared->qpn, [&](uint32_t slot, uint32_t generation) {
+    kick_slot(process.directory(), qp.process->membership().node(), slot, generation);
+  });
+}
+
+// XRC_RECV.
+void raise_event_at_handles(Qp& qp, ibv_event_type type) {
+  {
+    std::lock_guard handles(qp.handles_mutex);
+    for (QpHandle& handle : qp.handles) {
+      std::lock_guard lock(handle.context->events_mutex);
+      if (write_event(*handle.context, handle.user_handle, type)) ++handle.async_events;
+    }
+  }
+  if (qp.proxy == nullptr) tell_holders(qp, type);
+}
+
+}  // namespace
+
+void raise_qp_event(Qp& qp, ibv_event_type type) {
+  if (qp.xrcd != nullptr) {
+    raise_event_at_handles(qp, type);
+    return;
+  }
+  std::lock_guard lock(qp.context->events_mutex);
+  if (write_event(*qp.context, qp.user_handle, type)) qp.async_events.fetch_add(1, std::memory_order_relaxed);
+}
+
+void raise_cq_event(Cq& cq, ibv_event_type type) {
+  std::lock_guard lock(cq.context->events_mutex);
+  if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
+}
+
+void raise_port_event(Context& context, ibv_event_type type) {
+  std::lock_guard lock(context.events_mutex);
+  write_event(context, 1, type);
+}
+
+void raise_srq_event(Srq& srq, ibv_event_type type) {
+  std::lock_guard lock(srq.context->events_mutex);
+  if (write_event(*srq.context, srq.user_handle, type))
+    srq.async_events.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint32_t take_back_events(Context& context, uint64_t user_handle, uint32_t raised) {
+  if (raised == 0) return 0;
+  std::lock_guard lock(context.events_mutex);
+  std::vector<EventRecord> others;
+  EventRecord record;
+  uint32_t unread = 0;
+  while (context.events.read(&record, sizeof record)) {
+    if (concerns_object(record.event_type) && record.element == user_handle)
+      ++unread;
+    else
+      others.push_back(record);
+  }
+  for (const EventRecord& other : others) context.events.write(&other, sizeof other);
+  return raised - std::min(raised, unread);
+}
+
+}  // namespace verbena

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/local/fast_path.h"
+
+#include "adapter/memory_table.h"
+#include "engine/local/small_rdma.h"
+#include "engine/requester/send_limits.h"
+
+namespace verbena {
+
+void allow_fast_path(Qp& qp) {
+  const PeerPath& path = qp.requester.path;
+  qp.fast.responder_state = path.responder_state;
+  const bool ordinary = path.responder_state != 0 && qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
+  const bool lands = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;
+  qp.fast.small_size = lands ? path.completions.inline_size() : 0;
+  qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
+}
+
+bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
+  const SegmentView& view = qp.process->view();
+  const Translation place = translate(view, sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+  *address = place.address;
+  if (place.check != KeyCheck::kOk || place.on_demand) return false;
+  known.remember(view, sge.lkey, qp.pd->handle, use);
+  return true;
+}
+
+}  // namespace verbena

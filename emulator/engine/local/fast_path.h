@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the fast paths of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
+#pragma once
+
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/requester/requester.h"
+#include "engine/responder/peer_path.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+
+// `guard` is to the peer afterwards; as a rule post_send() has foreseen that.
+inline void guard_peer(Qp& qp, HazardGuard& guard) {
+  const uint32_t there = qp.requester.path.adapter->slot();
+  if (guard.is_to(there)) [[likely]]
+    return;
+  guard.begin(qp.process->directory(), qp.process->membership().slot(), there);
+  qp.expected_target.store(there, std::memory_order_relaxed);
+}
+
+// Is everything on the way as check_path() found it last? Under a hazard guard.
+inline bool is_path_unchanged(const Qp& qp) {
+  const PeerPath& path = qp.requester.path;
+  return ports_up(qp.requester) && path.adapter->alive(qp.process->directory()) &&
+         path.qp->responder_state.load(std::memory_order_acquire) == path.responder_state;
+}
+
+// The state word of the responder has changed, or is not known any more: may requests take the fast path?
+void allow_fast_path(Qp& qp);
+
+// As find_local(), of a region that was not the last one.
+bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
+
+// May the QP use these bytes, which are not inline, and where do they lie? `known`: the region that it used
+// in this way last. False: no, or their pages may be absent. Under a hazard guard: the region stays
+// registered.
+inline bool find_local(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
+  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  return known.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
+         find_local_slowly(qp, known, use, sge, address);
+}
+
+inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  return find_local(qp, qp.gathered, MemoryUse::local_gather, sge, address);
+}
+
+inline bool find_read_into(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  return find_local(qp, qp.read_into, MemoryUse::local_scatter, sge, address);
+}
+
+// The request is posted and finished at once; its number.
+inline uint64_t pass_through_queue(Qp& qp) {
+  const uint64_t number = qp.sq_posted++;
+  qp.sq_next = qp.sq_posted;
+  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace verbena

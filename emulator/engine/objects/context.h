@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The process-private half of an opened device (ibv_open_device(3)) and of its completion channels.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fabric/device_table.h"
+#include "fabric/fifo.h"
+
+namespace verbena {
+
+class Process;
+struct CompChannel;
+
+struct CompChannel {
+  uint32_t number = 0;
+  std::string path;  // taken away with the channel: peers then close their ends
+  FifoEnd fifo;
+  int program_fd = -1;  // the program closes it without telling anybody; the pipe's identity shows it
+  std::atomic<uint32_t> users{0};
+  std::mutex drain_mutex;
+
+  ~CompChannel();
+};
+
+struct Context {
+  Process* process = nullptr;
+  const DeviceDescription* device = nullptr;
+  uint32_t device_index = 0;
+  uint64_t file = 0;  // contexts that are imported from each other share it: handles mean the same in them
+  std::mutex events_mutex;
+  FifoEnd events;     // writes struct ib_uverbs_async_event_desc records
+  int async_fd = -1;  // the program's end, the caller's
+  std::mutex channels_mutex;
+  std::vector<std::unique_ptr<CompChannel>> channels;
+  uint64_t events_seen = 0;         // of the device's log; under Process::contexts_mutex
+  std::atomic<bool> failed{false};  // IBV_EVENT_DEVICE_FATAL: for good
+  std::atomic<uint32_t> users{0};   // objects that look at the context as long as they live
+};
+
+// 0, or EIO: a forked child's copy, or the device has failed. Verbs that make, change or ask begin with it; those that
+// destroy do not.
+int usable(const Context& context);
+
+// The same for what belongs to a context's file and may have outlived the context.
+int usable(Process& process, uint64_t file);
+
+}  // namespace verbena

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The process-private half of a completion queue. The half that peers see lies in the segment (adapter/layout.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "adapter/completion_ring.h"
+#include "adapter/spin_lock.h"
+#include "engine/objects/context_use.h"
+
+namespace verbena {
+
+class Process;
+struct CompChannel;
+
+struct Cq {
+  ContextUse context;
+  Process* process = nullptr;
+  uint32_t index = 0;
+  SharedCq* shared = nullptr;
+  OwnCompletionRing ring;
+  std::mutex resize_mutex;  // before every other lock
+  struct OldMemory {
+    uint64_t offset;
+    uint64_t bytes;
+  };
+  std::vector<OldMemory> old_rings;  // of rings before the present one; given back when they have been consumed
+  uint64_t user_handle = 0;
+  bool ignore_overrun = false;
+  // ns: the event that moderation keeps back is due then; 0: none. Under doorbell_mutex_
+  int64_t moderated_until = 0;
+  CompChannel* channel = nullptr;
+  std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
+
+  SpinLock lock;  // polling and purging
+  CompletionConsumer consumer;
+  std::atomic<uint32_t> empty_polls{0};
+  std::atomic<int64_t> look_again_at{
+      0};  // ns; a stream's next entry is not looked at before (engine/completion/streaming.h)
+
+  std::atomic<bool> failed{false};        // overrun
+  std::atomic<uint32_t> async_events{0};  // raised so far
+  std::atomic<uint32_t> comp_events{0};   // read by the program so far
+};
+
+}  // namespace verbena

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The process-private half of what has to do with memory: protection domains, memory regions and windows,
+// device memory. What peers see of it are the keys (adapter/memory_table.h).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "adapter/memory_table.h"
+#include "engine/objects/context_use.h"
+
+namespace verbena {
+
+struct Context;
+class Process;
+struct Mw;
+struct Dm;
+
+using UserCount = std::shared_ptr<std::atomic<uint32_t>>;
+
+// A context that imports a domain (ibv_import_pd(3)) has a Pd of its own; it shares handle and count.
+struct Pd {
+  ContextUse context;
+  uint32_t handle = 0;  // unique in the process: keys of contexts must not fit each other
+  UserCount count = std::make_shared<std::atomic<uint32_t>>(0);
+  std::atomic<uint32_t>& users = *count;
+};
+
+enum class MrOrigin : uint8_t {
+  kProgram,     // ibv_reg_mr(3)
+  kNull,        // ibv_alloc_null_mr: answers zeros, swallows writes
+  kDevice,      // ibv_reg_dm_mr(3)
+  kDescriptor,  // ibv_reg_dmabuf_mr(3): `mapping` is ours
+};
+
+// Fields without a remark do not change after creation. Registration belongs to the context's file, not to
+// the context: it outlives a context that has been imported elsewhere.
+struct Mr {
+  Process* process = nullptr;
+  uint64_t file = 0;
+  uint32_t device = 0;  // index
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+  MrOrigin origin = MrOrigin::kProgram;
+  Dm* dm = nullptr;
+  void* mapping = nullptr;
+  size_t mapping_size = 0;
+  std::mutex change_mutex;  // one rereg_mr at a time
+  // Under MemoryObjects::mutex.
+  UserCount pd_users;
+  MemoryTable::Region region;
+  std::vector<Mw*> windows;  // bound to it last, and perhaps still
+};
+
+struct Mw {
+  Process* process = nullptr;
+  uint64_t file = 0;
+  uint32_t device = 0;  // index
+  UserCount pd_users;
+  uint32_t pd = 0;
+  KeyKind kind = KeyKind::kWindow1;
+  uint32_t rkey = 0;  // its first; later ones differ in the tag
+  // Under MemoryObjects::mutex.
+  Mr* region = nullptr;    // bound to it last
+  bool was_bound = false;  // somebody may be using a binding of the past
+};
+
+struct Dm {
+  Process* process = nullptr;
+  uint64_t file = 0;
+  uint32_t device = 0;  // index
+  uint32_t handle = 0;
+  std::byte* memory = nullptr;
+  size_t length = 0;
+  std::atomic<uint32_t> users{0};  // memory regions
+};
+
+// All of them, by handle: of PD and DM a running number, of MR and MW the index of the key. The mutex is held
+// for short looks only, and last of all locks.
+struct MemoryObjects {
+  struct Domain {
+    uint64_t file;
+    UserCount count;
+  };
+  std::mutex mutex;
+  std::unordered_map<uint32_t, Domain> domains;
+  std::unordered_map<uint32_t, Mr*> mrs;
+  std::unordered_map<uint32_t, Mw*> mws;
+  std::unordered_map<uint32_t, Dm*> dms;
+  void* zeros = nullptr;  // of the null region, once there was one
+  void* sink = nullptr;
+};
+
+// Is a window bound to the region? Under MemoryObjects::mutex.
+bool has_windows(const Mr& mr);
+
+// What every kind of registration ends with: enters `region` (but for its pd) and makes an Mr of it, `*out`,
+// which belongs to `pd`. ENOMEM.
+int enter_region(Pd* pd, MemoryTable::Region region, MrOrigin origin, Mr** out);
+
+// The object with this handle if it belongs to the context's file, else nullptr. Under MemoryObjects::mutex.
+template <typename Object>
+Object* find_object(const std::unordered_map<uint32_t, Object*>& objects, uint32_t handle, uint64_t file) {
+  const auto found = objects.find(handle);
+  return found != objects.end() && found->second->file == file ? found->second : nullptr;
+}
+
+}  // namespace verbena

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/objects/process.h"
+
+#include <algorithm>
+
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/network.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/srq.h"
+#include "observe/log.h"
+
+namespace verbena {
+
+Process::Process(const Above& above)
+    : above_(above),
+      qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()),
+      cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
+      srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()),
+      scheduler_(above.progress, [](void* self) { static_cast<Process*>(self)->membership_.kick(); }, this) {}
+
+Process::~Process() = default;
+
+void Process::forget_qp(uint32_t index) {
+  if (Network* const there = network(); there != nullptr) there->forget(*qp(index));
+  scheduler_.remove(qp(index));
+  std::lock_guard lock(serving_mutex_);
+  gone_.push_back(index);
+}
+
+void Process::qp_is_gone(uint32_t index) {
+  std::lock_guard lock(serving_mutex_);
+  set_qp(index, nullptr);
+  std::erase(gone_, index);
+}
+
+bool Process::is_going(uint32_t qp_index) const {
+  return std::find(gone_.begin(), gone_.end(), qp_index) != gone_.end();
+}
+
+void Process::forget_cq(uint32_t index) {
+  std::lock_guard lock(serving_mutex_);
+  set_cq(index, nullptr);
+}
+
+void Process::forget_srq(uint32_t index) {
+  std::lock_guard lock(serving_mutex_);
+  set_srq(index, nullptr);
+}
+
+void Process::wait_for_own_producers(const Cq& cq) {
+  std::lock_guard lock(serving_mutex_);
+  const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < qps; ++i) {
+    Qp* qp = this->qp(i);
+    if (qp == nullptr || (qp->send_cq != &cq && qp->recv_cq != &cq)) continue;
+    std::lock_guard sending(qp->send_lock);
+    std::lock_guard receiving(qp->recv_lock);
+  }
+}
+
+void Process::delete_unused_contexts() {
+  std::lock_guard lock(contexts_mutex);
+  std::erase_if(left_contexts, [](Context* context) {
+    if (context->users.load(std::memory_order_acquire) != 0) return false;
+    delete context;
+    return true;
+  });
+}
+
+void Process::wait_for_hazards(uint32_t from_slot) {
+  verbena::wait_for_hazards(
+      directory(), membership_.slot(), from_slot,
+      [](void*, int32_t pid) {
+        VERBENA_LOG_AT(LogLevel::kError, "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
+                     pid);
+      },
+      nullptr);
+}
+
+}  // namespace verbena

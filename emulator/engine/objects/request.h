@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// A request as it travels: what the responder has to know of a work request. The requester's own part is SendRequest
+// (objects.h).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+namespace verbena {
+
+struct Request {
+  uint64_t number;  // running, of the requester's queue pair
+  ibv_wr_opcode opcode;
+  unsigned flags;      // ibv_send_flags
+  uint32_t immediate;  // network byte order; with SEND_WITH_INV the rkey
+  uint32_t rkey;
+  uint64_t remote_address;
+  uint64_t compare_add;
+  uint64_t swap;
+  uint32_t remote_srqn;  // XRC
+  uint32_t length;       // bytes of the message
+  uint32_t done;         // bytes that have been moved: a long message is carried out in several steps
+};
+
+}  // namespace verbena

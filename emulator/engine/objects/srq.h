@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The owner's half of a receive queue with several requesters (adapter/shared_receive_ring.h): an SRQ of the program
+// (ibv_create_srq(3)), or the receive queue of a UD queue pair.
+//
+// Locks: Srq::lock comes after Cq::lock (polling gives slots back), and is never held when a CQ's is taken.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "adapter/shared_receive_ring.h"
+#include "adapter/spin_lock.h"
+#include "engine/objects/context_use.h"
+
+namespace verbena {
+
+class Process;
+struct Cq;
+struct Pd;
+struct Xrcd;
+
+struct Srq {
+  Process* process = nullptr;
+  uint32_t index = 0;
+  uint32_t pd_handle = 0;  // keys of receive requests must belong to it
+  SharedSrq* shared = nullptr;
+  SharedReceiveRing ring;
+
+  // What the owner knows of a slot.
+  struct Slot {
+    uint64_t wr_id;
+    uint64_t position;  // in the order ring, + 1; 0: free
+    uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot came back
+  };
+  SpinLock lock;  // posting, and giving slots back
+  std::vector<Slot> slots;
+  std::vector<uint32_t> free;  // the last one is next
+  uint32_t room = 0;           // so many of the slots are used: what the queue was said to hold
+
+  // Memory in the segment, to be given back.
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+
+  // ---- of an SRQ of the program ----
+  ContextUse context;
+  Pd* pd = nullptr;
+  Cq* cq = nullptr;  // XRC
+  Xrcd* xrcd = nullptr;
+  uint64_t user_handle = 0;
+  std::atomic<uint32_t> users{0};  // queue pairs
+  std::atomic<uint32_t> async_events{0};
+  std::mutex qps_mutex;
+  std::vector<uint32_t> qps;  // by table index; under qps_mutex
+};
+
+// Made by ibv_create_srq(3); else the receive queue of one QP.
+inline bool is_of_program(const Srq& srq) { return srq.context != nullptr; }
+
+}  // namespace verbena

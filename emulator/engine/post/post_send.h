@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Posting to the send queue (ibv_post_send(3)). The caller holds send_lock.
+#pragma once
+
+#include "engine/objects/qp.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+
+// Posts the list. errno values as post_send (emulator.h); *bad_wr is the first request that was not taken.
+// `guard`: the caller's hazard on the peer's adapter, if it holds one; it may be another one afterwards.
+int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, HazardGuard& guard);
+
+}  // namespace verbena

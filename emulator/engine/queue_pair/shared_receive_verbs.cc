@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The shared receive queues of the program (ibv_create_srq(3), ibv_modify_srq(3), ibv_post_srq_recv(3)).
+#include <errno.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/network.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/xrcd.h"
+#include "engine/qp_state/error_flow.h"
+#include "engine/receive/shared_receive_queue.h"
+#include "engine/rules/device_attributes.h"
+#include "fabric/hazards.h"
+#include "fabric/kick.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
+  const struct {
+    const char* name;
+    uint32_t value;
+    uint64_t limit;
+  } rules[] = {{"max_wr", attr.max_wr, limits.max_srq_wr}, {"max_sge", attr.max_sge, limits.max_srq_sge}};
+  for (const auto& rule : rules) {
+    if (rule.value <= rule.limit) continue;
+    VERBENA_WARN("ibv_create_srq: %s %u: the device has %llu", rule.name, rule.value,
+                 static_cast<unsigned long long>(rule.limit));
+    return EINVAL;
+  }
+  return 0;
+}
+
+// Requesters that found nothing posted asked to be woken. They asked at their QP, and left word here that
+// somebody did.
+void wake_requesters(Srq& srq) {
+  if (srq.shared->requesters_wait.exchange(0, std::memory_order_acq_rel) == 0) return;
+  std::vector<std::shared_ptr<PeerAdapter>> requesters;
+  {
+    std::lock_guard lock(srq.qps_mutex);
+    for (uint32_t index : srq.qps) {
+      Qp* qp = srq.process->qp(index);
+      if (qp == nullptr || qp->shared->requester_waits.exchange(0, std::memory_order_acq_rel) == 0) continue;
+      qp->send_lock.lock();
+      if (qp->requester.path.adapter) requesters.push_back(qp->requester.path.adapter);
+      qp->send_lock.unlock();
+    }
+  }
+  for (const auto& requester : requesters) requester->kick();
+  if (Network* const network = srq.context->process->network(); network != nullptr) network->receive_posted();
+  // XRC: whoever sends here is no peer of any queue pair of this process.
+  const Process& process = *srq.process;
+  for (std::atomic<uint32_t>& waiter : srq.shared->waiters) {
+    if (waiter.load(std::memory_order_relaxed) == 0) continue;
+    const uint32_t worker = waiter.exchange(0, std::memory_order_acq_rel) & ~SharedSrq::kWaits;
+    if (!process.directory().worker_alive(worker)) continue;
+    const uint32_t slot = Worker::unpack(worker).slot;
+    kick_slot(process.directory(), srq.process->membership().node(), slot,
+              process.directory().slot(slot).generation.load(std::memory_order_acquire));
+  }
+}
+
+}  // namespace
+
+int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out) {
+  Process& process = *pd->context->process;
+  if (int error = usable(*pd->context); error != 0) return error;
+  if ((xrc.xrcd == nullptr) != (xrc.cq == nullptr)) {
+    VERBENA_WARN("ibv_create_srq_ex: an XRC SRQ needs both an XRC domain and a CQ");
+    return EINVAL;
+  }
+  const DeviceLimits& limits = pd->context->device->limits;
+  if (limits.max_srq == 0) {
+    VERBENA_WARN("ibv_create_srq: the device has no SRQs");
+    return EOPNOTSUPP;
+  }
+  if (int error = check_attributes(limits, *attr); error != 0) return error;
+  if (int error = take_quota(*pd->context, Counted::kSrqs, "ibv_create_srq"); error != 0) return error;
+  // A power of two, but never more than the device claims.
+  const auto room =
+      static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(attr->max_wr, 1u)), limits.max_srq_wr));
+  Srq* srq = nullptr;
+  if (int error = make_shared_queue(process, pd->handle, room, attr->max_sge, &srq); error != 0) {
+    VERBENA_WARN("ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them", attr->max_wr, attr->max_sge);
+    give_quota(*pd->context, Counted::kSrqs);
+    return error;
+  }
+  const uint32_t number = process.directory().claim_srqn(process.membership().slot(), srq->index);
+  if (number == 0) {
+    unmake_shared_queue(srq);
+    give_quota(*pd->context, Counted::kSrqs);
+    return ENOMEM;
+  }
+  srq->shared->srqn = number;
+  srq->context = pd->context;
+  srq->pd = pd;
+  srq->user_handle = user_handle;
+  pd->users.fetch_add(1, std::memory_order_relaxed);
+  if (xrc.xrcd != nullptr) {
+    srq->xrcd = xrc.xrcd;
+    srq->cq = xrc.cq;
+    srq->shared->xrcd = xrc.xrcd->number;
+    srq->shared->cq = xrc.cq->index;
+    xrc.xrcd->users.fetch_add(1, std::memory_order_relaxed);
+    xrc.cq->users.fetch_add(2, std::memory_order_relaxed);  // any number of producers
+  }
+  attr->max_wr = srq->room;
+  attr->max_sge = srq->ring.max_sge;
+  *out = srq;
+  return 0;
+}
+
+uint32_t srq_number(const Srq* srq) { return srq->shared->srqn; }
+uint32_t srq_handle(const Srq* srq) { return srq->index; }
+
+int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
+  if (int error = usable(*srq->context); error != 0) return error;
+  if ((attr_mask & ~IBV_SRQ_LIMIT) != 0) {
+    VERBENA_WARN("ibv_modify_srq: mask 0x%x: the device does not resize SRQs (IBV_DEVICE_SRQ_RESIZE)",
+                 attr_mask);
+    return EINVAL;
+  }
+  if ((attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
+  if (attr->srq_limit > srq->room) {
+    VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %u requests", attr->srq_limit, srq->room);
+    return EINVAL;
+  }
+  srq->shared->limit.store(attr->srq_limit, std::memory_order_seq_cst);
+  if (srq->ring.disarm_if_below_limit()) srq->process->self().report(*srq->shared);
+  return 0;
+}
+
+int query_srq(Srq* srq, ibv_srq_attr* attr) {
+  if (int error = usable(*srq->context); error != 0) return error;
+  attr->max_wr = srq->room;
+  attr->max_sge = srq->ring.max_sge;
+  attr->srq_limit = srq->shared->limit.load(std::memory_order_acquire);
+  return 0;
+}
+
+int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  if (usable(*srq->context) != 0) {
+    *bad_wr = wr;
+    return EIO;
+  }
+  const char* why = nullptr;
+  const int error = post_to_shared_queue(*srq, wr, bad_wr, &why);
+  if (error != 0)
+    VERBENA_WARN("ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
+                 srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge,
+                 why, srq->room, srq->ring.max_sge);
+  if (srq->shared->requesters_wait.load(std::memory_order_relaxed) != 0) wake_requesters(*srq);
+  return error;
+}
+
+void add_user(Srq& srq, uint32_t qp_index) {
+  srq.users.fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard lock(srq.qps_mutex);
+  srq.qps.push_back(qp_index);
+}
+
+void remove_user(Srq& srq, uint32_t qp_index) {
+  {
+    std::lock_guard lock(srq.qps_mutex);
+    std::erase(srq.qps, qp_index);
+  }
+  srq.users.fetch_sub(1, std::memory_order_release);
+}
+
+void raise_srq_limit_if_reached(Srq& srq) {
+  if (srq.context == nullptr || srq.shared->limit_reached.load(std::memory_order_acquire) == 0) return;
+  if (srq.shared->limit_reached.exchange(0, std::memory_order_acq_rel) == 0) return;
+  raise_srq_event(srq, IBV_EVENT_SRQ_LIMIT_REACHED);
+}
+
+int destroy_srq(Srq* srq, uint32_t* async_events) {
+  Process& process = *srq->process;
+  *async_events = 0;
+  if (process.dead()) return 0;
+  if (srq->users.load(std::memory_order_acquire) != 0) {
+    VERBENA_WARN("ibv_destroy_srq: SRQ 0x%06x: %u queue pairs still use it", srq->shared->srqn,
+                 srq->users.load());
+    return EBUSY;
+  }
+  process.directory().release_srqn(srq->shared->srqn, process.membership().slot());
+  srq->shared->in_use.store(0, std::memory_order_seq_cst);
+  process.forget_srq(srq->index);
+  process.wait_for_hazards();
+  give_quota(*srq->context, Counted::kSrqs);
+  if (srq->cq != nullptr) {
+    {
+      std::lock_guard lock(srq->cq->lock);
+      srq->cq->consumer.for_each([&](Cqe& entry, bool) {
+        return (entry.flags & kCqeXrc) != 0 && entry.qp_index == srq->index &&
+               entry.qp_incarnation == srq->shared->incarnation;
+      });
+    }
+    srq->cq->users.fetch_sub(2, std::memory_order_release);
+    srq->xrcd->users.fetch_sub(1, std::memory_order_release);
+  }
+  *async_events = take_back_events(*srq->context, srq->user_handle, srq->async_events.load());
+  srq->pd->users.fetch_sub(1, std::memory_order_release);
+  unmake_shared_queue(srq);
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/requester/local_bytes.h"
+
+#include "adapter/memory_table.h"
+#include "engine/memory/region_pages.h"
+#include "engine/objects/memory_objects.h"
+#include "engine/objects/process.h"
+#include "engine/rules/key_errors.h"
+#include "observe/log.h"
+
+namespace verbena {
+
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                             iovec* ranges, size_t* count) {
+  *count = 0;
+  if (request.is_inline) {
+    for (uint32_t i = 0; i < request.sge_count; ++i)
+      if (request.sges[i].length != 0)
+        ranges[(*count)++] = {reinterpret_cast<void*>(request.sges[i].addr), request.sges[i].length};
+    return VendorError::none;
+  }
+  const MemoryUse use =
+      operation.sges == SgeUse::scatter ? MemoryUse::local_scatter : MemoryUse::local_gather;
+  for (uint32_t i = 0; i < request.sge_count; ++i) {
+    const ibv_sge& sge = request.sges[i];
+    if (sge.length == 0) continue;
+    const Translation place =
+        translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
+    if (place.check != KeyCheck::kOk) {
+      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
+                   operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
+                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
+      return local_key_error(place.check);
+    }
+    // Short ones are copied by the CPU: an absent page must not be the program's fault.
+    if (place.on_demand && (request.length <= kBounceSize || qp.datagrams) &&
+        bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
+      return VendorError::local_memory_gone;
+    ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
+  }
+  return VendorError::none;
+}
+
+}  // namespace verbena

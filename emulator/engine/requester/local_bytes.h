@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The requester's own memory behind the scatter/gather list of a request.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+
+#include "engine/objects/qp.h"
+#include "engine/rules/send_rules.h"
+
+namespace verbena {
+
+// Finds the bytes, and checks the local keys; `ranges` has room for PeerAdapter::kMaxRanges. none, or an lkey_... error.
+// The caller holds a hazard on some adapter: the regions stay registered as long.
+VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
+                             size_t* count);
+
+}  // namespace verbena

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/responder/peer_path.h"
+
+#include "engine/responder/xrc_target.h"
+
+namespace verbena {
+namespace {
+
+bool takes_requests(uint8_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
+
+// The peer takes its receives from an SRQ. A message that was in the middle when this process began again
+// with the same generation goes on with the WQE it has.
+bool find_shared_receives(PeerPath& path, uint32_t index) {
+  SharedSrq* srq = path.adapter->view().srq(index);
+  if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
+  path.shared_receives = SharedReceiveRing::of(path.adapter->view(), *srq);
+  path.receive_pd = srq->pd;
+  path.current_wqe = path.qp->srq_slot.load(std::memory_order_relaxed);
+  return path.shared_receives.order_words != nullptr && path.current_wqe <= path.shared_receives.slots();
+}
+
+// The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
+VendorError find_receives(RequesterContext& requester) {
+  PeerPath& path = requester.path;
+  const SharedQp& there = *path.qp;
+  const SegmentView& view = path.adapter->view();
+  SharedCq* cq = view.cq(there.recv_cq);
+  if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return VendorError::peer_not_ready;
+  path.completion_queue = cq;
+  path.completions = CompletionRing::of(view, *cq, &requester.peer_head);
+  if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
+  path.receives = ReceiveRing::of(view, there);
+  path.memory = path.adapter.get();
+  path.receive_pd = path.remote_pd = there.pd;
+  path.shared_receives = {};
+  path.current_wqe = 0;
+  if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
+  path.taken = there.rq_taken.load(std::memory_order_relaxed);
+  path.has_eager = false;
+  return VendorError::none;
+}
+
+// Finds the peer right or says why not. The caller is under a hazard guard.
+VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) {
+  PeerPath& path = requester.path;
+  const NodeMembership& membership = requester.process->membership();
+  const ResponderState responder = ResponderState::unpack(state_word);
+  SharedQp& there = *path.qp;
+  // Generation 0 is nobody's, but the peer's memory may say so: it is not the one that a path begins with.
+  if (responder.generation == 0) return VendorError::peer_not_ready;
+  if (there.incarnation != path.incarnation || !takes_requests(responder.state))
+    return VendorError::peer_not_ready;
+  if (responder.generation != path.generation) {
+    // Half of what follows may be found and the other half not: until all of it is, the path is of no
+    // generation.
+    path.generation = 0;
+    if (there.type != peer_type(requester.type) || there.dest_qpn != requester.qpn ||
+        there.dest_slot != membership.slot() || there.dest_slot_generation != membership.generation() ||
+        there.dest_index != requester.index || there.dest_incarnation != requester.incarnation)
+      return VendorError::peer_mismatch;
+    const bool fed = there.requester_generation.load(std::memory_order_relaxed) == responder.generation;
+    const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
+    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
+    // check_psn()).
+    if (is_acknowledged(requester.type) && expected != requester.psn) return VendorError::peer_mismatch;
+    if (!requester.xrc_targets)
+      if (const VendorError error = find_receives(requester); error != VendorError::none) return error;
+    if (there.responder_state.load(std::memory_order_acquire) >> 8 != responder.generation)
+      return VendorError::peer_not_ready;
+    there.requester_generation.store(responder.generation, std::memory_order_relaxed);
+    path.generation = responder.generation;
+    path.established = false;
+  }
+  if (responder.state == IBV_QPS_RTR && !path.established) {
+    path.established = true;
+    there.pending_flags.fetch_or(kPendingCommEst, std::memory_order_acq_rel);
+    path.adapter->report(there);
+  }
+  return VendorError::none;
+}
+
+}  // namespace
+
+VendorError check_path(RequesterContext& requester) {
+  PeerPath& path = requester.path;
+  if (!ports_up(requester)) return VendorError::port_down;
+  if (!path.adapter->alive(requester.process->directory())) return VendorError::peer_gone;
+  const uint64_t responder = path.qp->responder_state.load(std::memory_order_acquire);
+  if (responder == path.responder_state && responder != 0) return VendorError::none;
+  const VendorError error = check_path_slowly(requester, responder);
+  path.responder_state = error == VendorError::none ? responder : 0;
+  return error;
+}
+
+}  // namespace verbena

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Opening a device (ibv_open_device(3)) and asking what it is.
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "adapter/device_clock.h"
+#include "emulator.h"
+#include "engine/objects/context.h"
+#include "engine/objects/process.h"
+#include "engine/rules/device_attributes.h"
+#include "engine/service/engine_service.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+std::string events_path(const Process& process, uint32_t number) {
+  return const_cast<Process&>(process).membership().folder() + "/a" + std::to_string(number);
+}
+
+std::atomic<uint64_t> next_file{1};
+
+// `file`: 0 for one of its own.
+int open_with_file(const char* name, uint64_t file, Context** out) {
+  Process* process = nullptr;
+  if (int error = EngineService::acquire(&process); error != 0) return error;
+  const DeviceTable& table = process->directory().devices();
+  for (uint32_t i = 0; i < table.count; ++i) {
+    if (std::strncmp(table.devices[i].name.data(), name, kMaxNameLength) != 0) continue;
+    auto* context = new (std::nothrow) Context;
+    if (context == nullptr) break;
+    static std::atomic<uint32_t> next_number{1};
+    const std::string path = events_path(*process, next_number.fetch_add(1, std::memory_order_relaxed));
+    int error = context->events.make(path);
+    if (error == 0) {
+      context->async_fd = FifoEnd::open_reader(path);
+      if (context->async_fd < 0) error = errno;
+    }
+    if (error != 0) {
+      delete context;
+      EngineService::release(*process);
+      return error;
+    }
+    context->process = process;
+    context->device = &table.devices[i];
+    context->device_index = i;
+    context->file = file != 0 ? file : next_file.fetch_add(1, std::memory_order_relaxed);
+    {
+      std::lock_guard lock(process->contexts_mutex);
+      context->events_seen = process->directory().events(i).count();
+      process->contexts.push_back(context);
+    }
+    *out = context;
+    return 0;
+  }
+  EngineService::release(*process);
+  return ENODEV;
+}
+
+}  // namespace
+
+int open_context(const char* name, Context** out) { return open_with_file(name, 0, out); }
+
+int import_context(const Context* original, Context** out) {
+  if (int error = usable(*original); error != 0) return error;
+  return open_with_file(original->device->name.data(), original->file, out);
+}
+
+bool close_context(Context* context) {
+  Process* process = context->process;
+  if (process->dead()) return false;  // the parent's pipes and thread: this copy is left alone
+  process->xrc_shared_qps().leave_context(*context);
+  const bool is_used = context->users.load(std::memory_order_acquire) != 0;
+  if (is_used)  // as perftest does
+    VERBENA_INFO("ibv_close_device: %s: the program has not destroyed all that it made there",
+                 context->device->name.data());
+  {
+    std::lock_guard lock(process->contexts_mutex);
+    std::erase(process->contexts, context);
+    if (is_used) process->left_contexts.push_back(context);
+  }
+  if (!is_used) delete context;
+  process->delete_unused_contexts();
+  EngineService::release(*process);
+  return is_used;
+}
+
+int context_async_fd(const Context* context) { return context->async_fd; }
+
+uint64_t device_clock(const Context*) { return device_clock_ticks(); }
+
+int query_device(Context* context, ibv_device_attr_ex* attr) {
+  if (int error = usable(*context); error != 0) return error;
+  describe_device(*context->device, attr);
+  return 0;
+}
+
+int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
+  if (int error = usable(*context); error != 0) return error;
+  if (port != 1) {
+    VERBENA_WARN("ibv_query_port: %s: port %u: there is port 1", context->device->name.data(), port);
+    return EINVAL;
+  }
+  describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
+                attr);
+  attr->qkey_viol_cntr =
+      context->process->directory().header().qkey_violations[context->device_index].load(std::memory_order_relaxed);
+  return 0;
+}
+
+}  // namespace verbena

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// From the first open of a device to the last close, fork(2) and exit(3) included. The service thread's work is in
+// service_thread.cc.
+#include "engine/service/engine_service.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <new>
+#include <utility>
+
+#include "engine/objects/context.h"
+#include "engine/objects/process.h"
+#include "engine/requester/requester.h"
+#include "fabric/fork_descriptors.h"
+#include "fabric/hazards.h"
+#include "fabric/node.h"
+#include "observe/log.h"
+
+namespace verbena {
+namespace {
+
+std::mutex service_mutex;  // guards `current` and its count of references
+EngineService* current = nullptr;
+EngineService* left = nullptr;  // of devices closed with objects, a list: leak checkers find them here
+pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
+
+}  // namespace
+
+// A program may end right after its last completion: its peers' requests are done all the same.
+struct EngineServiceAtExit {
+  [[gnu::destructor]] static void send_what_lingers() {
+    if (current == nullptr || current->process_.dead() || current->process_.network() == nullptr) return;
+    current->remote_->flush_at_exit();
+  }
+};
+
+EngineService::EngineService()
+    : process_({this, &xrc_shared_qps_, &progress_send_queue,
+                [](EngineService& service) -> Network& { return service.remote_or_begin(); }}) {}
+
+EngineService::~EngineService() = default;
+
+void EngineService::begin_remote(const Connector& caller) {
+  NodeMembership& membership = process_.membership();
+  const wire::ProcessId self{process_.directory().header().node_id, membership.slot(),
+                             membership.generation()};
+  remote_ = std::make_unique<Remote>(process_, self, caller);
+  process_.set_network(remote_.get());
+  membership.watch(remote_->descriptor());
+}
+
+Remote& EngineService::remote_or_begin() {
+  std::lock_guard lock(begin_mutex_);
+  if (remote_ == nullptr) begin_remote({nullptr, nullptr, false});
+  return *remote_;
+}
+
+size_t EngineService::reply(void* self, const std::byte* request, size_t size, std::byte* reply, Descriptor& passed) {
+  EngineService& service = *static_cast<EngineService*>(self);
+  if (is_connection_request(request, size)) {
+    service.remote_or_begin().take_connection_request(request, passed);
+    return 0;
+  }
+  return service.xrc_shared_qps_.reply(request, size, reply);
+}
+
+int EngineService::enter(const char* node) {
+  NodeMembership& membership = process_.membership();
+  membership.serve_requests_by(&EngineService::reply, this);
+  if (const int error = membership.enter(node, &EngineService::serve_thread, this); error != 0) {
+    VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
+    return error == ENOENT ? ENODEV : error;
+  }
+  process_.meet_itself();
+  const int error = open_connection_listener();
+  if (error != 0) membership.leave();
+  return error;
+}
+
+int EngineService::acquire(Process** out) {
+  pthread_once(&fork_handlers,
+               [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
+  const char* node = getenv(kNodeVariable);
+  if (node == nullptr || *node == 0) {
+    VERBENA_WARN("open_device: %s is not set: run the program under `verbena run`", kNodeVariable);
+    return ENODEV;
+  }
+  std::lock_guard lock(service_mutex);
+  if (current == nullptr) {
+    auto* service = new (std::nothrow) EngineService;
+    if (service == nullptr) return ENOMEM;
+    if (const int error = service->enter(node); error != 0) {
+      delete service;
+      return error;
+    }
+    current = service;
+  }
+  ++current->references_;
+  *out = &current->process_;
+  return 0;
+}
+
+int EngineService::open_connection_listener() {
+  if (process_.directory().devices().network.enabled == 0) return 0;
+  begin_remote({[](void* listener, const wire::NetAddress& to, const wire::NetAddress& from,
+                   const wire::Target& target, int64_t deadline) {
+                  return static_cast<wire::ConnectionListener*>(listener)->connect(to, from, target,
+                                                                                   deadline);
+                },
+                &connection_listener_});
+  std::string problem;
+  const int error = connection_listener_.open(process_.membership(), *remote_, &problem);
+  if (error != 0)
+    VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
+  else
+    connection_listener_is_open_.store(true, std::memory_order_release);
+  return error;
+}
+
+bool EngineService::has_objects() const {
+  const NodeDirectory& directory = process_.directory();
+  const uint32_t slot = const_cast<Process&>(process_).membership().slot();
+  uint64_t sum = 0;
+  for (uint32_t device = 0; device < directory.devices().count; ++device)
+    for (size_t kind = 0; kind < static_cast<size_t>(Counted::kKinds); ++kind)
+      sum += directory.count(device, static_cast<Counted>(kind), slot).load(std::memory_order_relaxed);
+  return sum != 0;
+}
+
+void EngineService::release(Process& process) {
+  if (process.dead()) return;  // the parent's; this copy of it is left alone
+  EngineService& service = process.service();
+  {
+    std::lock_guard lock(service_mutex);
+    if (--service.references_ != 0) return;
+    current = nullptr;
+  }
+  service.leave();
+}
+
+void EngineService::leave() {
+  if (process_.network() != nullptr) remote_->flush_all();
+  process_.delete_unused_contexts();
+  const bool objects_remain = has_objects() || !process_.left_contexts.empty();
+  process_.membership().leave();
+  connection_listener_.close();
+  if (objects_remain) {
+    process_.die();
+    process_.set_network(nullptr);
+    remote_.reset();               // other nodes are to hear of it now
+    // what others have begun with the program's memory is over when the device is closed
+    process_.wait_for_hazards();
+    for (Context* context : process_.left_contexts) context->events.close();
+    process_.segment().abandon();
+    std::lock_guard lock(service_mutex);
+    next_left_ = std::exchange(left, this);
+    return;
+  }
+  for (Context* context : process_.left_contexts) delete context;
+  delete this;
+}
+
+void EngineService::before_fork() { service_mutex.lock(); }
+void EngineService::after_fork_in_parent() { service_mutex.unlock(); }
+void EngineService::after_fork_in_child() {
+  if (current != nullptr) {
+    current->process_.die();
+    close_parent_descriptors();
+  }
+  current = nullptr;
+  service_mutex.unlock();
+}
+
+}  // namespace verbena

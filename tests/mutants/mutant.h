@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the planted faults are made with. Each copy that has an edit (edits/, docs/TESTING.md) includes this file
+// first. The adapter's own sources never do.
+#pragma once
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "adapter/memory_table.h"
+
+namespace verbena {
+
+// Is `name` the fault that VERBENA_MUTANT names?
+inline bool mutated(const char* name) noexcept {
+  static const char* const chosen = std::getenv("VERBENA_MUTANT");
+  return chosen != nullptr && std::strcmp(chosen, name) == 0;
+}
+
+// Is any fault chosen? Shortcuts that have none of their own are left out then.
+inline bool is_any_mutant() noexcept {
+  static const bool chosen = std::getenv("VERBENA_MUTANT") != nullptr;
+  return chosen;
+}
+
+// Does `work` when everybody has had the time to look, in a thread of its own. The sleep is the fault: a driver that
+// is late.
+template <typename Work>
+void later(Work work) {
+  std::thread([work = std::move(work)] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    work();
+  }).detach();
+}
+
+// The domain of the region that `key` names, or `otherwise`.
+inline uint32_t domain_of(const SegmentView& segment, uint32_t key, uint32_t otherwise) {
+  const SharedMr* mr = segment.mr(MemoryKey::unpack(key).index);
+  return mr != nullptr ? mr->pd : otherwise;
+}
+
+}  // namespace verbena

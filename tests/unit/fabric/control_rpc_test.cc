@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/control_rpc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fabric/unix_address.h"
+#include "unit/common/own_process.h"
+#include "unit/common/temporary_folder.h"
+
+namespace verbena {
+namespace {
+
+constexpr int kPatienceMs = 10000;
+
+// Answers a question by its bytes, backwards.
+size_t backwards(void*, const std::byte* request, size_t size, std::byte* reply, Descriptor&) {
+  std::reverse_copy(request, request + size, reply);
+  return size;
+}
+
+class ControlRpc : public ::testing::Test {
+ protected:
+  void SetUp() override {}
+  void TearDown() override {
+    if (listener_ >= 0) close(listener_);
+  }
+  void listen() {
+    listener_ = listen_for_requests(folder_);
+    ASSERT_GE(listener_, 0);
+  }
+  // Whether one is there, within the time.
+  bool request_comes(int timeout_ms = kPatienceMs) const {
+    pollfd listener{listener_, POLLIN, 0};
+    return poll(&listener, 1, timeout_ms) == 1;
+  }
+  std::jthread owner(ServeRequest reply = backwards) {
+    return std::jthread([this, reply](const std::stop_token& stop) {
+      while (!stop.stop_requested())
+        if (request_comes(10)) serve_requests(listener_, reply, nullptr);
+    });
+  }
+  int put(const std::string& request, int timeout_ms = kPatienceMs) {
+    std::array<std::byte, kMaxMessage> bytes{};
+    size_t size = 0;
+    const int error = send_request(folder_, request.data(), request.size(), bytes.data(), &size, timeout_ms);
+    reply_.assign(reinterpret_cast<const char*>(bytes.data()), size);
+    return error;
+  }
+  // Something else than a question comes: `bytes`, with these descriptors.
+  void send_raw(size_t length, const std::vector<int>& fds) {
+    UnixAddress address;
+    ASSERT_EQ(address.set(folder_, "questions"), 0);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    std::string bytes(length, 'x');
+    iovec data{bytes.data(), bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+    msghdr message{};
+    message.msg_name = const_cast<sockaddr*>(address.get());
+    message.msg_namelen = UnixAddress::size();
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    if (!fds.empty()) {
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+      std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
+    }
+    EXPECT_EQ(sendmsg(fd, &message, MSG_NOSIGNAL), static_cast<ssize_t>(length));
+    close(fd);
+  }
+
+  const TemporaryFolder temporary_;
+  std::string folder_ = temporary_.path(), reply_;
+  int listener_ = -1;
+};
+
+TEST_F(ControlRpc, IsAnswered) {
+  listen();
+  const auto answering = owner();
+  ASSERT_EQ(put("abc"), 0);
+  EXPECT_EQ(reply_, "cba");
+  std::string longest(kMaxMessage, 'x');
+  longest.back() = 'y';
+  ASSERT_EQ(put(longest), 0);
+  EXPECT_EQ(reply_.front(), 'y');
+}
+
+TEST_F(ControlRpc, InAFolderLongerThanASocketAddress) {
+  folder_ += "/" + std::string(200, 'x');
+  std::filesystem::create_directory(folder_);
+  listen();
+  const auto answering = owner();
+  EXPECT_EQ(put("abc"), 0);
+}
+
+TEST_F(ControlRpc, NoProcessIsEnoent) { EXPECT_EQ(put("abc"), ENOENT); }
+
+TEST_F(ControlRpc, ADeadProcessIsEconnrefused) {
+  listen();
+  close(std::exchange(listener_, -1));
+  EXPECT_EQ(put("abc"), ECONNREFUSED);
+}
+
+TEST_F(ControlRpc, AProcessThatDiesWithTheRequestIsEconnrefused) {
+  listen();
+  std::jthread dies([this] {
+    EXPECT_TRUE(request_comes());
+    close(std::exchange(listener_, -1));
+  });
+  EXPECT_EQ(put("abc"), ECONNREFUSED);
+}
+
+TEST_F(ControlRpc, AProcessThatDoesNotReplyIsEtimedout) {
+  listen();
+  EXPECT_EQ(put("abc", 50), ETIMEDOUT);
+}
+
+TEST_F(ControlRpc, AProcessWithoutAReplyIsEconnrefused) {
+  listen();
+  const auto answering = owner([](void*, const std::byte*, size_t, std::byte*, Descriptor&) { return size_t{0}; });
+  EXPECT_EQ(put("abc"), ECONNREFUSED);
+}
+
+// What is offered is there for the owner to take; what he does not take is closed.
+TEST_F(ControlRpc, ADescriptorCanBeOffered) {
+  listen();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor here(ends[0]);
+  Descriptor there(ends[1]);
+  ASSERT_EQ(offer(folder_, "take", 4, there.fd), 0);
+  ASSERT_EQ(offer(folder_, "leave", 5, there.fd), 0);
+  there.reset();
+  Descriptor taken;
+  serve_requests(
+      listener_,
+      [](void* to, const std::byte*, size_t size, std::byte*, Descriptor& passed) {
+        if (size == 4) static_cast<Descriptor*>(to)->reset(passed.release());
+        return size_t{0};
+      },
+      &taken);
+  ASSERT_GE(taken.fd, 0);
+  EXPECT_EQ(write(taken.fd, "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(read(here.fd, &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
+  taken.reset();
+  EXPECT_EQ(read(here.fd, &byte, 1), 0);
+}
+
+TEST_F(ControlRpc, NothingCanBeOfferedToOneThatIsGone) {
+  listen();
+  close(std::exchange(listener_, -1));
+  EXPECT_EQ(offer(folder_, "take", 4, 0), ECONNREFUSED);
+  EXPECT_EQ(offer(folder_ + "-not", "take", 4, 0), ENOENT);
+}
+
+// What is no question is passed over, and nothing of it stays open.
+TEST_F(ControlRpc, AnythingElseIsPassedOver) {
+  listen();
+  const size_t before = open_descriptors();
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  send_raw(3, {});
+  send_raw(3, {null});
+  send_raw(3, {null, null, null});
+  send_raw(2 * kMaxMessage, {null});
+  close(null);
+  serve_requests(listener_, backwards, nullptr);
+  EXPECT_EQ(open_descriptors(), before);
+  const auto answering = owner();
+  EXPECT_EQ(put("abc"), 0);
+}
+
+}  // namespace
+}  // namespace verbena

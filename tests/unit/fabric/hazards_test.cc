@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/hazards.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "unit/common/child.h"
+#include "unit/common/temporary_node.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kHost = 40, kGuest = 41;
+constexpr int64_t kMs = 1'000'000;
+
+class Hazards : public ::testing::Test {
+ protected:
+  // A child that lives in slot kGuest and visits kHost until told to end the visit.
+  Child guest() {
+    return Child([this](const Child& self) {
+      Slot& slot = directory().slot(kGuest);
+      pthread_mutex_lock(&slot.life);
+      directory().note_holder(kGuest);
+      slot.generation.store(1);
+      slot.state.store(SlotState::kLive);
+      std::optional<HazardGuard> guard(std::in_place, directory(), kGuest, kHost);
+      self.tell('v');
+      self.hear();
+      guard.reset();
+      self.tell('o');
+      self.hear();
+      return 0;
+    });
+  }
+  const NodeDirectory& directory() const { return node_.directory(); }
+  bool gone(int64_t patience = kMs) const { return hazards_released(directory(), kHost, kAnySlot, patience); }
+
+  TemporaryNode node_;
+};
+
+TEST_F(Hazards, NobodyIsThereAtFirst) { EXPECT_TRUE(gone()); }
+
+TEST_F(Hazards, AGuardIsSeen) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  EXPECT_FALSE(gone());
+}
+
+TEST_F(Hazards, AGuardOnAnotherSlotIsNone) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  EXPECT_TRUE(hazards_released(directory(), kHost + 1, kAnySlot, kMs));
+  EXPECT_TRUE(hazards_released(directory(), kGuest, kAnySlot, kMs));
+}
+
+TEST_F(Hazards, AReleasedGuardIsNone) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  child.command('o');
+  ASSERT_EQ(child.answer(), 'o');
+  EXPECT_TRUE(gone());
+}
+
+TEST_F(Hazards, AGuardOfADeadProcessIsNone) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  child.kill_now();
+  EXPECT_TRUE(gone());
+  wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
+}
+
+TEST_F(Hazards, PatienceIsKeptAndEnds) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  child.stop();
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_FALSE(gone(30 * kMs));
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(took, std::chrono::milliseconds(30));
+  EXPECT_LT(took, std::chrono::seconds(5));
+}
+
+TEST_F(Hazards, WaitingEndsWhenTheGuardIsReleased) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  std::atomic<bool> over{false};
+  std::jthread waiting([&] {
+    wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
+    over = true;
+  });
+  EXPECT_FALSE(gone(50 * kMs));  // some time goes by
+  EXPECT_FALSE(over);
+  child.command('o');
+  EXPECT_TRUE(eventually([&] { return over.load(); }));
+}
+
+TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
+  // The same record, changed once: the visit that was seen is over.
+  Slot& slot = directory().slot(kGuest);
+  pthread_mutex_lock(&slot.life);
+  directory().note_holder(kGuest);
+  slot.generation.store(1);
+  slot.state.store(SlotState::kLive);
+  slot.hazards_used.store(1);
+  std::atomic<uint64_t>& record = directory().hazard(kGuest, 0).target;
+  std::atomic<uint64_t> guards{0};
+  std::atomic<bool> over{false};
+  const uint64_t to_host = (uint64_t{kHost} + 1) << 48;
+  record.store(to_host);
+  std::jthread holding([&] {
+    while (!over.load()) record.store(to_host | (guards.fetch_add(1) & 0xffff'ffff));
+  });
+  wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
+  over = true;
+  holding.join();
+  pthread_mutex_unlock(&slot.life);
+}
+
+TEST_F(Hazards, AStalledTeardownNamesTheProcessThatItWaitsFor) {
+  Child child = guest();
+  ASSERT_EQ(child.answer(), 'v');
+  directory().slot(kGuest).pid.store(child.pid());
+  child.stop();
+  std::atomic<int32_t> named{0};
+  std::jthread waiting([&] {
+    wait_for_hazards(
+        directory(), kHost, kAnySlot, [](void* at, int32_t pid) { static_cast<std::atomic<int32_t>*>(at)->store(pid); },
+        &named);
+  });
+  EXPECT_TRUE(eventually([&] { return named.load() == child.pid(); }));
+  child.kill_now();
+}
+
+TEST_F(Hazards, MoreThreadsThanRecordsTakeTurns) {
+  std::atomic<int> done{0};
+  {
+    std::vector<std::jthread> threads;
+    for (uint32_t t = 0; t < kHazardsPerSlot + 8; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 100; ++i) const HazardGuard guard(directory(), kGuest, kHost);
+        ++done;
+      });
+  }
+  EXPECT_EQ(done.load(), static_cast<int>(kHazardsPerSlot) + 8);
+  for (uint32_t i = 0; i < kHazardsPerSlot; ++i) EXPECT_EQ(directory().hazard(kGuest, i).target.load(), 0u);
+}
+
+}  // namespace
+}  // namespace verbena

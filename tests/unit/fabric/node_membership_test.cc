@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/node_membership.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "unit/common/child.h"
+#include "unit/common/scoped_membership.h"
+#include "unit/common/temporary_node.h"
+
+namespace verbena {
+namespace {
+
+class NodeMembershipTest : public ::testing::Test {
+ protected:
+  // A child that lives on the node until told otherwise; its slot and generation.
+  struct Other {
+    explicit Other(const std::string& node)
+        : child([&](const Child& self) {
+            NodeMembership membership;
+            if (membership.enter(node, nullptr, nullptr) != 0) return 1;
+            self.tell(static_cast<char>(membership.slot() + 1));
+            self.hear();
+            membership.leave();
+            return 0;
+          }),
+          slot(static_cast<uint32_t>(child.answer()) - 1) {}
+    Child child;
+    uint32_t slot;
+  };
+  bool alive(uint32_t slot) const {
+    return node_.directory().alive(slot, node_.directory().slot(slot).generation.load());
+  }
+
+  TemporaryNode node_;
+};
+
+TEST_F(NodeMembershipTest, IsAliveOnceEntered) {
+  const ScopedMembership member(node_.path());
+  ASSERT_EQ(member.error, 0);
+  EXPECT_TRUE(node_.directory().alive(member.membership.slot(), member.membership.generation()));
+}
+
+TEST_F(NodeMembershipTest, LeavesNothingBehind) {
+  uint32_t slot;
+  {
+    const ScopedMembership member(node_.path());
+    ASSERT_EQ(member.error, 0);
+    slot = member.membership.slot();
+    EXPECT_EQ(node_.slot_folders(), 1u);
+  }
+  EXPECT_FALSE(node_.directory().occupied(slot));
+  EXPECT_EQ(node_.directory().slot(slot).state.load(), SlotState::kFree);
+  EXPECT_EQ(node_.slot_folders(), 0u);
+}
+
+TEST_F(NodeMembershipTest, OfSeveralInOneProcessAreDifferentSlots) {
+  const ScopedMembership first(node_.path()), second(node_.path());
+  ASSERT_EQ(first.error, 0);
+  ASSERT_EQ(second.error, 0);
+  EXPECT_NE(first.membership.slot(), second.membership.slot());
+}
+
+TEST_F(NodeMembershipTest, InASlotUsedAgainIsAnotherGeneration) {
+  uint32_t slot, generation;
+  {
+    const ScopedMembership member(node_.path());
+    slot = member.membership.slot();
+    generation = member.membership.generation();
+  }
+  node_.directory().header().next_slot.store(slot);
+  const ScopedMembership again(node_.path());
+  ASSERT_EQ(again.membership.slot(), slot);
+  EXPECT_GT(again.membership.generation(), generation);
+  EXPECT_FALSE(node_.directory().alive(slot, generation));
+}
+
+TEST_F(NodeMembershipTest, IsNotInASlotThatIsTaken) {
+  const ScopedMembership first(node_.path());
+  node_.directory().header().next_slot.store(first.membership.slot());
+  const ScopedMembership second(node_.path());
+  EXPECT_EQ(second.membership.slot(), first.membership.slot() + 1);
+}
+
+TEST_F(NodeMembershipTest, NeedsANode) { EXPECT_EQ(ScopedMembership("/nowhere").error, ENOENT); }
+
+TEST_F(NodeMembershipTest, IsRefusedOnANodeOfAnotherVersion) {
+  node_.directory().header().layout_version += 1;
+  EXPECT_EQ(ScopedMembership(node_.path()).error, EPROTO);
+}
+
+TEST_F(NodeMembershipTest, IsRefusedWhenEverySlotIsTaken) {
+  for (uint32_t i = 0; i < kMaxSlots; ++i) ASSERT_EQ(pthread_mutex_lock(&node_.directory().slot(i).life), 0);
+  EXPECT_EQ(ScopedMembership(node_.path()).error, EMFILE);
+  for (uint32_t i = 0; i < kMaxSlots; ++i) pthread_mutex_unlock(&node_.directory().slot(i).life);
+}
+
+TEST_F(NodeMembershipTest, TakesTheLastSlotThatIsFree) {
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    if (i != 700) pthread_mutex_lock(&node_.directory().slot(i).life);
+  }
+  {
+    const ScopedMembership member(node_.path());
+    EXPECT_EQ(member.error, 0);
+    EXPECT_EQ(member.membership.slot(), 700u);
+  }
+  for (uint32_t i = 0; i < kMaxSlots; ++i)
+    if (i != 700) pthread_mutex_unlock(&node_.directory().slot(i).life);
+}
+
+TEST_F(NodeMembershipTest, OfAKilledProcessIsDeadAtOnce) {
+  Other other(node_.path());
+  ASSERT_TRUE(alive(other.slot));
+  other.child.kill_now();
+  EXPECT_FALSE(alive(other.slot));
+}
+
+TEST_F(NodeMembershipTest, OfAKilledProcessIsClearedByTheNextProcess) {
+  Other other(node_.path());
+  const uint32_t qpn = node_.directory().claim_qpn(other.slot, 1);
+  node_.directory().hazard(other.slot, 0).target.store(1ull << 48);
+  other.child.kill_now();
+  const ScopedMembership member(node_.path());
+  ASSERT_EQ(member.error, 0);
+  QpnEntry found;
+  EXPECT_FALSE(node_.directory().find_qpn(qpn, &found));
+  EXPECT_EQ(node_.directory().hazard(other.slot, 0).target.load(), 0u);
+  EXPECT_EQ(node_.directory().slot(other.slot).state.load(), SlotState::kFree);
+  EXPECT_EQ(node_.slot_folders(), 1u);
+}
+
+TEST_F(NodeMembershipTest, OfAKilledProcessIsTakenInANewGeneration) {
+  Other other(node_.path());
+  const uint32_t generation = node_.directory().slot(other.slot).generation.load();
+  other.child.kill_now();
+  node_.directory().header().next_slot.store(other.slot);
+  const ScopedMembership member(node_.path());
+  EXPECT_EQ(member.membership.slot(), other.slot);
+  EXPECT_GT(member.membership.generation(), generation);
+}
+
+TEST_F(NodeMembershipTest, OfAStoppedProcessIsLeftAlone) {
+  Other other(node_.path());
+  other.child.stop();
+  reclaim_dead_slots(node_.directory(), node_.path());
+  EXPECT_TRUE(alive(other.slot));
+  EXPECT_EQ(node_.slot_folders(), 1u);
+}
+
+TEST_F(NodeMembershipTest, DoesItsWorkWhenKicked) {
+  std::atomic<int> calls{0};
+  ScopedMembership member(
+      node_.path(),
+      [](void* count) -> int64_t {
+        static_cast<std::atomic<int>*>(count)->fetch_add(1);
+        return -1;
+      },
+      &calls);
+  const int before = calls.load();
+  member.membership.kick();
+  EXPECT_TRUE(eventually([&] { return calls.load() > before; }));
+}
+
+TEST_F(NodeMembershipTest, ComesBackWhenItsWorkAskedForIt) {
+  std::atomic<int> calls{0};
+  ScopedMembership member(
+      node_.path(),
+      [](void* count) -> int64_t {
+        return static_cast<std::atomic<int>*>(count)->fetch_add(1) < 5 ? 1'000'000 : -1;
+      },
+      &calls);
+  member.membership.kick();
+  EXPECT_TRUE(eventually([&] { return calls.load() >= 6; }));
+}
+
+}  // namespace
+}  // namespace verbena

@@ -99,8 +99,8 @@ std::vector<Address> machine_addresses() {
   return addresses;
 }
 
-// The addresses that the user has named, each with its interface. If no interface has an address, the
-// loopback stands in for one.
+// The addresses that the user has named, each with its interface. An address that no interface has gets the
+// loopback.
 std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>& gids) {
   std::vector<Address> addresses;
   ifaddrs* list = nullptr;
@@ -112,7 +112,8 @@ std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>&
     bool exact = false, near = false;
     for (const ifaddrs* entry = list; entry != nullptr && !exact; entry = entry->ifa_next) {
       Address address;
-      read_address(*entry, &address);  // also true of IPv6's loopback, which `found` does not include
+      // the result is ignored: it is false for IPv6's loopback, which counts here
+      read_address(*entry, &address);
       if (address.interface_index == 0) continue;
       exact = address.gid == gid;
       if (!exact && (near || !in_network_of(*entry, gid))) continue;

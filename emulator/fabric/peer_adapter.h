@@ -114,7 +114,7 @@ class PeerTable {
   struct Patience {
     int first, again = 0;
   };
-  // a process that is silent for longer has a stopped service thread, in effect
+  // for verbs: a process that is silent for longer is in effect stopped
   static constexpr Patience kOfVerbs{5000, 200};
   // Finds the peer, or attaches to it. errno values of ask_for_segment() and PeerAdapter::attach(). Any
   // thread. A caller that waits does not block callers that look for other processes.

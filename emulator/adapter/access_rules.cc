@@ -28,8 +28,8 @@ constexpr Rule kRules[] = {
     // ibv_reg_mr(3), ib_check_mr_access().
     {kRemoteWriting, IBV_ACCESS_LOCAL_WRITE, EINVAL,
      "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE"},
-    // No rule for HUGETLB without ON_DEMAND: ibv_reg_mr(3) calls it "applicable with" ON_DEMAND only, and
-    // kernel and mlx5 let it pass without effect.
+    // No rule for HUGETLB without ON_DEMAND: ibv_reg_mr(3) calls HUGETLB "applicable with" ON_DEMAND only,
+    // and the kernel and mlx5 let it pass without effect.
 };
 
 int refuse(int error, const char* reason, const char** why) noexcept {

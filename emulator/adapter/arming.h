@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A CQ's word that says whether it is armed: the owner arms it, and of the producers that find it armed one raises the event.
-// Any of them may be killed or stopped between any two steps.
+// The arming word of a CQ (SharedCq::armed). The owner arms the CQ. Of the producers that find it armed, one
+// raises the event. Any of these processes may be killed or stopped between any two steps.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,8 @@
 
 namespace verbena {
 
-// Owner. Armed for everything stays so when it is to be for solicited ones only (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
+// Owner. A CQ that is armed for all completions stays so when solicited-only is requested
+// (ibv_req_notify_cq(3); vol. 1, 11.4.2.2).
 inline void arm(std::atomic<uint32_t>& word, Armed wanted) {
   uint32_t seen = word.load(std::memory_order_relaxed);
   for (;;) {
@@ -21,8 +22,9 @@ inline void arm(std::atomic<uint32_t>& word, Armed wanted) {
   }
 }
 
-// Producer. True: it is to write the event, and then to end the raising that *raising names. That of another one which hangs
-// is taken over: writing an event takes a microsecond or two, and who is not there after kLooks is dead or stopped.
+// Producer. True: the caller must write the event, and then end the raising that *raising names. A raising of
+// another producer that hangs is taken over. Writing an event takes a microsecond or two, so a producer that
+// has not finished after kLooks is dead or stopped.
 inline bool begin_raising(std::atomic<uint32_t>& word, bool solicited_or_error, uint32_t* raising) {
   constexpr int kLooks = 2000;
   uint32_t seen = word.load(std::memory_order_relaxed);
@@ -41,7 +43,7 @@ inline bool begin_raising(std::atomic<uint32_t>& word, bool solicited_or_error, 
   }
 }
 
-// Unless the owner has armed it again.
+// Ends the raising, unless the owner has armed the CQ again.
 inline void end_raising(std::atomic<uint32_t>& word, uint32_t raising, Armed then = Armed::kNo) {
   word.compare_exchange_strong(raising, Arming{then, Arming::unpack(raising).raising}.pack(), std::memory_order_acq_rel);
 }

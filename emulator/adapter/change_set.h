@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Which entries of a table in the segment have something to tell the owner: a bitmap of two levels. Peers and the owner's own
-// threads add entries, the owner takes them: the cost is that of the entries added, whatever the size of the table.
+// The set of table entries in the segment that have something to report to the owner: a bitmap of two levels.
+// Peers and the owner's own threads add entries, and the owner takes them. The cost depends on the number of
+// entries added, not on the size of the table.
 //
-// An entry is added after the flag that it is about, and before the doorbell is rung: leaf first, then summary. So an entry
-// whose summary bit the owner takes has its leaf bit set; one that is added once more meanwhile is found at the next ring.
+// An entry is added after its flag is set and before the doorbell is rung: leaf first, then summary. So an
+// entry whose summary bit the owner takes has its leaf bit set. An entry that is added again meanwhile is
+// found at the next ring.
 #pragma once
 
 #include <atomic>
@@ -29,7 +31,7 @@ struct ChangeSet {
     summaries[leaf / kWord].fetch_or(uint64_t{1} << leaf % kWord, std::memory_order_release);
   }
 
-  // Calls callback(entry) for each that was added, and takes it out. Answers how many there were.
+  // Calls callback(entry) for each added entry, and takes the entry out. Returns the number of entries.
   template <typename Callback>
   uint32_t take(Callback&& callback) {
     uint32_t count = 0;

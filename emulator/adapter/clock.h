@@ -18,7 +18,7 @@ inline int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// `duration_ns` from now; kEndOfTime where that is beyond all time.
+// `duration_ns` from now; kEndOfTime if that would overflow.
 inline int64_t deadline_after(uint64_t duration_ns) {
   const int64_t now = now_ns();
   if (duration_ns > static_cast<uint64_t>(kEndOfTime - now)) return kEndOfTime;

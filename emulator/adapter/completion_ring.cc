@@ -11,9 +11,9 @@ bool CompletionConsumer::is_claimed(uint64_t position) const {
   return static_cast<int32_t>(ClaimWord::unpack(claim).lap - ring().lap(position)) >= 0;
 }
 
-// What is at `position`, not before the head, which somebody has claimed?
+// The claimed entry at `position`, which is not before the head.
 CompletionConsumer::Found CompletionConsumer::look(uint64_t position) {
-  // The claim is read before the entry: if its holder is dead by then, what the entry says is final.
+  // The claim is read before the entry: if the claimer is dead by then, the entry is final.
   const ClaimWord claim =
       ClaimWord::unpack(ring().claims[ring().place(position)].load(std::memory_order_acquire));
   const bool holder_lives = claim.worker != kNobody && alive_(alive_context_, claim.worker);
@@ -25,8 +25,8 @@ CompletionConsumer::Found CompletionConsumer::look(uint64_t position) {
   return Found::kTaken;
 }
 
-// An entry that was still being filled when we went past it may have been published meanwhile, and its QP's next
-// entry, too. Whoever has seen that next one sees here that the earlier one is complete.
+// An entry that was incomplete when the head passed it may have been published meanwhile, and the next entry
+// of the same QP, too. A consumer that has seen the next entry sees here that the earlier one is complete.
 bool CompletionConsumer::passed_unfinished_only(uint64_t position) const {
   const auto complete = [&](uint64_t passed) {
     const CqeState state = CqeState::unpack(ring().entry(passed).state.load(std::memory_order_acquire));
@@ -44,8 +44,8 @@ bool CompletionConsumer::is_left_behind_place(uint64_t position) const {
                      [&](const LeftBehind& left) { return (position - left.position) % ring().capacity() == 0; });
 }
 
-// The head goes on to `end`, or to an entry that has become complete meanwhile. What is not complete is left behind, its
-// place claimed for the lap to come.
+// Moves the head to `end`, or to an entry that has become complete meanwhile. Entries that are not complete
+// are left behind, and their places are claimed for the next lap.
 void CompletionConsumer::leave_behind(uint64_t end) {
   for (pass_taken(); head_ < end && look(head_) == Found::kUnfinished; pass_taken()) {
     std::atomic<uint64_t>& claim = ring().claims[ring().place(head_)];
@@ -56,8 +56,11 @@ void CompletionConsumer::leave_behind(uint64_t end) {
   }
 }
 
-// Consumed, or dead: an entry of a later position than the head's is marked for the head to pass. The place of one
-// that was left behind is claimed for a lap to come, in nobody's name: the head passes that, too.
+// Takes out an entry that is consumed or whose claimer is dead.
+// - At the head: the head passes it.
+// - Behind the head: it is marked for the head to pass.
+// - Left behind earlier: its place is claimed for a later lap with the worker kNobody, and the head passes
+//   that as well.
 void CompletionConsumer::take_out(uint64_t position) {
   if (position < head_) {
     std::erase_if(left_behind_, [&](const LeftBehind& left) { return left.position == position; });
@@ -71,7 +74,8 @@ void CompletionConsumer::pass_taken() {
   for (;;) {
     if (!left_behind_.empty() && is_left_behind_place(head_) && is_claimed(head_) &&
         ring().places->tail.load(std::memory_order_acquire) > head_) {
-      // Once more round: still not finished. Not before the producers have stepped over it in this lap.
+      // One lap later: still not finished. The claim is renewed only after the producers have stepped over
+      // the place in this lap.
       ring().claims[ring().place(head_)].store(ClaimWord{ring().lap(head_) + 1, kNobody}.pack(),
                                              std::memory_order_release);
       ++head_;
@@ -93,7 +97,8 @@ Cqe* CompletionConsumer::take_slowly(bool* eager) {
   for (;;) {
     pass_taken();
     bool from_the_start = false;
-    // What was left behind comes first: it is the oldest. What died unfinished never was.
+    // Entries left behind come first: they are the oldest. Entries whose claimer died before publishing are
+    // dropped.
     for (size_t i = 0; i < left_behind_.size();) {
       const LeftBehind left = left_behind_[i];
       const bool holder_lives = alive_(alive_context_, left.worker);
@@ -105,7 +110,7 @@ Cqe* CompletionConsumer::take_slowly(bool* eager) {
         take_out(left.position);
     }
     for (uint64_t position = head_; is_claimed(position) && !from_the_start; ++position) {
-      // Somebody is stopped in the middle of a request, and the others need the room.
+      // A producer is stopped in the middle of a request, and the others need the space.
       if ((position - head_) * 4 >= ring().capacity() && position != head_ &&
           left_behind_.size() < ring().capacity() / 4)
         leave_behind(position);
@@ -173,7 +178,8 @@ Cqe* CompletionConsumer::take_unusually(bool* eager, bool thoroughly) {
     tell_unusual();
     return here();
   }
-  // A producer whose next entry is in the new ring may have published the one before in the old ring since we looked.
+  // A producer whose next entry is in the new ring may have published the previous one in the old ring since
+  // the last look.
   Cqe* entry = here();
   if (entry == nullptr) return nullptr;
   const bool eager_here = *eager;

@@ -4,18 +4,17 @@
 // the CQ's lock).
 //
 // Invariants, each true after any instruction of any process, so that a SIGKILL leaves a usable ring:
-//  * Entries are claimed densely: none before SharedCq::tail is free. `tail` itself is a hint and may lag
-//  behind.
-//  * An entry is claimed again only after the head has passed it: a claim of lap n follows one of lap n - 1.
-//  * Only the producer that claimed an entry writes it until it publishes it; afterwards only the owner does.
-//  * An entry whose claimer died is taken out of the ring by the consumer; its completion was never promised
-//  to
-//    anybody, since the claimer was the one to promise it.
-//  * An entry whose claimer is stopped does not keep the others from going round: when many entries behind it
-//  have
-//    been consumed, the consumer leaves it behind. It claims its place for the next lap itself, in nobody's
-//    name, before the head passes it, and so lap after lap until the claimer has finished: producers step
-//    over it.
+// - Entries are claimed densely: no entry before SharedCq::tail is free. `tail` itself is a hint and may lag
+//   behind.
+// - An entry is claimed again only after the head has passed it: a claim of lap n follows one of lap n - 1.
+// - Only the producer that has claimed an entry writes it until the entry is published. Afterwards only the
+//   owner does.
+// - The consumer takes an entry whose claimer has died out of the ring. Its completion was promised to no
+//   process: the claimer was the one to promise it.
+// - An entry whose claimer is stopped does not block the others. When many entries behind it have been
+//   consumed, the consumer leaves it behind: before the head passes it, the consumer claims its place for the
+//   next lap with the worker kNobody. It does so lap after lap until the claimer has finished; producers step
+//   over the place.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +34,12 @@ struct CompletionRing {
   std::atomic<uint64_t>* claims = nullptr;
   uint32_t order = 0;
   uint32_t flags = 0;                           // CqFlags
-  uint32_t generation = 0;                      // SharedCq::ring_generation that this is the ring of
+  uint32_t generation = 0;                      // SharedCq::ring_generation of this ring
   std::atomic<uint64_t>* known_head = nullptr;  // the producer's own copy of places->head; may lag behind
   SegmentView segment;
 
-  // The ring in use of `cq`, and *known_head set accordingly; entries == nullptr where its offsets do not lie within
-  // the segment.
+  // The ring of `cq` that is in use; sets *known_head to match. `entries` is nullptr where the ring's offsets
+  // do not lie within the segment.
   static CompletionRing of(const SegmentView& segment, SharedCq& cq, std::atomic<uint64_t>* known_head) {
     for (int tries = 0; tries < 16; ++tries) {
       const uint32_t generation = cq.ring_generation.load(std::memory_order_acquire);
@@ -64,7 +63,7 @@ struct CompletionRing {
 
   bool is_current() const { return cq->ring_generation.load(std::memory_order_acquire) == generation; }
   bool ignores_overrun() const { return (flags & kCqIgnoresOverrun) != 0; }
-  // So many bytes of a message find room in an entry.
+  // Bytes of a message that fit into an entry.
   uint32_t inline_size() const { return (flags & kCqStamped) != 0 ? kStampedInlineSize : kCqeInlineSize; }
   uint64_t capacity() const { return uint64_t{1} << order; }
   uint64_t place(uint64_t position) const { return position & (capacity() - 1); }
@@ -72,10 +71,10 @@ struct CompletionRing {
   uint32_t lap(uint64_t position) const { return static_cast<uint32_t>((position >> order) + 1); }
   uint64_t word(uint64_t position, CqeKind kind) const { return CqeState{lap(position), kind}.pack(); }
 
-  // Has the consumer passed the entry that `position` would reuse?
+  // True: the consumer has passed the entry that `position` would reuse.
   bool has_room(uint64_t position) const {
-    // Acquire and release: whoever relies on what another producer has read of the head relies on the
-    // consumer's having done with the entry.
+    // Acquire and release: a producer that relies on the head that another producer has read also relies on
+    // the consumer having finished with the entry.
     const auto behind = [&] {
       return static_cast<int64_t>(position - known_head->load(std::memory_order_acquire)) <
              static_cast<int64_t>(capacity());
@@ -96,11 +95,11 @@ struct Claim {
   bool stamped = false;
 };
 
-// Of this ring, resized or not, when the first entry is not where `tail` says. A full ring: no entry.
+// Claims in this ring, resized or not, when the first entry is not where `tail` says. Ring full: no entry.
 [[gnu::noinline]] inline Claim claim_by_search(const CompletionRing& ring, uint32_t worker) {
   uint64_t position = ring.places->tail.load(std::memory_order_relaxed);
-  // In a sound ring the search ends within two laps of the first entry that is not claimed; the bound is for
-  // damaged ones, which count as full.
+  // In a sound ring the search ends within two laps of the first entry that is not claimed. The bound is for
+  // damaged rings, which count as full.
   for (uint64_t steps = 0x10000 + 4 * ring.capacity(); steps != 0; --steps) {
     std::atomic<uint64_t>& claim = ring.claims[ring.place(position)];
     uint64_t seen = claim.load(std::memory_order_acquire);
@@ -119,7 +118,8 @@ struct Claim {
   return {};
 }
 
-// Of this ring, resized or not. Almost always the hint is right, and nobody else claims at this moment.
+// Claims in this ring, resized or not. Almost always the hint is right, and no other producer claims at this
+// moment.
 [[gnu::always_inline]] inline Claim claim_in(const CompletionRing& ring, uint32_t worker) {
   const uint64_t position = ring.places->tail.load(std::memory_order_relaxed);
   const uint32_t lap = ring.lap(position);
@@ -133,7 +133,7 @@ struct Claim {
   return {&ring.entry(position), position, lap, (ring.flags & kCqStamped) != 0};
 }
 
-// The CQ has been resized: `ring` becomes the one in use. False: that one is not sound.
+// The CQ has been resized: `ring` becomes the ring in use. False: the new ring is not sound.
 [[gnu::noinline]] inline bool go_over(CompletionRing& ring) {
   const CompletionRing now = CompletionRing::of(ring.segment, *ring.cq, ring.known_head);
   if (now.entries == nullptr) return false;
@@ -141,22 +141,24 @@ struct Claim {
   return true;
 }
 
-// Of a peer's ring, under a hazard guard: resizing waits until it is over. `ring` follows the CQ when it has
-// been resized.
+// Claims in a peer's ring, under a hazard guard: resizing waits until the guard is released. When the CQ has
+// been resized, `ring` becomes the new ring.
 [[gnu::always_inline]] inline Claim claim_completion(CompletionRing& ring, uint32_t worker) {
   if (!ring.is_current() && !go_over(ring)) [[unlikely]]
     return {};
   return claim_in(ring, worker);
 }
 
-// The owner's own view of its CQ: it is resized while threads of the process append to it. They hold a lock of the queue
-// pair that they append for (send_lock or recv_lock), by which resizing knows that they are done.
+// The owner's own view of its CQ. The CQ may be resized while threads of the process append to it. Such a
+// thread holds a lock of the queue pair that it appends for (send_lock or recv_lock); resizing takes that
+// lock to know that the thread is done.
 class OwnCompletionRing {
  public:
   const CompletionRing& current() const { return *current_.load(std::memory_order_acquire); }
   bool ignores_overrun() const { return current().ignores_overrun(); }
 
-  // Under the CQ's lock: the ring that `cq` has come to. Earlier ones stay for those who still look at them.
+  // Under the CQ's lock: switches to the ring that `cq` uses now. Earlier rings stay for threads that still
+  // look at them.
   void follow(const SegmentView& segment, SharedCq& cq) {
     rings_.push_back(std::make_unique<Entry>());
     rings_.back()->ring = CompletionRing::of(segment, cq, &rings_.back()->known_head);
@@ -176,7 +178,7 @@ inline Claim claim_completion(const OwnCompletionRing& own, uint32_t worker) {
   return claim_in(own.current(), worker);
 }
 
-// `Ring`: the one that the claim was made with.
+// `Ring`: the ring that the claim was made in.
 template <typename Ring>
 void publish_completion(const Ring&, const Claim& claim, CqeKind kind) {
   if (claim.stamped) [[unlikely]]
@@ -186,29 +188,29 @@ void publish_completion(const Ring&, const Claim& claim, CqeKind kind) {
 
 // ---- the consumer ----
 
-// Tells whether the process that `worker` stands for is still there.
+// True: the process that `worker` stands for is alive.
 using WorkerAlive = bool (*)(void* context, uint32_t worker);
 
 class CompletionConsumer {
  public:
-  // Before anything else; an empty ring, which stays where it is.
+  // First call, with an empty ring, which must stay where it is.
   void begin(const CompletionRing& ring, WorkerAlive alive, void* alive_context) {
     ring_.store(&ring, std::memory_order_release);
     alive_ = alive;
     alive_context_ = alive_context;
   }
 
-  // The CQ is being resized, `ring` is its new one, still empty. What lies in the old one is consumed first, and what
-  // producers still append to it until they are known to be done.
+  // The CQ is being resized; `ring` is its new ring, still empty. Entries of the old ring are consumed first,
+  // including those that producers still append until they are known to be done.
   void begin_again(const CompletionRing& ring);
-  void old_ring_is_settled();  // they are done; the old ring's places in SharedCq are left alone from now on
+  void old_ring_is_settled();  // producers are done: SharedCq's places for the old ring are not touched again
   bool has_old_ring() const { return old_ != nullptr; }
-  uint64_t outstanding() const;  // entries that have been claimed and not been consumed
+  uint64_t outstanding() const;  // entries that are claimed and not yet consumed
 
   const CompletionRing& ring() const { return *ring_.load(std::memory_order_acquire); }
   uint64_t head() const { return head_; }
 
-  // Nothing complete at the head? A look without the CQ's lock, for those who poll in vain.
+  // True: no complete entry at the head. Needs no lock; for threads that poll an empty CQ.
   bool seems_empty() const {
     const CompletionRing& now = ring();
     const uint64_t head = now.places->head.load(std::memory_order_relaxed);
@@ -216,21 +218,21 @@ class CompletionConsumer {
            !unusual_.load(std::memory_order_relaxed);
   }
 
-  // The next complete entry, or nullptr. `thoroughly`: if there is none at the head, look whether a producer
-  // has claimed it and not filled it yet; the entries behind it are then taken out of turn: order against
-  // other producers' entries is nobody's promise. *landed: its bytes have yet to be scattered, which the
-  // caller does before consume().
+  // The next complete entry, or nullptr. *eager: the bytes of the entry must still be scattered; the caller
+  // does so before consume(). `thoroughly`: if the head entry is not complete, check whether a producer has
+  // claimed it without filling it. Then the entries behind it are taken out of order: no rule orders the
+  // entries of different producers.
   Cqe* take(bool* eager, bool thoroughly) {
     if (unusual_.load(std::memory_order_relaxed)) [[unlikely]]
       return take_unusually(eager, thoroughly);
     return take_here(eager, thoroughly);
   }
 
-  // So far ahead of the entry in hand others are being fetched; 0 while it is not known that more are there.
+  // Entries that are prefetched ahead of the current one; 0 while it is not known that more follow.
   static constexpr uint32_t kReadAhead = 8;
   uint32_t read_ahead() const { return head_ + kReadAhead < fetched_ ? kReadAhead : 0; }
 
-  // The entry that take() returned last is done with.
+  // Ends the use of the entry that take() returned last.
   void consume() {
     if (position_ == head_)
       ++head_;
@@ -245,8 +247,8 @@ class CompletionConsumer {
     begun_ = head_;
   }
 
-  // Calls visit(entry, landed) for each complete entry not yet consumed, in order; an entry for which it
-  // answers true is taken out. Entries that are just being filled are not visited.
+  // Calls callback(entry, eager) for each complete entry that is not yet consumed, in order. If the callback
+  // returns true, the entry is taken out. Entries that are being filled are skipped.
   template <typename Callback>
   void for_each(Callback&& callback) {
     if (old_ != nullptr) old_->for_each(callback);
@@ -263,26 +265,27 @@ class CompletionConsumer {
     finish();
   }
 
-  // For for_each's visitors: the bytes of an eager entry have been scattered.
+  // For callbacks of for_each(): the bytes of an eager entry have been scattered.
   static void mark_scattered(Cqe& entry) {
     const CqeState state = CqeState::unpack(entry.state.load(std::memory_order_relaxed));
     entry.state.store(CqeState{state.lap, CqeKind::kPublished}.pack(), std::memory_order_release);
   }
 
  private:
-  // In whose name the consumer claims the places of entries left behind.
+  // The worker in the consumer's claims on the places of entries left behind.
   static constexpr uint32_t kNobody = 0xffffff;
 
   struct LeftBehind {
     uint64_t position;
-    uint32_t worker;  // who has claimed it
+    uint32_t worker;  // the claimer
   };
 
-  // The second entry and those after it in a series: there are more to come. Those that are claimed are
-  // fetched all at once; not a line more, which would take it from a producer just when he writes it.
+  // Called for the second entry of a series and those after it: more are to come. Prefetches all claimed
+  // entries at once. It prefetches no line more: that would take the line from a producer just when the
+  // producer writes it.
   void fetch_ahead(uint32_t byte_len) {
     if (head_ + 1 >= known_tail_) {
-      if (head_ + 1 == known_tail_) {  // asked for at the entry before
+      if (head_ + 1 == known_tail_) {  // prefetched at the previous entry
         known_tail_ = ring().places->tail.load(std::memory_order_relaxed);
       } else {
         prefetch(&ring().places->tail);
@@ -324,21 +327,21 @@ class CompletionConsumer {
   void take_out(uint64_t position);
   void pass_taken();
 
-  // position_ while the entry in hand is one of the old ring's.
+  // position_ while the current entry belongs to the old ring.
   static constexpr uint64_t kInOldRing = UINT64_MAX;
 
-  std::atomic<const CompletionRing*> ring_{nullptr};  // the one pointer that is looked at without the CQ's lock
+  std::atomic<const CompletionRing*> ring_{nullptr};  // the only pointer that is read without the CQ's lock
   WorkerAlive alive_ = nullptr;
   void* alive_context_ = nullptr;
   uint64_t head_ = 0;
-  uint64_t begun_ = 0;  // what the producers know of the head
+  uint64_t begun_ = 0;  // the head as the producers know it
   uint64_t position_ = 0;
   uint64_t known_tail_ = 0;              // entries before it are claimed, as far as is known
   uint64_t fetched_ = 0;                 // entries before it have been fetched ahead
-  std::vector<LeftBehind> left_behind_;  // before head_, ascending; almost always none
-  std::atomic<bool> unusual_{false};     // there is something left behind, or an old ring
+  std::vector<LeftBehind> left_behind_;  // before head_, ascending; almost always empty
+  std::atomic<bool> unusual_{false};     // an entry is left behind, or there is an old ring
   std::unique_ptr<CompletionConsumer> old_;
-  // Of an old ring that is settled: SharedCq's places for it may be in use again.
+  // For a settled old ring: SharedCq's places for it may be in use again.
   bool settled_ = false;
   SharedCqRing last_places_{};
   CompletionRing last_ring_;

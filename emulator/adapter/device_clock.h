@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The clock of every emulated device: the machine's CLOCK_MONOTONIC, in nanoseconds, so that time stamps
-// taken in one process can be compared with those taken in another.
+// The clock of every emulated device: the machine's CLOCK_MONOTONIC, in nanoseconds. Time stamps of different
+// processes can therefore be compared.
 #pragma once
 
 #include <cstdint>

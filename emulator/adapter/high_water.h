@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How many entries of a table have ever been in use: readers look at those only. It never falls.
+// The number of table entries that have ever been in use: readers look at those only. It never decreases.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace verbena {
 
-// Entry `index` is in use from now on. Any thread of any process, without a lock.
+// Records that entry `index` is in use. Any thread of any process, without a lock.
 inline void raise_high_water(std::atomic<uint32_t>& high_water, uint32_t index) {
   for (uint32_t seen = high_water.load(); seen <= index && !high_water.compare_exchange_weak(seen, index + 1);) {
   }

@@ -8,7 +8,7 @@
 namespace verbena {
 namespace {
 
-// Entries wait this long in the queue of free ones before they are used again.
+// Free entries wait in a queue until this many are in it, and are reused only then.
 constexpr size_t kReuseDistance = 64;
 
 void fill(SharedMr& mr, const MemoryTable::Region& region) {
@@ -36,16 +36,16 @@ Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn,
   const AccessCheck check = check_use(mr.access, mr.iova, mr.length, use, at, size);
   if (check == AccessCheck::no_right) result.check = KeyCheck::kNoRight;
   if (check == AccessCheck::ok) result = {KeyCheck::kOk, mr.address + (at - mr.iova)};
-  // Unlike regions, windows change while others look: what was read belongs together if the tag is still the
-  // same.
+  // Unlike regions, windows change while others read them: the fields read belong together if the tag is
+  // unchanged.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (mr.valid.load(std::memory_order_relaxed) != (0x100u | parts.tag)) return {KeyCheck::kUnknown, 0};
   return result;
 }
 
 void KnownRegion::remember(const SegmentView& segment, uint32_t key, uint32_t pd, MemoryUse use) {
-  // As long as the epoch stays, no key has ended, and nothing was changed of the entries of those that held
-  // before.
+  // While the epoch stays, no key has become invalid, and no entry of a key that was valid before has
+  // changed.
   const std::atomic<uint32_t>& epoch = segment.header().mr_epoch;
   const uint32_t before = epoch.load(std::memory_order_acquire);
   const MemoryKey parts = MemoryKey::unpack(key);
@@ -88,7 +88,7 @@ int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, 
   uint32_t index = 0;
   if (int error = take_index(segment, &index); error != 0) return error;
   SharedMr& mr = *segment.view().mr(index);
-  // So that the key of a region deregistered is not the next one's.
+  // The key of a deregistered region must not be the key of the next region.
   mr.last_tag = (mr.last_tag + 1) & 0xff;
   const auto tag = static_cast<uint8_t>(mr.last_tag);
   fill(mr, region);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The keys of one adapter: memory regions and memory windows. The owner adds and removes; everybody who works
-// on the adapter looks up.
+// The keys of one adapter: memory regions and memory windows. The owner adds and removes keys. Every process
+// that works on the adapter looks them up.
 //
 // Sources for windows: InfiniBand Architecture Specification vol. 1, 10.6.7; ibv_alloc_mw(3), ibv_bind_mw(3).
 #pragma once
@@ -23,13 +23,13 @@ struct Translation {
   bool on_demand = false;  // a region whose pages may be absent
 };
 
-// translate() for what is no plain region: `mr` was valid with the key's tag.
+// translate() for entries that are not plain regions. Precondition: `mr` was valid with the key's tag.
 Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn, MemoryUse use, uint64_t at,
                               uint64_t size);
 
-// May `key` be used in `pd` for `use` on [at, at + size)? `remote` tells which of the two keys it must be;
-// `qpn` is the responder's QP, for remote keys. The entry stays what it is for as long as the caller is the
-// owner holding off removal, or a visitor (hazards.h).
+// Checks whether `key` may be used in `pd` for `use` on [at, at + size). `remote`: the key must be an rkey,
+// else an lkey. `qpn`: the responder's QP, for rkeys. The entry stays valid while the caller is the owner and
+// holds off removal, or holds a hazard guard (hazards.h).
 inline Translation translate(const SegmentView& segment, uint32_t key, bool remote, uint32_t pd,
                              MemoryUse use, uint64_t at, uint64_t size, uint32_t qpn = 0) {
   const MemoryKey parts = MemoryKey::unpack(key);
@@ -54,19 +54,20 @@ inline Translation translate(const SegmentView& segment, uint32_t key, bool remo
   return {KeyCheck::kOutside, 0};
 }
 
-// The region that one user of keys named last, as long as no key of the adapter has ended since. For one
-// adapter, which is the user's own or which he visits (hazards.h), one PD and one use; not thread-safe.
+// Caches the region that one user of keys named last. The cache holds as long as no key of the adapter has
+// become invalid since. It is for one adapter (the user's own, or one that the user holds a hazard guard on),
+// one PD and one use. Not thread-safe.
 class KnownRegion {
  public:
-  // True: translate() says kOk, and of a region whose pages are there. False: ask translate(). `epoch`:
-  // SegmentHeader::mr_epoch, acquired. As long as that stays, so does the answer; *address is then where `at`
-  // lies.
+  // True: translate() would return kOk, and the region's pages are present. False: call translate(). `epoch`:
+  // SegmentHeader::mr_epoch, loaded with acquire. The result is valid while the epoch stays. *address: where
+  // `at` lies.
   bool covers(uint32_t epoch, uint32_t key, uint64_t at, uint64_t size, uint64_t* address) const {
     *address = at + shift_;
     return key == key_ && epoch == epoch_ && verbena::covers(iova_, length_, at, size);
   }
 
-  // Remembers what translate() has found, if it is of the kind that covers() answers for.
+  // Remembers the result of translate(), if covers() can answer for that kind of region.
   void remember(const SegmentView& segment, uint32_t key, uint32_t pd, MemoryUse use);
 
  private:
@@ -74,7 +75,7 @@ class KnownRegion {
   uint32_t epoch_ = 0;
   uint64_t iova_ = 0;
   uint64_t length_ = 0;  // 0: nothing is known
-  uint64_t shift_ = 0;   // from what the program calls a byte to where it lies
+  uint64_t shift_ = 0;   // from the program's address of a byte to where the byte lies
 };
 
 // The owner's side. Thread-safe.
@@ -89,22 +90,22 @@ class MemoryTable {
     KeyKind kind = KeyKind::kRegion;
   };
 
-  // Enters a region; *lkey and *rkey name it from now on. ENOMEM: the table is full.
+  // Adds a region; *lkey and *rkey name it from now on. ENOMEM: the table is full.
   int add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey);
 
-  // Gives invalidated keys another meaning; they are valid again on return. Between invalidate() and here the
-  // caller has waited for visitors.
+  // Gives invalidated keys a new region; the keys are valid again on return. Between invalidate() and this
+  // call the caller has waited for hazard guards.
   void change(OwnSegment& segment, uint32_t lkey, const Region& region);
 
-  // Enters a window that is not bound; *rkey will be its name, but for the tag. ENOMEM: the table is full.
+  // Adds a window that is not bound. *rkey is its key, except for the tag. ENOMEM: the table is full.
   int add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint32_t* rkey);
 
-  // Binds the window of `rkey`, which is not bound, under the tag of `rkey`. The caller has waited for
-  // visitors since it was bound last. `window.kind` is what it was.
+  // Binds the window of `rkey`, which is not bound, under the tag of `rkey`. Since the window was last bound,
+  // the caller has waited for hazard guards. `window.kind` does not change.
   void bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn);
 
-  // Makes the keys invalid and begins a new epoch. The caller then waits for visitors before anybody may
-  // think that the region is out of use, and calls recycle() last.
+  // Makes the keys invalid and begins a new epoch. The caller then waits for hazard guards before it treats
+  // the region as unused, and calls recycle() last.
   void invalidate(OwnSegment& segment, uint32_t lkey);
   void recycle(uint32_t lkey);  // or the rkey of a window
 
@@ -112,15 +113,15 @@ class MemoryTable {
   int take_index(OwnSegment& segment, uint32_t* index);
 
   std::mutex mutex_;
-  std::deque<uint32_t> free_;  // first in, first out: a key is reused as late as can be
+  std::deque<uint32_t> free_;  // first in, first out: a key is reused as late as possible
   uint32_t next_ = 1;
 };
 
-// The entry of a window's `rkey`, bound with that tag or not; nullptr: it is no window's.
+// The entry of a window's `rkey`, bound with that tag or not. nullptr: `rkey` names no window.
 SharedMr* find_window(const SegmentView& segment, uint32_t rkey);
 
-// Unbinds the window if it is bound with the tag of `rkey`, else false. Visitors may still be using it. Owner
-// and peers.
+// Unbinds the window if it is bound with the tag of `rkey`, else returns false. Holders of hazard guards may
+// still be using the window. For the owner and its peers.
 bool unbind_window(SharedMr& window, uint32_t rkey);
 
 }  // namespace verbena

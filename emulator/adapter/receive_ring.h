@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The receive queue of a QP: filled by its owner (post), emptied by the one requester that is connected to
-// it. A slot is reused when its completion has been polled, which the owner alone counts.
+// The receive queue of a QP. The owner posts to it. The one requester that is connected to the QP takes from
+// it. A slot is reused when its completion has been polled; only the owner counts that.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct ReceiveRing {
   uint32_t stride = 0;
   uint32_t max_sge = 0;
 
-  // The ring of `qp`, or one with ready == nullptr when the offsets do not lie within the segment or the QP has
+  // The ring of `qp`. `ready` is nullptr when the offsets do not lie within the segment, or when the QP has
   // no receive queue.
   static ReceiveRing of(const SegmentView& segment, const SharedQp& shared) {
-    // Read once: the owner, if it is hostile, may change them between the check and the use.
+    // Read once: a hostile owner may change the values between the check and the use.
     const auto once = [](const auto& field) {
       using Field = std::remove_cvref_t<decltype(field)>;
       return std::atomic_ref(const_cast<Field&>(field)).load(std::memory_order_relaxed);
@@ -50,24 +50,25 @@ struct ReceiveRing {
   }
   std::byte* bounce(uint64_t number) const { return bounce_buffers + (number & mask()) * kBounceSize; }
 
-  // Owner: makes the WQE of running number `number` visible.
+  // Owner: publishes WQE `number` (a running number).
   void publish(uint64_t number, uint32_t epoch, uint32_t length) const {
     ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(), std::memory_order_release);
   }
 
-  // Owner, who is about to post `number` and those after it: their words come back from the requester.
+  // Owner, before it posts `number` and the following WQEs: prefetches their words from the requester's
+  // cache.
   void prepare_posts(uint64_t number) const {
     prefetch_exclusive(&ready[number & mask()]);
     prefetch_exclusive(&ready[(number + 8) & mask()]);
   }
 
-  // Requester: is WQE `number` there?
+  // Requester: true if WQE `number` is there.
   bool peek(uint64_t number, ReadyWord* out) const {
     *out = ReadyWord::unpack(ready[number & mask()].load(std::memory_order_acquire));
     return out->lap == lap(number, order);
   }
 
-  // Requester, in a stream: the words of WQEs a little after `number` will be looked at.
+  // Requester, in a stream: prefetches the words of WQEs a little after `number`.
   void expect(uint64_t number) const {
     constexpr uint64_t kAhead = 16;  // two lines
     prefetch(&ready[(number + kAhead) & mask()]);

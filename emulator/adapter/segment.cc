@@ -21,7 +21,7 @@ constexpr uint64_t kChunk = 64 * 1024;
 constexpr uint64_t kWantedSize = uint64_t{32} << 30;
 constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
 
-// Blocks begin at pairs of lines, as completion entries do.
+// Blocks begin at pairs of cache lines, as completion entries do.
 constexpr uint64_t line_up(uint64_t n) { return (n + 2 * kCacheLine - 1) / (2 * kCacheLine) * (2 * kCacheLine); }
 
 }  // namespace
@@ -46,7 +46,7 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
     if (memory != MAP_FAILED) break;
   }
   if (memory == MAP_FAILED) return ENOMEM;
-  // Nobody who maps it can be given SIGBUS by its shrinking.
+  // The file cannot shrink, so no process that maps it can get SIGBUS.
   if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return errno;
   view_ = SegmentView(static_cast<std::byte*>(memory), size);
   committed_.resize(size / kChunk);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The memory of one adapter: a memfd that its owner fills and that peers map. No SIGBUS: the owner reserves
-// memory (fallocate(2)) before anything in it is used, and a peer's view checks every offset against the size
-// it has mapped.
+// The memory of one adapter: a memfd that its owner fills and that peers map. No SIGBUS can occur. The owner
+// reserves memory (fallocate(2)) before anything in it is used, and a peer's view checks every offset against
+// the size that it has mapped.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class SegmentView {
                                      : nullptr;
   }
 
-  // `count` objects at `offset`; nullptr when they do not lie within the segment or are misaligned.
+  // `count` objects at `offset`. nullptr: they do not lie within the segment, or are misaligned.
   template <typename T>
   T* at(uint64_t offset, uint64_t count = 1) const {
     if (offset >= size_ || offset % alignof(T) != 0 || count > (size_ - offset) / sizeof(T)) return nullptr;
@@ -62,8 +62,8 @@ class OwnSegment {
   OwnSegment& operator=(const OwnSegment&) = delete;
   ~OwnSegment();
 
-  // Makes the memfd and maps it. The size is address space, not memory: 32 GiB, less where RLIMIT_AS or
-  // RLIMIT_FSIZE asks for it. ENOMEM, EMFILE.
+  // Creates the memfd and maps it. The size is address space, not memory: 32 GiB, or less where RLIMIT_AS or
+  // RLIMIT_FSIZE demands it. ENOMEM, EMFILE.
   int create(uint64_t node_id, uint32_t slot, uint32_t slot_generation);
 
   const SegmentView& view() const { return view_; }
@@ -72,12 +72,13 @@ class OwnSegment {
   // Reserves memory behind [offset, offset + size). 0 or ENOMEM.
   int commit(uint64_t offset, uint64_t size);
 
-  // Zeroed heap memory, aligned to a pair of cache lines. 0 when there is none (ENOMEM).
+  // Zeroed heap memory, aligned to a pair of cache lines. 0: no memory (ENOMEM).
   uint64_t allocate(uint64_t size);
   void release(uint64_t offset, uint64_t size);
 
-  // Nobody else has it any more, and what lay there is of no use: gives up its memory, its descriptor and the address space
-  // that has never been used. The rest stays, as zeros, for whoever still points to it.
+  // Precondition: no other process maps the segment, and its contents are no longer needed. Gives up the
+  // memory, the descriptor and the address space that was never used. The rest stays mapped, as zeros, for
+  // objects that still point to it.
   void abandon();
 
  private:
@@ -88,7 +89,7 @@ class OwnSegment {
   std::mutex mutex_;
   std::vector<bool> committed_;             // by kChunk
   std::map<uint64_t, uint64_t> free_;       // offset -> size, coalesced
-  uint64_t fresh_ = kHeapOffset;            // heap never used before begins here: known to be zero
+  uint64_t fresh_ = kHeapOffset;            // the heap from here on was never used: known to be zero
 };
 
 // A peer's segment, mapped read-write: initiators write completions into it.
@@ -99,7 +100,8 @@ class PeerSegment {
   PeerSegment& operator=(const PeerSegment&) = delete;
   ~PeerSegment();
 
-  // Maps `fd` (not kept). EPROTO: not a segment, another layout version, damaged, or not that adapter's.
+  // Maps `fd`, which stays the caller's. EPROTO: not a segment, another layout version, damaged, or of
+  // another adapter.
   int map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_generation, bool writable = true);
   const SegmentView& view() const { return view_; }
 

@@ -6,7 +6,7 @@
 namespace verbena {
 namespace {
 
-// How many laps `word` is ahead of position's; the difference of two 15-bit numbers.
+// The number of laps by which `word` is ahead of `wanted`: the difference of two 15-bit numbers.
 int32_t laps_ahead(uint32_t word, uint32_t wanted) {
   const uint32_t difference = (word - wanted) & OrderWord::kLapMask;
   return difference > OrderWord::kLapMask / 2
@@ -17,7 +17,7 @@ int32_t laps_ahead(uint32_t word, uint32_t wanted) {
 }  // namespace
 
 SharedReceiveRing SharedReceiveRing::of(const SegmentView& segment, SharedSrq& shared) {
-  // Read once: the owner, if it is hostile, may change them between the check and the use.
+  // Read once: a hostile owner may change the values between the check and the use.
   const auto once = [](auto& field) { return std::atomic_ref(field).load(std::memory_order_relaxed); };
   const uint32_t order = once(shared.order), max_sge = once(shared.max_sge), stride = once(shared.stride);
   const uint64_t order_offset = once(shared.order_offset), wqe_offset = once(shared.wqe_offset);
@@ -44,15 +44,15 @@ bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reache
   if (order_words == nullptr) return false;
   uint64_t began = shared->head.load(std::memory_order_relaxed);
   uint64_t position = began;
-  // In a sound ring the search ends within two laps; the bound is for damaged ones, which count as empty.
+  // In a sound ring the search ends within two laps. The bound is for damaged rings, which count as empty.
   for (uint64_t steps = 0x10000 + 2 * slots(); steps != 0; --steps) {
     uint64_t seen = word(position).load(std::memory_order_acquire);
     const OrderWord found = OrderWord::unpack(seen);
     const int32_t ahead = laps_ahead(found.lap, lap(position));
     if (ahead < 0) return false;
     if (ahead > 0) {
-      // The head we read was old. The place was used again, so this position is taken, and in each further
-      // lap the one `slots()` later.
+      // The head was old. The place was used again, so this position is taken, and so is the position
+      // `slots()` later in each further lap.
       position += (static_cast<uint64_t>(ahead - 1) << order) + 1;
       continue;
     }
@@ -61,13 +61,13 @@ bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reache
       continue;
     }
     if (found.slot > mask()) return false;
-    // What is read before the WQE is taken may be torn, but then it is not we who take it.
+    // Values read before the WQE is taken may be torn; in that case the compare-and-swap below fails.
     if (length != 0 && std::atomic_ref(wqe(found.slot).length).load(std::memory_order_relaxed) < length) {
       if (word(position).load(std::memory_order_acquire) == seen) return false;
       continue;
     }
-    // Sequentially consistent, as is the look at the limit below: whoever arms it either sees this WQE taken
-    // or is seen here (disarm_if_below_limit).
+    // Sequentially consistent, as is the look at the limit below: an owner that arms the limit either sees
+    // this WQE taken or is seen here (disarm_if_below_limit).
     if (!word(position).compare_exchange_strong(seen, OrderWord{found.lap, true, found.slot, worker}.pack(),
                                                 std::memory_order_seq_cst))
       continue;
@@ -93,7 +93,7 @@ bool SharedReceiveRing::ask_to_be_woken(uint32_t worker) const {
     uint32_t free = 0;
     written = waiter.compare_exchange_strong(free, SharedSrq::kWaits | worker, std::memory_order_seq_cst);
   }
-  // Last, so that whoever sees this sees the word as well.
+  // Last: a process that sees this flag also sees the word.
   if (written) shared->requesters_wait.store(1, std::memory_order_seq_cst);
   return written;
 }
@@ -101,7 +101,7 @@ bool SharedReceiveRing::ask_to_be_woken(uint32_t worker) const {
 uint64_t SharedReceiveRing::posted() const {
   const uint64_t end = shared->posted.load(std::memory_order_seq_cst);
   uint64_t position = shared->head.load(std::memory_order_seq_cst);
-  // The head may lag behind: those who took something are about to move it.
+  // The head may lag behind: takers are about to move it.
   for (; static_cast<int64_t>(end - position) > 0; ++position) {
     const OrderWord found = OrderWord::unpack(word(position).load(std::memory_order_acquire));
     const int32_t ahead = laps_ahead(found.lap, lap(position));

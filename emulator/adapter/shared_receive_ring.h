@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A receive queue with many requesters (SharedSrq): an SRQ, or the receive queue of a UD QP. The owner posts
-// WQEs into free slots and appends each slot's number to the order ring; requesters of any process take them
+// WQEs into free slots and appends each slot's number to the order ring. Requesters of any process take them
 // in that order.
 //
 // Invariants, each true after any instruction of any process:
-//  * A WQE is taken by one compare-and-swap on its order word, which then names its taker.
-//  * A slot belongs to the owner again when a completion that names it has been polled, or when its taker has
-//  died
-//    without one or has abandoned it (the owner finds such slots; nobody else may give a slot back).
-//  * Everything before SharedSrq::head is taken. It never goes back: a taker moves it by compare-and-swap
-//  from what
-//    it has read, so that one who was stopped in between leaves it alone.
-//  * There are as many order words as slots, so that appending never waits.
+// - A WQE is taken by one compare-and-swap on its order word, which then names its taker.
+// - A slot belongs to the owner again when a completion that names it has been polled, or when its taker has
+//   died without one or has abandoned it. The owner finds such slots; no other process gives a slot back.
+// - Every WQE before SharedSrq::head is taken. The head never goes back: a taker moves it by compare-and-swap
+//   from the value that it has read, so a taker that was stopped in between does not change it.
+// - There are as many order words as slots, so that appending never waits.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +19,7 @@
 
 namespace verbena {
 
-// posted -> taken by `worker`, in lap after lap of the order ring.
+// posted -> taken by `worker`, in each lap of the order ring.
 struct OrderWord {
   uint32_t lap;  // 15 bits of (position >> order) + 1
   bool taken;
@@ -62,28 +60,28 @@ struct SharedReceiveRing {
   }
   std::atomic<uint64_t>& word(uint64_t position) const { return order_words[position & mask()]; }
 
-  // Owner: the WQE in `slot` is complete; it becomes the newest. The caller holds the queue's posting lock.
+  // Owner: the WQE in `slot` is complete and becomes the newest. The caller holds the queue's posting lock.
   void post(uint32_t slot) const;
 
-  // Requester, under a hazard guard: takes the oldest WQE for `worker`. False: there is none. *limit_reached:
-  // fewer WQEs are left than the limit that was armed, and it is disarmed now; the caller wakes the owner,
-  // who raises the event. False as well: it takes fewer than `length` bytes; it stays.
+  // Requester, under a hazard guard: takes the oldest WQE for `worker`. False: there is none, or the oldest
+  // takes fewer than `length` bytes and stays. *limit_reached: fewer WQEs are left than the armed limit,
+  // which is disarmed now; the caller must wake the owner to raise the event.
   bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
 
-  // Its taker, who is done with it: there will be no completion (its CQ had no room, and ignores that).
+  // Taker, instead of a completion: there will be none, because its CQ had no space and ignores overruns.
   void abandon(uint32_t slot) const {
     std::atomic_ref(wqe(slot).abandoned).store(1, std::memory_order_release);
   }
 
-  // The calling `worker` found no WQE: the owner wakes it with the next one that is posted. False: too many wait
-  // already, it has to look by itself.
+  // `worker` has found no WQE and asks the owner to wake it when the next WQE is posted. False: too many
+  // workers wait already, and `worker` has to poll.
   bool ask_to_be_woken(uint32_t worker) const;
   bool is_asked_for(uint32_t worker) const;  // nothing was posted since
 
-  // WQEs that nobody has taken: a snapshot, exact while nobody posts or takes.
+  // WQEs that are posted and not taken: a snapshot, exact while no process posts or takes.
   uint64_t posted() const;
 
-  // Fewer WQEs are left than the limit: true for the one caller that disarms it.
+  // True for the one caller that finds fewer WQEs left than the limit, and so disarms it.
   bool disarm_if_below_limit() const;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A lock for the few instructions of a data path call. It spins briefly, then yields: the holder may be off
-// the CPU. Never held over a system call that can block.
+// A lock for the few instructions of a data path call. A waiter spins briefly, then yields: the holder may
+// not be scheduled. Never held over a system call that can block.
 #pragma once
 
 #include <sched.h>

@@ -21,7 +21,8 @@ constexpr Gid kIpv4Loopback{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0,
 
 constexpr uint64_t service_base(PortSpace space) { return static_cast<uint64_t>(space) << 16; }
 
-// The spaces a sid of AF_IB may lie in, in the order in which cma_select_ib_ps tries them, and whose ids may.
+// The spaces of an AF_IB sid, in the order in which cma_select_ib_ps tries them, and the spaces whose ids may
+// use each.
 struct IbSpace {
   PortSpace bound;
   PortSpace also_of;  // besides kIb
@@ -57,7 +58,8 @@ bool first_place(const DeviceTable& devices, Place* out) {
   return true;
 }
 
-// A UDP socket for one question to the machine. Raw system calls: these functions are no cancellation points.
+// A UDP socket for one query of the machine's route. Raw system calls, because these functions are no
+// cancellation points.
 class Question {
  public:
   explicit Question(sa_family_t family)
@@ -84,7 +86,7 @@ class Question {
   int fd_;
 };
 
-// What the machine's routing table says.
+// The source address of the machine's route.
 int route_source(const Address& destination, Address* source) {
   const Question machine(destination.family());
   if (const int error = machine.error(); error != 0) return error;
@@ -96,8 +98,8 @@ int route_source(const Address& destination, Address* source) {
   return 0;
 }
 
-// To another node from one of the node's own addresses: the route's, if it is one, else the one that begins
-// most like the destination.
+// A request to another node comes from one of this node's own addresses: the route's source if it is one,
+// else the one with the longest common prefix with the destination.
 int remote_source(const DeviceTable& devices, const Address& destination, Address* source) {
   if (const int error = route_source(destination, source); error != 0) return error;
   Place place;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Addresses of the connection manager: sockaddr_in, sockaddr_in6 and sockaddr_ib as one type; what Linux'
-// rdma_cm (drivers/infiniband/core/cma.c, addr.c, include/rdma/ib_addr.h) calls any, loopback and equal;
-// service ids; and which of the node's devices has an address. Everything here is a pure function, except
-// choose_source(), which asks the machine for its route. Ports and service ids are in host byte order.
+// Addresses of the connection manager:
+// - sockaddr_in, sockaddr_in6 and sockaddr_ib as one type,
+// - what Linux' rdma_cm (drivers/infiniband/core/cma.c, addr.c, include/rdma/ib_addr.h) calls any, loopback
+//   and equal,
+// - service ids,
+// - the device of the node that has an address.
+// All functions are pure, except choose_source(), which asks the machine for its route. Ports and service ids
+// are in host byte order.
 #pragma once
 
 #include <netinet/in.h>
@@ -22,7 +26,8 @@ using Gid = std::array<uint8_t, 16>;  // network byte order
 
 inline constexpr sa_family_t kFamilyIb = 27;  // AF_IB
 
-// struct sockaddr_ib (librdmacm's infiniband/ib.h, Linux' rdma/ib.h). Network byte order, but for the scope.
+// struct sockaddr_ib (librdmacm's infiniband/ib.h, Linux' rdma/ib.h). Network byte order, except for the
+// scope.
 struct SockaddrIb {
   sa_family_t family;
   uint16_t pkey;
@@ -34,7 +39,8 @@ struct SockaddrIb {
 };
 static_assert(sizeof(SockaddrIb) == 48);
 
-// A sockaddr of one of the three families, or none (family 0, all zero). What a family does not use is zero.
+// A sockaddr of one of the three families, or none (family 0, all zero). Bytes that a family does not use are
+// zero.
 struct Address {
   alignas(8) std::array<uint8_t, 48> bytes{};
 
@@ -44,7 +50,7 @@ struct Address {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(bytes.data()); }
   socklen_t size() const;  // of its family's sockaddr; 0: none
 
-  sockaddr_in in4() const;  // family() must be the one in question
+  sockaddr_in in4() const;  // precondition: family() matches
   sockaddr_in6 in6() const;
   SockaddrIb ib() const;
   static Address of(const sockaddr_in& in);  // the family is set
@@ -73,7 +79,8 @@ bool is_multicast(const Address& a);   // 224/4, ff00::/8
 // EINVAL: a link-local IPv6 address without a scope (cma_check_linklocal).
 int check_scope(const Address& a);
 
-// The same family and host, whatever the port: cma_addr_cmp() == 0. Scopes count for link-local addresses.
+// True: the same family and host, whatever the port (cma_addr_cmp() == 0). Scopes count for link-local
+// addresses.
 bool same_host(const Address& a, const Address& b);
 
 // The same family, zero host and port.
@@ -90,50 +97,52 @@ Address ib_address_of(const Gid& gid, uint64_t service_id, uint16_t pkey);  // A
 
 inline constexpr uint64_t kPortMask = 0xffff;  // RDMA_IB_IP_PORT_MASK
 
-// Of (space, port of a); AF_IB: the address' own sid.
+// The service id of (space, port of a). AF_IB: the address's own sid.
 uint64_t service_id(PortSpace space, const Address& a);
 constexpr PortSpace space_of_service(uint64_t sid) { return static_cast<PortSpace>(sid >> 16 & 0xffff); }
 constexpr uint16_t port_of_service(uint64_t sid) { return static_cast<uint16_t>(sid & kPortMask); }
 
-// The space that an id of `space` binds its local address `a` in: `space` itself, or, with AF_IB, what the
-// sid and its mask say (cma_select_ib_ps), which are then completed in `*a`. False: EPROTONOSUPPORT.
+// The space in which an id of `space` binds its local address `a`. It is `space` itself. With AF_IB it is
+// given by the sid and its mask (cma_select_ib_ps), which are then completed in `*a`. False: EPROTONOSUPPORT.
 bool select_space(PortSpace space, Address* a, PortSpace* bound);
 
 // ---- devices ---------------------------------------------------------------------------------------------
 
-// Where an address lives on the node.
+// The device and GID of an address on the node.
 struct Place {
   uint32_t device;     // index in the device table
   uint8_t port;        // 1
   uint32_t gid_index;  // index in the device's GID table
-  Gid gid;             // the GID there: what a path's sgid or dgid has to be
+  Gid gid;             // the GID there: required as a path's sgid or dgid
 };
 
-// The device that has `a`, the first one if several have it. False (ENODEV): nobody's, or is_zero(a).
-//  * A loopback address without a GID of its own is every device's: on device 0, at the GID of 127.0.0.1 if
-//  there is one, else at index 0; unless it is another node's.
-//  * Link-local IPv6 addresses of the machine have no GID of their own: device 0, index 0.
-//  * On the InfiniBand link layer the GID table has no IP addresses: each one that is the machine's own
-//    (is_of_machine) belongs to device 0, index 0.
-//  * AF_IB: the device that has the GID; the loopback GID as above.
+// The device that has `a`, the first one if several have it. False (ENODEV): none, or is_zero(a).
+// - A loopback address without a GID of its own belongs to every device: device 0, at the GID of 127.0.0.1 if
+//   there is one, else at index 0. Exception: an address of another node.
+// - Link-local IPv6 addresses of the machine have no GID of their own: device 0, index 0.
+// - On the InfiniBand link layer the GID table has no IP addresses: each address of the machine
+//   (is_of_machine) belongs to device 0, index 0.
+// - AF_IB: the device that has the GID; the loopback GID as above.
 bool find_place(const DeviceTable& devices, const Address& a, Place* out);
 
-// Is this IP address another node's? On a node with a network each is that is not one of its own; of 127/8
-// and ::1 those that name this machine whatever the node, 127.0.0.1 and ::1, stay its own.
+// True: this IP address belongs to another node. On a node with a network that is every address that is not
+// the node's own. Of 127/8 and ::1, the addresses 127.0.0.1 and ::1 always name the node itself.
 bool is_remote(const DeviceTable& devices, const Address& a);
 
-// The place of a GID. `device`: kAnyDevice or the only one in question.
+// The place of a GID. `device`: kAnyDevice, or the only device to consider.
 inline constexpr uint32_t kAnyDevice = 0xffffffff;
 bool find_gid(const DeviceTable& devices, const Gid& gid, uint32_t device, Place* out);
 
-// Is this IP address one of the machine's own, now? (bind(2) of a UDP socket takes it.) AF_IB: false.
+// True: this IP address is one of the machine's own now. (bind(2) of a UDP socket accepts it.) AF_IB: false.
 bool is_of_machine(const Address& a);
 
-// From which address the machine reaches `destination`: its route (connect(2) of a UDP socket,
-// getsockname(2)). The port is 0. Zero and loopback destinations: the loopback address. AF_IB: the first GID
-// of the first device with the destination's subnet prefix, else of device 0. Of multicast groups too. 0, or
-// ENETUNREACH, EHOSTUNREACH, EINVAL (no scope), EADDRNOTAVAIL, ENODEV, as the machine says. Neither blocks
-// nor is a cancellation point.
+// The address from which the machine reaches `destination`, by its route (connect(2) of a UDP socket,
+// getsockname(2)). The port is 0.
+// - Zero and loopback destinations: the loopback address.
+// - AF_IB: the first GID of the first device with the destination's subnet prefix, else of device 0.
+// - Multicast groups have a source, too.
+// 0, or an error of the machine: ENETUNREACH, EHOSTUNREACH, EINVAL (no scope), EADDRNOTAVAIL, ENODEV. Never
+// blocks; not a cancellation point.
 int choose_source(const DeviceTable& devices, const Address& destination, Address* source);
 
 // ---- for people ----

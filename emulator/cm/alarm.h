@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Things to be done at a time. Not thread-safe: the service's lock guards it. The time is the caller's, so
-// that tests can have their own.
+// Timers. Not thread-safe: the service's lock guards them. The caller passes the time, so that tests can use
+// their own clock.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace verbena::cm {
 
 class AlarmClock;
 
-// Rings once for each time it was set, unless it is set again or cancelled before. Its destructor cancels it.
+// Fires once after each set(), unless it is set again or cancelled first. Its destructor cancels it.
 class Alarm {
  public:
   using Ring = void (*)(void* context);
@@ -39,8 +39,8 @@ class AlarmClock {
   explicit AlarmClock(Now clock) : now_(clock) {}
 
   int64_t now() const { return now_(); }
-  int64_t next() const;  // when the next rings; kEndOfTime (adapter/clock.h): none
-  void ring_due();       // rings all whose time has come
+  int64_t next() const;  // when the next alarm fires; kEndOfTime (adapter/clock.h): none
+  void ring_due();       // fires all alarms whose time has come
 
  private:
   friend class Alarm;

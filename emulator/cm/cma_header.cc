@@ -6,7 +6,7 @@
 namespace verbena::cm {
 namespace {
 
-// Version, IP version in the upper half of a byte, port, addresses (IPv4 in the last four bytes).
+// Version; IP version in the upper half of a byte; port; addresses (IPv4 in the last four bytes).
 constexpr size_t kIpVersion = 1, kPort = 2, kSource = 4, kDestination = 20, kIpv4Offset = 12;
 
 void write_host(const Address& a, uint8_t* out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Connections, as the program wants them (cma.c: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect,
+// Connections as programs use them (cma.c: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect,
 // rdma_notify).
 #include <errno.h>
 
@@ -19,7 +19,7 @@ constexpr uint8_t kAckDelay = 0;  // ibv_device_attr::local_ca_ack_delay (engine
 std::span<const uint8_t> data_of(const PrivateData& data) { return {data.bytes, data.length}; }
 uint8_t at_most_7(uint8_t count) { return std::min<uint8_t>(count, 7); }
 
-// The private data of a request: who connects to whom, then the program's.
+// The private data of a request: the CMA header, then the program's data.
 struct RequestData {
   std::array<uint8_t, kCmaHeaderSize + kMaxPrivateData> bytes;
   size_t size;
@@ -157,7 +157,7 @@ int disconnect(Id* id) {
   return guarded([&] {
     Service::Guard guard(id->service);
     if (id->connection == nullptr) return EINVAL;
-    // To ask for the end, or to agree to the peer's wish; there is nothing to do in any other state.
+    // Requests the end, or agrees to the peer's request. In any other state there is nothing to do.
     if (id->connection->send_dreq() != 0) id->connection->send_drep();
     id->publish();
     return 0;
@@ -168,7 +168,7 @@ int notify(Id* id, ibv_event_type event) {
   return guarded([&] {
     Service::Guard guard(id->service);
     if (id->connection == nullptr) return EINVAL;
-    // cm.c, cm_migrate: from now on messages would take the alternate path. Here all paths lead to the peer's
+    // cm.c, cm_migrate: messages would take the alternate path from now on. Here all paths lead to the peer's
     // process.
     if (event == IBV_EVENT_PATH_MIG) return id->connection->state() == CmState::kEstablished ? 0 : EINVAL;
     if (event != IBV_EVENT_COMM_EST) return EINVAL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a connection does of its owner's will. Functions of cm.c are named where they are followed.
+// The actions of a connection on its owner's behalf. Comments name the functions of cm.c that they follow.
 #include "cm/connection.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ Connection::~Connection() {
       send_rej(kRejectConsumer);
       break;
     case CmState::kEstablished:
-      // The target of XRC outlives its connection manager's identifier.
+      // The target of XRC outlives the identifier of its connection manager.
       if (facts_.qp_type != IBV_QPT_XRC_RECV) send_dreq();
       break;
     case CmState::kDreqReceived:
@@ -93,7 +93,7 @@ struct Transport {
 };
 constexpr Transport kTransports[] = {{IBV_QPT_RC, 0, 0}, {IBV_QPT_UC, 1, 0}, {IBV_QPT_XRC_SEND, 3, 1}};
 
-// IB_LID_PERMISSIVE stands for a LID that a router knows (cm_format_req).
+// IB_LID_PERMISSIVE stands for a LID that only a router knows (cm_format_req).
 uint16_t lid_for(const Path& path, uint16_t lid) { return path.hop_limit <= 1 ? lid : 0xffff; }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One end of a connection, or of a service ID resolution, as InfiniBand's communication manager has it: its
-// state, the messages it sends and answers, its retries and timeouts. InfiniBand Architecture Specification,
-// volume 1, chapter 12.9; where that leaves something open, Linux (drivers/infiniband/core/cm.c).
+// One end of a connection, or of a service ID resolution, of InfiniBand's communication manager: its state,
+// its messages and replies, its retries and timeouts. InfiniBand Architecture Specification, volume 1,
+// chapter 12.9. Where the specification leaves a choice: Linux (drivers/infiniband/core/cm.c).
 //
-// Nothing here locks: the service's lock guards all of it. Events go to the owner within receive(),
-// ConnectionTable:: lose() and AlarmClock::ring_due(), never within a call of the owner's own.
+// No locks here: the service's lock guards everything. Events reach the owner within receive(),
+// ConnectionTable::lose() and AlarmClock::ring_due(), never within a call of the owner.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -32,8 +32,8 @@ struct Peer {
   friend auto operator<=>(const Peer&, const Peer&) = default;
 };
 
-// Whoever answers for a service at an address of another node: until that is known, slot and generation are
-// but a number (Links::call).
+// The unknown process that serves a service at an address of another node. Until it is known, slot and
+// generation are a mere number (Links::connect).
 inline constexpr uint64_t kNodeToBeFound = ~uint64_t{0};
 
 // enum ib_cm_state, without listening (a listener is no connection).
@@ -55,10 +55,10 @@ enum class CmState : uint8_t {
   kSidrReqReceived,
 };
 
-// enum ib_cm_event_type, those that an owner hears of.
+// enum ib_cm_event_type, those that an owner gets.
 enum class CmEvent : uint8_t {
   kNone,
-  kReqError,  // no answer came
+  kReqError,  // no reply came
   kRepError,
   kDreqError,
   kSidrReqError,
@@ -73,14 +73,14 @@ enum class CmEvent : uint8_t {
 
 class ConnectionOwner {
  public:
-  // `message`: what caused it; nullptr for kTimewaitExit and the errors.
+  // `message`: the cause; nullptr for kTimewaitExit and the errors.
   virtual void connection_event(CmEvent event, const Message* message) = 0;
 
  protected:
   ~ConnectionOwner() = default;
 };
 
-// How long to wait, from a field of 5 bits: about 4.096 us * 2^n (cm.c: cm_convert_to_ms).
+// The time of a 5-bit field: about 4.096 us * 2^n (cm.c: cm_convert_to_ms).
 constexpr uint64_t milliseconds_of(unsigned timeout) {
   return uint64_t{1} << (timeout > 8 ? timeout - 8 : 0);
 }
@@ -129,7 +129,7 @@ struct SidrRepParameters {
   std::span<const uint8_t> private_data;
 };
 
-// What a queue pair on this connection needs to know (connection_qp.h).
+// The facts that a queue pair of this connection needs (connection_qp.h).
 struct ConnectionFacts {
   CmState state = CmState::kIdle;
   ibv_qp_type qp_type = IBV_QPT_RC;
@@ -149,7 +149,7 @@ class Connection {
   Connection(ConnectionTable& table, ConnectionOwner* owner);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  // Ends it as cm.c's cm_destroy_id: whoever is in the middle of something with it is told.
+  // Ends the connection as cm.c's cm_destroy_id: a peer in the middle of an exchange is notified.
   ~Connection();
 
   void set_owner(ConnectionOwner* owner) { owner_ = owner; }
@@ -157,7 +157,7 @@ class Connection {
   CmState state() const { return facts_.state; }
   const Peer& peer() const { return peer_; }
 
-  // 0; EINVAL: not in this state, or private data too long, or a parameter that no message can carry.
+  // 0; EINVAL: not in this state, private data too long, or a parameter that no message can carry.
   int send_req(const ReqParameters& parameters);
   int send_rep(const RepParameters& parameters);
   int send_rtu();
@@ -168,13 +168,13 @@ class Connection {
   int send_sidr_req(const SidrReqParameters& parameters);
   int send_sidr_rep(const SidrRepParameters& parameters);
 
-  // From now on a repeated REQ or REP is answered by an MRA that asks for time; nothing is sent now.
+  // From now on a repeated REQ or REP is answered by an MRA that asks for time. Nothing is sent now.
   void delay();
 
-  // The queue pair has seen a message of the peer's, whose RTU may be late. 0; EISCONN; EINVAL.
+  // The queue pair has received a message from the peer, whose RTU may be late. 0; EISCONN; EINVAL.
   int establish();
 
-  // Of a request that nobody has looked at: as if it had never arrived, so that its repetition is a new one.
+  // Drops a request that no handler has seen, as if it had never arrived: its repetition counts as a new one.
   void forget();
 
  private:

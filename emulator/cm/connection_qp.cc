@@ -10,7 +10,7 @@ bool answers_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_
 bool asks_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND; }
 bool is_acknowledged(ibv_qp_type type) { return answers_reads(type) || asks_reads(type); }
 
-// cma.c: cma_ib_init_qp_attr. No access yet: that comes with the connection.
+// cma.c: cma_ib_init_qp_attr. No access flags yet: these come with the connection.
 void without_connection(const QpFacts& facts, ibv_qp_attr* attr, int* mask) {
   *mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   attr->pkey_index = facts.pkey_index;

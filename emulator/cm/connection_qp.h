@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What ibv_modify_qp needs to bring the QP of a connection to INIT, RTR and RTS: rdma_init_qp_attr in Linux
-// (cma.c: rdma_init_qp_attr, cma_ib_init_qp_attr; cm.c: cm_init_qp_init_attr, cm_init_qp_rtr_attr,
-// cm_init_qp_rts_attr). A pure function of what is known of the connection.
+// The attributes that ibv_modify_qp needs to bring the QP of a connection to INIT, RTR and RTS:
+// rdma_init_qp_attr in Linux (cma.c: rdma_init_qp_attr, cma_ib_init_qp_attr; cm.c: cm_init_qp_init_attr,
+// cm_init_qp_rtr_attr, cm_init_qp_rts_attr). A pure function of the connection's facts.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,7 +13,7 @@
 
 namespace verbena::cm {
 
-// How far the exchange of messages is, as far as QP attributes care (enum ib_cm_state).
+// The progress of the exchange of messages, as far as QP attributes depend on it (enum ib_cm_state).
 enum class Exchange : uint8_t {
   kNone,         // no request sent or received; always, of a UD id
   kRequestSent,  // REQ sent: INIT only
@@ -28,11 +28,11 @@ struct QpFacts {
   uint16_t pkey_index;  // 0
   uint32_t qkey;        // UD
   uint32_t remote_qpn;
-  uint32_t receive_psn;         // rq_psn: our own starting PSN, as the peer was told it
+  uint32_t receive_psn;         // rq_psn: our own starting PSN, as sent to the peer
   uint32_t send_psn;            // sq_psn: the peer's
   ibv_ah_attr address;          // address_vector() of the path
   uint8_t path_mtu;             // enum ibv_mtu
-  uint8_t responder_resources;  // ours: what the QP answers
+  uint8_t responder_resources;  // ours: the number that the QP responds to
   uint8_t initiator_depth;      // ours: what the QP asks
   uint8_t retry_count;          // 0 to 7
   uint8_t rnr_retry_count;      // 0 to 7
@@ -41,10 +41,10 @@ struct QpFacts {
   uint8_t set_ack_timeout;      // then this one
 };
 
-// `attr->qp_state` says where to: INIT, RTR or RTS. Writes those fields of `*attr` that `*mask` names, with
-// IBV_QP_STATE. Without a connection (Exchange::kNone), and of a UD id, whatever is asked for is answered
-// with what INIT needs, as Linux does. EINVAL: another state, or one that the exchange does not allow;
-// nothing is written.
+// `attr->qp_state` is the target state: INIT, RTR or RTS. Writes the fields of `*attr` that `*mask` names,
+// with IBV_QP_STATE. Without a connection (Exchange::kNone), and for a UD id, any target state gives the
+// attributes for INIT, as in Linux. EINVAL: another state, or one that the exchange does not allow; nothing
+// is written.
 int connection_qp_attributes(const QpFacts& facts, ibv_qp_attr* attr, int* mask);
 
 }  // namespace verbena::cm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a connection does of its peer's will, and when time runs out.
+// The actions of a connection on its peer's messages, and on timeouts.
 #include "cm/connection.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 enum class Action : uint8_t {
   kGo,        // to the state `to`
   kTimewait,  // as kGo, through enter_timewait()
-  kReset,     // likewise through reset_to_idle(), but a stale connection waits
-  kAgain,     // the message is a repetition: our answer must have been lost
+  kReset,     // also through reset_to_idle(), but a stale connection waits
+  kAgain,     // the message is a repetition: our reply must have been lost
 };
 
 struct Row {
@@ -29,8 +29,8 @@ struct Row {
   CmEvent event;
 };
 
-// What is not in here is ignored. cm_rep_handler, cm_dup_rep_handler, cm_rtu_handler, cm_dreq_handler,
-// cm_drep_handler, cm_rej_handler, cm_mra_handler, cm_sidr_rep_handler.
+// Messages that are not listed are ignored. cm_rep_handler, cm_dup_rep_handler, cm_rtu_handler,
+// cm_dreq_handler, cm_drep_handler, cm_rej_handler, cm_mra_handler, cm_sidr_rep_handler.
 constexpr Row kRows[] = {
     {MessageKind::kRep, kReqSent, Action::kGo, kRepReceived, CmEvent::kRepReceived},
     {MessageKind::kRep, kMraReqReceived, Action::kGo, kRepReceived, CmEvent::kRepReceived},
@@ -60,7 +60,7 @@ constexpr Row kRows[] = {
     {MessageKind::kSidrRep, kSidrReqSent, Action::kGo, kIdle, CmEvent::kSidrRepReceived},
 };
 
-// When no answer came (cm_process_send_error).
+// When no reply came (cm_process_send_error).
 struct Silence {
   CmState from;
   Action action;
@@ -75,7 +75,8 @@ constexpr Silence kSilences[] = {
     {kSidrReqSent, Action::kReset, CmEvent::kSidrReqError},
 };
 
-// What the peer would have said, had it been destroyed properly instead of dying (cm_destroy_id at its end).
+// The message that the peer would have sent if it had been destroyed properly instead of dying (cm_destroy_id
+// at its end).
 struct LastWord {
   CmState state;  // ours
   MessageKind kind;
@@ -163,7 +164,7 @@ bool Connection::take_rep(const Message& m) {
 
 namespace {
 
-// cm_req_get_qp_type: what the other end of such a connection is.
+// cm_req_get_qp_type: the type of the other end of such a connection.
 ibv_qp_type passive_type(const Message& m) {
   switch (m[kTransportType]) {
     case 0:
@@ -177,7 +178,7 @@ ibv_qp_type passive_type(const Message& m) {
 
 }  // namespace
 
-// What requests of both kinds say of who asks, for which service.
+// The requester and the service, which requests of both kinds name.
 void Connection::be_asked(const Peer& peer, const Message& m) {
   peer_ = peer;
   remote_id_ = static_cast<uint32_t>(m[kLocalId]);

@@ -41,7 +41,7 @@ Connection* ConnectionTable::receiver_of(const Peer& peer, const Message& m) con
   }
   Connection* connection = find(peer, m[kRemoteId]);
   if (connection == nullptr || connection->remote_id_ == from) return connection;
-  // Whoever has not answered yet is not known by its ID.
+  // A peer that has not replied yet is not known by its ID.
   const bool first_answer =
       m.kind == MessageKind::kRep ||
       ((m.kind == MessageKind::kRej || m.kind == MessageKind::kMra) && m[kWhichMessage] == kAnsweredReq);
@@ -51,7 +51,7 @@ Connection* ConnectionTable::receiver_of(const Peer& peer, const Message& m) con
 void ConnectionTable::receive_for_one(const Peer& peer, const Message& m) {
   if (Connection* connection = receiver_of(peer, m); connection != nullptr) return connection->receive(m);
   if (m.kind != MessageKind::kDreq) return;
-  // cm_issue_drep: for us the connection is over; the peer may learn it.
+  // cm_issue_drep: the connection is over on this side; the reply says so to the peer.
   Message drep;
   drep.kind = MessageKind::kDrep;
   drep.source = m.destination;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// All connections of this process: which one a message is for, and what becomes of messages that are for none
-// (cm.c: cm_match_req, cm_acquire_id and those that use them).
+// All connections of this process: it finds the connection of a message, and handles messages without a
+// connection (cm.c: cm_match_req, cm_acquire_id and their users).
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace verbena::cm {
 
-// Carries messages to other processes, in order. A message to a peer that is gone is lost; the table hears of
-// it later through lose().
+// Carries messages to other processes, in order. A message to a peer that is gone is lost; the table learns
+// of it later through lose().
 class Wire {
  public:
   virtual void send(const Peer& peer, const Message& message) = 0;
@@ -25,13 +25,13 @@ class Wire {
 
 enum class Arrival {
   kNobodyListens,  // on this service ID
-  kRefused,        // somebody does, but not for this
+  kRefused,        // a listener exists, but refuses this request
   kTaken,          // the connection has an owner now
 };
 
 class ArrivalHandler {
  public:
-  // A REQ or SIDR_REQ. The connection is taken over when the answer is kTaken.
+  // A REQ or SIDR_REQ. With kTaken the handler has taken the connection over.
   virtual Arrival arrived(std::unique_ptr<Connection>& connection, const Message& message) = 0;
 
  protected:
@@ -40,15 +40,16 @@ class ArrivalHandler {
 
 class ConnectionTable {
  public:
-  // `first_id`: where communication IDs begin, so that they differ from those of the process before.
+  // `first_id`: the first communication ID. IDs must differ from those of the previous process in the slot.
   ConnectionTable(Wire& wire, AlarmClock& clock, ArrivalHandler& arrivals, uint32_t first_id)
       : wire_(wire), clock_(clock), arrivals_(arrivals), next_id_(first_id) {}
 
   void receive(const Peer& peer, const Message& message);
 
-  // It turns out who `before` is: from now on connections with it are with `peer`.
+  // The process of the unknown peer `before` is found: connections with `before` are now with `peer`.
   void rename(const Peer& before, const Peer& peer);
-  // The node that was called has nobody for this request of ours: as if somebody there had said so.
+  // The called node has no process for this request of ours: the connection ends as if a process there had
+  // said so.
   void nobody_answers_for(const Peer& peer, const Message& request);
   bool has_connections_with(const Peer& peer) const;
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What ids hear of their device (fabric/device_events.h): it is removed (cma.c: cma_process_remove), its
-// interface has another hardware address (cma_netdev_change), its port is down (multicast.c:
-// mcast_event_handler).
+// Device events for ids (fabric/device_events.h):
+// - the device is removed (cma.c: cma_process_remove),
+// - its interface has another hardware address (cma_netdev_change),
+// - its port is down (multicast.c: mcast_event_handler).
 //
-// Ids that stand on no device, as wildcard listeners, hear nothing: Linux takes away what they had there and
-// gives it back with the device that comes next, which here is at once.
+// Ids without a device, such as wildcard listeners, get no event. Linux removes what they had on the device
+// and restores it with the next device; here that happens at once.
 #include <errno.h>
 
 #include "cm/id.h"
@@ -15,8 +16,8 @@
 namespace verbena::cm {
 namespace {
 
-// The event comes first, then what rdma_destroy_id does but for the id itself (ucma.c: ucma_close_id): peers
-// are told, port and groups are free. All that is left to do with it is to destroy it.
+// The event comes first. Then follows rdma_destroy_id, except for the id itself (ucma.c: ucma_close_id):
+// peers are notified, port and groups are released. The id can only be destroyed afterwards.
 void lose_device(Id& id) {
   id.unanswered.cancel();
   id.connection.reset();
@@ -32,8 +33,8 @@ void lose_device(Id& id) {
 
 void change_address(Id& id) { id.raise(id.new_event(EventType::kAddressChange)); }
 
-// The subnet administrator forgets the members behind a port that goes down, and its client tells them so
-// once (process_group_error); on Ethernet there is none. An id hears of it until it connects
+// The subnet administrator drops the members behind a port that goes down, and its client notifies them once
+// (process_group_error). Ethernet has no subnet administrator. An id gets this event until it connects
 // (cma_ib_mc_handler).
 void lose_groups(Id& id) {
   if (id.device().link_layer == LinkLayer::kEthernet) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Pieces of messages as events show them.
+// Parts of messages as events report them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace verbena::cm {
 
-// All of it, whatever the sender used: a message has no length of its private data.
+// The whole field, whatever part the sender used: a message does not give the length of its private data.
 inline void put_private_data(std::span<const uint8_t> data, PrivateData* out) {
   std::copy(data.begin(), data.end(), out->bytes);
   out->length = static_cast<uint8_t>(data.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What becomes of a connection's events (cma.c: cma_ib_handler, cma_sidr_rep_handler).
+// The effects of a connection's events (cma.c: cma_ib_handler, cma_sidr_rep_handler).
 #include <errno.h>
 
 #include "cm/event_data.h"

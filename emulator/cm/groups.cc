@@ -19,7 +19,7 @@ constexpr uint8_t kIpv6Signature = 0x60;
 constexpr uint8_t kIpoibSignature = 0x1b;
 constexpr uint8_t kRdmaCmSignature = 0x01;  // cma_set_mgid: "Use RDMA CM signature"
 
-// An IPv6 address that names an MGID given by the subnet administrator (cma_set_mgid: ff1x:a01b).
+// An IPv6 address that is an MGID assigned by the subnet administrator (cma_set_mgid: ff1x:a01b).
 bool is_assigned_mgid(const Gid& a) {
   return a[0] == 0xff && (a[1] & 0xf0) == 0x10 && a[2] == 0xa0 && a[3] == 0x1b;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An identifier (struct rdma_id_private in cma.c). The service's lock guards it. Its operations stand in
-// identifier.cc, resolve.cc, listen.cc, connect.cc, multicast.cc, options.cc and query.cc, one topic each;
-// what becomes of the connection's events in events.cc.
+// An identifier (struct rdma_id_private in cma.c). The service's lock guards it. Its operations are in
+// identifier.cc, resolve.cc, listen.cc, connect.cc, multicast.cc, options.cc and query.cc, one topic each.
+// The effects of a connection's events are in events.cc.
 #pragma once
 
 #include <errno.h>
@@ -40,7 +40,8 @@ struct Join {
   Address group;
   Gid mgid;
   void* context;
-  bool lost = false;  // the subnet administrator's answer to a port that went down: MULTICAST_ERROR
+  // the subnet administrator has dropped the group, because a port went down: MULTICAST_ERROR
+  bool lost = false;
 };
 
 struct Id final : ConnectionOwner {
@@ -65,7 +66,7 @@ struct Id final : ConnectionOwner {
   uint64_t events_seen = 0;   // of that device's log
   bool reaches_node = false;  // the destination is an address of this node:
   Place far{};                // there
-  Alarm unanswered;           // kAddressQuery of an address that nobody has
+  Alarm unanswered;           // kAddressQuery of an address that no node has
 
   uint32_t path_count = 0;
   Path paths[2]{};
@@ -87,7 +88,7 @@ struct Id final : ConnectionOwner {
     return service.devices().devices[place.device];
   }  // with has_device
   uint64_t node_guid() const { return has_device ? device().node_guid : 0; }
-  // Bytes of the CMA header that lead the private data of a request (cma_user_data_offset).
+  // Bytes of the CMA header at the start of a request's private data (cma_user_data_offset).
   size_t header_size() const { return source.family() == kFamilyIb ? 0 : kCmaHeaderSize; }
 
   Event new_event(EventType type, int status = 0);
@@ -96,7 +97,7 @@ struct Id final : ConnectionOwner {
 
   void connection_event(CmEvent event, const Message* message) override;  // events.cc
 
-  // Tells the node what is known now.
+  // Publishes the present state to the node.
   void publish();
   IdFacts facts() const;
   int take_device(const Address& address);  // identifier.cc: cma_acquire_dev
@@ -107,7 +108,7 @@ struct Id final : ConnectionOwner {
 // destroy_id() under the lock.
 void end_id(Id* id);
 
-// What a function of cm.h answers when memory runs out on its way.
+// Calls `body`; returns ENOMEM, as functions of cm.h do, if memory runs out in it.
 template <typename Body>
 int guarded(Body&& body) noexcept {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Parts of operations that others need, under the service's lock.
+// Parts of operations that other operations use, under the service's lock.
 #pragma once
 
 #include "cm/addresses.h"

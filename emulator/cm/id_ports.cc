@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The part of the id table that gives out ports and finds listeners. Conflicts: port_rules.h; how a port is
-// taken: port_chain.h.
+// The part of the id table that assigns ports and finds listeners. port_rules.h has the conflicts,
+// port_chain.h the way a port is taken.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
@@ -42,7 +42,7 @@ uint32_t random_number() {
   return number;
 }
 
-// Who asks, and whom the bucket must not hold.
+// The requester, and the ids that the bucket must not contain.
 struct PortRequest {
   IdHandle id;
   PortSpace space;
@@ -67,8 +67,8 @@ int check(const NodeDirectory& directory, const PortRequest& request, const IdFa
   return 0;
 }
 
-// Takes the port for the entry if nobody is in the way; `facts->local` has it already. Published then, or as
-// before.
+// Takes the port for the entry if no conflicting id has it; `facts->local` contains the port already. The
+// entry is published in that case only.
 int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& request, const IdFacts& facts) {
   const uint32_t bucket = bucket_of(request.space, request.port);
   std::vector<Chained> all;
@@ -84,7 +84,7 @@ int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& r
     }
     if (!published) {
       before = read_facts(entry);
-      write_facts(entry, facts);  // whoever meets it in the chain reads this
+      write_facts(entry, facts);  // a process that finds the entry in the chain reads these
       published = true;
     }
     if (chain_in(file, bucket, request.id.index, head)) return 0;
@@ -133,7 +133,7 @@ int IdTable::choose_port(const IdHandle& id, PortSpace space, IdFacts* wanted) c
   const uint32_t first = random_number() % count;
   for (uint32_t i = 0; i < count; ++i) {
     const auto port = static_cast<uint16_t>(range.low + (first + i) % count);
-    // Not the one given last: it may just have become free, and somebody may still mean its last holder.
+    // Not the port given last: it may just have been released, and peers may still address its last holder.
     if (port == file_->last_port.load(std::memory_order_relaxed) && count > 1) continue;
     set_port(&wanted->local, port);
     if (take(*directory_, *file_, {id, space, port, true, false}, *wanted) != 0) continue;
@@ -165,8 +165,8 @@ int IdTable::listen(const IdHandle& id, IdFacts* facts, uint32_t backlog) const 
   after.flags = static_cast<uint8_t>((before.flags | kIdListening) & ~kIdReuse);
   entry.backlog.store(backlog, std::memory_order_relaxed);
   if ((before.flags & kIdReuse) != 0) {
-    // No longer shared; and who has seen it shared looks again before he comes in. Then nobody comes in who
-    // should not.
+    // The port is no longer shared. A process that has seen it shared checks again before it links in. So no
+    // process links in that must not.
     const PortRequest request{id, bound_space(before), port_of(before.local), false, false};
     IdFacts alone = before;
     alone.flags = static_cast<uint8_t>(before.flags & ~kIdReuse);

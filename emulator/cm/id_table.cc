@@ -43,15 +43,14 @@ void set_phase(std::atomic<uint64_t>& word, EntryState* state, Phase phase) {
   word.store(state->pack(), std::memory_order_seq_cst);
 }
 
-// Frees the entry unless it is in another state by now.
+// Frees the entry, unless its state has changed meanwhile.
 void free_entry(std::atomic<uint64_t>& word, uint64_t seen) {
   EntryState state = EntryState::unpack(seen);
   state.phase = Phase::kFree;
   word.compare_exchange_strong(seen, state.pack(), std::memory_order_seq_cst);
 }
 
-// The address with the port, or all of the service id, that the other one has; the other one if they are of
-// two families.
+// `address` with the port, or the whole service id, of `bound`. If the families differ: `bound`.
 Address with_port_of(const Address& address, const Address& bound) {
   if (address.family() != bound.family()) return bound;
   Address out = address;
@@ -76,7 +75,7 @@ Gid gid_in(const GroupEntry& entry) {
 
 }  // namespace
 
-// The owner that a state names, if it is still there.
+// The owner that a state names. False: it is gone.
 bool living_owner(const NodeDirectory& directory, const EntryState& state, Owner* owner) {
   if (state.slot >= kMaxSlots) return false;
   const uint32_t generation = directory.slot(state.slot).generation.load(std::memory_order_acquire);
@@ -105,7 +104,7 @@ int IdTable::open(const NodeDirectory& directory, const std::string& node, bool 
 int IdTable::add(const Owner& owner, const IdFacts& facts, IdHandle* out) const {
   uint32_t index;
   EntryState state;
-  // Entries take turns: a handle of an earlier use meets a later one as late as can be.
+  // Entries rotate, so that a handle of an earlier use meets a later use as late as possible.
   const uint32_t turn = file_->next_id.load(std::memory_order_relaxed);
   bool claimed = claim(file_->id_states, kMaxNodeIds, turn, owner, &index, &state);
   if (!claimed) {
@@ -258,7 +257,8 @@ void IdTable::sweep() const {
     chain_out(*file_, i, word);
     free_entry(file_->id_states[i], word);
   }
-  for (uint32_t i = 0; i < kMaxNodeGroups; ++i) {  // a dead one may have claimed one beyond those ever used
+  // a process that has died may have claimed an entry beyond those ever used
+  for (uint32_t i = 0; i < kMaxNodeGroups; ++i) {
     const uint64_t word = file_->group_states[i].load(std::memory_order_acquire);
     const EntryState state = EntryState::unpack(word);
     if (state.phase != Phase::kFree && !living_owner(*directory_, state, &owner))

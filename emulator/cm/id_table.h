@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// All living ids of the node, which ports they have, and the multicast groups they joined: one table in
-// shared memory, so that ports are the node's, requests find their listener, and `verbena status` can show
-// everything.
+// All living ids of the node, their ports, and the multicast groups that they have joined: one table in
+// shared memory. Ports therefore belong to the node, requests find their listener, and `verbena status` can
+// show everything.
 //
-// It is a file of its own in the node's folder (id_table_file.h), made by the first process that needs it:
-// nodes whose programs never use rdma_cm pay nothing for it, and fabric need not know it.
+// The table is a file of its own in the node's folder (id_table_file.h), created by the first process that
+// needs it: nodes whose programs never use rdma_cm pay nothing for it, and fabric does not depend on it.
 //
-// An entry is its owner's alone: others read it. An owner that is gone, by whatever death, has no entries any
-// more, for any function here and from that instant on (NodeDirectory::alive); they are freed by whoever
-// comes by (sweep()). Nothing here waits for another process: SIGKILL or SIGSTOP between any two instructions
-// holds nobody up.
+// Only its owner writes an entry; others read it. An owner that has died has no entries from that instant on,
+// for any function here (NodeDirectory::alive). sweep() in any process frees them. No function waits for
+// another process: SIGKILL or SIGSTOP between any two instructions blocks no process.
 //
-// Calls that concern one id are made one at a time; else everything may be called from any thread of any
-// process.
+// Calls for one id are made one at a time. All other calls may be made from any thread of any process.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +31,7 @@ inline constexpr uint32_t kMaxNodeIds = 32768;
 inline constexpr uint32_t kMaxNodeGroups = 8192;  // joined: ids times groups
 inline constexpr uint16_t kNoPeer = 0xffff;
 
-// For people: what the id is doing (enum rdma_cm_state of Linux' cma_priv.h).
+// For display: the state of the id (enum rdma_cm_state of Linux' cma_priv.h).
 enum class IdState : uint8_t {
   kIdle,
   kAddressBound,
@@ -41,7 +39,7 @@ enum class IdState : uint8_t {
   kAddressResolved,
   kRouteQuery,
   kRouteResolved,
-  kConnecting,  // request sent, or received and not answered
+  kConnecting,  // request sent, or received and not replied to
   kConnected,
   kDisconnected,
   kListening,
@@ -52,13 +50,12 @@ enum class IdState : uint8_t {
 enum IdFlags : uint8_t {
   kIdReuse = 1,  // RDMA_OPTION_ID_REUSEADDR; listening ends it
   kIdFamilyOnly =
-      2,  // RDMA_OPTION_ID_AFONLY, as cma.c keeps it: IPv4 always unless the program said otherwise
+      2,  // RDMA_OPTION_ID_AFONLY, as in cma.c: for IPv4 always set, unless the program has cleared it
   kIdListening = 4,  // set and cleared by listen() and stop_listening()
   kIdBound = 8,      // has its port: set and cleared by bind() and unbind()
 };
 
-// What the node knows of an id. The owner publishes it as a whole; a reader sees one that was published as a
-// whole.
+// The published facts of an id. The owner publishes them as a whole, and a reader sees them as a whole.
 struct IdFacts {
   Address local, remote;
   uint32_t number;  // the owner's own name for it
@@ -73,7 +70,7 @@ struct IdFacts {
 inline constexpr uint8_t kNoDevice = 0xff;
 static_assert(sizeof(IdFacts) == 112);
 
-// Who calls: the slot and generation of its node_membership.
+// The calling process: the slot and generation of its node membership.
 struct Owner {
   uint32_t slot;
   uint32_t generation;
@@ -109,43 +106,44 @@ class IdTable {
   IdTable& operator=(const IdTable&) = delete;
   ~IdTable();
 
-  // Maps the table of the node, and makes it if there is none. `directory` must outlive it. EPROTO: made by
-  // another version; or what the file system says. ENOENT with `only_if_there`: no process of the node has
-  // used rdma_cm.
+  // Maps the table of the node, and creates it if there is none. `directory` must outlive the object. EPROTO:
+  // created by another version; or an error of the file system. ENOENT with `only_if_there`: no process of
+  // the node has used rdma_cm.
   int open(const NodeDirectory& directory, const std::string& node, bool only_if_there = false);
   bool is_open() const { return file_ != nullptr; }
 
-  // ---- ids ----
-  // A new entry. `facts.flags`: without kIdBound and kIdListening. ENOMEM: there are kMaxNodeIds.
+  // ---- ids ---- A new entry. `facts.flags`: without kIdBound and kIdListening. ENOMEM: kMaxNodeIds entries
+  // exist.
   int add(const Owner& owner, const IdFacts& facts, IdHandle* out) const;
-  // Port and groups are free on return.
+  // Port and groups are released on return.
   void remove(const IdHandle& id) const;
-  // Replaces what is known. The local port and family of a bound id stay; the flags kIdBound and kIdListening
-  // are the table's (what `facts` says of them is ignored).
+  // Replaces the facts. The local port and family of a bound id stay. The table keeps the flags kIdBound and
+  // kIdListening; those of `facts` are ignored.
   void publish(const IdHandle& id, const IdFacts& facts) const;
   bool read(const IdHandle& id, IdRecord* out) const;  // false: it is no more
 
-  // ---- ports ----
-  // Gives the id the local address `facts->local`, in the port space that belongs to it (select_space); with
-  // port 0 a free port of ephemeral_ports(), chosen at random. The rules are those of cma.c: cma_get_port,
-  // cma_use_port and cma_check_port, cma_alloc_any_port and cma_port_is_unique (for which facts->remote
-  // counts: ids to different destinations may share a chosen port). On success publishes `*facts`, completed
-  // (port, sid, kIdBound). Ports below 1024 need no privilege. No address is looked at but for conflicts:
-  // whether the machine has it is the caller's to know. EADDRINUSE: that host and port are taken;
-  // EADDRNOTAVAIL: taken through a wildcard (or loopback, which cma.c takes for one), or no port is left;
-  // EPROTONOSUPPORT: no such space; EINVAL: bound already.
+  // ---- ports ---- Gives the id the local address `facts->local`, in the port space that belongs to the
+  // address (select_space). Port 0: a free port of ephemeral_ports(), chosen at random. The rules are those
+  // of cma.c: cma_get_port, cma_use_port and cma_check_port, cma_alloc_any_port and cma_port_is_unique. (For
+  // the last one facts->remote counts: ids to different destinations may share a chosen port.) On success
+  // publishes `*facts`, completed with port, sid and kIdBound. Ports below 1024 need no privilege. The caller
+  // checks whether the machine has the address; here addresses only matter for conflicts.
+  // - EADDRINUSE: that host and port are taken.
+  // - EADDRNOTAVAIL: taken through a wildcard (or loopback, which cma.c treats as one), or no port is left.
+  // - EPROTONOSUPPORT: no such space.
+  // - EINVAL: bound already.
   int bind(const IdHandle& id, IdFacts* facts) const;
   void unbind(const IdHandle& id, IdFacts* facts) const;  // bound or not
 
-  // A bound id begins to take requests. One with kIdReuse must have the port for itself from here on
+  // A bound id begins to take requests. An id with kIdReuse must have the port for itself from here on
   // (cma_bind_listen), and loses that flag: EADDRINUSE, EADDRNOTAVAIL as bind(). EINVAL: not bound.
   int listen(const IdHandle& id, IdFacts* facts, uint32_t backlog) const;
   void stop_listening(const IdHandle& id, IdFacts* facts) const;  // keeps the port
 
-  // Who listens for a request to (space, destination with its port) that arrives on `device`? The most
-  // specific one: that host, then loopback or a wildcard of the family, then a wildcard of the other family
-  // without kIdFamilyOnly (cma_match_private_data). AF_IB destinations are matched by service id alone when
-  // the listener has no host. False: nobody.
+  // Finds the most specific listener for a request to (space, destination with its port) that arrives on
+  // `device`. In this order: that host; loopback or a wildcard of the family; a wildcard of the other family
+  // without kIdFamilyOnly (cma_match_private_data). AF_IB destinations are matched by service id alone if the
+  // listener has no host. False: there is none.
   bool find_listener(PortSpace space, const Address& destination, uint32_t device, IdRecord* out) const;
 
   // ---- groups, for people ----
@@ -156,7 +154,7 @@ class IdTable {
   void for_each_id(const std::function<void(const IdRecord&)>& callback) const;
   void for_each_group(const std::function<void(const GroupRecord&)>& callback) const;
 
-  // Frees what belonged to owners that are gone. Cheap when there is nothing; any process, any time.
+  // Frees the entries of owners that have died. Cheap when there are none. Any process, any time.
   void sweep() const;
 
  private:
@@ -171,7 +169,7 @@ class IdTable {
 };
 
 // The machine's range of ports to choose from (/proc/sys/net/ipv4/ip_local_port_range), both ends included;
-// read once per process. 32768 to 60999 where it cannot be read.
+// read once per process. 32768 to 60999 if it cannot be read.
 struct PortRange {
   uint16_t low, high;
 };

@@ -16,7 +16,7 @@
 namespace verbena::cm {
 namespace {
 
-// Nobody's death keeps the lock.
+// The kernel releases the lock of a process that dies.
 int lock_within_10_seconds(int fd) {
   for (int i = 0; i < 10'000; ++i) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
@@ -46,10 +46,10 @@ bool has_magic(int fd) {
 
 bool ready(int fd) { return has_full_size(fd) && has_magic(fd); }
 
-// The memory is reserved now, so that nobody gets SIGBUS later. The caller has the lock.
+// Memory is reserved now, so that no process gets SIGBUS later. The caller has the lock.
 int make_locked(int fd, uint64_t node_id) {
   if (ready(fd)) return 0;
-  if (has_magic(fd)) return EPROTO;  // of another size: somebody else's
+  if (has_magic(fd)) return EPROTO;  // another size: not our file
   if (const int error = posix_fallocate(fd, 0, sizeof(IdTableFile)); error != 0) return error;
   IdTableFile* file = nullptr;
   if (const int error = map(fd, &file); error != 0) return error;
@@ -64,7 +64,7 @@ int make_locked(int fd, uint64_t node_id) {
 int make(int fd, uint64_t node_id) {
   if (const int error = lock_within_10_seconds(fd); error != 0) return error;
   const int error = make_locked(fd, node_id);
-  flock(fd, LOCK_UN);  // closing is not enough: the mapping keeps the open file, and with it the lock
+  flock(fd, LOCK_UN);  // closing is not enough: the mapping keeps the open file, and thereby the lock
   return error;
 }
 
@@ -76,7 +76,7 @@ int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, 
   const Descriptor file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600)};
   if (file.fd < 0) return errno;
   if (!ready(file.fd)) {
-    if (only_if_there) return has_magic(file.fd) ? EPROTO : ENOENT;  // of another size, or not made yet
+    if (only_if_there) return has_magic(file.fd) ? EPROTO : ENOENT;  // another size, or not created yet
     if (const int error = make(file.fd, node_id); error != 0) return error;
   }
   if (!has_full_size(file.fd)) return EPROTO;
@@ -97,7 +97,8 @@ void write_facts(IdEntry& entry, const IdFacts& facts) {
   uint64_t words[kFactsWords];
   std::memcpy(words, &facts, sizeof facts);
   const uint32_t next = entry.epoch.load(std::memory_order_relaxed) + 1;
-  // Whoever sees one of the following must not find the epoch as it was before this copy was given up.
+  // A process that sees one of the following stores must not see the epoch from before this copy was given
+  // up.
   std::atomic_thread_fence(std::memory_order_release);
   for (size_t i = 0; i < kFactsWords; ++i)
     entry.facts[next % 2][i].store(words[i], std::memory_order_relaxed);

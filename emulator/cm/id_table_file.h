@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the id table (id_table.h) is in shared memory: the file <node>/cm-ids. Zeros are an empty table.
+// The layout of the id table (id_table.h) in shared memory: the file <node>/cm-ids. Zeros are an empty table.
 //
 // Who writes what:
-//  * an entry: the process whose slot its state names. free -> claimed -> live -> free, each step one
-//  compare-and-swap
-//    on the state word, which counts the uses; the rest is written while it is claimed or live. Entries of
-//    owners that are gone are freed by anybody.
-//  * what is known of an id lies twice in its entry. The owner writes the copy that is not in use, then makes
-//  it the one
-//    that is: a reader always finds one whole, wherever the owner may have been stopped.
-//  * buckets: the ids that have a port, chained by port space and port, in the way of Michael's lists ("High
-//  Performance
-//    Dynamic Lock-Free Hash Tables and List-Based Sets", SPAA 2002). New ones are linked in at the head only,
-//    so that the head's word changes with every binding: "nobody in the way, and then this one too" is one
-//    compare-and-swap. Leaving: the entry's own link is marked, then whoever comes by takes the entry out; it
-//    is free for another use only after a whole walk has not met it. Every link carries a tag that counts its
-//    changes and is never reset.
+// - An entry: the process whose slot its state names. Its states are free -> claimed -> live -> free, each
+//   step one compare-and-swap on the state word, which counts the uses. The rest is written while it is
+//   claimed or live. Any process may free the entries of owners that have died.
+// - The facts of an id: two copies in its entry. The owner writes the unused copy and then makes it the used
+//   one. A reader always finds one complete copy, wherever the owner may have been stopped.
+// - Buckets: the ids with a port, chained by port space and port, as in Michael's lists ("High Performance
+//   Dynamic Lock-Free Hash Tables and List-Based Sets", SPAA 2002). A new id is linked in at the head only,
+//   so that the head's word changes with every binding: "no conflict, then link in" is one compare-and-swap.
+//   To leave, the entry's own link is marked, and any process that meets the entry takes it out. It may be
+//   used again only after a whole walk has not met it. Every link has a tag that counts its changes and is
+//   never reset.
 #pragma once
 
 #include <atomic>
@@ -65,7 +62,8 @@ static_assert(sizeof(IdFacts) % sizeof(uint64_t) == 0);
 
 struct alignas(64) IdEntry {
   std::atomic<uint64_t> link;    // Link
-  std::atomic<uint32_t> bucket;  // + 1: where it is chained, or is about to be, or may still be; 0: nowhere
+  // + 1: the bucket in whose chain it is, is about to be, or may still be; 0: none
+  std::atomic<uint32_t> bucket;
   std::atomic<uint32_t> epoch;   // facts[epoch % 2] is in use
   std::atomic<uint32_t> backlog;
   std::atomic<uint32_t> groups;  // joined so far: 0 spares a search
@@ -88,7 +86,8 @@ struct IdTableFile {
   uint32_t version;
   uint64_t size;
   uint64_t node_id;                           // DirectoryHeader's
-  alignas(64) std::atomic<uint32_t> next_id;  // where the search for a free entry begins: uses are spread
+  // where the search for a free entry begins, so that uses are spread
+  alignas(64) std::atomic<uint32_t> next_id;
   std::atomic<uint32_t> groups_used;          // entries ever used
   std::atomic<uint32_t> last_port;            // chosen: not to be the next one chosen, too
   alignas(4096) std::atomic<uint64_t> id_states[kMaxNodeIds];
@@ -98,8 +97,8 @@ struct IdTableFile {
   GroupEntry groups[kMaxNodeGroups];
 };
 
-// Maps <node>/cm-ids; makes it if it is not there, unless `only_if_there`. Errors as IdTable::open;
-// ETIMEDOUT: another process is making it and has not got on for 10 seconds.
+// Maps <node>/cm-ids; creates it if it does not exist, unless `only_if_there`. Errors as IdTable::open().
+// ETIMEDOUT: another process has been creating it for 10 seconds.
 int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out);
 void unmap_id_table(IdTableFile* file);
 
@@ -108,7 +107,7 @@ void unmap_id_table(IdTableFile* file);
 // The owner that an entry's state names. False: it is gone.
 bool living_owner(const NodeDirectory& directory, const EntryState& state, Owner* owner);
 
-// The owner's only, one thread at a time.
+// For the owner only, one thread at a time.
 void write_facts(IdEntry& entry, const IdFacts& facts);
 IdFacts read_facts(const IdEntry& entry);
 

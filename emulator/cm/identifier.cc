@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Identifiers: made, bound, destroyed (cma.c: __rdma_create_id, rdma_bind_addr, rdma_destroy_id).
+// Identifiers: creation, binding, destruction (cma.c: __rdma_create_id, rdma_bind_addr, rdma_destroy_id).
 #include <errno.h>
 
 #include <algorithm>
@@ -170,13 +170,14 @@ int bind_locked(Id& id, const Address& address) {
       return error;
     }
   } else if (is_loopback(address)) {
-    // Linux takes it for a wildcard (cma_any_addr), its devices having no loopback address. Ours have it among their
-    // GIDs: programs that ask a bound id for its device (rsocket.c, ds_create_qp) find one here too.
+    // Linux treats it as a wildcard (cma_any_addr), because its devices have no loopback address. Ours have
+    // it among their GIDs. A program that asks a bound id for its device (rsocket.c, ds_create_qp) therefore
+    // finds one here, too.
     static_cast<void>(id.take_device(address));
   }
   const uint8_t flags_before = id.flags;
-  // IPv4 always is for its family only; IPv6 as the machine has it (net.ipv6.bindv6only, 0 unless somebody
-  // changed it).
+  // IPv4 is always for its own family only. IPv6: as configured on the machine (net.ipv6.bindv6only, 0 by
+  // default).
   if (!id.family_only_set)
     id.flags = static_cast<uint8_t>(address.family() == AF_INET ? id.flags | kIdFamilyOnly
                                                                 : id.flags & ~kIdFamilyOnly);

@@ -16,7 +16,7 @@ constexpr uint32_t kHelloVersion = 1;
 constexpr int kFramesAtATime = 64;
 constexpr uint64_t kPauseMs = 20;
 
-// The first message of whoever connects.
+// The first message of the connecting process.
 struct Hello {
   uint32_t magic;
   uint32_t version;
@@ -63,7 +63,8 @@ void Links::send(const Peer& peer, const Frame& frame) {
   }
   auto way = ways_.find(peer);
   if (way == ways_.end() && peer.is_remote()) {
-    // Not found, or not any more; who was known is gone, the others are silent.
+    // The process was not found, or not again. A peer that was known is gone; for the others there is no
+    // report.
     if (peer.node != kNodeToBeFound) lost_.push_back(peer);
     return;
   }
@@ -89,7 +90,7 @@ void Links::send(const Peer& peer, const Frame& frame) {
   flush(link);
 }
 
-// False: the peer is gone. Otherwise connected, or to be tried again.
+// False: the peer is gone. True: connected, or to be retried.
 bool Links::connect(Link& link) {
   const int error = link.socket.connect_to(slot_folder(node_, link.peer.slot, link.peer.generation));
   if (error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
@@ -113,7 +114,7 @@ void Links::flush(Link& link) {
   while (!link.waiting.empty()) {
     const int error = link.send(link.waiting.front());
     if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) break;
-    // Broken: what it still has for us is to be read first, and then its end.
+    // Broken: read what it still has for us first, and then its end.
     if (error != 0) {
       link.waiting.clear();
       break;
@@ -180,7 +181,7 @@ void Links::read(Link& link) {
   }
 }
 
-// Whoever lies about its slot could only be another process of the same user.
+// A process that gives a false slot could only be another process of the same user.
 bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
   Hello hello;
   if (bytes.size() != sizeof hello) return false;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The ways to other processes of the node: a socket to each, made when there is something to send, or
-// accepted when the other had something. Frames arrive in the order sent; when a way breaks, its process is
-// gone (or its service has ended, which is the same for us). A peer that does not read holds nobody up: what
-// its socket does not take waits here, and beyond kMaxWaiting frames the newest are lost, as in any network.
+// Links to other processes of the node: one socket each. It is created when there is something to send, or
+// accepted from the other process. Frames arrive in the order sent. When a link breaks, its process is gone
+// (or its service has ended, which has the same effect). A peer that does not read blocks no other process:
+// frames that its socket does not take wait here, and beyond kMaxWaiting frames the newest are lost, as in
+// any network.
 //
-// What goes over a link is a hello, then frames of fixed size (message.h). To a process of another node it is
-// a connection that the connection listener brings (wire/connection_listener.h), frames alone. When that
-// breaks and somebody still needs it, its process is called again: only when it is gone, or cannot be reached
-// for kReconnectPatience, is it lost.
+// A link carries a hello, then frames of fixed size (message.h). A link to a process of another node is a
+// connection of the connection listener (wire/connection_listener.h), and carries frames alone. When it
+// breaks while it is needed, a new connection to the process is requested. The process counts as lost only if
+// it is gone, or cannot be reached for kReconnectPatience.
 //
-// Nothing here locks: the service's lock guards it. Sends and receives are non-blocking, so that they may be
-// done under it.
+// No locks here: the service's lock guards everything. Sends and receives are non-blocking, so that they may
+// run under it.
 #pragma once
 
 #include <deque>
@@ -30,7 +31,7 @@
 
 namespace verbena::cm {
 
-// Whom poll wakes for what: the owner of the links watches their descriptors.
+// What poll(2) reports for which descriptor: the owner of the links watches their descriptors.
 class Watcher {
  public:
   virtual void watch(int fd, uint64_t token, bool for_room) = 0;  // again: changes `for_room`
@@ -44,7 +45,8 @@ class LinkUser {
  public:
   virtual void frame_arrived(const Peer& peer, std::span<const uint8_t> frame) = 0;
   virtual void peer_lost(const Peer& peer) = 0;
-  // Of other nodes: it turns out who `before` (call()) is; or that nobody is there to take the frame.
+  // For other nodes: the process of the unknown peer `before` (connect()) is found; or there is no process
+  // that takes the frame.
   virtual void peer_found(const Peer& before, const Peer& peer) = 0;
   virtual void nobody_there(const Peer& peer, std::span<const uint8_t> frame) = 0;
   virtual bool is_of_interest(const Peer& peer) const = 0;
@@ -59,18 +61,18 @@ class Links {
   Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first_token);
   ~Links();
 
-  // Listens in `self`'s folder of the node. 0 or errno.
+  // Listens in the node's folder of `self`. 0 or errno.
   int open(const std::string& node, const NodeDirectory& directory, const Peer& self);
 
-  // Never fails: of what cannot be sent, peer_lost() tells later, from carry().
+  // Never fails. If a frame cannot be sent, carry() calls peer_lost() later.
   void send(const Peer& peer, const Frame& frame);
 
   // ---- other nodes ----
   void go_out_by(wire::ConnectionListener& connection_listener) {
     connection_listener_ = &connection_listener;
   }
-  // Whoever answers for `service` at `to`: what is sent to this peer waits until that is known, and is lost
-  // when it does not turn out within the time that a request is repeated (kConnectPatience).
+  // A peer for the process that serves `service` at `to`. Frames to it wait until that process is known. They
+  // are lost if it is not found within the time that a request is repeated (kConnectPatience).
   Peer connect(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service);
   void arrived(const wire::EstablishedConnection& arrived);
   void failed(uint64_t request_id, wire::Refusal refusal);
@@ -79,10 +81,10 @@ class Links {
       75'000'000'000;  // 15 repetitions of 4.3 s (connection.h: kCmRetries)
   static constexpr int64_t kReconnectPatience = 15'000'000'000;
 
-  // A descriptor is ready.
+  // Handles a descriptor that is ready.
   void ready(uint64_t token);
 
-  // Work that send() left: peers that turned out to be gone. Frames to ourselves.
+  // Handles what send() has left: peers that are gone, and frames to this process itself.
   void carry();
   bool has_to_carry() const { return !lost_.empty() || !to_self_.empty(); }
 
@@ -94,14 +96,14 @@ class Links {
   struct Link {
     Socket socket;
     Peer peer{};
-    bool known = false;      // who it is
+    bool known = false;      // the peer's identity is known
     bool connected = false;  // false: connecting is tried again
     uint64_t token = 0;
     std::deque<Frame> waiting;
-    // Of another node:
+    // For a process of another node:
     Stream stream;
     wire::NetAddress to, from;
-    uint64_t request_id = 0;  // while it is called
+    uint64_t request_id = 0;  // of the connection request in progress; 0: none
 
     bool is_remote() const { return peer.is_remote(); }
     int fd() const { return is_remote() ? stream.fd() : socket.fd(); }

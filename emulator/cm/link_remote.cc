@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Links to processes of other nodes. Between two processes there is one; when both began one at the same
-// time, each sends on the one that it had first, and reads both until the other end closes one.
+// Links to processes of other nodes. Two processes use one link. When both began one at the same time, each
+// sends on the one that it had first, and reads both until the other end closes one.
 #include <iterator>
 
 #include "adapter/clock.h"
@@ -39,7 +39,7 @@ Links::Link* Links::find_request(uint64_t request_id) {
   return nullptr;
 }
 
-// The link that frames to `peer` go over, if that is another than the one with this token.
+// The link that carries frames to `peer`, if it is not the one with this token.
 Links::Link* Links::other_way(const Peer& peer, uint64_t token) {
   const auto way = ways_.find(peer);
   if (way == ways_.end() || way->second == token) return nullptr;
@@ -84,7 +84,7 @@ void Links::arrived(const wire::EstablishedConnection& arrived) {
     return connected(fresh, arrived.fd);
   }
   Link* link = find_request(arrived.request_id);
-  if (link == nullptr) {  // nobody needs it any more
+  if (link == nullptr) {  // not needed any more
     no_longer_keep(arrived.fd);
     Stream().take(arrived.fd);
     return;
@@ -105,7 +105,7 @@ void Links::arrived(const wire::EstablishedConnection& arrived) {
     ways_[peer] = link->token;
     return connected(*link, arrived.fd);
   }
-  // There is a link already: this one has told whom to send to.
+  // There is a link already: this one has only identified the process.
   std::move(link->waiting.begin(), link->waiting.end(), std::back_inserter(known->waiting));
   link->stream.take(arrived.fd);
   forget_link(link->token);
@@ -127,7 +127,7 @@ void Links::failed(uint64_t request_id, wire::Refusal refusal) {
     user_.nobody_there(peer, unsent.front());
 }
 
-// The connection has ended: its process has, or the way to it is cut.
+// The connection has ended: its process is gone, or the network is interrupted.
 void Links::hang_up(Link& link) {
   if (link.fd() >= 0) watcher_.forget(link.fd());
   link.stream.close();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Listeners, and the requests that arrive at them (cma.c: rdma_listen, cma_req_handler, cma_new_conn_id,
+// Listeners and the requests that arrive at them (cma.c: rdma_listen, cma_req_handler, cma_new_conn_id,
 // cma_new_udp_id).
 #include <errno.h>
 
@@ -38,7 +38,7 @@ Peer Service::receiver_of(PortSpace space, const Address& destination, uint32_t 
   IdRecord found;
   if (table_.find_listener(space, destination, device, &found))
     return {found.owner.slot, found.owner.generation};
-  // Somebody may have the port and listen on another address: that is for that process to refuse.
+  // A process may have the port and listen on another address: that process refuses the request.
   Peer somebody = self();
   const uint16_t port = port_of(destination);
   table_.for_each_id([&](const IdRecord& record) {
@@ -71,7 +71,7 @@ bool has_listener_on(const Service& service, uint64_t sid) {
   return false;
 }
 
-// cma_id_from_event: between IP addresses by what the private data says, else (AF_IB) by GID and service ID.
+// cma_id_from_event: between IP addresses by the private data, else (AF_IB) by GID and service ID.
 bool understand(const Service& service, const Message& m, ConnectionRequest* out) {
   const uint64_t sid = m[kServiceId];
   const PortSpace space = space_of_service(sid);
@@ -84,7 +84,7 @@ bool understand(const Service& service, const Message& m, ConnectionRequest* out
   out->destination = ib_address_of(m.destination, sid, pkey);
   out->source = ib_address_of(m.source, 0, pkey);
   out->listener = listener_for(service, space, out->destination, out->place.device);
-  // A listener on IP addresses cannot tell who connects.
+  // A listener on IP addresses cannot identify the requester.
   return out->listener != nullptr && out->listener->source.family() == kFamilyIb;
 }
 

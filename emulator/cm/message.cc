@@ -47,7 +47,7 @@ void put(uint8_t* mad, const FieldPlace& place, uint64_t value) {
 
 bool consistent(const Message& message) {
   if (message.kind != MessageKind::kReq) return true;
-  // Transport type 2 is reserved; the extended type says something only when the type is 3, and must then.
+  // Transport type 2 is reserved. The extended type is used if and only if the type is 3.
   return message[Field::kTransportType] != 2 &&
          (message[Field::kTransportType] == 3) == (message[Field::kExtendedTransportType] != 0);
 }
@@ -91,7 +91,7 @@ bool decode(std::span<const uint8_t> bytes, Message* out) {
   }
   for (const BytesPlace& place : layout->bytes) std::memcpy(place.bytes(*out), mad + place.byte, place.size);
   if (!consistent(*out)) return false;
-  // Whatever belongs to no field (and the MAD's head) has to be what encode() writes there.
+  // Bits that belong to no field (and the MAD's head) must be what encode() writes.
   Frame again;
   encode(*out, again);
   return std::memcmp(again.data(), bytes.data(), kFrameSize) == 0;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The messages of the InfiniBand communication manager, and how they lie in a frame.
+// The messages of the InfiniBand communication manager, and their frames.
 //
 // A frame is 296 bytes: a head of 40 (magic and version, zero, the port GIDs that a GRH would carry) and a
-// MAD of 256 as InfiniBand has it (InfiniBand Architecture Specification, volume 1, chapter 12.6; Linux:
-// cm_msgs.h). All numbers are in network byte order. Which field lies where is a table (message_fields.cc).
+// MAD of 256 as in InfiniBand (InfiniBand Architecture Specification, volume 1, chapter 12.6; Linux:
+// cm_msgs.h). All numbers are in network byte order. message_fields.cc has the positions of the fields in a
+// table.
 //
-// A decoded message is what decode() found to be well-formed: every field within its range, every bit that
-// belongs to no field zero. What the fields mean together is for connection.h and identifier.h to judge.
+// decode() accepts well-formed messages: every field is within its range, and every bit that belongs to no
+// field is zero. connection.h and identifier.h check what the fields mean together.
 #pragma once
 
 #include <array>
@@ -39,13 +40,13 @@ enum class MessageKind : uint16_t {
   kSidrRep = 0x18,
 };
 
-// Numbers in messages. Which message has which: message_fields.cc.
+// The numbers in messages. message_fields.cc lists those of each message.
 enum class Field : uint8_t {
-  kTransaction,        // 64 bits; the answer repeats the request's
+  kTransaction,        // 64 bits; a reply repeats the request's
   kAttributeModifier,  // ECE's attr_mod
   kLocalId,            // sender's communication ID; of a SIDR message the request ID
   kRemoteId,           // receiver's
-  kVendorId,           // ECE; REP has it in three pieces: high, middle, low byte
+  kVendorId,           // ECE; a REP has it in three pieces: high, middle, low byte
   kVendorMiddle,
   kVendorLow,
   kServiceId,
@@ -96,10 +97,10 @@ enum class Field : uint8_t {
   kCount,
 };
 
-// What an MRA or REJ is the answer to (cm_msgs.h).
+// The message that an MRA or REJ replies to (cm_msgs.h).
 enum MessageAnswered : uint8_t { kAnsweredReq = 0, kAnsweredRep = 1, kAnsweredOther = 2 };
 
-// enum ib_cm_rej_reason (include/rdma/ib_cm.h), those that this connection manager gives.
+// enum ib_cm_rej_reason (include/rdma/ib_cm.h), those that this connection manager sends.
 enum RejectReason : uint16_t {
   kRejectTimeout = 4,
   kRejectInvalidServiceId = 8,
@@ -133,7 +134,7 @@ struct Message {
   uint64_t operator[](Field field) const { return fields[static_cast<size_t>(field)]; }
 };
 
-// How many bytes of private data a message of this kind has.
+// The bytes of private data in a message of this kind.
 size_t private_data_size(MessageKind kind);
 
 // Numbers too large for their field lose their upper bits.

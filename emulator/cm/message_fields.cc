@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t ones(unsigned width) { return width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1; }
 
-// `byte` counts from the end of the MAD's head, as in the specification's tables.
+// `byte` counts from the end of the MAD's head, as in the tables of the specification.
 constexpr FieldPlace at(Field field, unsigned byte, unsigned bit, unsigned width) {
   return {field,
           static_cast<uint16_t>(kMadHead + byte),
@@ -38,7 +38,7 @@ uint8_t* alternate_remote(Message& m) { return m.alternate_remote.data(); }
 
 using enum Field;
 
-// Of every message: in the MAD's own head.
+// In every message: in the MAD's own head.
 #define VERBENA_CM_COMMON \
   FieldPlace{kTransaction, 8, 0, 64, 0, ones(64)}, FieldPlace { kAttributeModifier, 20, 0, 32, 0, ones(32) }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Where the fields of each message lie (message.h). Positions count from the MAD's beginning, bits from the
-// left.
+// The positions of the fields of each message (message.h). Positions count from the MAD's beginning, bits
+// from the left.
 #pragma once
 
 #include <span>

@@ -102,7 +102,7 @@ Path make_path(const PathFacts& facts) {
   if (ethernet) {
     path.traffic_class = facts.service_type;
     path.hop_limit = facts.on_one_link ? 1 : kHopsOfRoutes;
-    // The local ACK timeout is twice the packet life time (IBA 12.7.34): one less as a logarithm.
+    // The local ACK timeout is twice the packet life time (IBA 12.7.34), so the logarithm is one less.
     path.packet_life_time =
         facts.ack_timeout != 0 ? static_cast<uint8_t>(facts.ack_timeout - 1) : kRocePacketLifeTime;
     return path;
@@ -188,8 +188,7 @@ Path reversed(const Path& path) {
 }
 
 uint8_t ack_timeout_of(uint8_t packet_life_time, uint8_t ca_ack_delay) {
-  // 2 * life time + delay, rounded up to a power of two: the larger exponent, one more if the other comes
-  // near.
+  // 2 * life time + delay, rounded up to a power of two: the larger exponent, plus one if the other is close.
   const int flight = packet_life_time + 1;
   const int larger = std::max<int>(flight, ca_ack_delay);
   const int smaller = std::min<int>(flight, ca_ack_delay);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Path records: what rdma_resolve_route(3) finds out. On Ethernet they are made up from the addresses, as
-// Linux does (cma.c: cma_resolve_iboe_route), on the InfiniBand link layer they are what a subnet
-// administrator would answer (IBA 15.2.5.16 PathRecord). Pure functions. Integers are in host byte order
-// here, on the outside as the formats say.
+// Path records: the results of rdma_resolve_route(3). On Ethernet they are derived from the addresses, as in
+// Linux (cma.c: cma_resolve_iboe_route). On the InfiniBand link layer they are what a subnet administrator
+// would return (IBA 15.2.5.16 PathRecord). Pure functions. Integers are in host byte order here; the
+// converted formats have their own.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,7 +17,7 @@
 namespace verbena::cm {
 
 inline constexpr uint8_t kRocePacketLifeTime = 16;  // CMA_IBOE_PACKET_LIFETIME: 4.096 us * 2^16 = 0.27 s
-inline constexpr uint8_t kIbPacketLifeTime = 18;    // what OpenSM says unless told otherwise (subnet_timeout)
+inline constexpr uint8_t kIbPacketLifeTime = 18;    // OpenSM's default (subnet_timeout)
 inline constexpr uint8_t kSelectEqual = 2;          // IB_SA_EQ
 inline constexpr uint16_t kDefaultPkey = 0xffff;
 
@@ -42,7 +42,7 @@ struct Path {
   friend bool operator==(const Path&, const Path&) = default;
 };
 
-// What a path follows from.
+// The facts that a path is derived from.
 struct PathFacts {
   LinkLayer link_layer;
   Gid sgid, dgid;
@@ -51,7 +51,7 @@ struct PathFacts {
   uint8_t service_type;  // RDMA_OPTION_ID_TOS, or 0
   uint8_t ack_timeout;   // RDMA_OPTION_ID_ACK_TIMEOUT, or 0: not set
   bool on_one_link;      // AF_IB, or an address of this machine's own links: hop limit 1
-  bool ipv6;             // the addresses' family: where the service type goes on InfiniBand
+  bool ipv6;             // the addresses' family: determines the position of the service type on InfiniBand
   uint64_t service_id;
 };
 PathFacts path_facts(const DeviceDescription& source, const Place& from, const DeviceDescription& destination,
@@ -65,19 +65,18 @@ ib_user_path_rec to_user(const Path& path);
 // IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL.
 ib_path_rec_data to_data(const Path& path);
 
-// RDMA_OPTION_IB_PATH: the first of `paths` whose flags are exactly those (ucma_set_ib_path). EINVAL: none
-// is, or its MTU or rate is none of the enumerations, or its mtu is above `max_mtu`.
+// RDMA_OPTION_IB_PATH: the first of `paths` with exactly those flags (ucma_set_ib_path). EINVAL: there is
+// none, its MTU or rate is not in the enumerations, or its MTU is above `max_mtu`.
 int read_path(const ib_path_rec_data* paths, size_t count, uint8_t max_mtu, Path* out);
 
-// The address vector that leads along the path (ib_init_ah_attr_from_path): with a GRH on Ethernet always, on
-// InfiniBand when hop_limit > 1. `gid_index` and `port`: of the path's sgid.
+// The address vector of the path (ib_init_ah_attr_from_path): with a GRH always on Ethernet, and on
+// InfiniBand if hop_limit > 1. `gid_index` and `port`: of the path's sgid.
 ibv_ah_attr address_vector(const Path& path, LinkLayer link_layer, uint32_t gid_index, uint8_t port);
 
-// The path seen from the other end: for who accepts a request (cm_format_paths_from_req of a reversible
-// path).
+// The path from the other end, for the accepting side (cm_format_paths_from_req of a reversible path).
 Path reversed(const Path& path);
 
-// Local ACK timeout (log2, in 4.096 us; IBA 12.7.34) of a path for a CA with this ack delay (cm.c:
+// Local ACK timeout (log2, in 4.096 us; IBA 12.7.34) of a path to a CA with this ack delay (cm.c:
 // cm_ack_timeout).
 uint8_t ack_timeout_of(uint8_t packet_life_time, uint8_t ca_ack_delay);
 

@@ -4,7 +4,7 @@
 namespace verbena::cm {
 namespace {
 
-// One turn of a walk. False: somebody was at work, it has to begin again. `all` may be nullptr.
+// One pass of a walk. False: the chain has changed, and the walk must begin again. `all` may be nullptr.
 bool try_walk(IdTableFile& file, uint32_t bucket, std::vector<Chained>* all, uint64_t* head) {
   if (all != nullptr) all->clear();
   std::atomic<uint64_t>* link = &file.buckets[bucket];
@@ -20,7 +20,7 @@ bool try_walk(IdTableFile& file, uint32_t bucket, std::vector<Chained>* all, uin
     if (Link::unpack(beyond).leaving) {
       const uint64_t around = Link{Link::unpack(here).tag + 1, false, Link::unpack(beyond).next}.pack();
       if (!link->compare_exchange_strong(here, around, std::memory_order_seq_cst)) return false;
-      if (link == &file.buckets[bucket]) *head = around;  // nobody else has changed it
+      if (link == &file.buckets[bucket]) *head = around;  // unchanged by other processes
       here = around;
       continue;
     }
@@ -34,7 +34,7 @@ bool try_walk(IdTableFile& file, uint32_t bucket, std::vector<Chained>* all, uin
     link = &entry.link;
     here = beyond;
   }
-  return true;  // a circle: somebody has written where he should not; what was found is all there is
+  return true;  // a circle: another process has damaged the chain; the entries found so far are all there is
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The ids that have ports, chained by bucket (id_table_file.h says how). Any thread of any process, any time;
-// nobody waits for anybody.
+// The ids with ports, chained by bucket (id_table_file.h describes the chains). Any thread of any process,
+// any time. Lock-free: no process waits for another.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ struct Chained {
   IdFacts facts;
 };
 
-// Everybody in the bucket at one instant, last in first. Returns the head's word of that instant. Takes out
-// on the way who is leaving.
+// All entries of the bucket at one instant, the last one linked in first. Returns the head's word of that
+// instant. Takes leaving entries out on the way.
 uint64_t walk(IdTableFile& file, uint32_t bucket, std::vector<Chained>* all);
 
-// Links an entry of the caller's in, if the head is still `head`: then nobody else has come since. The
-// entry's `bucket` is written first, whatever the answer.
+// Links an entry of the caller in if the head is still `head`: then no other entry has been linked in since.
+// The entry's `bucket` is written first, whatever the result.
 bool chain_in(IdTableFile& file, uint32_t bucket, uint32_t index, uint64_t head);
 
-// From here on nobody links in who has seen the bucket before.
+// From here on, a process that has walked the bucket before cannot link in.
 void disturb(IdTableFile& file, uint32_t bucket);
 
-// Takes the entry out, or helps; does nothing if its state is no longer `state`. On return it is in no chain,
-// in that use. Its `bucket` stays as it is.
+// Takes the entry out, or helps with that. Does nothing if its state is no longer `state`. On return the
+// entry is in no chain, in that use. Its `bucket` does not change.
 void chain_out(IdTableFile& file, uint32_t index, uint64_t state);
 
 }  // namespace verbena::cm

@@ -32,7 +32,7 @@ int listener_rank(const IdFacts& listener, const Address& destination, uint32_t 
   const bool same_family = local.family() == destination.family();
   if (!is_any(local)) return gid_of(local) == gid_of(destination) ? 3 : 0;
   if (same_family) return 2;
-  // An AF_IB listener takes whatever comes for its service id.
+  // An AF_IB listener takes every request for its service id.
   return local.family() == kFamilyIb || (listener.flags & kIdFamilyOnly) == 0 ? 1 : 0;
 }
 

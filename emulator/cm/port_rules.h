@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Who may have a port beside whom, and who hears a request: the rules of cma.c as pure functions of two ids.
-// Where they stand is id_table.h.
+// Which ids may share a port, and which listener gets a request: the rules of cma.c as pure functions of two
+// ids. id_table.h applies them.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,24 @@
 
 namespace verbena::cm {
 
-// The port space that a bound id's local address lies in.
+// The port space of a bound id's local address.
 PortSpace bound_space(const IdFacts& id);
 
-// `mine` asks for a certain port, or to listen on the one it has; `other` has that port. 0: both may.
-// EADDRNOTAVAIL: one of them stands for all addresses; EADDRINUSE: they name the same one. `reuse`: mine
-// would share it, if other would too and does not listen (cma_check_port).
+// `mine` requests a certain port, or requests to listen on its port. `other` has that port. 0: no conflict.
+// EADDRNOTAVAIL: one of them stands for all addresses. EADDRINUSE: they name the same address. `reuse`:
+// `mine` shares the port if `other` does and does not listen (cma_check_port).
 int conflict(const IdFacts& mine, const IdFacts& other, bool reuse);
 
-// `mine` asks for any port; may it be the one that `other` has? When what they talk to, or from, tells them
-// apart (cma_port_is_unique).
+// `mine` requests any port. True: it may get the port of `other`, because their remote or local addresses
+// distinguish them (cma_port_is_unique).
 bool may_share_chosen_port(const IdFacts& mine, const IdFacts& other);
 
-// How well a request to `destination` on `device` (kAnyDevice: unknown) fits a listener that has its port and
-// space: 0 not at all, 1 through a wildcard of another family, 2 through a wildcard or loopback address of
-// its own, 3 it is that address (cma_match_private_data).
+// How well a listener with the right port and space fits a request to `destination` on `device` (kAnyDevice:
+// unknown; cma_match_private_data):
+// - 0: not at all.
+// - 1: through a wildcard of another family.
+// - 2: through a wildcard or loopback address of its own family.
+// - 3: its address is the destination.
 int listener_rank(const IdFacts& listener, const Address& destination, uint32_t device);
 
 }  // namespace verbena::cm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What is known of an id (ucma.c: ucma_query_route, ucma_query; cma.c: rdma_read_gids, rdma_init_qp_attr).
+// Queries of an id (ucma.c: ucma_query_route, ucma_query; cma.c: rdma_read_gids, rdma_init_qp_attr).
 #include <endian.h>
 #include <errno.h>
 
@@ -74,7 +74,7 @@ int init_qp_attributes(Id* id, ibv_qp_attr* attr, int* mask) {
   if (id->connection != nullptr && !id->is_datagram()) {
     const ConnectionFacts& known = id->connection->facts();
     facts.remote_qpn = known.remote_qpn;
-    facts.receive_psn = id->psn;  // the peer starts where our message said, and the other way round
+    facts.receive_psn = id->psn;  // the peer starts at the PSN that our message gave, and the other way round
     facts.send_psn = known.sq_psn;
     facts.address = address_vector(known.path, id->device().link_layer, id->place.gid_index, id->place.port);
     facts.path_mtu = known.mtu;

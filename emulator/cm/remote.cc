@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The connection manager and other nodes: who listens here for those who come, and whom to ask there.
+// The connection manager and other nodes: the local listener for their requests, and the remote peer for
+// ours.
 #include "cm/id.h"
 #include "cm/service.h"
 #include "wire/connection_listener.h"
@@ -10,8 +11,8 @@ namespace {
 
 wire::NetAddress net_address(const Address& a) { return {gid_of(a)}; }
 
-// For all gates of the process (wire::ConnectionListener::FindListener): the most specific listener, as for
-// requests of this node.
+// For all connection listeners of the process (wire::ConnectionListener::FindListener): the most specific
+// listener, as for requests of this node.
 bool find_listener(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
                    uint64_t service, uint32_t* slot) {
   IdTable table;

@@ -10,19 +10,19 @@
 namespace verbena::cm {
 namespace {
 
-// Which of the machine's addresses a destination is reached from: done before the lock is taken.
+// The local address from which a destination is reached: determined before the lock is taken.
 struct SourceChoice {
   int error = 0;
   Address source;
 };
 
-// A GID is what InfiniBand resolves to: nobody is asked (cma_resolve_ib_addr). Whether a port has it shows
-// when the route is asked for.
+// InfiniBand resolves to a GID, so no query is needed (cma_resolve_ib_addr). Whether a port has the GID shows
+// when the route is resolved.
 bool is_resolved_already(const Id& id, const Address& to) {
   return to.family() == kFamilyIb && id.device().link_layer == LinkLayer::kInfiniband;
 }
 
-// The part of rdma_resolve_addr that follows the binding. Refusals leave the id bound, as cma.c does.
+// The part of rdma_resolve_addr that follows the binding. After a refusal the id stays bound, as in cma.c.
 int query_address(Id& id, const Address& destination, const SourceChoice& choice, uint32_t timeout_ms) {
   Address to = destination;
   const bool remote = is_remote(id.service.devices(), to);
@@ -46,7 +46,7 @@ int query_address(Id& id, const Address& destination, const SourceChoice& choice
   else if (id.reaches_node || remote || is_multicast(to) || is_resolved_already(id, to))
     id.raise_and_go(id.new_event(EventType::kAddressResolved), Stage::kAddressQuery, Stage::kAddressResolved);
   else
-    id.unanswered.set_after_ms(timeout_ms);  // a node without a network: nobody answers
+    id.unanswered.set_after_ms(timeout_ms);  // a node without a network: no node replies
   id.publish();
   return 0;
 }
@@ -92,7 +92,7 @@ bool known_to_subnet(const Id& id) {
 Path path_of(const Id& id) {
   const DeviceDescription& near = id.device();
   Place to = id.far;
-  if (!id.reaches_node) {  // a group, or of another node: only its GID is known
+  if (!id.reaches_node) {  // a group, or an address of another node: only its GID is known
     to = id.place;
     to.gid = gid_of(id.destination);
   }
@@ -117,7 +117,7 @@ int resolve_route(Id* id, uint32_t) {
       id->path_count = 1;
       id->raise_and_go(id->new_event(EventType::kRouteResolved), Stage::kRouteQuery, Stage::kRouteResolved);
     } else {
-      // The subnet administrator knows of no such port (sa_query.c: a status in the answer is -EINVAL).
+      // The subnet administrator knows no such port (sa_query.c: an error status in the reply is -EINVAL).
       id->raise_and_go(id->new_event(EventType::kRouteError, -EINVAL), Stage::kRouteQuery,
                        Stage::kAddressResolved);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The service's life: from the first acquire to the last release, and what fork(2) makes of it.
+// The lifetime of the service: from the first acquire_service() to the last release_service(), and across
+// fork(2).
 #include "cm/service.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@
 namespace verbena::cm {
 namespace {
 
-std::mutex service_mutex;  // guards `current` and its count of references; taken before the service's own
+// guards `current` and its count of references; taken before the service's own mutex
+std::mutex service_mutex;
 Service* current = nullptr;
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
 
@@ -45,8 +47,7 @@ Service::~Service() = default;
 int Service::acquire(Service** out) {
   Process* process;
   if (int error = EngineService::acquire(&process); error != 0) return error;
-  // After Process' own handlers: those that were registered last run first before a fork, and take their lock
-  // first.
+  // After Process' own handlers: handlers registered last run first before a fork, and take their lock first.
   pthread_once(&fork_handlers,
                [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
   std::unique_lock lock(service_mutex);
@@ -133,7 +134,7 @@ void Service::after_fork_in_parent() {
   service_mutex.unlock();
 }
 
-// Sockets that the child kept open would hide the parent's end from its peers.
+// If the child kept sockets open, peers would not see the parent's end.
 void Service::after_fork_in_child() {
   if (current != nullptr) {
     current->dead_.store(true, std::memory_order_relaxed);

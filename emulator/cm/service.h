@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The connection manager's presence in this process: its place on the node, the lock that guards ids,
-// connections and links, and the thread that carries messages, rings alarms and raises events.
+// The connection manager in this process: its node membership, the lock for ids, connections and links, and
+// the thread for messages, alarms and events.
 //
 // Locking: `mutex` guards everything here and everything of an Id, a Connection, the Links. It is held while
-// messages are sent and received, which never blocks (link.h), never while a handler runs. Events are raised
-// by the thread alone, in the order in which they were put into the queue.
+// messages are sent and received, which never blocks (link.h), and never while a handler runs. The thread
+// alone raises events, in the order in which they were queued.
 //
-// After fork(2) the child's copy is dead: its descriptors are closed, so that the end of the parent is seen
-// by its peers, and nothing else of it is touched.
+// After fork(2) the child's copy is dead. Its descriptors are closed, so that peers see the parent's end;
+// nothing else of it is touched.
 #pragma once
 
 #include <pthread.h>
@@ -32,8 +32,8 @@ namespace verbena::cm {
 
 enum class Stage : uint8_t;  // id.h
 
-// An event on its way to a handler. With a transition (from != to) it is raised only if the id still is in
-// `from`, and takes it to `to`: cma.c's cma_work.
+// An event on its way to a handler. With a transition (from != to) it is raised only if the id is still in
+// `from`, and moves it to `to`: cma.c's cma_work.
 struct PendingEvent {
   Event event;
   bool has_transition;
@@ -46,7 +46,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void release();
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
-  // Locks the service; wakes the thread at the end if there is something to do for it.
+  // Locks the service. Its destructor wakes the thread if there is work for it.
   class Guard {
    public:
     explicit Guard(Service& service) : service_(service) { service_.mutex_.lock(); }
@@ -64,8 +64,8 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
 
   // ---- under the lock ----
   void raise(const PendingEvent& pending) { pending_.push_back(pending); }
-  // Drops the events of an id that goes, ends the requests that nobody has seen yet, and waits for its
-  // handler.
+  // Drops the events of an id that ends, ends the requests that no handler has seen yet, and waits for the
+  // id's handler.
   void quiet(Id* id);
   void quiet_join(Id* id, void* join);  // likewise of one join
   AlarmClock& clock() { return clock_; }
@@ -78,9 +78,10 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void remove(Id* id);
   Id* find(uint32_t number) const;
   const std::unordered_map<uint32_t, Id*>& ids() const { return ids_; }
-  // Somebody on the node who listens for it; nobody: this process, which then says so.
+  // The process of the node that listens for the request. If there is none: this process, which then refuses
+  // the request.
   Peer receiver_of(PortSpace space, const Address& destination, uint32_t device) const;
-  // Whoever listens for the service at an address of another node: it is asked who that is.
+  // A peer for the process that listens for the service at an address of another node; that node is asked.
   Peer remote_receiver_of(uint64_t service, const Address& source, const Address& destination);
 
   // ---- pipes (watch.cc) ----
@@ -118,7 +119,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void nobody_there(const Peer& peer, std::span<const uint8_t> frame) override;
   bool is_of_interest(const Peer& peer) const override { return connections_.has_connections_with(peer); }
 
-  // From the connection listener's thread (remote.cc).
+  // Called in the connection listener's thread (remote.cc).
   struct ConnectionEvents final : wire::ConnectionObserver {
     explicit ConnectionEvents(Service& of) : service(of) {}
     void arrived(const wire::EstablishedConnection& arrived) override;
@@ -142,7 +143,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   std::unordered_map<uint32_t, Id*> ids_;
   uint32_t next_number_ = 1;
   std::deque<PendingEvent> pending_;
-  Id* handling_ = nullptr;           // whose handler runs now
+  Id* handling_ = nullptr;           // the id whose handler runs now
   Id* handling_listener_ = nullptr;  // and where the request came from
   std::map<int, Pipe> pipes_;
   std::deque<int> gone_pipes_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The service's thread: sleeps until something arrives, a time has come, or somebody wakes it.
+// The service's thread: sleeps until a message arrives, an alarm is due, or another thread wakes it.
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -17,7 +17,8 @@
 namespace verbena::cm {
 namespace {
 
-// What epoll says of a descriptor: 0 the wake-up, a link's (link.h), or a pipe's with its descriptor.
+// The token of a descriptor in epoll(7): 0 for the wake-up, a link's (link.h), or a pipe's with its
+// descriptor.
 constexpr uint64_t kPipeToken = uint64_t{1} << 63;
 
 }  // namespace
@@ -77,7 +78,7 @@ void Service::run() {
     for (int i = 0; i < count; ++i) handle(events[i].data.u64);
     settle(lock);
   }
-  // Nobody waits for a handler that will not run.
+  // No thread must wait for a handler that will not run.
   handled_.notify_all();
 }
 
@@ -103,7 +104,7 @@ void Service::handle(uint64_t token) {
   }
 }
 
-// Everything that needs no waiting for.
+// All work that does not block.
 void Service::settle(std::unique_lock<std::mutex>& lock) {
   clock_.ring_due();
   serve_devices();
@@ -124,7 +125,7 @@ void Service::settle(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// The next event.
+// Raises the next event.
 void Service::deliver(std::unique_lock<std::mutex>& lock) {
   const PendingEvent pending = pending_.front();
   pending_.pop_front();
@@ -146,10 +147,10 @@ void Service::deliver(std::unique_lock<std::mutex>& lock) {
   handled_.notify_all();
   if (event.type != EventType::kConnectRequest) return;
   if (taken) {
-    // The program may take its time from here on (cma_req_handler).
+    // From here on the program may take its time (cma_req_handler).
     if (id->connection != nullptr && !id->is_datagram()) id->connection->delay();
   } else {
-    // As if the request had never arrived: its repetition may find room in the backlog. A lookup is rejected
+    // As if the request had never arrived: its repetition may find space in the backlog. A lookup is rejected
     // (cm_destroy_id: -ENOMEM in IB_CM_REQ_RCVD alone).
     if (id->connection != nullptr && !id->is_datagram()) id->connection->forget();
     end_id(id);
@@ -196,7 +197,7 @@ void Service::send(const Peer& peer, const Message& message) {
 
 int Service::watch_pipe(int fd, void (*gone)(void*), void* context) {
   Guard guard(*this);
-  epoll_event event{};  // EPOLLERR comes unasked when nobody reads the pipe any more
+  epoll_event event{};  // EPOLLERR is reported when the pipe has no reader any more, without being requested
   event.data.u64 = kPipeToken | static_cast<uint32_t>(fd);
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return errno;
   pipes_[fd] = {gone, context};

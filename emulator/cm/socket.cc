@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-// sun_path holds 108 bytes; a longer path is reached through a descriptor of the folder.
+// sun_path holds 108 bytes. A longer path is reached through a descriptor of the folder.
 class Name {
  public:
   explicit Name(const std::string& folder) {
@@ -124,7 +124,8 @@ int Socket::send(std::span<const uint8_t> message) const {
 }
 
 ssize_t Socket::receive(std::span<uint8_t> room) const {
-  // A peer that closed with unread messages in its queue: the socket's error comes before what is in ours.
+  // A peer that closed with unread messages in its queue: the socket's error is reported before our own queue
+  // is read.
   for (int attempt = 0; attempt < 4; ++attempt) {
     if (!verified()) return -EBADF;
     const long got =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Frames over a connection to another node (wire/connection_listener.h), one behind the other. Non-blocking.
-// As with socket.h, the descriptor is verified before each use to be this connection still, and no function
-// is a cancellation point.
+// A sequence of frames over a connection to another node (wire/connection_listener.h). Non-blocking. As in
+// socket.h, each use first verifies that the descriptor is still this connection, and no function is a
+// cancellation point.
 #pragma once
 
 #include <sys/types.h>
@@ -25,13 +25,13 @@ class Stream {
 
   void take(int fd);  // is this stream's from now on
 
-  // 0; EAGAIN: no room, nothing of it is sent; EPIPE and others: the connection is over. Of a frame that the
-  // socket took in part the rest waits here.
+  // 0; EAGAIN: no space, nothing of the frame is sent; EPIPE and others: the connection is over. If the
+  // socket took part of a frame, the rest waits here.
   int send(const Frame& frame);
   bool has_rest() const { return rest_from_ < rest_to_; }
   int send_rest();  // 0: there is none any more
 
-  // kFrameSize: a whole one; 0: the peer has closed; < 0: an errno, -EAGAIN: no whole one is there.
+  // kFrameSize: a complete frame; 0: the peer has closed; < 0: an errno; -EAGAIN: no complete frame.
   ssize_t receive(std::span<uint8_t> room);
 
   void close();

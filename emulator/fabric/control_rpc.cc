@@ -67,7 +67,7 @@ int send_request(const std::string& folder, const void* request, size_t size, st
   Descriptor here(pair[0]), there(pair[1]);
   if (int error = pass_fds(asking.fd, request, size, &there.fd, 1, 0); error != 0)
     return error == EAGAIN || error == EWOULDBLOCK ? ETIMEDOUT : error;
-  there.reset();  // so that nobody has it when the process over there ends
+  there.reset();  // this process keeps no copy, so that the end of the other process closes the last one
   pollfd readable{here.fd, POLLIN, 0};
   int ready;
   while ((ready = poll(&readable, 1, timeout_ms)) < 0 && errno == EINTR) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Asking another process of the node to do what only it can do: a question is one message to a unix socket in
-// its slot folder, together with the end of a socket pair that the answer comes back through. Its service
-// thread answers. What the messages say is the askers' affair; their bytes are a stranger's.
+// Requests to another process of the node, for work that only that process can do. A request is one message
+// to a unix socket in the process's slot folder, together with one end of a socket pair for the reply. The
+// service thread of that process replies. The contents are the users' business. Treat the bytes of a message
+// as untrusted.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +13,32 @@
 
 namespace verbena {
 
-inline constexpr size_t kMaxMessage = 1024;  // bytes of a question or an answer
+inline constexpr size_t kMaxMessage = 1024;  // bytes of a request or a reply
 
-// Writes the answer, and returns its length, at most kMaxMessage; 0: there is none. Must not wait for
-// anybody. `passed` came with the question, and is closed unless it is taken (Descriptor::release).
+// Writes the reply and returns its length, at most kMaxMessage. 0: no reply. Must not block. `passed` came
+// with the request, and is closed unless the handler takes it (Descriptor::release).
 using ServeRequest = size_t (*)(void* context, const std::byte* request, size_t size, std::byte* reply,
                                   Descriptor& passed);
 
-// The socket for questions in `folder`, non-blocking, close-on-exec; -1 and errno.
+// Opens the request socket in `folder`, non-blocking, close-on-exec. -1 and errno on failure.
 int listen_for_requests(const std::string& folder);
 
-// Owner: answers those that have come, not more than a few. Never blocks.
+// Owner: serves the requests that have come, a few at most. Never blocks.
 void serve_requests(int listener, ServeRequest handler, void* context);
 
-// Asks the owner of `folder`, and waits at most `timeout_ms` for the answer. `reply` has room for
-// kMaxMessage bytes. ENOENT, ECONNREFUSED: it is gone; ETIMEDOUT: it does not answer (stopped?); other errno:
-// no descriptors, no memory.
+// Sends a request to the owner of `folder` and waits at most `timeout_ms` for the reply. `reply` has space
+// for kMaxMessage bytes.
+// - 0: *reply_size is the length of the reply.
+// - ENOENT, ECONNREFUSED: the process is gone.
+// - ETIMEDOUT: the process does not reply; it may be stopped.
+// - Other errno: no descriptors, no memory.
 int send_request(const std::string& folder, const void* request, size_t size, std::byte* reply,
                  size_t* reply_size, int timeout_ms);
 
-// Gives the owner of `folder` a descriptor, with a message that wants no answer. Does not wait: EAGAIN, too much waits
-// there already; ENOENT, ECONNREFUSED: it is gone; other errno: no descriptors, no memory.
+// Passes a descriptor to the owner of `folder`, with a message that needs no reply. Never blocks.
+// - EAGAIN: too many messages are queued there.
+// - ENOENT, ECONNREFUSED: the process is gone.
+// - Other errno: no descriptors, no memory.
 int offer(const std::string& folder, const void* message, size_t size, int descriptor);
 
 }  // namespace verbena

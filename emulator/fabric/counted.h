@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a device has a limited number of, over all processes of the node (engine/device/quota.h).
+// The objects that a device limits in number, over all processes of the node (engine/device/quota.h).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A file descriptor that is closed with its holder.
+// A file descriptor with RAII ownership.
 #pragma once
 
 #include <unistd.h>

@@ -22,7 +22,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kLockPatience = 10s;
 
-// flock(2) with an end: the holder may be stopped. The kernel unlocks for those who die.
+// flock(2) with a time limit, because the holder may be stopped. The kernel releases the lock of a dead
+// process.
 class FileLock {
  public:
   FileLock(const std::string& path, std::chrono::seconds patience)
@@ -51,7 +52,8 @@ class FileLock {
   int error_ = 0;
 };
 
-// The word that requesters look at repeats what the logs say. Whoever died between the two is made good for.
+// ports_down repeats the logs in one word for requesters. Publishing it from the logs repairs it if a process
+// died between the two.
 void publish_ports(const NodeDirectory& directory) {
   uint32_t down = 0;
   for (uint32_t i = 0; i < directory.devices().count; ++i)
@@ -68,7 +70,7 @@ void kick_everybody(const NodeDirectory& directory, const std::string& node, uin
   }
 }
 
-// The caller holds the lock. EALREADY: the port is in that state already, nothing happened.
+// The caller holds the lock. EALREADY: the port is in that state already; nothing happens.
 int append(const NodeDirectory& directory, const std::string& node, uint32_t device, ibv_event_type type) {
   DeviceEventLog& log = directory.events(device);
   const bool was_down = log.port_down();
@@ -86,7 +88,7 @@ int append(const NodeDirectory& directory, const std::string& node, uint32_t dev
   return nothing_new ? EALREADY : 0;
 }
 
-// 127.0.0.1 and ::1 are the node's own, wherever: no other node reaches it by those.
+// 127.0.0.1 and ::1 always mean the node itself: no other node reaches it by those addresses.
 bool reaches_others(const std::array<uint8_t, 16>& address) {
   constexpr std::array<uint8_t, 16> kLoopbacks[] = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1},
                                                     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};

@@ -14,21 +14,22 @@ namespace {
 
 using L = DeviceLimits;
 
-// ibv_device_attr has int for most of them.
+// ibv_device_attr has type int for most of them.
 constexpr uint64_t kInt = INT_MAX;
-// Regions and windows share one table of keys, entry 0 of which is never given.
+// Regions and windows share one table of keys. Its entry 0 is never used.
 constexpr uint64_t kKeys = kMaxMrsPerProcess - 1;
 // The receive queues of UD QPs lie in the table of the SRQs (SharedSrq).
 constexpr uint64_t kSharedQueues = kMaxSrqsPerProcess;
-// A queue is memory that is there from its creation on.
+// A queue's memory is reserved from its creation on.
 constexpr uint64_t kWr = 1u << 20;
 constexpr uint64_t kSge = 60;  // PeerAdapter::kMaxRanges, less what a message is split into
 
-// Every device of a node can have its full number in the node's table; it is searched with every attachment.
+// Every device of a node can use its full number of entries in the node's table. The table is searched with
+// every attachment.
 constexpr uint64_t kGroupMembers = 512;
 static_assert(kGroupMembers * kMaxDevices <= kMulticastEntries);
 
-// Likewise every opening of an XRC domain.
+// The same for handles of XRC domains.
 constexpr uint64_t kXrcDomains = kMaxXrcDomainHandles / kMaxDevices;
 
 constexpr Limit kLimits[] = {

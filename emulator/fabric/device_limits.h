@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a device of the node offers at most: the numbers that ibv_query_device_ex(3) and ibv_query_port(3)
-// claim and that creation and execution enforce. They come from a profile (docs/PROFILES.md), lie in the node
+// The limits of a device of the node: the numbers that ibv_query_device_ex(3) and ibv_query_port(3) report
+// and that creation and execution enforce. They come from a profile (docs/PROFILES.md), lie in the node
 // directory as part of the device's description, and never change while the node exists. The initial values
 // below are the profile `default`.
 //
-// Each field has the name that <infiniband/verbs.h> gives it and the type uint64_t, so that one table
-// (kLimits) can say of every one what a profile may put there.
+// Each field has its name in <infiniband/verbs.h> and the type uint64_t, so that one table (kLimits) can give
+// the allowed values of every field.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace verbena {
 struct DeviceLimits {
   std::array<char, 32> profile{'d', 'e', 'f', 'a', 'u', 'l', 't'};  // its name, zero-terminated
 
-  // How many there may be of an object on the device, over all processes of the node (engine/device/quota.h).
+  // The number of objects on the device, over all processes of the node (engine/device/quota.h).
   uint64_t max_qp = 16384;
   uint64_t max_cq = 16384;
   uint64_t max_mr = (1u << 20) - 1;
@@ -32,7 +32,7 @@ struct DeviceLimits {
   uint64_t max_total_mcast_qp_attach = 512;
   uint64_t max_res_rd_atom = 16 * 16384;  // sum of max_dest_rd_atomic over the QPs
 
-  // How much one object may hold.
+  // The capacity of one object.
   uint64_t max_qp_wr = 32768;
   uint64_t max_sge = 30;            // of a send and of a receive
   uint64_t max_sge_rd = 30;         // of an RDMA READ
@@ -50,16 +50,16 @@ struct DeviceLimits {
   uint64_t qp_rate_limit_min = 1;               // kbps
   uint64_t qp_rate_limit_max = 100'000'000;     // kbps; 0: nothing paces
 
-  // What it calls itself.
-  uint64_t vendor_id = 0xffffff;  // RXE_VENDOR_ID: what an adapter without an IEEE company id says
+  // The identity of the device.
+  uint64_t vendor_id = 0xffffff;  // RXE_VENDOR_ID: the value for an adapter without an IEEE company id
   uint64_t vendor_part_id = 0;
   uint64_t hw_ver = 1;
 
   bool operator==(const DeviceLimits&) const = default;
 };
 
-// What a profile may say of one field. The upper bounds are what the emulator can keep, whatever a profile
-// would like: claims are true.
+// The values that a profile may give one field. The upper bounds are what the emulator can support, so that
+// every reported limit is true.
 struct Limit {
   std::string_view name;
   uint64_t DeviceLimits::*value;
@@ -67,11 +67,12 @@ struct Limit {
 };
 std::span<const Limit> all_limits();
 
-// Rules between fields. Null when they are kept; else the broken rule in one line, and *field is the field
-// that breaks it.
+// Checks the rules between fields. nullptr: all are kept. Else the broken rule in one line, and *field is the
+// field that breaks it.
 const char* check_limits(const DeviceLimits& limits, const Limit** field);
 
-// The same number for equal limits, profile's name included; another one, hopefully, for others.
+// Equal limits, including the profile's name, have equal fingerprints. Different limits almost certainly have
+// different ones.
 uint64_t fingerprint(const DeviceLimits& limits);
 
 }  // namespace verbena

@@ -37,13 +37,15 @@ std::array<uint8_t, 16> mapped(const in_addr& address) {
   return gid;
 }
 
-// Not what is bound to one link, or to the machine itself: a peer could not reach it, or not without a zone.
+// Excludes addresses that are bound to one link or to the machine itself: a peer could not reach them, or not
+// without a zone.
 bool global_scope(const in6_addr& address) {
   return !IN6_IS_ADDR_LINKLOCAL(&address) && !IN6_IS_ADDR_LOOPBACK(&address) &&
          !IN6_IS_ADDR_MULTICAST(&address) && !IN6_IS_ADDR_UNSPECIFIED(&address);
 }
 
-// Is `gid` in the network that the interface has with this entry? IPv4: 127.0.0.2 is lo's as 127.0.0.1 is.
+// True: `gid` is in the network that the interface has with this entry. IPv4: 127.0.0.2 belongs to lo, as
+// 127.0.0.1 does.
 bool in_network_of(const ifaddrs& entry, const std::array<uint8_t, 16>& gid) {
   if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr || entry.ifa_addr->sa_family != AF_INET)
     return false;
@@ -79,7 +81,7 @@ bool read_address(const ifaddrs& entry, Address* out) {
   return false;
 }
 
-// In the order of the GID table: IPv4, of the loopback last; then IPv6.
+// In the order of the GID table: IPv4 first, the loopback as the last of these; then IPv6.
 std::vector<Address> machine_addresses() {
   std::vector<Address> addresses;
   ifaddrs* list = nullptr;
@@ -97,8 +99,8 @@ std::vector<Address> machine_addresses() {
   return addresses;
 }
 
-// The addresses that the user has named, each with the interface that has it; the loopback, where none says
-// so.
+// The addresses that the user has named, each with its interface. An address that no interface has gets the
+// loopback.
 std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>& gids) {
   std::vector<Address> addresses;
   ifaddrs* list = nullptr;
@@ -110,7 +112,8 @@ std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>&
     bool exact = false, near = false;
     for (const ifaddrs* entry = list; entry != nullptr && !exact; entry = entry->ifa_next) {
       Address address;
-      read_address(*entry, &address);  // of IPv6's loopback, too, which it says is none of the machine's
+      // the result is ignored: it is false for IPv6's loopback, which counts here
+      read_address(*entry, &address);
       if (address.interface_index == 0) continue;
       exact = address.gid == gid;
       if (!exact && (near || !in_network_of(*entry, gid))) continue;
@@ -124,8 +127,8 @@ std::vector<Address> named_addresses(const std::vector<std::array<uint8_t, 16>>&
   return addresses;
 }
 
-// More addresses than the table takes: IPv6 goes first, and one place stays for the loopback, which is what
-// programs on one machine fall back to.
+// With more addresses than table entries, IPv6 addresses are dropped first. One entry stays for the loopback,
+// the fallback of programs on one machine.
 std::vector<Address> choose(const std::vector<Address>& all, size_t room) {
   std::vector<Address> chosen = all;
   if (chosen.size() <= room) return chosen;
@@ -136,7 +139,7 @@ std::vector<Address> choose(const std::vector<Address>& all, size_t room) {
   return chosen;
 }
 
-// The interface behind the link-local GID: that of the first address, else any that exists, the loopback
+// The interface behind the link-local GID: that of the first address, else any existing one, the loopback
 // first.
 Address home_interface(const std::vector<Address>& addresses) {
   if (!addresses.empty()) return addresses.front();
@@ -164,8 +167,9 @@ uint64_t mix(
   return x ^ (x >> 31);
 }
 
-// An EUI-64 that is this machine's, this user's and this device's, the same each time: with the bit for
-// "locally administered" set and that for "group" clear (IEEE Std 802, 8.2), since no registry gave it.
+// An EUI-64 of this machine, this user and this device, the same each time. The bit for "locally
+// administered" is set and the bit for "group" is clear (IEEE Std 802, 8.2), because no registry has assigned
+// it.
 uint64_t device_guid(uint32_t device, LinkLayer link_layer) {
   std::string machine;
   if (std::ifstream file("/etc/machine-id"); file) std::getline(file, machine);

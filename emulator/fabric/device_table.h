@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the node's devices are: names, GUIDs, GIDs, link layer. Written once when the node is made, read by
-// everybody afterwards: it lies in the node directory (node_directory.h) and is the source of the sysfs tree
-// that programs read, so that both always say the same.
+// The node's devices: names, GUIDs, GIDs, link layer. The table is written once when the node is created, and
+// only read afterwards. It lies in the node directory (node_directory.h) and is the source of the sysfs tree
+// that programs read, so that both always agree.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ enum class GidType : uint32_t { kIb = 0, kRoceV2 = 1 };
 struct GidEntry {
   std::array<uint8_t, 16> raw;  // network byte order; all zero: empty
   GidType type;
-  uint32_t interface_index;             // if_nametoindex(3) when the node was made
+  uint32_t interface_index;             // if_nametoindex(3) when the node was created
   std::array<char, 16> interface_name;  // IFNAMSIZ, zero-terminated
 };
 static_assert(sizeof(GidEntry) == 40);
@@ -40,10 +40,10 @@ struct DeviceDescription {
   DeviceLimits limits;
 };
 
-// Where the node's processes listen for other nodes (wire/connection_listener.h): the addresses among the
-// GIDs.
+// The addresses where the node's processes listen for other nodes (wire/connection_listener.h); they are
+// among the GIDs.
 struct NetworkDescription {
-  uint32_t enabled;  // 0: nobody listens, all else is 0
+  uint32_t enabled;  // 0: no network, all else is 0
   uint32_t port;     // TCP, host byte order
   uint32_t count;
   uint32_t reserved;
@@ -61,7 +61,7 @@ inline constexpr uint16_t kDefaultPort = 47910;  // up to kLastPort is documente
 inline constexpr uint16_t kLastPort = 47919;
 using NetworkKey = std::array<uint8_t, 32>;
 
-// `verbena run --ip | --net`. A network is Ethernet's: InfiniBand's GIDs are no addresses.
+// `verbena run --ip | --net`. A network requires Ethernet: InfiniBand's GIDs are not addresses.
 struct NetworkOptions {
   bool enabled = false;
   uint16_t port = kDefaultPort;
@@ -76,11 +76,12 @@ struct DeviceTableOptions {
   NetworkOptions network{};
 };
 
-// Describes `options.count` devices with the addresses the machine has now. Every device has its own GUID and
-// its own link-local GID (fe80::/64 + the GUID's EUI-64) at index 0. On Ethernet ::ffff:a.b.c.d of every IPv4
-// address follows (the loopback's last), then the IPv6 addresses of global scope; all RoCE v2. On InfiniBand
-// index 0 stands alone (type IB) and LIDs count from 1. With options.network.addresses those take the place
-// of the machine's, in their order.
+// Describes `options.count` devices with the addresses that the machine has now. Every device has its own
+// GUID and its own link-local GID (fe80::/64 + the GUID's EUI-64) at index 0.
+// - Ethernet: ::ffff:a.b.c.d of every IPv4 address follows (the loopback's last), then the IPv6 addresses of
+//   global scope. All are RoCE v2.
+// - InfiniBand: index 0 is the only entry (type IB), and LIDs count from 1.
+// - With options.network.addresses: those replace the machine's addresses, in their order.
 DeviceTable describe_devices(const DeviceTableOptions& options);
 
 }  // namespace verbena

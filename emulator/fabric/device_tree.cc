@@ -18,15 +18,15 @@
 namespace verbena {
 namespace {
 
-constexpr char kCharacterDevice[] = "1:7";  // /dev/full, which the boundary opens in place of uverbsN
+constexpr char kCharacterDevice[] = "1:7";  // /dev/full, which the boundary opens instead of uverbsN
 
-// Writes below one folder; the first error stays and turns the rest into nothing.
+// Writes below one folder. After the first error, all further writes are skipped.
 class TreeWriter {
  public:
   explicit TreeWriter(std::string root) : root_(std::move(root)) {}
   int error() const { return error_; }
 
-  // The umask has no say: a tree that its owner cannot read is of no use.
+  // Ignores the umask: a tree that its owner cannot read is useless.
   void folder(const std::string& path) {
     const std::string whole = root_ + "/" + path;
     if (error_ == 0 && (mkdir(whole.c_str(), 0755) != 0 || chmod(whole.c_str(), 0755) != 0)) error_ = errno;
@@ -90,7 +90,7 @@ std::string gid_text(const std::array<uint8_t, 16>& raw) {
   return text;
 }
 
-// ib_cache_gid_type_str() in drivers/infiniband/core/cache.c; libibverbs compares these words.
+// ib_cache_gid_type_str() in drivers/infiniband/core/cache.c; libibverbs compares these strings.
 const char* gid_type_text(GidType type) { return type == GidType::kRoceV2 ? "RoCE v2" : "IB/RoCE v1"; }
 
 std::string device_folder(const DeviceDescription& device) {
@@ -107,7 +107,7 @@ void write_gids(TreeWriter& tree, const std::string& port, const DeviceDescripti
     const std::string name = "/" + std::to_string(i);
     tree.line(port + "/gids" + name, gid_text(gid.raw));
     tree.line(port + "/gid_attrs/types" + name, gid_type_text(gid.type));
-    if (gid.interface_name[0] != 0)  // as on InfiniBand, where the kernel has no netdev to name
+    if (gid.interface_name[0] != 0)  // not on InfiniBand, where the kernel has no netdev to name
       tree.line(port + "/gid_attrs/ndevs" + name, gid.interface_name.data());
   }
 }
@@ -129,12 +129,12 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
   write_gids(tree, port, device);
 }
 
-// The netdev that belongs to the adapter: tools look for its name in the folder device/net; "": none.
+// The netdev of the adapter. Tools look for its name in the folder device/net. "": none.
 std::string home_interface(const DeviceDescription& device) {
   return device.gid_count == 0 ? "" : device.gids[0].interface_name.data();
 }
 
-// What the adapter hangs on. On no bus, so nothing of PCI is here; -1 is the kernel's word for "near no
+// The parent device. It is on no bus, so there are no PCI entries. -1 is the kernel's value for "near no
 // node".
 void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescription& device,
                   uint32_t index) {
@@ -188,8 +188,9 @@ void write_uverbs(TreeWriter& tree, const DeviceDescription& device, uint32_t in
   tree.file("dev/infiniband/" + name, "");
 }
 
-// As a misc device (drivers/infiniband/core/ucma.c, ucma_misc). Its number is the stand-in's, which is what
-// stat(2) and fstat(2) tell of it (boundary/hooks_stat.cc); the kernel would choose a free minor of 10.
+// As a misc device (drivers/infiniband/core/ucma.c, ucma_misc). Its number is that of the placeholder file,
+// which stat(2) and fstat(2) report for it (boundary/hooks_stat.cc). The kernel would choose a free minor of
+// 10.
 void write_connection_manager(TreeWriter& tree) {
   const std::string folder = "sys/class/misc/rdma_cm";
   tree.folder("sys/class/misc");
@@ -220,7 +221,8 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices) {
 
 int show_port_state(const std::string& folder, const DeviceDescription& device, bool down) {
   const std::string port = device_folder(device) + "/ports/1";
-  // enum ib_port_state and ib_port_phys_state: a link that is gone shows as mlx5 shows it, disabled.
+  // enum ib_port_state and ib_port_phys_state: mlx5 shows a link that is down as disabled, and so does this
+  // tree.
   const std::pair<const char*, const char*> files[] = {{"/state", down ? "1: DOWN" : "4: ACTIVE"},
                                                        {"/phys_state", down ? "3: Disabled" : "5: LinkUp"}};
   for (const auto& [name, text] : files) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Writes the device files and sysfs entries of the node's devices as plain files, in the shape that the
-// kernel gives them: drivers/infiniband/core/sysfs.c, uverbs_main.c;
-// Documentation/ABI/stable/sysfs-class-infiniband.
+// Writes the device files and sysfs entries of the node's devices as plain files, in the kernel's format:
+// drivers/infiniband/core/sysfs.c, uverbs_main.c; Documentation/ABI/stable/sysfs-class-infiniband.
 //
-// What a program may also ask through verbs (rate, capabilities, versions) is the same in both
-// (engine/device/device_attributes.h); a unit test compares them.
+// Values that a program can also query through verbs (rate, capabilities, versions) are the same in both
+// (engine/device/device_attributes.h). A unit test compares them.
 //
-// Left out, as nothing true could stand there: the ports' counters and hw_counters (files do not count; the
-// kernel leaves them out as well for adapters without a performance agent, and `verbena status` has the
-// numbers), PCI ids and the link to a PCI folder, what the netdev below device/net has in its own folder.
+// Left out, because no true value exists:
+// - The ports' counters and hw_counters: a file does not count. The kernel also omits them for adapters
+//   without a performance agent, and `verbena status` has the numbers.
+// - PCI ids and the link to a PCI folder.
+// - The contents of the folder of the netdev below device/net.
 #pragma once
 
 #include <string>
@@ -28,12 +29,12 @@ namespace verbena {
 // sys/class. `folder` must exist, the rest must not. errno values.
 int write_device_tree(const std::string& folder, const DeviceTable& devices);
 
-// Lets the port's state and phys_state say that it is down, or up. Readers see the old text or the new one,
-// never half of it; the folders of the device itself stay untouched. errno values.
+// Sets the port's state and phys_state to down or up. Readers see the old text or the new one, never a part
+// of it. The folders of the device itself do not change. Returns an errno value.
 int show_port_state(const std::string& folder, const DeviceDescription& device, bool down);
 
-// The part of `folder` that programs cannot do without is there (a cleaner of old files may have been at
-// work), and this version of Verbena wrote it. Cheap: a handful of system calls per device.
+// True: the part of `folder` that programs need is there, and this version of Verbena wrote it. (A cleaner of
+// old files may have removed some.) Cheap: a few system calls per device.
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices);
 
 }  // namespace verbena

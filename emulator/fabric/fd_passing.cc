@@ -36,7 +36,7 @@ struct Attached {
   alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
 };
 
-// False: it is not from this user.
+// False: the message is not from this user.
 bool read_attached(msghdr* message, Descriptor* passed) {
   bool same_user = false;
   for (cmsghdr* header = CMSG_FIRSTHDR(message); header != nullptr; header = CMSG_NXTHDR(message, header)) {
@@ -44,7 +44,7 @@ bool read_attached(msghdr* message, Descriptor* passed) {
     if (header->cmsg_type == SCM_RIGHTS) {
       const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
       for (size_t i = 0; i < count; ++i) {
-        int fd;  // one is asked for; the last one counts, and none stays open
+        int fd;  // one is expected; of several, the last is kept and the others are closed
         std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
         passed->reset(fd);
       }

@@ -17,9 +17,12 @@ inline constexpr size_t kMostPassed = 2;  // descriptors in one message
 int pass_fds(int socket, const void* data, size_t size, const int* descriptors, size_t count,
                      int flags);
 
-// Takes a message of at most `size` bytes from a unix socket that has SO_PASSCRED, without waiting. *passed:
-// the descriptor that came along, close-on-exec; none if there was none. The length, or -1 and errno: what
-// recvmsg(2) says, never EINTR; EPERM, it is not from this user, and EMSGSIZE, it is longer: then it is gone.
+// Receives a message of at most `size` bytes, without waiting, from a unix socket that has SO_PASSCRED.
+// *passed: the descriptor that came with it, close-on-exec, or none. Returns the length, or -1 and errno:
+// - an error of recvmsg(2), never EINTR,
+// - EPERM: the sender is not of this user,
+// - EMSGSIZE: the message is longer than `size`.
+// After EPERM and EMSGSIZE the message is dropped.
 ssize_t receive_attached(int socket, void* data, size_t size, Descriptor* passed);
 
 }  // namespace verbena

@@ -68,8 +68,8 @@ int FifoEnd::write(const void* record, size_t size) const {
 
 bool FifoEnd::read(void* record, size_t size) const {
   if (!verified()) return false;
-  // An empty FIFO is no error of the verb that looked: librdmacm destroys its CQs before the caller sees the errno
-  // of the refusal they were made for (rdma_create_qp_ex in cma.c).
+  // An empty FIFO is no error of the calling verb: librdmacm destroys its CQs before the caller reads the
+  // errno of the failure they were created for (rdma_create_qp_ex in cma.c).
   const int before = errno;
   for (;;) {
     if (syscall(SYS_read, fd_, record, size) == static_cast<long>(size)) return true;

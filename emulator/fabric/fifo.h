@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A named pipe of fixed-size records, as completion channels, asynchronous events and kicks use it: its reader
-// is a descriptor of the program's (blocking or not, pollable), its writers open it by name.
+// A named pipe of fixed-size records, for completion channels, asynchronous events and kicks. Its reader is a
+// descriptor of the program (blocking or not, pollable). Its writers open it by name.
 //
-// The descriptor of a writer is verified before each write to be the pipe still: a program that closes
-// descriptors it does not own (closefrom(3), dup2(2)) must not find our records in its files. No function here
+// A writer verifies before each write that its descriptor is still the pipe. A program that closes
+// descriptors it does not own (closefrom(3), dup2(2)) must not get our records in its files. No function here
 // is a cancellation point.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace verbena {
 
-// The writing end; also able to take records out again (destroying a CQ).
+// The writing end. It can also take records out again (when a CQ is destroyed).
 class FifoEnd {
  public:
   FifoEnd() = default;
@@ -30,16 +30,16 @@ class FifoEnd {
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
 
-  // 0; EAGAIN: the pipe is full; EBADF: the descriptor has been taken away from us; EPIPE.
+  // 0; EAGAIN: the pipe is full; EBADF: the program has closed our descriptor; EPIPE.
   int write(const void* record, size_t size) const;
 
-  // Takes one record out if there is one. False: there is none (or the pipe is gone).
+  // Takes one record out. False: the pipe is empty or gone.
   bool read(void* record, size_t size) const;
 
-  // Is `fd` a descriptor of this pipe?
+  // True: `fd` is a descriptor of this pipe.
   bool is_same_pipe(int fd) const;
 
-  // Has the pipe lost its name? Its owner does not read it any more.
+  // True: the pipe has lost its name, so its owner does not read it any more.
   bool is_abandoned() const;
 
   // A new descriptor for reading, blocking, close-on-exec; -1 and errno.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Descriptors of connections that a forked child must not have: as long as it has one, the other end does not
-// learn that the parent has closed it, and a listening one would be given connections that nobody serves.
-// (exec closes them by itself.) Any thread; no lock, so that a fork in the middle of anything is harmless.
+// Connection descriptors that a forked child must not keep. While a child has a connection open, the other
+// end does not learn that the parent has closed it. While a child has a listening socket open, the kernel
+// gives it connections that no thread serves. (exec closes them anyway.) Any thread. Lock-free, so that a
+// fork at any point is harmless.
 #pragma once
 
 namespace verbena {
 
-// From making `fd` to just before closing it or giving it away. Of descriptors from 65536 on nothing is
-// remembered.
+// keep_from_children(): right after `fd` is opened. no_longer_keep(): just before it is closed or given away.
+// Descriptors from 65536 on are not tracked.
 void keep_from_children(int fd);
 void no_longer_keep(int fd);
 

@@ -8,14 +8,14 @@
 namespace verbena {
 namespace {
 
-// Which of the first records belong to a thread of this process, in whatever slot it lives.
+// The first records that belong to a thread of this process, whatever slot the process holds.
 std::atomic<bool> taken[kThreadRecords];
 
-// Threads begin their search for another record at different places, so that each usually finds its own.
+// Threads begin their search for a further record at different places, so that each usually finds a free one.
 std::atomic<uint32_t> next_hint{0};
 __attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t hint = 0;
 
-// Gives the thread's record back when the thread ends.
+// Returns the thread's record when the thread ends.
 struct Holder {
   ~Holder() {
     const uint32_t index = thread_record.index;
@@ -24,7 +24,7 @@ struct Holder {
   }
 };
 
-// A record of its own for the calling thread, if there is one left.
+// Takes a record for the calling thread, if one is left.
 void ask_for_record() {
   hint = next_hint.fetch_add(1, std::memory_order_relaxed);
   thread_record.index = kThreadRecords;
@@ -38,8 +38,8 @@ void ask_for_record() {
   }
 }
 
-// Calls wait(slot, is_over) for each hazard guard on `target_slot` that is under way and does not end within
-// some spins. Stops, and answers false, when `wait` does.
+// Calls wait(slot, is_over) for each hazard guard on `target_slot` that is held and is not released within
+// some spins. Stops and returns false when `wait` does.
 template <typename Wait>
 bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, Wait&& wait) {
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Who is at work in whose adapter. An initiator says so before it looks at anything of the target that may be
-// taken away, and takes it back when it is done; teardown at the target first makes the object unreachable, then
-// waits until nobody who might have seen it before is still at work (as hazard pointers do, Michael 2004).
-// The record lies in the node directory, so that the waiting needs no map of the initiators' segments.
+// Hazard guards: which thread works on which adapter (hazard pointers, Michael 2004).
+// - An initiator publishes a record before it looks at anything of the target that may be freed, and clears
+//   the record when it is done.
+// - Teardown at the target first makes the object unreachable, then waits until no thread that may have seen
+//   the object is still at work.
+// The records lie in the node directory, so that a waiter needs no mapping of the initiators' segments.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +14,20 @@
 
 namespace verbena {
 
-// The first so many records of a slot belong to the threads of its process, one each for as long as the
-// thread lives; the others are for further threads, and for hazard guards within a hazard guard.
+// The first kThreadRecords records of a slot belong to threads of its process, one each for the life of the
+// thread. The others are for further threads, and for nested guards.
 inline constexpr uint32_t kThreadRecords = 24;
 
 struct ThreadRecord {
   static constexpr uint32_t kNotAsked = UINT32_MAX;
   uint32_t index = kNotAsked;  // below kThreadRecords: the calling thread's own
-  uint64_t guards = 0;         // so that one hazard guard is told from the next
+  uint64_t guards = 0;         // distinguishes one guard from the next
 };
 __attribute__((tls_model("initial-exec"))) inline constinit thread_local ThreadRecord thread_record;
 
-// A hazard guard on `target_slot`'s adapter, from the constructor or begin() to end() or the destructor. Once
-// it has begun everything read from the target is at least as new as any teardown that does not wait for this
-// hazard guard.
+// A hazard guard on the adapter of `target_slot`, from the constructor or begin() to end() or the destructor.
+// Everything that is read from the target under the guard is at least as new as any teardown that does not
+// wait for the guard.
 class HazardGuard {
  public:
   HazardGuard() = default;
@@ -39,15 +41,15 @@ class HazardGuard {
   void begin(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
     end();
     // Sequentially consistent: the record must be visible before the first look at the target. Teardown
-    // orders its own two steps by a fence likewise (a Dekker race).
+    // orders its own two steps by a fence in the same way (a Dekker race).
     if (announce(directory, own_slot, target_slot))
       std::atomic_thread_fence(std::memory_order_seq_cst);
     else
       begin_slowly(directory, own_slot, target_slot);
   }
 
-  // The same for a caller who is about to take a lock: the hazard guard has begun when
-  // confirm_after_locking() returns. False: it has not, and begin() it is.
+  // The same for a caller that is about to take a lock: the guard holds once confirm_after_locking() returns.
+  // False: it does not, and the caller must use begin().
   bool announce(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
     if (thread_record.index >= kThreadRecords) [[unlikely]]
       return false;
@@ -62,7 +64,7 @@ class HazardGuard {
     return true;
   }
 
-  // After an atomic exchange that followed announce().
+  // Call after announce() and a following atomic exchange.
   static void confirm_after_locking() {
 #if defined(__x86_64__)
     std::atomic_signal_fence(
@@ -86,25 +88,25 @@ class HazardGuard {
   }
   void begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot);
 
-  std::atomic<uint64_t>* record_ = nullptr;  // nullptr: without a hazard guard
+  std::atomic<uint64_t>* record_ = nullptr;  // nullptr: no guard
   uint32_t target_ = 0;
 };
 
 inline constexpr uint32_t kAnySlot = UINT32_MAX;
 
-// Waits until every hazard guard on `target_slot` that had begun before the call is over or its process dead.
-// `from_slot`: only that process's hazard guards matter, so that the others, stopped or not, keep nobody
-// waiting. `on_stall(context, pid)` is called once for each process that keeps the caller waiting longer than
-// a second.
+// Waits until every hazard guard on `target_slot` that began before the call is released or its process dead.
+// `from_slot`: only guards of that process are waited for, so that other processes, stopped or not, do not
+// delay the caller. `on_stall(context, pid)` is called once for each process that delays the caller for
+// longer than a second.
 void wait_for_hazards(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                        void (*on_stall)(void* context, int32_t pid), void* context);
 
-// Waits until every hazard guard that the threads of `own_slot` (this process) had begun is over. Not under a
-// hazard guard.
+// Waits until every hazard guard that threads of `own_slot` (this process) began before the call is released.
+// The caller must hold no guard.
 void wait_for_hazards_of(const NodeDirectory& directory, uint32_t own_slot);
 
-// The same as wait_for_hazards, but not longer than about `patience_ns` for each hazard guard. False:
-// somebody is still there.
+// As wait_for_hazards(), but waits no longer than about `patience_ns` for each guard. False: a guard is still
+// held.
 bool hazards_released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                       int64_t patience_ns);
 

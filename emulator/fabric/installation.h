@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Where the parts of Verbena lie, seen from the program that asks: `verbena` finds its libraries relative to
-// itself, so that a build folder, an installed tree and a copied one all work without being told.
+// Where the parts of Verbena lie, as the calling program sees them. `verbena` finds its libraries relative to
+// itself, so that a build folder, an installed tree and a copied one all work without configuration.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace verbena {
 struct Installation {
   std::string library_folder;  // absolute
   std::string preload;         // <library_folder>/libverbena-preload.so
-  // What RDMAV_DRIVERS takes: <library_folder>/libverbena; libibverbs appends "-rdmav<ABI>.so" itself, and so
-  // picks the provider of the right layout (libibverbs/dynamic_driver.c).
+  // The value for RDMAV_DRIVERS: <library_folder>/libverbena. libibverbs appends "-rdmav<ABI>.so" itself, and
+  // so picks the provider of the right layout (libibverbs/dynamic_driver.c).
   std::string driver;
 };
 
@@ -20,8 +20,8 @@ inline constexpr const char* kPreloadFile = "libverbena-preload.so";
 inline constexpr const char* kDriverStem = "libverbena";
 
 // Looks in the installed place, then in that of a build folder, both relative to the folder of
-// /proc/self/exe. 0; ENOENT, and `*problem` names the places; EINVAL: the path has a character that
-// LD_PRELOAD or RDMAV_DRIVERS takes for a separator.
+// /proc/self/exe. 0; ENOENT: *problem names the places; EINVAL: the path has a character that LD_PRELOAD or
+// RDMAV_DRIVERS treats as a separator.
 int find_installation(Installation* out, std::string* problem);
 
 // The same, for a program in `folder`.

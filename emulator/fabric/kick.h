@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Waking the service thread of a process whose adapter this one need not know (else PeerAdapter::kick()).
+// Wakes the service thread of a process whose adapter this process has not mapped (else:
+// PeerAdapter::kick()).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@ namespace verbena {
 
 class NodeDirectory;
 
-// True: the process that holds `slot` as `generation` lives, and has been woken. `node`: the node's path. Two
-// or three system calls; any thread, without a lock.
+// True: the process that holds `slot` as `generation` is alive and has been woken. `node`: the node's path.
+// Two or three system calls. Any thread, without a lock.
 bool kick_slot(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation);
 
 }  // namespace verbena

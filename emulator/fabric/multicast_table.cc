@@ -45,7 +45,7 @@ void MulticastTable::changed() const {
   directory_.header().multicast_version.fetch_add(1, std::memory_order_acq_rel);
 }
 
-// Calls visit(seen) for each member until it answers false.
+// Calls callback(seen) for each member until the callback returns false.
 template <typename Callback>
 void MulticastTable::for_each(Callback&& callback) const {
   const uint32_t end = used();
@@ -99,7 +99,7 @@ int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gi
     if (state.phase != Phase::kFree) continue;
     state = {static_cast<uint16_t>(state.uses + 1), member.slot, member.qp_index, Phase::kClaimed};
     if (!e.state.compare_exchange_strong(word, state.pack(), std::memory_order_acq_rel)) continue;
-    // Whoever reads the fields below and then this state again must not find it as it was.
+    // A process that reads the fields below and then this state again must find the state changed.
     std::atomic_thread_fence(std::memory_order_release);
     uint64_t words[2];
     std::memcpy(words, gid.data(), sizeof words);
@@ -112,7 +112,7 @@ int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gi
     raise_high_water(directory_.header().multicast_used, i);
     state.phase = Phase::kMember;
     e.state.store(state.pack(), std::memory_order_release);
-    // Counted with this one in: of several who attach at once, none gets beyond the limit.
+    // The new entry is counted, too: when several processes attach at once, none exceeds the limit.
     const bool fits = within_limits(gid, device, limits);
     if (!fits) {
       state.phase = Phase::kFree;
@@ -131,7 +131,7 @@ int MulticastTable::detach(const MulticastMember& member, const MulticastGid& gi
     uint64_t word = seen.word;
     State state = seen.state;
     state.phase = Phase::kFree;
-    // Two threads may detach at once; one of them does it.
+    // Two threads may detach at once; only one of them succeeds.
     found = entry(seen.index).state.compare_exchange_strong(word, state.pack(), std::memory_order_seq_cst);
     return false;
   });
@@ -163,7 +163,7 @@ std::vector<MulticastTable::Found> MulticastTable::members(const MulticastGid& g
   std::vector<Found> all;
   for_each([&](const Seen& seen) {
     if (seen.gid != gid) return true;
-    // Attached under two LIDs: still a single copy (ibv_attach_mcast(3)).
+    // Attached under two LIDs: a message is still delivered once (ibv_attach_mcast(3)).
     const bool twice =
         std::any_of(all.begin(), all.end(), [&](const Found& other) { return seen.is_of(other.member); });
     if (!twice)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Which queue pairs of the node are attached to which multicast group (ibv_attach_mcast(3)): a table in the
-// node directory. A group is its GID; it exists as long as somebody is attached to it.
+// The members of the node's multicast groups (ibv_attach_mcast(3)): a table in the node directory of queue
+// pairs and groups. A group is its GID. It exists while a queue pair is attached to it.
 //
-// An entry is written by the process that attaches, and freed by it or by whoever reclaims its slot. It goes
-// free -> claimed -> member -> free, each step one compare-and-swap on `state`; the rest is written while it
-// is claimed. A reader takes what it read for true only if `state` has not changed meanwhile: its use count
-// has.
+// An entry is written by the process that attaches. It is freed by that process, or by the process that
+// reclaims its slot. Its states are free -> claimed -> member -> free, each step one compare-and-swap on
+// `state`. The rest of the entry is written while it is claimed. What a reader has read is valid only if
+// `state`, which includes a use count, has not changed meanwhile.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ struct MulticastMember {
   uint32_t incarnation = 0;
 };
 
-// What a device allows (ibv_device_attr: max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach).
+// The limits of a device (ibv_device_attr: max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach).
 struct MulticastLimits {
   uint32_t groups;
   uint32_t members_of_group;
@@ -65,21 +65,21 @@ class MulticastTable {
  public:
   explicit MulticastTable(const NodeDirectory& directory) : directory_(directory) {}
 
-  // Of a QP of the calling process. 0, also if it is attached already; ENOMEM: a limit of `device` is
+  // Attaches a QP of the calling process. 0, also if it is attached already; ENOMEM: a limit of `device` is
   // reached, or the table is full.
   int attach(const MulticastMember& member, const MulticastGid& gid, uint32_t lid, uint32_t device,
              const MulticastLimits& limits) const;
 
-  // EINVAL: it is not attached to that group with that LID. Messages that are under way may still arrive.
+  // EINVAL: the QP is not attached to that group with that LID. Messages in transit may still arrive.
   int detach(const MulticastMember& member, const MulticastGid& gid, uint32_t lid) const;
 
-  // Is the QP attached to any group?
+  // True: the QP is attached to some group.
   bool attached(const MulticastMember& member) const;
 
-  // Frees every entry of the slot (its process is gone).
+  // Frees every entry of the slot, whose process is gone.
   void release_all(uint32_t slot) const;
 
-  // Grows with every change: a snapshot of this version is complete as long as it stays.
+  // Incremented with every change: a snapshot of this version is complete while the version stays.
   uint64_t version() const;
 
   // The members of the group, each QP once, with what is_still() needs to know.

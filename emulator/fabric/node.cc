@@ -35,7 +35,7 @@ bool own_directory(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
-// One uid is one trust domain: what somebody else owns, or can reach into, is not used.
+// One uid is one trust domain: a folder that another user owns or can write to is not used.
 int check_private(const std::string& path, std::string* problem) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return fail_errno(errno, problem, path);
@@ -52,7 +52,7 @@ int check_private(const std::string& path, std::string* problem) {
 
 int make_private(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0) return errno;
-  return chmod(path.c_str(), 0700) == 0 ? 0 : errno;  // whatever the umask says
+  return chmod(path.c_str(), 0700) == 0 ? 0 : errno;  // regardless of the umask
 }
 
 bool entry_equal(const GidEntry& a, const GidEntry& b) {
@@ -78,7 +78,7 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
          a.network.count == b.network.count && a.network.addresses == b.network.addresses;
 }
 
-// The node's key; all zero: there is none.
+// The node's key. All zero: the node has none.
 NetworkKey read_node_key(const std::string& node) {
   NetworkKey key{};
   const Descriptor file(open(key_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -94,7 +94,7 @@ int write_node_key(const std::string& node, const NetworkKey& key) {
   return write(file.fd, key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : EIO;
 }
 
-// What stands at the beginning of every directory file, whatever its version: the two fields never move.
+// The first fields of every directory file, whatever its version. The two fields never move.
 bool read_version(const std::string& node, uint32_t* version) {
   const Descriptor file(open(directory_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   uint32_t words[2];
@@ -105,7 +105,7 @@ bool read_version(const std::string& node, uint32_t* version) {
   return true;
 }
 
-// Whether somebody answers, or could, at the slot in `folder`. A stopped process counts.
+// True: a process serves the slot in `folder`, or could. A stopped process counts.
 bool somebody_listens(const std::string& folder) {
   PassedSegment handed;
   const int error = ask_for_segment(folder, 1, &handed);
@@ -156,11 +156,12 @@ void remove_tree(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// Puts the finished `fresh` in the place of `node`; what was there before lies at `fresh` afterwards.
+// Puts the complete `fresh` in the place of `node`. The previous node lies at `fresh` afterwards.
 int exchange(const std::string& fresh, const std::string& node) {
   if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, node.c_str(), RENAME_EXCHANGE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
-  // A file system without it: for a moment there is no node, and those who look then wait for our lock.
+  // On a file system without RENAME_EXCHANGE there is no node for a moment. A process that looks then waits
+  // for our lock.
   const std::string aside = node + ".old";
   remove_tree(aside);
   if (rename(node.c_str(), aside.c_str()) != 0 || rename(fresh.c_str(), node.c_str()) != 0) return errno;
@@ -170,7 +171,7 @@ int exchange(const std::string& fresh, const std::string& node) {
 int replace(const std::string& fresh, const std::string& node, std::string* problem) {
   int error = exchange(fresh, node);
   if (error == 0 && node_is_inhabited(fresh)) {
-    // Somebody moved in since we looked: the old node stays.
+    // A process has become a member since the last look: the old node stays.
     error = exchange(fresh, node);
   }
   remove_tree(fresh);
@@ -203,7 +204,7 @@ int make_under_lock(const std::string& path, const DeviceTable& wanted, const Ne
   return fail_errno(error, problem, "cannot put the node at " + path);
 }
 
-// flock(2) with an end: the holder may be stopped.
+// flock(2) with a time limit, because the holder may be stopped.
 int lock(int fd) {
   const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -241,8 +242,8 @@ std::string limits_part(const DeviceLimits& limits) {
   return std::string("-") + limits.profile.data() + "-" + digits;
 }
 
-// A node with a network has its addresses and port, in its network namespace: the folder may be seen from
-// several.
+// A node with a network has its own addresses and port, in its network namespace: several namespaces may see
+// the folder.
 std::string network_part(const NetworkOptions& network) {
   if (!network.enabled) return "";
   struct stat space {};
@@ -268,7 +269,7 @@ std::string node_path(const std::string& name, const DeviceTableOptions& options
          "-" + link_layer + limits_part(options.limits) + network_part(options.network);
 }
 
-// Read from the slots where their layout is known, else from the sockets, which every version has.
+// Read from the slots if their layout is known, else from the sockets, which every version has.
 bool node_is_inhabited(const std::string& node) {
   NodeDirectory directory;
   if (directory.open(directory_path(node).c_str()) == 0) {

@@ -66,7 +66,7 @@ NodeDirectory::~NodeDirectory() {
 int NodeDirectory::create(const char* path, const DeviceTable& devices) {
   Descriptor file{::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
   if (file.fd < 0) return errno;
-  // Written with zeros rather than fallocate(2) alone, which not every file system has.
+  // Written with zeros instead of only fallocate(2), which not every file system has.
   if (int error = posix_fallocate(file.fd, 0, kDirectorySize); error != 0) return error;
   void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
   if (memory == MAP_FAILED) return errno;

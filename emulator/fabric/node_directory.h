@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The node directory: one file, <node>/directory, that every process of the node maps. It says which adapters
-// live on the node (slots), which queue pair has which number (QPN table), and what the devices are.
+// The node directory: one file, <node>/directory, that every process of the node maps. It lists the adapters
+// on the node (slots), the queue pair of each number (QPN table), and the devices.
 //
 // Who writes what:
-//  * header and devices: the process that makes the node, before the file gets its name.
-//  * a slot: the process that holds its `life` mutex. A process takes a slot by locking the mutex and holds
-//  it
-//    until it closes the device or dies. The mutex is robust: the kernel marks it when the holder's thread
-//    ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). Whoever then locks
-//    it with EOWNERDEAD cleans up and frees the slot.
-//  * a slot's counts of objects: that process, cleared when the slot is given back or reclaimed.
-//  * a device's event log, ports_down, addresses_gone: whoever holds the file's lock (device_events.h).
-//  * a QPN entry: claimed by compare-and-swap by the owner of the QP, freed by the owner or by whoever
-//    reclaims the owner's slot.
-//  * an entry of the multicast table: likewise (multicast_table.h).
+// - Header and devices: the process that creates the node, before the file gets its name.
+// - A slot: the process that holds its `life` mutex. A process takes a slot by locking the mutex, and holds
+//   it until it closes the device or dies. The mutex is robust: the kernel marks it when the holder's thread
+//   ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). The process that
+//   then locks it with EOWNERDEAD cleans up and frees the slot.
+// - A slot's counts of objects: the slot's process. Cleared when the slot is given back or reclaimed.
+// - A device's event log, ports_down, addresses_gone: the holder of the file's lock (device_events.h).
+// - A QPN entry: claimed by compare-and-swap by the owner of the QP; freed by the owner or by the process
+//   that reclaims the owner's slot.
+// - An entry of the multicast table: likewise (multicast_table.h).
 #pragma once
 
 #include <pthread.h>
@@ -42,13 +41,13 @@ enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
 
 struct alignas(64) Slot {
   pthread_mutex_t life;              // robust, process-shared; held by the adapter's service thread
-  std::atomic<uint32_t> generation;  // counts up each time the slot is taken; never 0 for a taken slot
+  std::atomic<uint32_t> generation;  // incremented each time the slot is taken; never 0 for a taken slot
   std::atomic<SlotState> state;
-  std::atomic<int32_t> pid;            // for people only (status, log lines): never used to reach the process
+  std::atomic<int32_t> pid;  // for display only (status, log lines): never used to reach the process
   char program[20];                    // /proc/self/comm, for people
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
   std::atomic<uint32_t>
-      holder;  // TID of the thread that holds `life`: whoever reclaims the slot holds it too
+      holder;  // TID of the thread that holds `life`; the process that reclaims the slot holds it, too
 };
 static_assert(sizeof(Slot) == 128);
 
@@ -75,25 +74,26 @@ struct DirectoryHeader {
   uint32_t magic;
   uint32_t layout_version;
   uint64_t size;                    // of the file
-  uint64_t node_id;                 // random; tells one making of the node from the next
+  uint64_t node_id;                 // random; distinguishes one creation of the node from the next
   std::atomic<uint32_t> next_qpn;   // rotates through the 24-bit space
-  std::atomic<uint32_t> next_xrcd;  // number of the XRC domain made last
-  std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate too
+  std::atomic<uint32_t> next_xrcd;  // number of the XRC domain created last
+  std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate, too
   std::atomic<uint64_t> multicast_version;  // multicast_table.h
   std::atomic<uint32_t> multicast_used;     // entries ever used
-  std::atomic<uint32_t> xrc_qps_used;       // entries of handles of XRC_RECV queue pairs ever used
+  std::atomic<uint32_t> xrc_qps_used;       // highest number of XRC_RECV queue pair handles ever used
   DeviceTable devices;
-  // Bit d: the port of device d is down. What the devices' event logs say, in one word for requesters.
+  // Bit d: the port of device d is down. A copy of the state in the devices' event logs, in one word for
+  // requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
   // Bit i: the machine does not have devices.network.addresses[i] now. Bit d: the port of device d went down
-  // because none of them is left (device_events.h, follow_addresses()).
+  // because none of these addresses is left (device_events.h, follow_addresses()).
   std::atomic<uint32_t> addresses_gone;
   std::atomic<uint32_t> ports_lowered;
-  // Datagrams with another Q_Key than their target's, by the device they came to; saturated as the 16 bits of
+  // Datagrams with another Q_Key than their target's, by receiving device; saturated like the 16 bits of
   // PortInfo:Q_KeyViolations (vol. 1, 14.2.5.6).
   alignas(64) std::atomic<uint32_t> qkey_violations[kMaxDevices];
-  // Datagrams to a queue pair that there is none of, that is not of UD, or that does not receive in its state, by the
-  // device whose address they came to. They wrap around.
+  // Stray datagrams, by the device whose address they came to. Their queue pair does not exist, is not UD, or
+  // does not receive in its state. The counters wrap around.
   std::atomic<uint32_t> stray_datagrams[kMaxDevices];
 };
 
@@ -101,8 +101,8 @@ constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }
 inline constexpr size_t kSlotsOffset = page_aligned(sizeof(DirectoryHeader));
 inline constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 
-// The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags; the kernel sets
-// FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading it does not disturb anybody.
+// The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags. The kernel sets
+// FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading the word has no side effect.
 inline constexpr uint32_t kOwnerDied = 0x40000000;
 inline constexpr uint32_t kTidMask = 0x3fffffff;
 
@@ -119,8 +119,8 @@ class NodeDirectory {
   NodeDirectory& operator=(NodeDirectory&& other) noexcept;
   ~NodeDirectory();
 
-  // Writes a new directory file at `path` (which must not exist). errno values; ENOMEM/ENOSPC when the file
-  // system cannot hold it: memory is reserved now so that nobody gets SIGBUS later.
+  // Writes a new directory file at `path`, which must not exist. Returns an errno value. ENOMEM, ENOSPC: the
+  // file system cannot hold it. Memory is reserved now, so that no process gets SIGBUS later.
   static int create(const char* path, const DeviceTable& devices);
 
   // Maps the directory at `path`. ENOENT; EPROTO: not a directory of this layout version, or damaged.
@@ -141,8 +141,7 @@ class NodeDirectory {
 
   XrcDomainHandle& xrc_domain_handle(uint32_t index) const;  // index < kMaxXrcDomainHandles
 
-  // True when the process that took slot `index` as `generation` is still there. Some loads from shared
-  // memory.
+  // True: the process that took slot `index` as `generation` is alive. A few loads from shared memory.
   bool alive(uint32_t index, uint32_t generation) const {
     const Slot& s = slot(index);
     if (s.generation.load(std::memory_order_acquire) != generation) return false;
@@ -154,37 +153,37 @@ class NodeDirectory {
   // The same for a Worker, packed.
   bool worker_alive(uint32_t packed) const;
 
-  // True when a living process holds `slot`, in whatever state and generation. For those who look from
-  // outside.
+  // True: a living process holds `slot`, in whatever state and generation. For observers from outside.
   bool occupied(uint32_t slot) const;
 
-  // The calling thread holds the slot's mutex, and lives there.
+  // The calling thread has locked the slot's mutex for its own process.
   void note_holder(uint32_t slot) const;
 
-  // Gives `qp_index` of `slot` a QP number that no QP on the node has now and that was given out longest ago.
-  // 0: the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never given.
+  // Gives `qp_index` of `slot` a QP number that no QP on the node has now, the one released longest ago. 0:
+  // the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never used.
   uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;
   void release_qpn(uint32_t qpn, uint32_t slot) const;
-  // The number goes over to another QP: `from` is who has it now, or had it (then nobody has); nullptr: nobody. False:
-  // somebody else has it, or the place of it.
+  // Moves the number to another QP. `from`: its entry now, or its last entry if it is free by now; nullptr:
+  // it is free. False: another QP has the number or its entry.
   bool take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot, uint32_t qp_index) const;
   void release_all_qpns(uint32_t slot) const;
 
-  // How many of `kind` the adapter in `slot` has on `device`; device < kMaxDevices.
+  // The number of objects of `kind` that the adapter in `slot` has on `device`; device < kMaxDevices.
   std::atomic<uint32_t>& count(uint32_t device, Counted kind, uint32_t slot) const;
   void clear_counts(uint32_t slot) const;
 
-  // What happened to the device; device < kMaxDevices.
+  // The event log of the device; device < kMaxDevices.
   DeviceEventLog& events(uint32_t device) const;
 
-  // SRQ numbers (ibv_get_srq_num(3)) are of the same space and table: no SRQ has the number of a QP.
+  // SRQ numbers (ibv_get_srq_num(3)) share the number space and the table with QPs: no SRQ has the number of
+  // a QP.
   uint32_t claim_srqn(uint32_t slot, uint32_t srq_index) const {
     return claim_qpn(slot, srq_index | kSrqFlag);
   }
   void release_srqn(uint32_t srqn, uint32_t slot) const { release_qpn(srqn, slot); }
   bool find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const;
 
-  // Who has this number? False: no queue pair.
+  // Finds the QP with this number. False: there is none.
   bool find_qpn(uint32_t qpn, QpnEntry* out) const;
 
  private:

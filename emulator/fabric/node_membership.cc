@@ -41,7 +41,7 @@ void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t
   slot.state.store(SlotState::kFree, std::memory_order_release);
 }
 
-// Locks the slot's mutex if nobody holds it, and cleans up after a holder that died. 0 or EBUSY.
+// Locks the slot's mutex if it is free, and cleans up after a dead holder. 0 or EBUSY.
 int lock_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
   Slot& slot = directory.slot(index);
   const int error = pthread_mutex_trylock(&slot.life);
@@ -92,13 +92,13 @@ void NodeMembership::leave() {
   stop_.store(true, std::memory_order_release);
   kick();
   pthread_join(thread_, nullptr);
-  kick_.close();  // not by the thread, which may be gone before the kick above is written
+  kick_.close();  // not in the thread, which may be gone before the kick above is written
 }
 
 void NodeMembership::kick() {
   const char byte = 0;
   if (kick_.write(&byte, 1) != EBADF) return;
-  // The program has closed a descriptor that it does not own; the pipe has a name.
+  // The program has closed a descriptor that it does not own. The pipe still has its name.
   FifoEnd again;
   if (again.open(folder_ + "/kick") == 0) again.write(&byte, 1);
 }
@@ -172,7 +172,8 @@ int NodeMembership::prepare() {
   if (listener_ < 0) return errno;
   if (serve_request_ != nullptr && (request_listener_ = listen_for_requests(folder_)) < 0) return errno;
   memory_fd_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-  // Where Yama restricts process_vm_writev(2) to descendants, peers of this uid are let in (PR_SET_PTRACER(2const)).
+  // Where Yama restricts process_vm_writev(2) to descendants, this process allows peers of its uid
+  // (PR_SET_PTRACER(2const)).
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
   return kick_.make(folder_ + "/kick");
 }
@@ -194,7 +195,8 @@ void NodeMembership::serve() {
     if (watched[1].revents & POLLIN) crowded = !serve_peers(listener_, segment_.fd(), memory_fd_);
     char drained[256];
     if (watched[0].revents & POLLIN) syscall(SYS_read, kick_.fd(), drained, sizeof drained);
-    // A program that closed descriptors it does not own: stop watching what is not ours any more.
+    // The program has closed descriptors that it does not own: stop watching a descriptor that is no longer
+    // ours.
     if (watched[0].revents & POLLNVAL) watched[0].fd = -1;
     if (watched[1].revents & POLLNVAL) watched[1].fd = listener_ = -1;
     if (watched[2].revents & POLLIN) serve_requests(request_listener_, serve_request_, serve_context_);

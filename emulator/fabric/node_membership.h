@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// This process on its node: the slot it holds, its segment, and the service thread. The thread holds the
-// slot's robust mutex for as long as the process lives here, hands the segment to peers that ask, and does
-// the work that no call of the program drives (retries, asynchronous events). It sleeps in poll(2) otherwise.
+// The membership of this process in its node: its slot, its segment, and the service thread. The thread
+// - holds the slot's robust mutex while the process is a member,
+// - passes the segment to peers that ask for it,
+// - does the work that no call of the program drives (retries, asynchronous events).
+// Otherwise it sleeps in poll(2).
 #pragma once
 
 #include <pthread.h>
@@ -18,8 +20,8 @@
 
 namespace verbena {
 
-// Done in the service thread whenever it is kicked or the time it asked for has come. Answers in how many
-// nanoseconds it wants to be called again at the latest; < 0: not before the next kick.
+// Called in the service thread when it is kicked, and when the time that it asked for has come. Returns after
+// how many nanoseconds it must be called again at the latest; < 0: not before the next kick.
 using ServiceWork = int64_t (*)(void* context);
 
 class NodeMembership {
@@ -28,19 +30,20 @@ class NodeMembership {
   NodeMembership(const NodeMembership&) = delete;
   NodeMembership& operator=(const NodeMembership&) = delete;
 
-  // Takes a slot on `node` and starts the thread. ENOENT: no such node; EPROTO: made by another version;
+  // Takes a slot on `node` and starts the thread. ENOENT: no such node; EPROTO: created by another version;
   // EMFILE: all slots are taken; ENOMEM; EAGAIN: no thread.
   int enter(const std::string& node, ServiceWork work, void* context);
 
-  // Before enter(): who answers other processes' questions, in the service thread. Without one nobody does.
+  // Before enter(): sets the handler of other processes' requests, which runs in the service thread. Without
+  // a handler requests are not served.
   void serve_requests_by(ServeRequest handler, void* context) {
     serve_request_ = handler;
     serve_context_ = context;
   }
 
-  // The service thread does its work as well whenever `descriptor` (epoll(7), say) is readable; at most
-  // kMaxWatched at once. Any thread. unwatch: afterwards it may still be looked at once more; ENOENT is no
-  // error.
+  // watch(): the service thread also does its work whenever `descriptor` (for example of epoll(7)) is
+  // readable; at most kMaxWatched at once. unwatch(): the descriptor may still be checked once more
+  // afterwards; ENOENT is no error. Any thread.
   static constexpr uint32_t kMaxWatched = 4;
   int watch(int descriptor);  // ENOSPC
   void unwatch(int descriptor);
@@ -57,7 +60,7 @@ class NodeMembership {
   OwnSegment& segment() { return segment_; }
   int memory_fd() const { return memory_fd_; }  // this process's /proc/self/mem, or -1
 
-  // Wakes the service thread. Any thread of any process may, peers through the FIFO `kick`.
+  // Wakes the service thread. Any thread of this process; peers use the FIFO `kick`.
   void kick();
 
  private:
@@ -88,7 +91,7 @@ class NodeMembership {
   std::atomic<int> started_{-1};  // -1: not yet; else the errno of starting
 };
 
-// Frees the slots whose holders died: their QP numbers, folder and hazards. Cheap when there are none.
+// Frees the slots of dead holders: their QP numbers, folders and hazard records. Cheap when there are none.
 void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node);
 
 }  // namespace verbena

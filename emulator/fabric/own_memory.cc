@@ -23,7 +23,7 @@ int populate_page_of(uintptr_t at, bool writable) {
   return populate(at & ~(page - 1), page, writable);
 }
 
-// A kernel before 5.14 does not. It says EINVAL to that as well as to memory without the permission
+// A kernel before 5.14 cannot. It returns EINVAL for that as well as for memory without the permission
 // (madvise(2)).
 bool kernel_populates() {
   static const char there = 1;
@@ -54,7 +54,8 @@ bool is_reachable(uintptr_t at, bool writable) {
 }
 
 int copy_by_pipe(void* to, const void* from, size_t size) {
-  // Made for each copy: a process may close what is not its own, and a child has its parent's.
+  // A new pipe for each copy: the program may close descriptors that it does not own, and a forked child
+  // shares its parent's pipe.
   int pipe[2];
   if (syscall(SYS_pipe2, pipe, O_CLOEXEC | O_NONBLOCK) != 0) return errno;
   int error = 0;

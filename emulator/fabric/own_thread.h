@@ -8,8 +8,8 @@
 
 namespace verbena {
 
-// With a stack of 512 KiB, and all signals blocked: the program's signals are for the program's threads. errno values
-// as pthread_create(3).
+// Creates a thread with a stack of 512 KiB and all signals blocked: the program's signals are for the
+// program's threads. errno values of pthread_create(3).
 inline int create_own_thread(pthread_t* thread, void* (*main)(void*), void* context) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

@@ -36,14 +36,14 @@ PeerAdapter::~PeerAdapter() {
 int PeerAdapter::attach(const NodeMembership& membership, const PassedSegment& given) {
   folder_ = slot_folder(membership.node(), slot_, generation_);
   memory_fd_ = given.memory_fd;
-  // process_vm_*(2) may be allowed to one of the two and not to the other.
+  // process_vm_*(2) may be allowed to one of the two processes and not to the other.
   within_reach_ = membership.memory_fd() >= 0 && memory_fd_ >= 0;
   const int error =
       mapped_.map(given.segment_fd, membership.directory().header().node_id, slot_, generation_);
   syscall(SYS_close, given.segment_fd);
   if (error != 0) return error;
   view_ = mapped_.view();
-  // In another pid namespace the numbers would be somebody else's.
+  // In another pid namespace the numbers would name other processes.
   pid_ = view_.header().pid;
   if (pid_ != given.pid) process_vm_.store(false, std::memory_order_relaxed);
   task_.store(task_of_service(membership), std::memory_order_relaxed);
@@ -77,7 +77,7 @@ void PeerAdapter::ring_doorbell() {
 
 namespace {
 
-// The place of `entry` in its table.
+// The index of `entry` in its table.
 template <typename Entry>
 uint32_t index_in(const SegmentView& view, uint64_t table, const Entry& entry) {
   const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(&entry) - view.base());
@@ -107,7 +107,7 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
     auto found =
         std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c.first == channel; });
     if (found == channels_.end()) {
-      // Channels that their owner has dropped are closed here, so that they do not gather.
+      // Channels that their owner has dropped are closed here, so that they do not accumulate.
       std::erase_if(channels_, [](const auto& c) { return c.second.is_abandoned(); });
       FifoEnd end;
       if (int error = end.open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
@@ -116,11 +116,11 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
     }
     const int error = found->second.write(&record, sizeof record);
     if (error != EBADF || tries != 0) return error;
-    channels_.erase(found);  // the program has closed our descriptor: the pipe has a name
+    channels_.erase(found);  // the program has closed our descriptor; the pipe still has its name
   }
 }
 
-// Moves up to `size` bytes; how many, 0 if the process is gone, or minus errno.
+// Copies up to `size` bytes. Returns the number, 0 if the process is gone, or minus errno.
 long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size) {
   if (memory_fd_ < 0) {
     if (!is_own_) return -EPERM;
@@ -128,8 +128,9 @@ long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size)
     return error == 0 ? static_cast<long>(size) : -error;
   }
   const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(there));
-  // The kernel goes through a page of its own, and counts pages from where the call begins (fs/proc/base.c,
-  // mem_rw()): a call that begins within a page ends with it, so that no aligned word is copied in two parts.
+  // The kernel copies through a page of its own, and counts pages from the start of the call (fs/proc/base.c,
+  // mem_rw()). A call that begins within a page ends with that page, so that no aligned word is copied in two
+  // parts.
   if (const auto into = static_cast<size_t>(at) % kPage; into != 0) size = std::min(size, kPage - into);
   const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, size, at);
   if (done >= 0) return done;
@@ -159,15 +160,14 @@ int PeerAdapter::piece_by_piece(bool writing, const iovec* local, size_t locals,
 long PeerAdapter::process_vm(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                              const iovec* remote, size_t remotes) {
   const long call = writing ? SYS_process_vm_writev : SYS_process_vm_readv;
-  // A number is not an identity: it may mean another program by now. So it is looked at right before each
-  // call.
+  // A pid is not an identity: it may name another program by now. So it is checked right before each call.
   if (!alive(directory)) return -ESRCH;
   const int32_t task = task_.load(std::memory_order_relaxed);
   long done = syscall(call, task, local, locals, remote, remotes, 0UL);
   if (done >= 0) [[likely]]
     return done;
   if (errno != ESRCH || task == pid_ || !alive(directory)) return -errno;
-  // Linux takes any thread's number for its process (mm/process_vm_access.c); another kernel need not.
+  // Linux takes any thread's number for its process (mm/process_vm_access.c). Another kernel may not.
   task_.store(pid_, std::memory_order_relaxed);
   done = syscall(call, pid_, local, locals, remote, remotes, 0UL);
   return done >= 0 ? done : -errno;
@@ -180,7 +180,8 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
   if (size <= kWord && memory_fd_ >= 0) return piece_by_piece(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
     const long done = process_vm(writing, directory, local, locals, remote, remotes);
-    // And again after it: between the two the process may have become another program, whose bytes these are.
+    // Checked again after the call: in between, the process may have exec'ed, and the bytes would be the new
+    // program's.
     if (!alive(directory)) return ESRCH;
     if (done == static_cast<long>(size)) return 0;
     // Fewer bytes: a range further on is not mapped.
@@ -222,7 +223,7 @@ std::shared_ptr<PeerAdapter> PeerTable::known(uint32_t slot, uint32_t generation
   return nullptr;
 }
 
-// Whoever has been asked is not asked again.
+// A process that has been asked is not asked again.
 int PeerTable::ask(const NodeMembership& membership, uint32_t slot, uint32_t generation,
                    std::shared_ptr<Asked>* out) {
   std::erase_if(
@@ -256,7 +257,7 @@ int PeerTable::take_answer(const NodeMembership& membership, const std::shared_p
 
 int PeerTable::get(NodeMembership& membership, uint32_t slot, uint32_t generation,
                    std::shared_ptr<PeerAdapter>* out, Patience patience) {
-  const NoCancellation guard;  // the first message to somebody comes here, too
+  const NoCancellation guard;  // the first message to a process comes here, too
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -279,7 +280,7 @@ int PeerTable::get(NodeMembership& membership, uint32_t slot, uint32_t generatio
     if (asked)
       asked->request.wait(static_cast<int>(left));
     else
-      poll(nullptr, 0, 1);  // there is room for more askers when it has served some
+      poll(nullptr, 0, 1);  // the process has space for more requests when it has served some
     lock.lock();
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Another process's adapter as this process sees it: its mapped segment, the way to its memory, and the FIFOs
-// that wake it. One object per (slot, generation) and process, shared by all QPs that lead there; the
-// process's own adapter is one as well (a QP may be connected to itself).
+// Another process's adapter as this process sees it: its mapped segment, access to its memory, and the FIFOs
+// that wake it. There is one object per (slot, generation) and process, shared by all QPs connected to that
+// process. The process's own adapter has one as well, because a QP may be connected to its own process.
 #pragma once
 
 #include <sys/uio.h>
@@ -28,7 +28,7 @@ class PeerAdapter {
   PeerAdapter(const PeerAdapter&) = delete;
   PeerAdapter& operator=(const PeerAdapter&) = delete;
 
-  // Maps the segment that was handed over, and takes the descriptors in any case. errno values as PeerSegment::map.
+  // Maps the passed segment. Takes the descriptors in any case. errno values of PeerSegment::map().
   int attach(const NodeMembership& membership, const PassedSegment& given);
   // The process's own adapter.
   void attach_self(NodeMembership& membership);
@@ -37,40 +37,43 @@ class PeerAdapter {
   uint32_t generation() const { return generation_; }
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
   const SegmentView& view() const { return view_; }
-  // Do the two processes reach each other's memory? Both answer the same. If they do not, requests go as
-  // frames (engine/remote), and read() and write() may answer EPERM.
+  // True: the two processes can access each other's memory. Both get the same result. If false, requests go
+  // as frames (engine/remote), and read() and write() may return EPERM.
   bool is_within_reach() const { return within_reach_; }
   bool alive(const NodeDirectory& directory) const { return directory.alive(slot_, generation_); }
 
-  // Turns of this process's threads at atomics on that adapter.
+  // Serialises this process's threads in atomics on that adapter.
   SpinLock own_atomics[kAtomicsLocks];
 
-  // Wakes the service thread there.
+  // Wakes the service thread of that process.
   void kick();
-  // The same after a pending flag of that process has been set (pending, overrun, lost_events): it looks at
-  // them all.
+  // The same after a pending flag of that process has been set (pending, overrun, lost_events): the service
+  // thread then checks them all.
   void ring_doorbell();
-  // A flag of this object, which lies in the adapter's segment, has been set: its owner is to look at it.
+  // A flag of this object, which lies in the adapter's segment, has been set. Reports the object to its
+  // owner.
   void report(const SharedQp& qp);
   void report(const SharedCq& cq);
   void report(const SharedSrq& srq);
-  // Writes `record` to completion channel `channel` there. 0; EAGAIN: full; other errno: it is gone.
+  // Writes `record` to completion channel `channel` of that process. 0; EAGAIN: full; other errno: the
+  // channel is gone.
   int notify(uint32_t channel, uint64_t record);
 
-  // Moves bytes between this process's `local` and that process's `remote` ranges, which are equally long in
-  // sum; in the order of the ranges. 0; EFAULT: part of either side is not mapped (or not writable); ESRCH:
-  // the process is gone. Never touches a program that came after it. At most kMaxRanges ranges each.
+  // Copies bytes between `local` ranges of this process and `remote` ranges of that process, in the order of
+  // the ranges. Both lists have the same total length, and at most kMaxRanges ranges. 0; EFAULT: part of
+  // either side is not mapped (or not writable); ESRCH: the process is gone. Never touches a program that has
+  // replaced it.
   static constexpr size_t kMaxRanges = 64;
   int write(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
             size_t remotes);
   int read(const NodeDirectory& directory, const iovec* local, size_t locals, const iovec* remote,
            size_t remotes);
 
-  // Up to so many bytes go through /proc/<pid>/mem, whose copy of an aligned word is the cheapest there is;
-  // process_vm_*(2) is better from there on: it takes several ranges in one call.
+  // Up to this many bytes go through /proc/<pid>/mem, which is the cheapest copy of an aligned word. For more
+  // bytes process_vm_*(2) is better: it takes several ranges in one call.
   static constexpr size_t kWord = 8;
-  // The same of up to kWord bytes, one range each, and nothing around the system call. False: read() or
-  // write() tell why; some of the bytes may be there.
+  // The same for at most kWord bytes, one range each, and with nothing around the system call. False: read()
+  // or write() returns the reason; some of the bytes may have been copied.
   bool write_word(uint64_t here, uint64_t there, size_t size) const;
   bool read_word(uint64_t here, uint64_t there, size_t size) const;
 
@@ -89,11 +92,12 @@ class PeerAdapter {
   PeerSegment mapped_;
   std::string folder_;
   int memory_fd_ = -1;
-  bool is_own_ = false;  // this process's: memory_fd_ is the NodeMembership's
+  bool is_own_ = false;  // this process's own adapter: memory_fd_ belongs to the NodeMembership
   bool within_reach_ = true;
   int32_t pid_ = 0;
-  // Who process_vm_*(2) is called for: the service thread there, which sleeps as a rule. The call writes into
-  // its task; the program's own threads have theirs in the cache of the processor that they run on.
+  // The task that process_vm_*(2) names: the service thread of that process, which usually sleeps. The call
+  // writes into the task structure. Those of the program's own threads are in the caches of the processors
+  // that they run on.
   std::atomic<int32_t> task_{0};
   std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
 
@@ -105,14 +109,15 @@ class PeerAdapter {
 // The peers of this process.
 class PeerTable {
  public:
-  // How long, in ms, a process that does not answer is waited for, counted from when it was first asked; and by whoever
-  // comes after that.
+  // How long to wait for a process that does not reply, in ms. `first`: counted from the first request.
+  // `again`: for each later caller.
   struct Patience {
     int first, again = 0;
   };
-  static constexpr Patience kOfVerbs{5000, 200};  // then its service thread is stopped, or as good as
-  // Finds or attaches. errno values as ask_for_segment and PeerAdapter::attach. Any thread; who waits keeps nobody from
-  // other processes.
+  // for verbs: a process that is silent for longer is in effect stopped
+  static constexpr Patience kOfVerbs{5000, 200};
+  // Finds the peer, or attaches to it. errno values of ask_for_segment() and PeerAdapter::attach(). Any
+  // thread. A caller that waits does not block callers that look for other processes.
   int get(NodeMembership& membership, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
           Patience patience = kOfVerbs);
 

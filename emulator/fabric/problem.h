@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How functions say what went wrong: an errno for programs, one line for people (`problem`, which may be
-// nullptr).
+// Error reporting: an errno for programs, and one line for people (`problem`, which may be nullptr).
 #pragma once
 
 #include <cstring>
@@ -14,7 +13,7 @@ inline int fail(int error, std::string* problem, const std::string& what) {
   return error;
 }
 
-// The same, with the error's own text behind it.
+// The same, followed by the text of the error.
 inline int fail_errno(int error, std::string* problem, const std::string& what) {
   return fail(error, problem, what + ": " + std::strerror(error));
 }

@@ -95,7 +95,7 @@ int SegmentRequest::take(PassedSegment* out) const {
   int fds[2] = {-1, -1};
   const size_t came = (header->cmsg_len - CMSG_LEN(0)) / sizeof *fds;
   std::memcpy(fds, CMSG_DATA(header), came * sizeof *fds);
-  // Without room in this process for all of them the kernel drops the rest (unix(7), MSG_CTRUNC).
+  // If this process has not enough free descriptors, the kernel drops the rest (unix(7), MSG_CTRUNC).
   if (came != static_cast<size_t>(count)) {
     for (const int passed : fds)
       if (passed >= 0) close(passed);
@@ -106,7 +106,7 @@ int SegmentRequest::take(PassedSegment* out) const {
 }
 
 int ask_for_segment(const std::string& folder, int timeout_ms, PassedSegment* out) {
-  const NoCancellation guard;  // the first message to somebody asks, too
+  const NoCancellation guard;  // the first message to a process comes here, too
   SegmentRequest request;
   int error = request.begin(folder);
   using Clock = std::chrono::steady_clock;

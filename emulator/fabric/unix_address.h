@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The address of a unix socket in a folder, however long the folder's path is.
+// The address of a unix socket in a folder, for paths of any length.
 #pragma once
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 namespace verbena {
 
-// sun_path holds 108 bytes; a longer path is reached through a descriptor of the folder, which lives as long
-// as this.
+// sun_path holds 108 bytes. A longer path is reached through a descriptor of the folder, which this object
+// keeps open.
 class UnixAddress {
  public:
   UnixAddress() = default;
@@ -24,7 +24,7 @@ class UnixAddress {
   ~UnixAddress() {
     if (folder_fd_ >= 0) close(folder_fd_);
   }
-  // 0, or why the folder cannot be reached.
+  // 0, or the errno of opening the folder.
   int set(const std::string& folder, const char* name) {
     address_.sun_family = AF_UNIX;
     std::string path = folder + "/" + name;

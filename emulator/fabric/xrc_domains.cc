@@ -14,12 +14,13 @@
 namespace verbena {
 namespace {
 
-std::mutex own_threads;  // record locks are the process's: they keep other processes out, not other threads
+// record locks belong to the process: they exclude other processes, not other threads
+std::mutex own_threads;
 
-// A record lock of fcntl(2): unlike flock(2)'s, a forked child does not inherit it.
+// A record lock of fcntl(2): a forked child does not inherit it, unlike a lock of flock(2).
 class TableLock {
  public:
-  // Without `wait`: error() is EAGAIN when somebody else has it.
+  // Without `wait`: error() is EAGAIN when another process holds the lock.
   explicit TableLock(const std::string& node, bool wait = true) : threads_(own_threads, std::defer_lock) {
     if (wait)
       threads_.lock();

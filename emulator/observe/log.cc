@@ -22,7 +22,7 @@ LogLevel level_from_environment() {
   if (wanted == nullptr) return LogLevel::kError;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (strcmp(wanted, kNames[i]) == 0) return static_cast<LogLevel>(i);
-  return LogLevel::kWarn;  // set to something else: they want to hear something
+  return LogLevel::kWarn;  // an unknown value: the user wants some output
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Words for people, on stderr: VERBENA_LOG=none|error|warn|info|debug says how many. Errors alone by default: what the
-// program cannot learn from any return value. A refusal (warn) names the call, the object, the value and the rule it broke. One line a call, written at once, so
-// that lines of many processes do not mix. Leaves errno alone.
+// Messages for people, on stderr. VERBENA_LOG=none|error|warn|info|debug selects the level.
+// - The default is errors alone: conditions that the program cannot learn from any return value.
+// - A refusal (warn) names the call, the object, the value and the rule that it broke.
+// - Each call writes one line at once, so that lines of several processes do not mix.
+// - errno is preserved.
 #pragma once
 
 namespace verbena {

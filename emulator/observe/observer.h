@@ -15,7 +15,7 @@
 
 namespace verbena {
 
-// A request of the send queue that has ended, in posting order.
+// A completed request of the send queue, in posting order.
 struct RequestEvent {
   uint32_t qpn;
   uint64_t wr_id;
@@ -26,7 +26,7 @@ struct RequestEvent {
   uint8_t vendor_err;  // enum class VendorError; 0: success
 };
 
-// What the responder decided about one request, or about one chunk of it.
+// The responder's decision about one request, or about one chunk of it.
 struct ResponseEvent {
   uint32_t source_qpn;
   uint32_t target_qpn;
@@ -37,7 +37,7 @@ struct ResponseEvent {
   uint8_t vendor_err;
 };
 
-// A CQE that has been published, in the CQ of this process or of a peer.
+// A published CQE, in a CQ of this process or of a peer.
 struct CompletionEvent {
   uint32_t qp_index;  // in the table of the CQ's owner
   uint32_t byte_len;

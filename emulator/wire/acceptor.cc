@@ -32,7 +32,7 @@ constexpr uint64_t kFirstToken = kMaxGids + 2;
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kNotePause = 1'000'000'000;
 constexpr int64_t kCrowdedPause = 20'000'000;
-constexpr int64_t kAddressesPause = 5'000'000;  // somebody else of the node is looking
+constexpr int64_t kAddressesPause = 5'000'000;  // another process of the node is checking
 constexpr int kAcceptsAtATime = 64;
 
 void close_kept(int fd) {
@@ -49,7 +49,7 @@ NetAddress address_of(int fd, int (*which)(int, sockaddr*, socklen_t*)) {
   return address;
 }
 
-// The caller has hung up meanwhile: he has gone to another listener.
+// True: the connecting process has hung up, and has tried another listener.
 bool is_closed(int fd) {
   char byte;
   const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -115,7 +115,7 @@ void Acceptor::watch(int fd, uint64_t token, uint32_t events) {
     epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event);
 }
 
-// Somebody may call often and be refused each time: a line a second says enough.
+// A peer may connect often and be refused each time: one line a second is enough.
 void Acceptor::note(const NetAddress& peer, Refusal refusal, uint32_t their_version, const char* doing) {
   const bool misconfigured =
       refusal == Refusal::kKey || refusal == Refusal::kVersion || refusal == Refusal::kAddress;
@@ -143,7 +143,7 @@ void Acceptor::accept_all(Listener& listener, int64_t now) {
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      // It would not let us sleep: for a while it is not looked at.
+      // Its readiness would keep this thread awake: it is not watched for a while.
       epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, listener.fd, nullptr);
       listener.resume_ns = now + kCrowdedPause;
       return;
@@ -330,7 +330,7 @@ bool Acceptor::serve_outgoing(uint64_t token, Outgoing& outgoing, int64_t now, b
 
 void Acceptor::finish_outgoing(Outgoing& outgoing, Outgoing::State state) {
   const Outgoing::ConnectRequest& asked = outgoing.request();
-  // A process that somebody has named, and that is not there, has ended as a rule: nothing to warn of.
+  // A process that is called by name and is not there has usually ended: no warning.
   const bool has_ended =
       asked.target.kind == TargetKind::kProcess &&
       (outgoing.refusal() == Refusal::kNotListening || outgoing.refusal() == Refusal::kNobody);

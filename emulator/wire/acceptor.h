@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The inside of the connection listener (connection_listener.h). Sockets are the service thread's alone; what
-// other threads leave for it, and what it tells them, is guarded by `mutex_` and `cm_mutex_`.
+// The implementation of the connection listener (connection_listener.h). Only the service thread uses the
+// sockets. `mutex_` and `cm_mutex_` guard what other threads leave for the service thread, and what it
+// reports to them.
 #pragma once
 
 #include <atomic>
@@ -42,7 +43,7 @@ class Acceptor {
   struct Listener {
     int fd;
     NetAddress address;
-    int64_t resume_ns;  // 0: watched; else it is not, until then: no descriptors are left
+    int64_t resume_ns;  // 0: watched; else not watched until then, because no descriptors are left
   };
 
   void watch(int fd, uint64_t token, uint32_t events);
@@ -76,7 +77,8 @@ class Acceptor {
   int epoll_fd_ = -1;
   int passed_connections_ = -1;
   int addresses_ = -1;  // address_watch.h
-  // When they are looked at: at once, as they may have changed while nobody was here.
+  // When to check the addresses next. At first: at once, because they may have changed before this process
+  // started.
   int64_t look_at_addresses_ns_ = 0;
 
   uint64_t next_token_ = 0;

@@ -18,7 +18,7 @@ namespace verbena::wire {
 
 namespace {
 
-// Is it an interface's own, and each such interface down? bind(2) takes no notice of that.
+// True: interfaces have the address, and each of them is down. bind(2) does not check that.
 bool is_down(const NetAddress& address) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return false;
@@ -55,7 +55,7 @@ int watch_addresses() {
   if (fd < 0) return -1;
   sockaddr_nl groups{};
   groups.nl_family = AF_NETLINK;
-  // Links, too: IPv4 addresses of an interface that is taken down stay with it, unusable.
+  // Links, too: an interface that is taken down keeps its IPv4 addresses, which are then unusable.
   groups.nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_LINK;
   if (bind(fd, reinterpret_cast<const sockaddr*>(&groups), sizeof groups) == 0) return fd;
   const int error = errno;
@@ -66,7 +66,7 @@ int watch_addresses() {
 
 void drain_address_watch(int fd) {
   char message[4096];
-  // ENOBUFS: some were lost. What they said is looked up anyway.
+  // ENOBUFS: some notifications were lost. The addresses are checked anyway.
   for (int i = 0; i < 256; ++i)
     if (recv(fd, message, sizeof message, MSG_DONTWAIT | MSG_TRUNC) < 0 && errno != ENOBUFS && errno != EINTR)
       return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The addresses of the machine: which it has, and when to look again. The kernel tells every process that
-// asks (rtnetlink(7)); no rights are needed, and nothing comes while nothing changes.
+// The addresses of the machine: which it has, and when they change. The kernel notifies every process that
+// asks (rtnetlink(7)). No privilege is needed, and no notification comes while nothing changes.
 #pragma once
 
 #include <array>
@@ -9,15 +9,15 @@
 
 namespace verbena::wire {
 
-// Does the machine have this address now, as in a GID, on an interface that is up? Of an IPv6 address that it
-// still looks for a double of: no. When the kernel does not say: yes.
+// True: the machine has this address now, given as in a GID, on an interface that is up. False for an IPv6
+// address that the kernel still checks for duplicates. True if the kernel does not say.
 bool machine_has(const std::array<uint8_t, 16>& bytes);
 
-// A socket, non-blocking and close-on-exec, that is readable after an address or interface has changed. -1:
-// errno, as where there is no netlink; then changes go unnoticed.
+// A socket, non-blocking and close-on-exec, that becomes readable when an address or interface has changed.
+// -1 and errno, for example where there is no netlink; changes then go unnoticed.
 int watch_addresses();
 
-// Reads what there is to read, so that the socket sleeps again.
+// Reads all notifications, so that the socket is no longer readable.
 void drain_address_watch(int fd);
 
 }  // namespace verbena::wire

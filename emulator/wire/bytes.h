@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Little-endian numbers in messages, wherever they lie.
+// Little-endian numbers in messages, aligned or not.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ struct Shape {
   uint32_t most_bytes;
 };
 
-// Index: FrameKind.
+// Indexed by FrameKind.
 constexpr Shape kShapes[] = {
     {0, 0},
     {sizeof(RequestHead), kChunkBytes},

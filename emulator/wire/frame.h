@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What two adapters say to each other once the connection listener has let them together: frames, each a head
-// of fixed size and, of some kinds, bytes behind it. Little-endian. A head says everything that carrying the
-// frame out needs: nothing of a frame depends on one before it but the order of the numbers.
+// The frames that two adapters exchange once they are connected. A frame is a head of fixed size and, for
+// some kinds, bytes after it. Fields are little-endian. A head contains everything that is needed to carry
+// out the frame: apart from the order of the numbers, no frame depends on an earlier one.
 //
-// decode() is pure and believes nothing: what it lets through has a known kind, a head that is there as a
-// whole, and bytes that lie within the message they are part of. Whether numbers, keys and addresses mean
-// anything is the engine's affair.
+// decode() is pure and trusts nothing. A frame that it accepts has a known kind, a complete head, and bytes
+// that lie within their message. The engine checks numbers, keys and addresses.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +17,12 @@ enum class FrameKind : uint8_t {
   kRequest = 1,       // a request, or one chunk of its bytes
   kAck = 2,           // every request before `number` is done
   kNak = 3,           // `number` is refused; those before it are done
-  kRnr = 4,           // `number` found no receive request, and is to be sent again, later
-  kNotReady = 5,      // nobody takes `number` now
-  kReadData = 6,      // bytes of the answer to READ `number`
+  kRnr = 4,           // `number` found no receive request and must be sent again, later
+  kNotReady = 5,      // no queue pair takes `number` now
+  kReadData = 6,      // bytes of the response to READ `number`
   kAtomicAnswer = 7,  // what was there before atomic `number`
   kDatagram = 8,
-  kQuery = 9,         // which process of this node has a queue pair number?
+  kQuery = 9,         // asks which process of this node has a queue pair number
   kWhereabouts = 10,  // that one
   kReady = 11,        // there are receive requests again: `number` need not wait for its timer
 };
@@ -46,9 +45,10 @@ struct RequestHead {
   uint8_t connection;  // enum ibv_qp_type in the low half, enum ibv_mtu in the high one
   uint32_t target_qpn;
   uint32_t source_qpn;
-  uint64_t path_generation;    // of the requester; grows with each time it is connected
-  uint64_t number;  // running, within the life
-  // All below this number are finished: those that the responder has not seen were carried out without it.
+  uint64_t path_generation;    // of the requester; incremented each time it is connected
+  uint64_t number;  // running number within the path generation
+  // All requests below this number are finished. Those that the responder has not seen were carried out
+  // without it.
   uint64_t finished_below;
   uint32_t psn;
   uint32_t size;       // of the message
@@ -64,8 +64,8 @@ struct RequestHead {
 };
 static_assert(sizeof(RequestHead) == 88);
 
-// kAck to kAtomicAnswer. `value` is, by kind: nothing; a VendorError; nothing; a VendorError; offset | size
-// of the whole answer << 32; what was there.
+// kAck to kAtomicAnswer. `value`, by kind: none; a VendorError; none; a VendorError; offset | size of the
+// whole response << 32; the previous value.
 struct AnswerHead {
   uint32_t length;
   FrameKind kind;
@@ -82,7 +82,7 @@ struct AnswerHead {
 };
 static_assert(sizeof(AnswerHead) == 40);
 
-// The bytes are the message: 40 for the GRH, then what the program sent.
+// The bytes are the message: 40 for the GRH, then the program's payload.
 struct DatagramHead {
   uint32_t length;
   FrameKind kind;
@@ -111,7 +111,7 @@ struct WhereaboutsHead {
   FrameKind kind;
   uint8_t reserved[3];
   uint32_t qpn;
-  uint32_t generation;  // 0: nobody has it
+  uint32_t generation;  // 0: no process has it
   uint64_t node;
   uint32_t slot;
   uint32_t reserved_too;
@@ -132,10 +132,10 @@ enum class Decoded : uint8_t { kFrame, kIncomplete, kMalformed };
 struct Frame {
   FrameHead head;
   uint32_t head_size;
-  uint32_t payload;  // bytes behind it, of which perhaps not all have come
+  uint32_t payload;  // bytes after it, of which some may not have come yet
 };
 
-// The frame at the beginning of `bytes`. kIncomplete: its head has not come as a whole.
+// The frame at the beginning of `bytes`. kIncomplete: its head is not complete yet.
 Decoded decode(const std::byte* bytes, size_t available, Frame* out) noexcept;
 
 }  // namespace verbena::wire

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Offsets in bytes, all messages: magic 0 (4), version 4 (4). Then
-//   Hello      node 8 (8), slot 16 (4), generation 20 (4), from 24 (16), to 40 (16), kind 56 (1), zero 57
-//   (3),
-//              number 60 (4), service 64 (8), process' node 72 (8), slot 80 (4), generation 84 (4), nonce 88
-//              (32), zero 120 (16)
-//   Challenge  refusal 8 (4), zero 12 (4), node 16 (8), nonce 24 (32), proof 56 (32)
-//   Proof      proof 8 (32)
-//   Welcome    refusal 8 (4), zero 12 (4), node 16 (8), slot 24 (4), generation 28 (4), proof 32 (32)
+// Offsets and (sizes) in bytes. All messages: magic 0 (4), version 4 (4). Then
+// - Hello: node 8 (8), slot 16 (4), generation 20 (4), from 24 (16), to 40 (16), kind 56 (1), zero 57 (3),
+//   number 60 (4), service 64 (8), process: node 72 (8), slot 80 (4), generation 84 (4); nonce 88 (32), zero
+//   120 (16)
+// - Challenge: refusal 8 (4), zero 12 (4), node 16 (8), nonce 24 (32), proof 56 (32)
+// - Proof: proof 8 (32)
+// - Welcome: refusal 8 (4), zero 12 (4), node 16 (8), slot 24 (4), generation 28 (4), proof 32 (32)
 #include "wire/handshake.h"
 
 #include <algorithm>
@@ -60,13 +59,13 @@ bool all_zero(const uint8_t* from, size_t size) {
   return std::all_of(from, from + size, [](uint8_t byte) { return byte == 0; });
 }
 
-// A refusal that may travel.
+// A refusal that may be sent.
 Refusal travelling(uint32_t word) {
   const auto refusal = static_cast<Refusal>(word);
   return refusal <= Refusal::kSelf ? refusal : Refusal::kMalformed;
 }
 
-// Which fields a target of this kind has; the others are zero. False: no such kind.
+// The fields that a target of this kind has; the others are zero. False: no such kind.
 bool is_proper(const Target& target) {
   Target expected{target.kind, 0, 0, {}};
   switch (target.kind) {
@@ -159,7 +158,7 @@ void CalledHandshake::hello_arrived(std::span<const uint8_t, kHelloSize> bytes, 
   begin(to, Magic::kChallenge);
   put32(to + 8, static_cast<uint32_t>(refusal_));
   put64(to + 16, own_node);
-  if (refusal_ != Refusal::kNone) return;  // nothing is proven to who cannot speak
+  if (refusal_ != Refusal::kNone) return;  // a peer with a malformed hello gets no proof
   put(to + 24, nonce_);
   admitted_.transcript = transcript_of(bytes, challenge_);
   put(to + kChallengeProof, hmac_sha256(key_, {label(kCalled), admitted_.transcript}));
@@ -217,7 +216,7 @@ void CallerHandshake::challenge_arrived(std::span<const uint8_t, kChallengeSize>
   const Digest expected = hmac_sha256(key_, {label(kCalled), transcript_});
   if (!equal_in_constant_time(expected, get_array<Digest>(from + kChallengeProof)))
     return refuse(Refusal::kKey);
-  // Somebody passed our hello on to ourselves.
+  // Our own hello has been relayed to us.
   if (get64(from + 16) == hello_.caller.node) return refuse(Refusal::kSelf);
   put(proof_.data() + 8, hmac_sha256(key_, {label(kCaller), transcript_}));
   step_ = Step::kWelcome;

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What two processes of different nodes say to each other before anything else: both show that they have the
-// fabric's key without showing the key, and the one that was called says which process it is. Pure: bytes in,
-// bytes out; no socket, no clock, no randomness of its own.
+// The handshake of two processes of different nodes. Both prove that they have the fabric's key without
+// disclosing it, and the called one says which process it is. Pure: bytes in, bytes out; no socket, no clock,
+// no randomness of its own.
 //
-//   caller                                     called
-//   Hello      who, whom, from, to, nonce ──▶
+//   connecting                                called
+//   Hello      own id, target, from, to,
+//              nonce                     ──▶
 //              ◀── nonce, proof of the key     Challenge
 //   Proof      proof of the key           ──▶
-//              ◀── which process, proof        Welcome      (by the process that has the target: it may be
-//              another)
+//              ◀── own id, proof               Welcome   (by the process of the target: it may be another)
 //
-// All four have fixed sizes and little-endian fields. With T = SHA-256(Hello, Challenge up to its proof),
-// each proof is HMAC-SHA-256(key, label, T, what the message says); the labels differ, so that no proof can
-// be given back as another, and both nonces are in T, so that none can be shown twice. Refusals before the
-// caller's proof are not proven: they are hints, and lead to nothing worse than a connection that does not
-// come about. What follows the handshake is neither encrypted nor signed: who can change packets on the way
-// can do so (docs/NETWORK.md).
+// All four messages have fixed sizes and little-endian fields. With T = SHA-256(Hello, Challenge up to its
+// proof), each proof is HMAC-SHA-256(key, label, T, the message's contents).
+// - The labels differ, so that no proof can be returned as another one.
+// - Both nonces are in T, so that no proof can be replayed.
+// - Refusals before the connecting side's proof are not authenticated. They are hints: a forged one can only
+//   prevent the connection.
+// - What follows the handshake is neither encrypted nor signed. An attacker that can change packets on the
+//   way can change it (docs/NETWORK.md).
 #pragma once
 
 #include <array>
@@ -39,27 +41,27 @@ inline constexpr size_t kChallengeSize = 88;
 inline constexpr size_t kProofSize = 40;
 inline constexpr size_t kWelcomeSize = 64;
 
-using Nonce = std::array<uint8_t, 32>;  // random, for this one handshake
+using Nonce = std::array<uint8_t, 32>;  // random, for this handshake only
 
 struct Hello {
   ProcessId caller;
-  NetAddress from;  // of the caller's node
-  NetAddress to;    // that he calls: who is called looks whether it is his
+  NetAddress from;  // of the connecting node
+  NetAddress to;    // of the called node, which checks that the address is its own
   Target target;
   Nonce nonce{};
 };
 
 std::array<uint8_t, kHelloSize> encode(const Hello& hello);
-// kNone; kMalformed; kVersion (then *out is untouched).
+// Returns kNone, kMalformed or kVersion (then *out is unchanged).
 Refusal decode(std::span<const uint8_t, kHelloSize> bytes, Hello* out);
 
-// What goes from the process that shook hands to the one that welcomes.
+// Passed from the process that did the handshake to the process that sends the welcome.
 struct Admitted {
   Hello hello;
   Digest transcript{};  // T
 };
 
-// The called side as far as the caller's proof.
+// The called side, up to the connecting side's proof.
 class CalledHandshake {
  public:
   enum class Step : uint8_t { kHello, kProof, kAdmitted, kRefused };
@@ -67,10 +69,10 @@ class CalledHandshake {
   CalledHandshake(const NetworkKey& key, const Nonce& nonce) : key_(key), nonce_(nonce) {}
 
   Step step() const { return step_; }
-  size_t wanted() const;  // bytes that the next message has; 0: none is wanted any more
+  size_t wanted() const;  // size of the next message; 0: none is expected any more
 
-  // Takes the message, exactly wanted() bytes. When the answer to a hello is due it is in challenge(): an
-  // accepted hello's, or a refusal's. `own`: the node that is called, whose addresses these are.
+  // Takes the message, exactly wanted() bytes. The reply to a hello is then in challenge(), for an accepted
+  // hello and for a refused one. `own`: the addresses of the called node.
   void hello_arrived(std::span<const uint8_t, kHelloSize> bytes, uint64_t own_node,
                      std::span<const NetAddress> own);
   void proof_arrived(std::span<const uint8_t, kProofSize> bytes);
@@ -90,7 +92,7 @@ class CalledHandshake {
   std::array<uint8_t, kChallengeSize> challenge_{};
 };
 
-// `welcomer`: the process that has the target; with a refusal (kNobody, kBusy) whoever says so.
+// `welcomer`: the process of the target. With a refusal (kNobody, kBusy): the process that refuses.
 std::array<uint8_t, kWelcomeSize> welcome(const NetworkKey& key, const Digest& transcript,
                                           const ProcessId& welcomer, Refusal refusal);
 
@@ -105,8 +107,8 @@ class CallerHandshake {
   size_t wanted() const;
 
   const std::array<uint8_t, kHelloSize>& hello() const { return hello_bytes_; }  // to be sent first
-  // Then proof() is to be sent; also when it ends in kKey: a proof of nothing, so that the other end can say
-  // so, too.
+  // Then proof() must be sent, also when the result is kKey: that proof is invalid, so that the other end can
+  // report kKey, too.
   void challenge_arrived(std::span<const uint8_t, kChallengeSize> bytes);
   const std::array<uint8_t, kProofSize>& proof() const { return proof_; }
   void welcome_arrived(std::span<const uint8_t, kWelcomeSize> bytes);

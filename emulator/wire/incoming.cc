@@ -39,7 +39,7 @@ Incoming::State Incoming::progress(uint64_t own_node, std::span<const NetAddress
       continue;
     }
     handshake_.hello_arrived(bytes_, own_node, own);
-    // Its send buffer is empty: what is not taken whole is not taken by a healthy connection.
+    // The send buffer is empty: a healthy connection takes the message as a whole.
     const auto& challenge = handshake_.challenge();
     if (send(fd_, challenge.data(), challenge.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
         static_cast<ssize_t>(challenge.size()))

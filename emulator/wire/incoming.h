@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A connection that somebody from another node has begun, as far as his proof. A slow one has a time limit;
-// whoever holds many of these drops the oldest (connection_listener.cc).
+// A connection from another node, up to the peer's proof. It has a time limit. A process with many of these
+// drops the oldest (connection_listener.cc).
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace verbena::wire {
 
 class Incoming {
  public:
-  // Owns `fd`, non-blocking. `deadline_ns`: when it is given up.
+  // Owns `fd`, non-blocking. `deadline_ns`: its time limit.
   Incoming(int fd, const NetAddress& peer, const NetworkKey& key, const Nonce& nonce, int64_t deadline_ns)
       : fd_(fd), peer_(peer), deadline_ns_(deadline_ns), handshake_(key, nonce) {}
   ~Incoming();
@@ -23,11 +23,11 @@ class Incoming {
 
   enum class State : uint8_t { kGoesOn, kAdmitted, kOver };
 
-  // Reads what is there and answers. kOver: refusal() says why.
+  // Reads the available bytes and replies. kOver: refusal() has the reason.
   State progress(uint64_t own_node, std::span<const NetAddress> own);
 
   int fd() const { return fd_; }
-  int give_away();  // the descriptor, which is the caller's from then on
+  int give_away();  // the descriptor, owned by the caller from then on
   const NetAddress& peer() const { return peer_; }
   int64_t deadline_ns() const { return deadline_ns_; }
   Refusal refusal() const { return refusal_; }

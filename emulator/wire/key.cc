@@ -106,9 +106,9 @@ int read_key(const std::string& path, NetworkKey* out, std::string* problem) {
 int user_key(const std::string& folder, NetworkKey* out, std::string* problem) {
   const std::string path = folder + "/key";
   if (access(path.c_str(), F_OK) != 0) {
-    // Whole or not at all: the name comes last, and to one of those who try.
+    // All or nothing: the file gets its name last, and only one of several writers succeeds.
     const std::string fresh = path + "." + std::to_string(getpid());
-    unlink(fresh.c_str());  // of a process that had the number before, and died
+    unlink(fresh.c_str());  // left by a process with the same pid that has died
     if (const int error = make_key(fresh, problem); error != 0) return error;
     const int error = link(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
     unlink(fresh.c_str());

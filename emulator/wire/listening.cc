@@ -21,8 +21,8 @@ constexpr int kBacklog = 512;
 constexpr int kLockTries = 1000;
 constexpr timespec kLockPause{0, 2'000'000};
 
-// Bound with SO_REUSEPORT, as listeners of a node are; SO_REUSEADDR, so that connections of a former one that
-// the kernel still remembers do not count. `anywhere`: at an address that the machine does not have, too
+// Binds with SO_REUSEPORT, as the listeners of a node do, and with SO_REUSEADDR, so that old connections that
+// the kernel still remembers do not count. `anywhere`: also at an address that the machine does not have
 // (IP_FREEBIND, ip(7)).
 int bind_at(const NetAddress& address, uint16_t port, bool alone, bool anywhere, int* out) {
   sockaddr_storage where;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A message: magic 0 (4), version 4 (4), sender's node 8 (8), slot 16 (4), generation 20 (4), number 24 (8),
-// proof 32 (32), then what is said. The proof is HMAC-SHA-256(key, label, the first 32 bytes, what is said).
+// Offsets and (sizes) of a message in bytes: magic 0 (4), version 4 (4), sender's node 8 (8), slot 16 (4),
+// generation 20 (4), number 24 (8), proof 32 (32), then the payload. The proof is HMAC-SHA-256(key, label,
+// the first 32 bytes, the payload).
 #include "wire/multicast_channel.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ constexpr size_t kMostSenders = 1024;
 constexpr uint64_t kWindow = 64;
 constexpr std::string_view kLabel = "verbena multicast";
 
-// Where the fabric meets: RFC 2365, 6.2; RFC 4291, 2.7, transient and organisation-local.
+// The fabric's group: RFC 2365, 6.2; RFC 4291, 2.7, transient and organisation-local.
 NetAddress group_of(bool ipv4, uint16_t port) {
   const auto high = static_cast<uint8_t>(port >> 8), low = static_cast<uint8_t>(port);
   if (ipv4) return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 192, high, low}};
@@ -51,7 +52,7 @@ in6_addr ipv6_of(const NetAddress& address) {
   return host;
 }
 
-// The interface that has an IPv6 address; 0: none.
+// The interface of an IPv6 address; 0: none.
 unsigned interface_of(const NetAddress& address) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return 0;
@@ -83,7 +84,7 @@ int leave_by(int fd, const NetAddress& from) {
     return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
   }
   const unsigned interface = interface_of(from);
-  const int hops = 1;  // as with IPv4, where it is what ip(7) says
+  const int hops = 1;  // the default for IPv4 (ip(7))
   setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof hops);
   return setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface, sizeof interface);
 }
@@ -155,7 +156,7 @@ int MulticastChannel::listen() {
   return 0;
 }
 
-// Under mutex_. At the group of one family, by every interface that has an address of the node's.
+// Under mutex_. Joins the group of one family on every interface that has an address of the node.
 int MulticastChannel::listen_to(bool ipv4) {
   const int fd = new_socket(ipv4);
   if (fd < 0) return errno;
@@ -171,7 +172,7 @@ int MulticastChannel::listen_to(bool ipv4) {
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
   bool joined = false;
   int error = bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 ? 0 : errno;
-  // Two addresses of one interface: it is joined already.
+  // Two addresses of one interface: already joined.
   for (const Sender& sender : senders_)
     if (error == 0 && sender.address.is_ipv4() == ipv4 && join(fd, sender.address, group) == 0) joined = true;
   if (error == 0 && !joined) error = errno;
@@ -184,7 +185,7 @@ int MulticastChannel::listen_to(bool ipv4) {
   return 0;
 }
 
-// Under mutex_. Which of the node's addresses of one family a message goes out from; nullptr: it has none.
+// Under mutex_. The sender for messages of one family; nullptr: the node has no address of it.
 MulticastChannel::Sender* MulticastChannel::sender_of(bool ipv4, const NetAddress& from) {
   Sender* found = nullptr;
   for (Sender& sender : senders_)
@@ -206,7 +207,7 @@ void MulticastChannel::send(const NetAddress& from, std::span<const uint8_t> mes
   const Digest digest = proof(key_, head, message);
   std::copy(digest.begin(), digest.end(), head + kSigned);
   iovec parts[] = {{head, sizeof head}, {const_cast<uint8_t*>(message.data()), message.size()}};
-  // Some nodes have addresses of the one family alone; who hears both takes one of the two.
+  // Some nodes have addresses of one family only. A receiver of both takes one of the two copies.
   for (const bool ipv4 : {true, false}) {
     Sender* const sender = sender_of(ipv4, from);
     if (sender == nullptr) continue;
@@ -221,7 +222,7 @@ void MulticastChannel::send(const NetAddress& from, std::span<const uint8_t> mes
   }
 }
 
-// Numbers may overtake each other by less than kWindow.
+// A number may overtake another by less than kWindow.
 bool MulticastChannel::is_new(const ProcessId& sender, uint64_t number) {
   if (known_.size() >= kMostSenders && known_.count(sender) == 0) known_.erase(known_.begin());
   Known& known = known_[sender];

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Multicast between nodes: one multicast group per fabric and family, 239.192.<port> (RFC 2365:
-// organisation-local) and ff18::766d:<port>, UDP, the fabric's port. Each process with members of some group
-// listens there and picks what concerns it; who sends to any group sends there once, in each family of which
-// its node has an address. Every message is signed with the fabric's key and numbered: nothing is taken
-// twice. As datagrams are, it may be lost. It reaches as far as the network carries IP multicast (TTL 1: one
-// subnet).
+// Multicast between nodes: one IP multicast group per fabric and family, 239.192.<port> (RFC 2365:
+// organisation-local) and ff18::766d:<port>, over UDP at the fabric's port.
+// - Each process with members of an RDMA multicast group listens there and takes the messages for its groups.
+// - A sender to any group sends there once, in each family that its node has an address of.
+// - Every message is signed with the fabric's key and numbered, so that no message is taken twice. Like a
+//   datagram, a message may be lost.
+// - The reach is that of IP multicast with TTL 1: one subnet.
 //
-// Threads: listen() by anybody; send() by anybody; receive() by one.
+// Threads: listen() and send(): any thread; receive(): one thread.
 #pragma once
 
 #include <array>
@@ -37,19 +38,19 @@ class MulticastChannel {
   MulticastChannel(const MulticastChannel&) = delete;
   MulticastChannel& operator=(const MulticastChannel&) = delete;
 
-  // Knows where to listen and send; opens nothing yet. ENONET: no network; else as node_key().
+  // Determines where to listen and send; opens nothing yet. ENONET: no network; else as node_key().
   int open(NodeMembership& membership);
 
-  // From now on messages arrive; the service thread watches the socket. 0, also when it does already; or what
-  // the kernel says.
+  // Starts to receive messages; the service thread watches the socket. 0, also when it listens already; or an
+  // error of the kernel.
   int listen();
   bool listens() const { return listening_.load(std::memory_order_acquire); }
 
-  // Out of the interface that has `from`; of another address, and in the other family, of the first. At most
-  // kMaxMulticastMessage bytes.
+  // Sends from the interface that has `from`; for another address, and in the other family, from the first
+  // one. At most kMaxMulticastMessage bytes.
   void send(const NetAddress& from, std::span<const uint8_t> message);
 
-  // The next message of another node's process; its size, 0: there is none now.
+  // Takes the next message of another node's process. Returns its size; 0: there is none now.
   size_t receive(std::array<uint8_t, kMaxMulticastMessage>* message);
 
  private:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An address of a node: the 16 bytes of a RoCE v2 GID, which are an IPv6 address; an IPv4 address is mapped
-// into it,
-// ::ffff:a.b.c.d (RFC 4291, 2.5.5.2; IBTA annex A17, RoCEv2, A17.4.1).
+// An address of a node: the 16 bytes of a RoCE v2 GID, which are an IPv6 address. An IPv4 address is mapped
+// to ::ffff:a.b.c.d (RFC 4291, 2.5.5.2; IBTA annex A17, RoCEv2, A17.4.1).
 #pragma once
 
 #include <netinet/in.h>
@@ -28,13 +27,13 @@ struct NetAddress {
   friend auto operator<=>(const NetAddress&, const NetAddress&) = default;
 
   bool is_ipv4() const;
-  // One that a peer could be reached by: not unspecified, multicast, nor link-local (fe80::/10, 169.254/16 is
-  // allowed), which would want a zone beside it.
+  // True: a peer may be reached by it. False for unspecified and multicast addresses and for IPv6 link-local
+  // ones (fe80::/10), which would need a zone. 169.254/16 is allowed.
   bool is_reachable() const;
 
-  // For connect(2) and bind(2): AF_INET for an IPv4 address, else AF_INET6. The length of what was written.
+  // For connect(2) and bind(2): AF_INET for an IPv4 address, else AF_INET6. Returns the length written.
   socklen_t to_socket_address(uint16_t port, sockaddr_storage* out) const;
-  // False: neither AF_INET nor AF_INET6. An IPv6 address that holds an IPv4 one is the IPv4 one.
+  // False: neither AF_INET nor AF_INET6. A mapped IPv4 address becomes the IPv4 address.
   static bool from_socket_address(const sockaddr_storage& from, NetAddress* out);
 
   // "192.0.2.1", "2001:db8::1"; no names, no zones, no brackets.

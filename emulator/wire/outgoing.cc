@@ -15,7 +15,7 @@
 namespace verbena::wire {
 namespace {
 
-// connect(2): what the kernel says, in our words.
+// connect(2): the kernel's errno as a Refusal.
 struct Row {
   int error;
   Refusal refusal;
@@ -75,17 +75,17 @@ int Outgoing::give_away() { return std::exchange(fd_, -1); }
 Outgoing::State Outgoing::missed(int64_t now, Refusal refusal) {
   hang_up();
   refusal_ = refusal;
-  // Who lives listens: a process that is called by its name where nobody does is gone. For a service there is
-  // an answer at once, too: as of a machine whose connection manager has no such listener.
+  // A living process listens: if nobody listens for a process called by its name, the process is gone. A
+  // service gets a reply at once, too, as from a machine whose connection manager has no such listener.
   const bool gone = refusal == Refusal::kNotListening &&
                     (request_.target.process.somebody() || request_.target.kind == TargetKind::kCmListener);
   if (gone || !is_transient(refusal) || now >= request_.deadline_ns) return State::kFailed;
-  // A listener that is stopped: the next call has another one, with luck, and should not be late. A far
-  // machine: longer.
+  // The listener is stopped: the next attempt probably meets another one, and should come soon. Or the
+  // machine is far away: wait longer.
   if (refusal == Refusal::kSilent) patience_ = std::min(patience_ * 5 / 4, kLastPatience);
   if (refusal == Refusal::kUnreachable) patience_ = std::min(2 * patience_, kLastPatience);
   if (refusal == Refusal::kSilent) {
-    due_ns_ = now;  // who was silent is not asked again: another source port, another listener
+    due_ns_ = now;  // a silent listener is not tried again: another source port leads to another listener
   } else {
     due_ns_ = now + pause_;
     pause_ = std::min(2 * pause_, kLastPause);
@@ -138,7 +138,8 @@ Outgoing::State Outgoing::read(int64_t now) {
         handshake_->step() == CallerHandshake::Step::kWelcome || handshake_->refusal() == Refusal::kKey;
     if (proves && !say(handshake_->proof().data(), kProofSize)) return missed(now, Refusal::kClosed);
     due_ns_ =
-        std::min(now + 2 * patience_, request_.deadline_ns);  // there is somebody; he may have to hand us on
+        // a process is there; it may have to pass the connection on
+        std::min(now + 2 * patience_, request_.deadline_ns);
   }
   if (handshake_->step() == CallerHandshake::Step::kDone) return State::kConnected;
   return missed(now, handshake_->refusal());

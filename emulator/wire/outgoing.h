@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A call to another node: attempts, one after another, until one comes through, or nothing more can be hoped
-// for.
+// A connection request to another node: repeated attempts until one succeeds or no further attempt can help.
 #pragma once
 
 #include <array>
@@ -31,7 +30,7 @@ class Outgoing {
 
   enum class State : uint8_t { kGoesOn, kConnected, kFailed };
 
-  // Does what can be done at this time. `ready`: poll(2) has something to say of fd().
+  // Makes progress without blocking. `ready`: poll(2) has reported an event of fd().
   State progress(int64_t now, bool ready);
 
   int fd() const { return fd_; }                   // -1: between two attempts
@@ -43,10 +42,10 @@ class Outgoing {
   Refusal refusal() const { return refusal_; }  // when it has failed: the last attempt's
   uint32_t their_version() const { return handshake_ ? handshake_->their_version() : 0; }
 
-  // The first attempt's wait for an answer: a listener that is stopped is passed by soon.
+  // The first attempt's wait for a reply: a stopped listener is bypassed soon.
   static constexpr int64_t kFirstPatience = 250'000'000;
   static constexpr int64_t kLastPatience = 8'000'000'000;
-  // Between an attempt that was refused and the next.
+  // The pause between a refused attempt and the next.
   static constexpr int64_t kFirstPause = 10'000'000;
   static constexpr int64_t kLastPause = 1'000'000'000;
 

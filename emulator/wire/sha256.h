@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// SHA-256 (FIPS 180-4, 6.2) and HMAC with it (FIPS 198-1; RFC 2104). Small rather than fast: a few hundred
-// bytes for each connection between nodes. No library comes into a stranger's process for it.
+// SHA-256 (FIPS 180-4, 6.2) and HMAC with it (FIPS 198-1; RFC 2104). Small rather than fast: it hashes a few
+// hundred bytes for each connection between nodes. A library for this would be loaded into the user's
+// process.
 #pragma once
 
 #include <array>
@@ -30,10 +31,10 @@ class Sha256 {
 
 Digest sha256(std::span<const uint8_t> bytes);
 
-// `parts` count as one message, one behind the other. Keys of any length.
+// The concatenation of `parts` is the message. Keys may have any length.
 Digest hmac_sha256(std::span<const uint8_t> key, std::initializer_list<std::span<const uint8_t>> parts);
 
-// Takes as long for any two digests.
+// The time does not depend on the digests.
 bool equal_in_constant_time(const Digest& a, const Digest& b);
 
 }  // namespace verbena::wire

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Whom on the other node a connection is for. The node that is called looks up which of its processes that
-// is; the caller learns it with the welcome (handshake.h) and pins it.
+// The addressee of a connection on the other node. The called node looks up its process. The connecting
+// process learns the process from the welcome (handshake.h), and uses that one from then on.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 namespace verbena::wire {
 
 enum class TargetKind : uint8_t {
-  kQueuePair = 1,   // who made queue pair `number` (RC, UC, XRC_RECV, UD: numbers are one space)
-  kCmListener = 2,  // who listens for `service` (IBA vol. 1, 12.7.3 ServiceID) on the address that was called
-  kProcess = 3,     // `process` itself, to go on with what began elsewhere
-  kNode = 4,        // any process of the node: whoever answers
+  kQueuePair = 1,   // the process of queue pair `number` (RC, UC, XRC_RECV, UD share one number space)
+  // the process that listens for `service` (IBA vol. 1, 12.7.3 ServiceID) on the called address
+  kCmListener = 2,
+  kProcess = 3,     // `process` itself, to continue what began with another connection
+  kNode = 4,        // any process of the node
   kCmProcess = 5,   // as kProcess, for its connection manager
-  kGreeting = 6,    // nobody: whether the node is there is all that is asked; the welcome ends it (verbena doctor)
+  // no process: only tests whether the node is there, and ends with the welcome (verbena doctor)
+  kGreeting = 6,
 };
 
-// The connection manager has connections of its own: it has a thread of its own, and waits for nothing of the
-// data's.
+// The connection manager has its own connections: it has a thread of its own, and never waits for data.
 constexpr bool is_for_cm(TargetKind kind) {
   return kind == TargetKind::kCmListener || kind == TargetKind::kCmProcess;
 }

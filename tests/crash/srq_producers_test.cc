@@ -209,7 +209,7 @@ TEST_P(SrqProducers, MayBeKilledAtAnyInstant) {
   munmap(numbers, sizeof(Numbers));
 }
 
-// In the completion entry, in the bounce buffer, in one piece, and in slices.
+// In the completion entry, in the bounce buffer, in one piece, and in chunks.
 INSTANTIATE_TEST_SUITE_P(Crash, SrqProducers,
                          ::testing::Combine(::testing::Bool(), ::testing::Values(8u, 200u, 20000u, 1500000u)),
                          [](const auto& chosen) {

@@ -5,7 +5,7 @@
 // opens it elsewhere has an entry in the node's table (fabric/xrc_domains.h) and a Qp that only stands for
 // it:
 //
-//  * The queue pair lives until its last handle, in whatever process, is destroyed: a owner that has
+//  * The queue pair lives until its last handle, in whatever process, is destroyed: an owner that has
 //  destroyed his own
 //    keeps it as an orphaned QP until nobody else holds it.
 //  * Its events go to every handle: the owner writes them into SharedQp::events_told and wakes the others.
@@ -39,7 +39,7 @@ struct ProxyQp final : QpLocation, QpProxy {
 
   uint32_t entry = 0;  // in the node's table
   uint64_t events_seen = 0;
-  int64_t give_up_at = 0;  // ns: a owner that we have not met is dead, and somebody else is to come; 0: no
+  int64_t give_up_at = 0;  // ns: an owner that we have not met is dead, and somebody else is to come; 0: no
   bool lost = false;       // it has ended, and the program was told
   SharedQp placeholder{};     // what Qp::shared points to: in RESET, for good
 };

@@ -25,7 +25,7 @@ namespace {
 
 // The service thread asks a new owner for its segment: two that ask each other must both give in soon.
 constexpr int kAttachMs = 50;
-// So long a owner's successor may be dead itself, before those who have not met it give the queue pair up.
+// So long an owner's successor may be dead itself, before those who have not met it give the queue pair up.
 constexpr int64_t kSecondSuccession = 1'000'000'000;  // ns
 
 // What goes over besides SharedQp's attributes.

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The adapter as the provider sees it: every verb the emulated device offers, in the public types of
-// <infiniband/verbs.h> and in nothing else. This is the only header of emulator/ that provider/ includes
-// for verbs; what lies behind it may change freely.
+// The adapter as the provider sees it: every verb of the emulated device, in the public types of
+// <infiniband/verbs.h> only. provider/ includes no other header of emulator/ for verbs. What lies behind this
+// header may change freely.
 //
 // Conventions, unless a function says otherwise:
-//  * A function that returns int answers 0, or the errno of the refusal, and has then changed nothing.
-//    It does not touch errno. Functions that may be told nothing new return void.
-//  * Objects are owned by the caller from create/alloc/reg until the matching destroy/dealloc/dereg; a call
-//    on a destroyed object is undefined, as in libibverbs.
-//  * All functions may be called from any thread, and at the same time on the same object
-//    (ibv_open_device(3)), except that nobody may use an object while it is being destroyed.
-//  * No function throws. The provider calls with cancellation disabled, but for posting, polling and asking for
-//    notification, which are no cancellation points (no_cancellation.h).
-//  * In a forked child every object of the parent is dead: verbs answer EIO, destroying frees the child's
-//    copy of the private memory and touches nothing that is shared.
+// - A function that returns int returns 0 or the errno of the refusal. A refused call has changed nothing. No
+//   function touches errno. A function that cannot fail returns void.
+// - The caller owns an object from create/alloc/reg until the matching destroy/dealloc/dereg. A call on a
+//   destroyed object is undefined, as in libibverbs.
+// - Any thread may call any function, also at the same time on the same object (ibv_open_device(3)).
+//   Exception: no thread may use an object while it is being destroyed.
+// - No function throws.
+// - The provider calls with cancellation disabled, except for posting, polling and asking for notification,
+//   which are no cancellation points (no_cancellation.h).
+// - In a forked child every object of the parent is dead. Verbs return EIO. Destroying frees the child's copy
+//   of the private memory and touches nothing that is shared.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -38,20 +39,24 @@ struct Dm;
 
 // ---- device -----------------------------------------------------------------------------------------
 
-// Opens device `name` ("verbena0") of the node that VERBENA_NODE names (fabric/node.h). The process's
-// first open takes a slot on the node and starts the adapter's service thread; the last close gives both back.
-// ENODEV: no such device or no node; ENOMEM; EMFILE: all slots of the node are taken;
-// EPROTO: the node was made by another version of Verbena.
+// Opens device `name` ("verbena0") of the node that VERBENA_NODE names (fabric/node.h). The process's first
+// open takes a slot on the node and starts the adapter's service thread. The last close gives both back.
+// - ENODEV: no such device or no node.
+// - ENOMEM.
+// - EMFILE: all slots of the node are taken.
+// - EPROTO: another version of Verbena made the node.
 int open_context(const char* name, Context** out);
-// True: the program has objects of it left, which may still be destroyed; and so what they name must stay.
+// True: the program still has objects of this context, which it may still destroy. What those objects name
+// must stay.
 bool close_context(Context* context);
 
-// A second context on the device of `original`, with an asynchronous descriptor of its own; handles of the one's
-// objects mean the same in the other (ibv_import_device(3)). errno as open_context.
+// A second context on the device of `original`, with its own asynchronous descriptor. A handle of an object
+// means the same in both contexts (ibv_import_device(3)). errno as open_context.
 int import_context(const Context* original, Context** out);
 
-// The descriptor ibv_get_async_event(3) reads: 16-byte records (u64 element, u32 type, u32 reserved), as
-// struct ib_uverbs_async_event_desc. Readable, pollable, close-on-exec. The caller owns (and closes) it.
+// The descriptor that ibv_get_async_event(3) reads: 16-byte records (u64 element, u32 type, u32 reserved), as
+// struct ib_uverbs_async_event_desc. Readable, pollable, close-on-exec. The caller owns and closes the
+// descriptor.
 int context_async_fd(const Context* context);
 
 int query_device(Context* context, ibv_device_attr_ex* attr);  // fills every field of the structure
@@ -66,57 +71,65 @@ int alloc_pd(Context* context, Pd** out);
 int dealloc_pd(Pd* pd);  // EBUSY: objects still belong to it
 uint32_t pd_handle(const Pd* pd);
 
-// The protection domain with this handle, as an object of `context` (ibv_import_pd(3)): either may be deallocated,
-// the other is then to be unimported. ENOENT: no context of the same file has it.
+// The protection domain with this handle, as an object of `context` (ibv_import_pd(3)). Either of the two may
+// be deallocated; the other one must then be unimported. ENOENT: no context of the same file has the handle.
 int import_pd(Context* context, uint32_t handle, Pd** out);
-void unimport_pd(Pd* pd);  // frees it: nothing that was made in it, by this Pd, is used afterwards
+void unimport_pd(Pd* pd);  // frees it; nothing made through this Pd is used afterwards
 
-// `iova` is the address the initiators use for the first byte (== addr unless ibv_reg_mr_iova or
-// IBV_ACCESS_ZERO_BASED). EINVAL: access flags that contradict each other (ibv_reg_mr(3)); EFAULT: part of the
-// range is not mapped, or not writable where the flags ask for writing; not with IBV_ACCESS_ON_DEMAND, whose pages
-// are looked for when they are accessed. Address 0, length SIZE_MAX and ON_DEMAND: the whole address space.
+// `iova` is the address that requesters use for the first byte. It equals addr, except for ibv_reg_mr_iova
+// and IBV_ACCESS_ZERO_BASED. Address 0, length SIZE_MAX and ON_DEMAND: the whole address space.
+// - EINVAL: access flags that contradict each other (ibv_reg_mr(3)).
+// - EFAULT: part of the range is not mapped, or not writable where the flags ask for writing. Not with
+//   IBV_ACCESS_ON_DEMAND, whose pages are checked when they are accessed.
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out);
 
-// `flags`: IBV_REREG_MR_CHANGE_*; what they do not name stays, the keys too. Requests that use the region meanwhile
-// fail. EINVAL: no flag or another one, no region of reg_mr, and as reg_mr; EBUSY: a memory window is bound to it.
+// `flags`: IBV_REREG_MR_CHANGE_*. What the flags do not name stays, and so do the keys. Requests that use the
+// region during the call fail.
+// - EINVAL: no flag or an unknown one, a region that reg_mr has not made, and as reg_mr.
+// - EBUSY: a memory window is bound to the region.
 int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access);
 
-// An lkey that takes any address, swallows what is written and answers zeros (ibv_alloc_null_mr); its rkey is 0.
+// An lkey for any address (ibv_alloc_null_mr): writes are discarded, reads return zeros. Its rkey is 0.
 int alloc_null_mr(Pd* pd, Mr** out);
 
-// ibv_reg_dmabuf_mr(3). EBADF, EINVAL: no dma-buf, or shorter; EOPNOTSUPP: it cannot be mapped for the CPU.
+// ibv_reg_dmabuf_mr(3).
+// - EBADF: no descriptor.
+// - EINVAL: no dma-buf, or the dma-buf is shorter than the range.
+// - EOPNOTSUPP: the dma-buf cannot be mapped for the CPU.
 int reg_dmabuf_mr(Pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, Mr** out);
 
-int dereg_mr(Mr* mr);  // of any of these kinds. EBUSY: a memory window is bound to it
+int dereg_mr(Mr* mr);  // any of these kinds. EBUSY: a memory window is bound to it
 
-// ibv_import_mr(3): the region itself. ENOENT: none with this handle in the domain's file.
+// ibv_import_mr(3): the region itself. ENOENT: the domain's file has no region with this handle.
 int import_mr(Pd* pd, uint32_t handle, Mr** out);
 size_t mr_length(const Mr* mr);
 
-// ibv_advise_mr(3), which names the errno values.
+// ibv_advise_mr(3), which lists the errno values.
 int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge* sges, uint32_t count);
 uint32_t mr_lkey(const Mr* mr);
 uint32_t mr_rkey(const Mr* mr);
 uint32_t mr_handle(const Mr* mr);
 
-// Memory windows. EINVAL: no such type; ENOMEM: max_mw are there.
+// Memory windows. EINVAL: no such type. ENOMEM: max_mw windows exist.
 int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out);
 int dealloc_mw(Mw* mw);  // bound or not
-uint32_t mw_rkey(const Mw* mw);  // the first one; binding gives others
+uint32_t mw_rkey(const Mw* mw);  // the first one; each bind gives another
 uint32_t mw_handle(const Mw* mw);
 
-// Device memory. alloc_dm: EINVAL: more than max_dm_size, alignment above a page; ENOMEM: so much is not left.
+// Device memory. alloc_dm: EINVAL: more than max_dm_size, or an alignment above a page; ENOMEM: not enough is
+// left.
 int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out);
 int free_dm(Dm* dm);  // EBUSY: memory regions of it are registered
 uint32_t dm_handle(const Dm* dm);
 int import_dm(Context* context, uint32_t handle, Dm** out);  // as import_mr
-// EFAULT: outside; EINVAL: offset or length no multiple of 4 (as mlx5, providers/mlx5/verbs.c, mlx5_access_dm).
+// EFAULT: outside. EINVAL: offset or length is not a multiple of 4 (as mlx5, providers/mlx5/verbs.c,
+// mlx5_access_dm).
 int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length);
 int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length);
-// EINVAL: no IBV_ACCESS_ZERO_BASED, flags for other memory, outside.
+// EINVAL: IBV_ACCESS_ZERO_BASED is missing, a flag is for other kinds of memory, or the range is outside.
 int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out);
 
-int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);  // EINVAL: an address that cannot be, of this port
+int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out);  // EINVAL: an impossible address, or not for this port
 int destroy_ah(Ah* ah);
 
 // What wr.ud.ah of a send request points to: libibverbs' part of the caller's object, then the handle.
@@ -125,124 +138,142 @@ struct AhOfProgram {
   Ah* emulated;
 };
 
-// Completion vectors of every device (ibv_context::num_comp_vectors); there is nothing to choose between them.
+// Completion vectors of every device (ibv_context::num_comp_vectors). All behave the same.
 inline constexpr int kCompletionVectors = 4;
 
 // ---- completion ---------------------------------------------------------------------------------------
 
-// *fd is what ibv_comp_channel::fd becomes: it yields one 8-byte record per event, the `user_handle` of the
-// CQ. The caller owns (and closes) *fd; the channel ends when the fd is closed and no CQ uses it.
+// *fd becomes ibv_comp_channel::fd. A read returns one 8-byte record per event: the `user_handle` of the CQ.
+// The caller owns and closes *fd. The channel ends when *fd is closed and no CQ uses the channel.
 int create_comp_channel(Context* context, int* fd);
 
 // `channel_fd` is a descriptor from create_comp_channel, or -1. The CQ holds at least `cqe` entries;
-// cq_capacity tells how many (ibv_create_cq(3): "the actual size"). EINVAL: cqe < 1 or above max_cqe,
+// cq_capacity returns the number (ibv_create_cq(3): "the actual size"). EINVAL: cqe < 1 or above max_cqe, or
 // comp_vector out of range.
 struct CqOptions {
-  bool stamped = false;         // poll_cq can tell when each completion was published
-  bool ignore_overrun = false;  // completions that find no room are lost; the CQ stays (ibv_create_cq_ex(3))
+  bool stamped = false;         // poll_cq can return the time at which each completion was published
+  bool ignore_overrun = false;  // a completion that finds no room is lost; the CQ stays (ibv_create_cq_ex(3))
 };
 int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64_t user_handle, Cq** out,
               const CqOptions& options = {});
 int cq_capacity(const Cq* cq);
 
-// ibv_resize_cq(3). EINVAL: cqe as in create_cq, or more completions than that wait to be polled; ENOMEM. Returns when
-// nobody appends to the old ring any more: like teardown it waits for a peer that is stopped in the middle of that.
+// ibv_resize_cq(3). Returns when no producer appends to the old ring any more. Like teardown, the call waits
+// for a peer that was stopped while it appends.
+// - EINVAL: cqe as in create_cq, or more unpolled completions than `cqe`.
+// - ENOMEM.
 int resize_cq(Cq* cq, int cqe);
 uint32_t cq_handle(const Cq* cq);
 
-// Entries written, or < 0: -EINVAL; -EIO in a forked child. `stamps`, of a stamped CQ only, is as long as `wc`: the
-// device_clock of each completion.
+// Returns the number of entries written, -EINVAL, or -EIO in a forked child. `stamps`, for a stamped CQ only,
+// has as many entries as `wc`: the device_clock of each completion.
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps = nullptr);
 int req_notify_cq(Cq* cq, bool solicited_only);
 
-// ibv_modify_cq(3): an armed CQ's event comes after `count` completions or `period` microseconds; 0: no such limit.
+// ibv_modify_cq(3): an armed CQ raises its event after `count` completions or `period` microseconds. 0: no
+// such limit.
 int modify_cq(Cq* cq, uint16_t count, uint16_t period);
 void cq_event(Cq* cq);  // libibverbs has just read one event of this CQ from its channel
 
-// EBUSY: QPs still use it. On success every event not yet read has been taken out of the channel, and
-// *comp_events / *async_events tell how many the program has read in its life, so that the caller can wait
-// until they are acknowledged (ibv_destroy_cq(3), ibv_ack_cq_events(3)).
+// EBUSY: QPs still use the CQ. On success no unread event is left in the channel. *comp_events and
+// *async_events are the numbers of events that the program has read during the lifetime of the CQ. The caller
+// waits until these are acknowledged (ibv_destroy_cq(3), ibv_ack_cq_events(3)).
 int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events);
 
 // ---- shared receive queues ----------------------------------------------------------------------------
 
-// Where an XRC SRQ belongs and completes; both null: a basic SRQ.
+// The domain and the CQ of an XRC SRQ. Both null: a basic SRQ.
 struct XrcPlace {
   Xrcd* xrcd = nullptr;
   Cq* cq = nullptr;
 };
 
-// `attr->max_wr` and `attr->max_sge` become what was really given (never less); the limit is not armed
-// (ibv_create_srq(3)). `user_handle` comes back in asynchronous events. EINVAL: an attribute above the device's, or
-// only half of an XrcPlace; ENOMEM.
+// `attr->max_wr` and `attr->max_sge` become the real sizes (never less). The limit is not armed
+// (ibv_create_srq(3)). Asynchronous events carry `user_handle`.
+// - EINVAL: an attribute above the device's, or only half of an XrcPlace.
+// - ENOMEM.
 int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
 uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
 uint32_t srq_handle(const Srq* srq);
-// EINVAL: resizing (IBV_DEVICE_SRQ_RESIZE is not claimed), a limit above max_wr, unknown bits of the mask. When fewer
-// requests than the limit are posted already, the event comes at once.
+// When fewer requests than the limit are posted already, the event is raised at once. EINVAL:
+// - resizing (IBV_DEVICE_SRQ_RESIZE is not claimed);
+// - a limit above max_wr;
+// - unknown bits of the mask.
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask);
-int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reached
+int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it has been reached
 int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
 int destroy_srq(Srq* srq, uint32_t* async_events);  // EBUSY: QPs still use it; *async_events as in destroy_cq
 
 // ---- extended reliable connection ---------------------------------------------------------------------
 
-// ibv_open_xrcd(3); `flags`: O_CREAT and O_EXCL. `fd` -1: a domain of its own. EBADF, EAGAIN: the file has none yet,
-// and O_CREAT is not set; EINVAL: it has one, and O_EXCL is set; ENOMEM.
+// ibv_open_xrcd(3). `flags`: O_CREAT and O_EXCL. `fd` -1: a private domain.
+// - EBADF: no such descriptor.
+// - EAGAIN: the file has no domain yet, and O_CREAT is not set.
+// - EINVAL: the file has a domain, and O_EXCL is set.
+// - ENOMEM.
 int open_xrcd(Context* context, int fd, int flags, Xrcd** out);
 int close_xrcd(Xrcd* xrcd);  // EBUSY: SRQs or QPs made with it still exist
 
-// The receiving end, which has neither PD nor queues nor CQs; ibv_create_qp_ex(3) with IBV_QP_INIT_ATTR_XRCD. Modified,
-// queried and destroyed as any QP.
+// The receiving end, which has neither PD nor queues nor CQs: ibv_create_qp_ex(3) with IBV_QP_INIT_ATTR_XRCD.
+// It is modified, queried and destroyed as any QP.
 int create_xrc_recv_qp(Xrcd* xrcd, uint64_t user_handle, Qp** out);
-// Another opening of the XRC_RECV QP number `qpn`, whichever process made it; events go to every opening's
-// `user_handle`, and the QP lives until the last one is destroyed, or its process ends. In another process than the one
-// that made it, modify_qp may answer ETIMEDOUT: that one is stopped. EINVAL: the domain has no such QP.
+// Another handle of the XRC_RECV QP number `qpn`, whichever process owns the QP. Events go to the
+// `user_handle` of every handle. The QP lives until the last handle is destroyed, or its process ends. In a
+// process that does not own the QP, modify_qp may return ETIMEDOUT: the owner is stopped. EINVAL: the domain
+// has no such QP.
 int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
-// As destroy_qp, for the opening with `user_handle`.
+// As destroy_qp, for the handle with `user_handle`.
 int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events);
 
 // ---- queue pairs --------------------------------------------------------------------------------------
 
-// `attr->cap` becomes what was really given (never less). `send_cq` and `recv_cq` stand for the CQs that
-// `attr` names in libibverbs' terms. `user_handle` comes back in asynchronous events.
-// EINVAL: a capability above the device's, no CQ; EOPNOTSUPP: a QP type not built; ENOMEM. With `srq`, what `attr`
-// says of a receive queue is ignored: max_recv_wr and max_recv_sge become 0.
+// `attr->cap` becomes the real sizes (never less). `send_cq` and `recv_cq` are the CQs that `attr` names in
+// libibverbs' terms. Asynchronous events carry `user_handle`. With `srq`, the receive queue attributes in
+// `attr` are ignored: max_recv_wr and max_recv_sge become 0.
+// - EINVAL: a capability above the device's, or no CQ.
+// - EOPNOTSUPP: a QP type that is not built.
+// - ENOMEM.
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
               Srq* srq = nullptr);
-// Of a UD QP, before it is used: it does not receive what it sends to a group (IBV_QP_CREATE_BLOCK_SELF_MCAST_LB).
+// For a UD QP, before its first use: the QP does not receive what it sends to a group
+// (IBV_QP_CREATE_BLOCK_SELF_MCAST_LB).
 void block_own_multicast(Qp* qp);
 uint32_t qp_number(const Qp* qp);
 uint32_t qp_handle(const Qp* qp);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
-// EINVAL: a rate that is not claimed, a burst or packet size without a rate, a comp_mask, a QP that sends nothing or
-// is not in RTS; EOPNOTSUPP: the profile has no pacing.
+// - EINVAL: a rate that is not claimed, a burst or packet size without a rate, a comp_mask, a QP without a
+//   send queue, or a QP that is not in RTS.
+// - EOPNOTSUPP: the profile has no pacing.
 int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr);
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init);  // init's objects and context are the caller's
 ibv_qp_state qp_state(const Qp* qp);
-// ibv_set_ece(3), ibv_query_ece(3); engine/queue_pair/ece.cc tells the options. *ece becomes what is accepted. EINVAL: another
-// vendor, bits in comp_mask, the QP is in RTR already or beyond: too late to take effect.
+// ibv_set_ece(3), ibv_query_ece(3). engine/queue_pair/ece.cc lists the options. *ece becomes what is
+// accepted. EINVAL:
+// - another vendor;
+// - bits in comp_mask;
+// - the QP is in RTR or beyond: too late to take effect.
 int set_ece(Qp* qp, ibv_ece* ece);
 int query_ece(Qp* qp, ibv_ece* ece);
-// EBUSY: attached to a multicast group. *async_events as in destroy_cq.
+// EBUSY: the QP is attached to a multicast group. *async_events as in destroy_cq.
 int destroy_qp(Qp* qp, uint32_t* async_events);
 
-// EINVAL: no multicast GID, no UD queue pair, on InfiniBand no multicast LID; attaching: ENOMEM: a limit of the device
-// is reached; detaching: EINVAL: it is not attached to that group with that LID.
+// - EINVAL: no multicast GID, no UD queue pair, or on InfiniBand no multicast LID.
+// - Attaching, ENOMEM: a limit of the device is reached.
+// - Detaching, EINVAL: the QP is not attached to that group with that LID.
 int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 
-// bad_wr points at the first WR not taken; those before it are posted.
+// bad_wr points at the first WR that was not posted. Those before it are posted.
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(Qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
-// ibv_wr_complete(3): all of the list is posted, or none of it. Errors as of post_send.
+// ibv_wr_complete(3): the whole list is posted, or none of it. Errors as post_send.
 int post_send_batch(Qp* qp, ibv_send_wr* wr);
 
 // IBV_WR_ATOMIC_WRITE of rdma-core 43.
 inline constexpr auto kAtomicWrite = static_cast<ibv_wr_opcode>(15);
 
-// Does the device offer `opcode` on QPs of `type`? 0, or EOPNOTSUPP, told in the log.
+// Does the device offer `opcode` on QPs of `type`? 0, or EOPNOTSUPP, which is logged.
 int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode);
 
 }  // namespace verbena

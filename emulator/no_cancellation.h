@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Nobody ends in the middle of a verb. What libc does on the way (open(2), fallocate(2), recvmsg(2)) are
-// cancellation points, and a thread that ended there would leave half an object, a held lock, or frames that
-// cannot be unwound (pthreads(7), pthread_setcancelstate(3)). The cancellation stays pending: it acts at the
-// program's next cancellation point.
+// No thread is cancelled in the middle of a verb. libc calls inside a verb (open(2), fallocate(2),
+// recvmsg(2)) are cancellation points. A thread that ended there would leave half an object, a held lock, or
+// frames that cannot be unwound (pthreads(7), pthread_setcancelstate(3)). The cancellation stays pending: it
+// acts at the program's next cancellation point.
 //
-// The provider's doors hold one each (provider/verbs/context.cc, provider/rdma_cm/open.cc). Posting, polling
-// and asking for notification do not: what they do at every call are raw system calls, and the few ways on
-// which they meet libc hold one themselves.
+// The provider's entry points hold one NoCancellation each (provider/verbs/context.cc,
+// provider/rdma_cm/open.cc). Posting, polling and asking for notification do not: their system calls are raw.
+// The few paths of theirs that call libc hold a NoCancellation themselves.
 #pragma once
 
 #include <pthread.h>

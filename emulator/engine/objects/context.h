@@ -20,9 +20,9 @@ struct CompChannel;
 
 struct CompChannel {
   uint32_t number = 0;
-  std::string path;  // taken away with the channel: peers then close their ends
+  std::string path;  // removed with the channel: peers then close their ends
   FifoEnd fifo;
-  int program_fd = -1;  // the program closes it without telling anybody; the pipe's identity shows it
+  int program_fd = -1;  // the program closes it without notice; the pipe's identity shows it
   std::atomic<uint32_t> users{0};
   std::mutex drain_mutex;
 
@@ -33,7 +33,7 @@ struct Context {
   Process* process = nullptr;
   const DeviceDescription* device = nullptr;
   uint32_t device_index = 0;
-  uint64_t file = 0;  // contexts that are imported from each other share it: handles mean the same in them
+  uint64_t file = 0;  // shared by contexts that are imported from each other: handles mean the same in them
   std::mutex events_mutex;
   FifoEnd events;     // writes struct ib_uverbs_async_event_desc records
   int async_fd = -1;  // the program's end, the caller's
@@ -41,14 +41,14 @@ struct Context {
   std::vector<std::unique_ptr<CompChannel>> channels;
   uint64_t events_seen = 0;         // of the device's log; under Process::contexts_mutex
   std::atomic<bool> failed{false};  // IBV_EVENT_DEVICE_FATAL: for good
-  std::atomic<uint32_t> users{0};   // objects that look at the context as long as they live
+  std::atomic<uint32_t> users{0};   // objects that use the context as long as they live
 };
 
-// 0, or EIO: a forked child's copy, or the device has failed. Verbs that make, change or ask begin with it; those that
-// destroy do not.
+// 0, or EIO: a forked child's copy, or the device has failed. Verbs that make, change or query an object
+// begin with this check. Verbs that destroy an object do not.
 int usable(const Context& context);
 
-// The same for what belongs to a context's file and may have outlived the context.
+// The same for an object that belongs to a context's file and may have outlived the context.
 int usable(Process& process, uint64_t file);
 
 }  // namespace verbena

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An object's context, which stays for as long as objects look at it, even if the program closes it before it destroys
-// them.
+// A reference from an object to its context. The context stays as long as objects refer to it, even if the
+// program closes the context before it destroys the objects.
 #pragma once
 
 namespace verbena {

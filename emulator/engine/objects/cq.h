@@ -28,10 +28,10 @@ struct Cq {
     uint64_t offset;
     uint64_t bytes;
   };
-  std::vector<OldMemory> old_rings;  // of rings before the present one; given back when they have been consumed
+  std::vector<OldMemory> old_rings;  // of the rings before the present one; freed when they have been consumed
   uint64_t user_handle = 0;
   bool ignore_overrun = false;
-  // ns: the event that moderation keeps back is due then; 0: none. Under doorbell_mutex_
+  // ns: when the event that moderation holds back is due; 0: none. Under Process::serving_mutex
   int64_t moderated_until = 0;
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
@@ -40,7 +40,7 @@ struct Cq {
   CompletionConsumer consumer;
   std::atomic<uint32_t> empty_polls{0};
   std::atomic<int64_t> look_again_at{
-      0};  // ns; a stream's next entry is not looked at before (engine/completion/streaming.h)
+      0};  // ns: do not look at a stream's next entry before (engine/completion/streaming.h)
 
   std::atomic<bool> failed{false};        // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Indices of a table in the segment: the one freed longest ago comes first. Any thread.
+// Indices of a table in the segment. The index freed longest ago is given first. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The process-private half of what has to do with memory: protection domains, memory regions and windows,
-// device memory. What peers see of it are the keys (adapter/memory_table.h).
+// The process-private half of the memory objects: protection domains, memory regions and windows, device
+// memory. Peers see only the keys (adapter/memory_table.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -26,22 +26,22 @@ struct Dm;
 
 using UserCount = std::shared_ptr<std::atomic<uint32_t>>;
 
-// A context that imports a domain (ibv_import_pd(3)) has a Pd of its own; it shares handle and count.
+// A context that imports a domain (ibv_import_pd(3)) has its own Pd, which shares handle and count.
 struct Pd {
   ContextUse context;
-  uint32_t handle = 0;  // unique in the process: keys of contexts must not fit each other
+  uint32_t handle = 0;  // unique in the process: a key must not fit another context's domain
   UserCount count = std::make_shared<std::atomic<uint32_t>>(0);
   std::atomic<uint32_t>& users = *count;
 };
 
 enum class MrOrigin : uint8_t {
   kProgram,     // ibv_reg_mr(3)
-  kNull,        // ibv_alloc_null_mr: answers zeros, swallows writes
+  kNull,        // ibv_alloc_null_mr: reads return zeros, writes are discarded
   kDevice,      // ibv_reg_dm_mr(3)
   kDescriptor,  // ibv_reg_dmabuf_mr(3): `mapping` is ours
 };
 
-// Fields without a remark do not change after creation. Registration belongs to the context's file, not to
+// Fields without a comment do not change after creation. A registration belongs to the context's file, not to
 // the context: it outlives a context that has been imported elsewhere.
 struct Mr {
   Process* process = nullptr;
@@ -57,7 +57,7 @@ struct Mr {
   // Under MemoryObjects::mutex.
   UserCount pd_users;
   MemoryTable::Region region;
-  std::vector<Mw*> windows;  // bound to it last, and perhaps still
+  std::vector<Mw*> windows;  // last bound to it, and perhaps still
 };
 
 struct Mw {
@@ -67,10 +67,10 @@ struct Mw {
   UserCount pd_users;
   uint32_t pd = 0;
   KeyKind kind = KeyKind::kWindow1;
-  uint32_t rkey = 0;  // its first; later ones differ in the tag
+  uint32_t rkey = 0;  // the first one; later ones differ in the tag
   // Under MemoryObjects::mutex.
-  Mr* region = nullptr;    // bound to it last
-  bool was_bound = false;  // somebody may be using a binding of the past
+  Mr* region = nullptr;    // last bound to it
+  bool was_bound = false;  // a requester may still use an earlier binding
 };
 
 struct Dm {
@@ -83,8 +83,8 @@ struct Dm {
   std::atomic<uint32_t> users{0};  // memory regions
 };
 
-// All of them, by handle: of PD and DM a running number, of MR and MW the index of the key. The mutex is held
-// for short looks only, and last of all locks.
+// All memory objects by handle. The handle of a PD or DM is a running number. The handle of an MR or MW is
+// the index of the key. The mutex is held for short lookups only, and is the last of all locks.
 struct MemoryObjects {
   struct Domain {
     uint64_t file;
@@ -95,14 +95,14 @@ struct MemoryObjects {
   std::unordered_map<uint32_t, Mr*> mrs;
   std::unordered_map<uint32_t, Mw*> mws;
   std::unordered_map<uint32_t, Dm*> dms;
-  void* zeros = nullptr;  // of the null region, once there was one
+  void* zeros = nullptr;  // of the null region, once there has been one
   void* sink = nullptr;
 };
 
 // Is a window bound to the region? Under MemoryObjects::mutex.
 bool has_windows(const Mr& mr);
 
-// What every kind of registration ends with: enters `region` (but for its pd) and makes an Mr of it, `*out`,
+// The last step of every kind of registration: enters `region` (but for its pd) and makes the Mr `*out`,
 // which belongs to `pd`. ENOMEM.
 int enter_region(Pd* pd, MemoryTable::Region region, MrOrigin origin, Mr** out);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// This process's adapter: one for all contexts that the process opens, from the first open to the last close. It has the
-// tables of the segment and of the private objects behind them. What drives it stands above it (service/service.h).
+// This process's adapter: one for all contexts that the process opens, from the first open to the last close.
+// It holds the tables of the segment and the private objects behind them. The service drives it from above
+// (service/service.h).
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,7 @@ class XrcSharedQps;
 
 class Process {
  public:
-  // What stands above the process: its code is not known here.
+  // The modules above Process, whose code is not known here.
   struct Above {
     EngineService* service;
     XrcSharedQps* xrc_shared_qps;
@@ -42,8 +43,9 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // True in a forked child: everything of this object belongs to the parent. And when the device was closed while there
-  // were still objects.
+  // True in two cases:
+  // - in a forked child: everything of this object belongs to the parent;
+  // - the device was closed while objects still existed.
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
   void die() { dead_.store(true, std::memory_order_relaxed); }
 
@@ -51,7 +53,7 @@ class Process {
   PeerTable& peers() { return peers_; }
   PeerAdapter& self() { return *self_; }
   const std::shared_ptr<PeerAdapter>& shared_self() { return self_; }
-  // Once, when the process has joined the node.
+  // Called once, when the process has joined the node.
   void meet_itself() { peers_.get(membership_, membership_.slot(), membership_.generation(), &self_); }
   const NodeDirectory& directory() const { return membership_.directory(); }
   OwnSegment& segment() { return membership_.segment(); }
@@ -72,15 +74,15 @@ class Process {
   Srq* srq(uint32_t index) const { return srqs_[index].load(std::memory_order_acquire); }
   void set_srq(uint32_t index, Srq* srq) { srqs_[index].store(srq, std::memory_order_release); }
 
-  // Held while the service thread looks at QPs, CQs and SRQs by index: none is destroyed meanwhile.
+  // Held while the service thread uses QPs, CQs and SRQs by index: none is destroyed meanwhile.
   std::mutex& serving_mutex() { return serving_mutex_; }
-  void forget_qp(uint32_t index);   // on return the service thread and the network do not touch it any more
+  void forget_qp(uint32_t index);   // on return the service thread and the network do not touch the QP any more
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
-  bool is_going(uint32_t qp_index) const;  // between the two; under serving_mutex
+  bool is_going(uint32_t qp_index) const;  // between the two calls; under serving_mutex
   void forget_cq(uint32_t index);
   void forget_srq(uint32_t index);
 
-  // Calls visit(object) for each; under serving_mutex, which for_each_cq takes itself.
+  // Calls visit(object) for each. Under serving_mutex, which for_each_cq takes itself.
   template <typename Callback>
   void for_each_qp(Callback&& callback) {
     const uint32_t limit = view().header().qp_high_water.load(std::memory_order_acquire);
@@ -95,19 +97,20 @@ class Process {
       if (Cq* found = cq(i); found != nullptr) callback(*found);
   }
 
-  // Waits until every hazard guard on this adapter that began before is over (teardown; may take as long as a
-  // stopped peer stays stopped, and then says so in the log).
+  // Teardown: waits until every hazard guard on this adapter that began before the call is released. This
+  // takes as long as a stopped peer stays stopped; the log then reports that peer.
   void wait_for_hazards(uint32_t from_slot = kAnySlot);
 
-  // Waits until no thread of this process is in the middle of appending to `cq` as a queue pair's owner.
+  // Waits until no thread of this process is appending to `cq` on behalf of a queue pair it owns.
   void wait_for_own_producers(const Cq& cq);
 
-  // ---- what stands above ----
+  // ---- modules above --------------------------------------------------------------------------------
 
-  // The processes that are reached by frames; nullptr: there are none, and the node has no network.
+  // The processes that are reached by frames. nullptr: none, and the node has no network.
   Network* network() const { return network_.load(std::memory_order_acquire); }
   void set_network(Network* network) { network_.store(network, std::memory_order_release); }
-  // Begins with those of this node if there is nothing yet. Any thread. Throws std::bad_alloc.
+  // The same; starts reaching the processes of this node if there is no network yet. Any thread. Throws
+  // std::bad_alloc.
   Network& network_or_begin() { return above_.begin_network(*above_.service); }
 
   EngineService& service() { return *above_.service; }

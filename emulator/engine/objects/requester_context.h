@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the responder's code knows of the requester whose request it carries out: who it is, the message that is under way,
-// and the responder's queue pair with everything that is touched there. A queue pair of this process has one (Qp), and so
-// has each requester of another node that is connected to a queue pair of this process.
+// What the responder's code knows of the requester whose request it carries out: its identity, the message
+// under way, and the path to the responder's queue pair. A queue pair of this process has one (Qp). So has
+// each requester of another node that is connected to a queue pair of this process.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -24,19 +24,19 @@ class PayloadStream;
 struct XrcTarget;
 struct XrcTargets;
 
-// The path to the responder's queue pair. The queue pair is found once, on the way to RTR, and checked again whenever its
-// state word shows another generation (peer_path.h).
+// The path to the responder's queue pair. The queue pair is looked up once, on the way to RTR. It is checked
+// again whenever its state word shows another generation (peer_path.h).
 struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: no process of this node has the number
-  uint32_t ports = 0;                    // as DirectoryHeader::ports_down: one of these down, and nothing passes
+  uint32_t ports = 0;                    // as DirectoryHeader::ports_down: with any of these down, nothing passes
   SharedQp* qp = nullptr;
-  // the whole word, when everything was last found right: while it stays, there is nothing to
+  // The whole state word at the last successful check; 0: never. While it stays, there is nothing to check.
   uint64_t responder_state = 0;
-                       // check; 0: never
   uint64_t taken = 0;  // receive WQEs consumed there
   uint32_t index = 0;
   uint32_t incarnation = 0;
-  // The adapter whose memory and completions requests are about: `adapter`, but for XRC that of the SRQ they name.
+  // The adapter whose memory and completions the requests use: `adapter`, except for XRC: that of the SRQ
+  // they name.
   PeerAdapter* memory = nullptr;
   ReceiveRing receives;
   CompletionRing completions;  // with RequesterContext::peer_head
@@ -45,31 +45,33 @@ struct PeerPath {
   uint64_t last_eager_position = 0;
   uint32_t eager_generation = 0;  // CompletionRing::generation of these positions
   bool has_eager = false;
-  bool established = false;  // COMM_EST is told, in this generation
-  // A receive completion was appended whose event is still to be raised: 0 none, 1 one, 2 one as if solicited.
+  bool established = false;  // COMM_EST was reported in this generation
+  // A receive completion was appended and its event is still to be raised. 0: none; 1: one; 2: one as if
+  // solicited.
   uint8_t event_due = 0;
-  uint32_t receive_pd = 0;            // to which the keys of receive requests must belong there,
+  uint32_t receive_pd = 0;            // the PD there to which the keys of receive requests must belong,
   uint32_t remote_pd = 0;             // and to which those of RDMA operations
-  uint32_t current_wqe = 0;               // slot + 1 of what was taken from there for the current message
-  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` it is
-  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions are about (xrc.h)
-  uint64_t generation = 0;            // of the peer's state word, when everything was last found right; 0: never
+  uint32_t current_wqe = 0;               // slot + 1 of the receive WQE taken there for the current message
+  SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
+  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions refer to (xrc_target.h)
+  uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
 };
 
 struct RequesterContext {
   Process* process = nullptr;  // the process that carries the request out
-  // Of the requester's queue pair. A requester of another node has kRemoteIndex for its index.
+  // Of the requester's queue pair. A requester of another node has the index kRemoteIndex.
   uint32_t qpn = 0;
   uint32_t index = 0;
   uint32_t incarnation = 0;
   ibv_qp_type type = IBV_QPT_RC;
-  bool may_be_eager = true;  // requests may wait in the receive slot to be polled: the ECE option (ece.cc)
+  bool may_be_eager = true;  // requests may stay in the receive slot until polled: the ECE option (ece.cc)
   uint32_t mtu = 1024;   // bytes
   uint32_t psn = 0;      // of the current request's first packet
-  uint32_t longest_chunk = UINT32_MAX;  // bytes that are moved at once, at most (pacing.h)
-  // Where the payload of the current request comes from, or the answer goes to, if not the memory of this process.
+  uint32_t longest_chunk = UINT32_MAX;  // most bytes moved at once (pacing.h)
+  // Source of the current request's payload, or destination of the response; nullptr: the memory of this
+  // process.
   PayloadStream* payload = nullptr;
-  std::shared_ptr<XrcTargets> xrc_targets;  // XRC alone
+  std::shared_ptr<XrcTargets> xrc_targets;  // XRC only
   PeerPath path;
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the responder's CQ
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Which queue pairs of this process have requests that wait, and who drives them: a program that polls, or the service
-// thread when the program does not.
+// The queue pairs of this process that have waiting requests. A program that polls drives these requests. The
+// service thread drives them when the program does not poll.
 #pragma once
 
 #include <atomic>
@@ -25,17 +25,17 @@ class Scheduler {
 
   // The caller holds send_lock of the queue pair.
   void add(Qp* qp);
-  // On return the scheduler does not touch the queue pair any more, and never will.
+  // On return the scheduler does not touch the queue pair any more.
   void remove(Qp* qp);
 
-  // Is there something to drive? Sockets count as well (set_network_active).
+  // Is there anything to drive? Sockets count as well (set_network_active).
   bool has_work() const { return work_.load(std::memory_order_relaxed) != 0; }
   void progress_from_poll(Network* network);
 
-  // `active`: the sockets of the network are to be looked at by programs that poll.
+  // `active`: programs that poll must look at the sockets of the network, too.
   void set_network_active(bool active);
 
-  // The service thread's turn at the requests. Answers when to come again, ns; kEndOfTime: when woken.
+  // The service thread drives the requests. Returns when to call again, ns; kEndOfTime: when woken.
   int64_t progress_from_service();
 
  private:
@@ -48,10 +48,10 @@ class Scheduler {
   void* const wake_context_;
   std::mutex mutex_;  // held while requests are driven
   std::vector<Qp*> waiting_;
-  std::atomic<bool> polled_{false};     // since the service thread looked last
+  std::atomic<bool> polled_{false};     // since the last look of the service thread
   std::atomic<uint32_t> work_{0};       // size of waiting_, and kNetworkIsActive
   std::atomic<bool> service_awake_{false};
-  int idle_ticks_ = 0;  // the service thread's
+  int idle_ticks_ = 0;  // of the service thread
 };
 
 }  // namespace verbena

@@ -13,16 +13,17 @@ namespace verbena {
 
 struct Ah;
 
-// The lists point into the program's memory while the program's call runs, and into the QP's own copies afterwards.
+// The lists point into the program's memory during the program's call, and into the QP's own copies
+// afterwards.
 struct SendRequest : Request {
   uint64_t wr_id;
-  const Ah* ah;  // UD: where to
+  const Ah* ah;  // UD: the destination
   uint32_t remote_qpn;
   uint32_t remote_qkey;
   const ibv_sge* sges;
   uint32_t sge_count;
-  bool is_inline;  // the bytes are taken already: sges[0].addr points at the QP's copy
-  bool answered;   // by a peer on another node, with all the bytes it asked for
+  bool is_inline;  // the bytes are copied already: sges[0].addr points at the QP's copy
+  bool answered;   // by a peer on another node, with all requested bytes
 };
 
 }  // namespace verbena

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The owner's half of a receive queue with several requesters (adapter/shared_receive_ring.h): an SRQ of the program
-// (ibv_create_srq(3)), or the receive queue of a UD queue pair.
+// The owner's half of a receive queue with several requesters (adapter/shared_receive_ring.h): an SRQ of the
+// program (ibv_create_srq(3)), or the receive queue of a UD queue pair.
 //
-// Locks: Srq::lock comes after Cq::lock (polling gives slots back), and is never held when a CQ's is taken.
+// Locks: Srq::lock comes after Cq::lock (polling frees slots). No CQ lock is taken while Srq::lock is held.
 #pragma once
 
 #include <atomic>
@@ -29,18 +29,18 @@ struct Srq {
   SharedSrq* shared = nullptr;
   SharedReceiveRing ring;
 
-  // What the owner knows of a slot.
+  // The owner's record of a slot.
   struct Slot {
     uint64_t wr_id;
     uint64_t position;  // in the order ring, + 1; 0: free
-    uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot came back
+    uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot was freed
   };
-  SpinLock lock;  // posting, and giving slots back
+  SpinLock lock;  // for posting and for freeing slots
   std::vector<Slot> slots;
-  std::vector<uint32_t> free;  // the last one is next
-  uint32_t room = 0;           // so many of the slots are used: what the queue was said to hold
+  std::vector<uint32_t> free;  // the last one is used next
+  uint32_t room = 0;           // usable slots: the promised capacity of the queue
 
-  // Memory in the segment, to be given back.
+  // Memory in the segment, freed with the queue.
   uint64_t offset = 0;
   uint64_t bytes = 0;
 
@@ -56,7 +56,7 @@ struct Srq {
   std::vector<uint32_t> qps;  // by table index; under qps_mutex
 };
 
-// Made by ibv_create_srq(3); else the receive queue of one QP.
+// Made by ibv_create_srq(3). Otherwise it is the receive queue of one QP.
 inline bool is_of_program(const Srq& srq) { return srq.context != nullptr; }
 
 }  // namespace verbena

@@ -12,7 +12,7 @@
 namespace verbena {
 namespace {
 
-class DatagramSender : public ::testing::Test, protected DatagramScene {
+class DatagramSending : public ::testing::Test, protected DatagramScene {
  protected:
   ibv_qp_state state_of(const Side& side) { return qp_state(*side); }
   // A request that the sender itself finds fault with.
@@ -22,26 +22,26 @@ class DatagramSender : public ::testing::Test, protected DatagramScene {
   }
 };
 
-TEST_F(DatagramSender, LongerThanTheMtuIsALengthError) {
+TEST_F(DatagramSending, LongerThanTheMtuIsALengthError) {
   const ibv_wc wc = fail();
   EXPECT_EQ(wc.status, IBV_WC_LOC_LEN_ERR);
   EXPECT_EQ(wc.vendor_err, static_cast<uint32_t>(VendorError::message_too_long));
 }
 
-TEST_F(DatagramSender, LongerThanTheMtuIsNotSent) {
+TEST_F(DatagramSending, LongerThanTheMtuIsNotSent) {
   ASSERT_EQ(receive(*b, {in.sge(0, 8192)}), 0);
   fail();
   EXPECT_TRUE(nothing(b.recv_cq.get()));
 }
 
-TEST_F(DatagramSender, AWrongLkeyIsAProtectionError) {
+TEST_F(DatagramSending, AWrongLkeyIsAProtectionError) {
   ibv_sge sge = out.sge(0, 8);
   sge.lkey ^= 0xff00;
   ASSERT_EQ(send_to(a, b.number(), {sge}), 0);
   EXPECT_EQ(a.sent().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST_F(DatagramSender, AHandleOfAnotherPdIsAnOperationError) {
+TEST_F(DatagramSending, AHandleOfAnotherPdIsAnOperationError) {
   Owned<Pd> other = make_pd(context.get());
   Address ah(other.get(), address_of(gid()));
   Sges sges{out.sge(0, 8)};
@@ -53,7 +53,7 @@ TEST_F(DatagramSender, AHandleOfAnotherPdIsAnOperationError) {
   EXPECT_EQ(wc.vendor_err, static_cast<uint32_t>(VendorError::address_handle_other_pd));
 }
 
-TEST_F(DatagramSender, NoHandleIsAnOperationError) {
+TEST_F(DatagramSending, NoHandleIsAnOperationError) {
   Sges sges{out.sge(0, 8)};
   ibv_send_wr wr = datagram(sges, b.number());
   wr.wr.ud.ah = nullptr;
@@ -61,19 +61,19 @@ TEST_F(DatagramSender, NoHandleIsAnOperationError) {
   EXPECT_EQ(a.sent().status, IBV_WC_LOC_QP_OP_ERR);
 }
 
-TEST_F(DatagramSender, AnErrorEndsSendingOnly) {
+TEST_F(DatagramSending, AnErrorEndsSendingOnly) {
   fail();
   EXPECT_EQ(state_of(a), IBV_QPS_SQE);
 }
 
-TEST_F(DatagramSender, InSqeItStillReceives) {
+TEST_F(DatagramSending, InSqeItStillReceives) {
   fail();
   ASSERT_EQ(receive(*a, {in.sge(0, 100)}), 0);
   sent(b, a.number(), out.sge(0, 8));
   EXPECT_EQ(a.received().status, IBV_WC_SUCCESS);
 }
 
-TEST_F(DatagramSender, WhatIsPostedInSqeIsFlushed) {
+TEST_F(DatagramSending, WhatIsPostedInSqeIsFlushed) {
   fail();
   ASSERT_EQ(send_to(a, b.number(), {out.sge(0, 8)}, 2), 0);
   const ibv_wc wc = a.sent();
@@ -81,7 +81,7 @@ TEST_F(DatagramSender, WhatIsPostedInSqeIsFlushed) {
   EXPECT_EQ(wc.wr_id, 2u);
 }
 
-TEST_F(DatagramSender, FromSqeItGoesOnInRts) {
+TEST_F(DatagramSending, FromSqeItGoesOnInRts) {
   fail();
   ASSERT_EQ(to_state(*a, IBV_QPS_RTS), 0);
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
@@ -89,14 +89,14 @@ TEST_F(DatagramSender, FromSqeItGoesOnInRts) {
   EXPECT_EQ(b.received().status, IBV_WC_SUCCESS);
 }
 
-TEST_F(DatagramSender, OperationsOfConnectionsAreRefused) {
+TEST_F(DatagramSending, OperationsOfConnectionsAreRefused) {
   Sges sges{out.sge(0, 8)};
   ibv_send_wr wr = datagram(sges, b.number());
   wr.opcode = IBV_WR_RDMA_WRITE;
   EXPECT_EQ(post(*a, wr), EINVAL);
 }
 
-TEST_F(DatagramSender, UnsignaledDatagramsHaveNoCompletion) {
+TEST_F(DatagramSending, UnsignaledDatagramsHaveNoCompletion) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   Sges sges{out.sge(0, 8)};
   ibv_send_wr wr = datagram(sges, b.number());
@@ -106,7 +106,7 @@ TEST_F(DatagramSender, UnsignaledDatagramsHaveNoCompletion) {
   EXPECT_TRUE(nothing(a.send_cq.get()));
 }
 
-TEST_F(DatagramSender, InSqdDatagramsWaitForRts) {
+TEST_F(DatagramSending, InSqdDatagramsWaitForRts) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   ASSERT_EQ(to_state(*a, IBV_QPS_SQD), 0);
   ASSERT_EQ(send_to(a, b.number(), {out.sge(0, 8)}, 3), 0);
@@ -116,7 +116,7 @@ TEST_F(DatagramSender, InSqdDatagramsWaitForRts) {
   EXPECT_EQ(b.received().status, IBV_WC_SUCCESS);
 }
 
-TEST_F(DatagramSender, AHandleMayBeDestroyedOncePosted) {
+TEST_F(DatagramSending, AHandleMayBeDestroyedOncePosted) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   ASSERT_EQ(to_state(*a, IBV_QPS_SQD), 0);
   ASSERT_EQ(send_to(a, b.number(), {out.sge(0, 8)}), 0);
@@ -125,7 +125,7 @@ TEST_F(DatagramSender, AHandleMayBeDestroyedOncePosted) {
   EXPECT_EQ(b.received().status, IBV_WC_SUCCESS);
 }
 
-TEST_F(DatagramSender, InlineBytesAreTakenWhenPosted) {
+TEST_F(DatagramSending, InlineBytesAreTakenWhenPosted) {
   ASSERT_EQ(receive(*b, {in.sge(0, 100)}), 0);
   ASSERT_EQ(to_state(*a, IBV_QPS_SQD), 0);
   uint8_t bytes[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -139,7 +139,7 @@ TEST_F(DatagramSender, InlineBytesAreTakenWhenPosted) {
   EXPECT_EQ(in.data()[kGrh + 7], 8);
 }
 
-TEST_F(DatagramSender, AChangedQkeyCountsForWhatComes) {
+TEST_F(DatagramSending, AChangedQkeyCountsForWhatComes) {
   ibv_qp_attr attr{};
   attr.qkey = 0x77;
   ASSERT_EQ(modify_qp(*b, &attr, IBV_QP_QKEY), 0);
@@ -148,7 +148,7 @@ TEST_F(DatagramSender, AChangedQkeyCountsForWhatComes) {
   EXPECT_EQ(b.received().status, IBV_WC_SUCCESS);
 }
 
-TEST_F(DatagramSender, TheQkeyIsTold) {
+TEST_F(DatagramSending, TheQkeyIsTold) {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   ASSERT_EQ(query_qp(*a, &attr, &init), 0);

@@ -22,11 +22,11 @@ SendLimits usual_limits() {
   return l;
 }
 
-struct Request {
+struct WorkRequest {
   ibv_sge sges[4] = {};
   ibv_mw window = {};
   ibv_send_wr wr = {};
-  explicit Request(ibv_wr_opcode opcode, unsigned flags = 0) {
+  explicit WorkRequest(ibv_wr_opcode opcode, unsigned flags = 0) {
     wr.opcode = opcode;
     if (opcode == IBV_WR_BIND_MW) wr.bind_mw.mw = &window;
     wr.send_flags = flags;
@@ -58,37 +58,38 @@ TEST(PostSend, OpcodesAndTypesMatchTheManualPage) {
   };
   for (const auto& row : manual)
     for (int column = 0; column < 5; ++column)
-      EXPECT_EQ(check_send_wr(usual_limits(), columns[column], Request(row.opcode).wr, nullptr),
+      EXPECT_EQ(check_send_wr(usual_limits(), columns[column], WorkRequest(row.opcode).wr, nullptr),
                 row.allowed[column] == 'x' ? 0 : EINVAL)
           << find_send_operation(row.opcode)->name << ", column " << column;
 }
 
 TEST(PostSend, ReceivingQpsSendNothing) {
   for (int number = 0; number < kOpcodes; ++number)
-    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_XRC_RECV, Request(opcode(number)).wr, nullptr), EINVAL)
+    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_XRC_RECV, WorkRequest(opcode(number)).wr, nullptr),
+              EINVAL)
         << number;
 }
 
 TEST(PostSend, OddTypesOfQpSendNothing) {
-  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_DRIVER, Request(IBV_WR_SEND).wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_DRIVER, WorkRequest(IBV_WR_SEND).wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, UnknownOpcodesAreRefused) {
   for (const int number : {-1, kOpcodes, 14, 31, 32, 255})
-    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, Request(opcode(number)).wr, nullptr), EINVAL)
+    EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, WorkRequest(opcode(number)).wr, nullptr), EINVAL)
         << number;
 }
 
 TEST(PostSend, AnAtomicWriteIsForReliableQps) {
-  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, Request(kAtomicWrite).wr, nullptr), 0);
-  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_UC, Request(kAtomicWrite).wr, nullptr), EINVAL);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, WorkRequest(kAtomicWrite).wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_UC, WorkRequest(kAtomicWrite).wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, AnAtomicWriteMayBeInlineOnEveryQp) {
   SendLimits l = usual_limits();
   l.max_inline = 0;
   ibv_sge sge = {.addr = 0, .length = 8, .lkey = 0};
-  Request request(kAtomicWrite);
+  WorkRequest request(kAtomicWrite);
   request.wr.send_flags |= IBV_SEND_INLINE;
   request.wr.sg_list = &sge;
   request.wr.num_sge = 1;
@@ -102,7 +103,7 @@ TEST(PostSend, OpcodesTheDeviceLacksAreNotSupported) {
     SendLimits l = usual_limits();
     l.opcodes &= ~(1u << number);
     const ibv_qp_type type = number == IBV_WR_TSO ? IBV_QPT_UD : IBV_QPT_RC;
-    EXPECT_EQ(check_send_wr(l, type, Request(opcode(number)).wr, nullptr), EOPNOTSUPP) << number;
+    EXPECT_EQ(check_send_wr(l, type, WorkRequest(opcode(number)).wr, nullptr), EOPNOTSUPP) << number;
   }
 }
 
@@ -111,7 +112,7 @@ TEST(PostSend, InlineIsForSendAndWriteOnly) {
                                            IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM};
   for (int number = 0; number < kOpcodes; ++number) {
     const ibv_qp_type type = number == IBV_WR_TSO ? IBV_QPT_UD : IBV_QPT_RC;
-    EXPECT_EQ(check_send_wr(usual_limits(), type, Request(opcode(number), IBV_SEND_INLINE).wr, nullptr),
+    EXPECT_EQ(check_send_wr(usual_limits(), type, WorkRequest(opcode(number), IBV_SEND_INLINE).wr, nullptr),
               inlined.count(opcode(number)) ? 0 : EINVAL)
         << number;
   }
@@ -119,17 +120,17 @@ TEST(PostSend, InlineIsForSendAndWriteOnly) {
 
 TEST(PostSend, OtherFlagsAreIgnoredWhereTheyMeanNothing) {
   const unsigned others = ~static_cast<unsigned>(IBV_SEND_INLINE);
-  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, others).wr, nullptr), 0);
+  EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, WorkRequest(IBV_WR_RDMA_READ, others).wr, nullptr), 0);
 }
 
 TEST(PostSend, ABindNamesItsWindow) {
-  Request request(IBV_WR_BIND_MW);
+  WorkRequest request(IBV_WR_BIND_MW);
   request.wr.bind_mw.mw = nullptr;
   EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
 }
 
 TEST(PostSend, ABindOfARangeNamesItsRegion) {
-  Request request(IBV_WR_BIND_MW);
+  WorkRequest request(IBV_WR_BIND_MW);
   request.wr.bind_mw.bind_info.length = 8;
   EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), EINVAL);
   ibv_mr region = {};
@@ -143,14 +144,14 @@ TEST(PostSend, NumberOfSges) {
     int refusal;
   } rows[] = {{-1, EINVAL}, {INT32_MIN, EINVAL}, {0, 0}, {3, 0}, {4, ENOMEM}, {INT32_MAX, ENOMEM}};
   for (const auto& row : rows) {
-    Request request(IBV_WR_SEND);
+    WorkRequest request(IBV_WR_SEND);
     request.wr.num_sge = row.num_sge;
     EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), row.refusal) << row.num_sge;
   }
 }
 
 TEST(PostSend, SgesNeedAList) {
-  Request request(IBV_WR_SEND);
+  WorkRequest request(IBV_WR_SEND);
   request.wr.sg_list = nullptr;
   EXPECT_EQ(check_send_wr(usual_limits(), IBV_QPT_RC, request.wr, nullptr), 0);
   request.wr.num_sge = 1;
@@ -164,7 +165,7 @@ TEST(PostSend, InlineLengthIsTheSumOfTheSges) {
   } rows[] = {
       {32, 31, 0}, {32, 32, 0}, {32, 33, ENOMEM}, {UINT32_MAX, 1, ENOMEM}, {UINT32_MAX, UINT32_MAX, ENOMEM}};
   for (const auto& row : rows) {
-    Request request(IBV_WR_SEND, IBV_SEND_INLINE);
+    WorkRequest request(IBV_WR_SEND, IBV_SEND_INLINE);
     request.wr.num_sge = 2;
     request.sges[0].length = row.first;
     request.sges[1].length = row.second;
@@ -175,10 +176,10 @@ TEST(PostSend, InlineLengthIsTheSumOfTheSges) {
 
 TEST(PostSend, RefusalSaysWhyAndSuccessDoesNot) {
   const char* why = nullptr;
-  check_send_wr(usual_limits(), IBV_QPT_RC, Request(IBV_WR_RDMA_READ, IBV_SEND_INLINE).wr, &why);
+  check_send_wr(usual_limits(), IBV_QPT_RC, WorkRequest(IBV_WR_RDMA_READ, IBV_SEND_INLINE).wr, &why);
   ASSERT_NE(why, nullptr);
   EXPECT_NE(std::string(why).find("IBV_SEND_INLINE"), std::string::npos) << why;
-  check_send_wr(usual_limits(), IBV_QPT_RC, Request(IBV_WR_SEND).wr, &why);
+  check_send_wr(usual_limits(), IBV_QPT_RC, WorkRequest(IBV_WR_SEND).wr, &why);
   EXPECT_EQ(why, nullptr);
 }
 
@@ -198,7 +199,7 @@ TEST(PostRecv, NumberOfSges) {
 }
 
 TEST(MessageLength, SumsBeyondThirtyTwoBits) {
-  Request request(IBV_WR_SEND);
+  WorkRequest request(IBV_WR_SEND);
   request.wr.num_sge = 3;
   for (ibv_sge& sge : request.sges) sge.length = UINT32_MAX;
   EXPECT_EQ(message_length(request.wr), 3 * uint64_t{UINT32_MAX});

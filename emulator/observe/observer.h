@@ -3,9 +3,9 @@
 // Where a tool watches the engine at work: every request, response, completion and state change of every
 // queue pair passes one call below. Tracing, capture, counters and injected faults attach here.
 //
-// Not observed yet: state changes, and requests and responses of the fast path and of UD (their CQEs are).
+// No observer is attached by default. Each of the calls then costs one load and one predictable branch. While
+// one is attached, small requests do not take the fast path (engine/local/fast_path.h).
 //
-// No observer is attached by default. Each of the calls then costs one load and one predictable branch.
 //
 // Threads: the calls come from any thread that uses the engine, with locks of the engine held. An observer
 // must not call the engine, and must not block. set_observer() may be called at any time; a call that is

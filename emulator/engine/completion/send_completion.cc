@@ -26,4 +26,9 @@ void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});
 }
 
+void flush_send(Qp& qp, const SendRequest& request) {
+  observe_request(qp, request, VendorError::flushed);
+  complete_send(qp, request, VendorError::flushed);
+}
+
 }  // namespace verbena

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/objects/qp.h"
+#include "observe/observer.h"
 
 namespace verbena {
 
@@ -21,5 +22,15 @@ void append_send_completion(Qp& qp, const SendCompletion& completion);
 
 // Appends the completion of `request`, if it is signaled or has failed.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
+
+// Completes `request` as flushed (IBV_WC_WR_FLUSH_ERR).
+void flush_send(Qp& qp, const SendRequest& request);
+
+// Tells the observer, if there is one, how `request` has ended. The PSN of `qp` is still that of the request.
+inline void observe_request(const Qp& qp, const SendRequest& request, VendorError error) {
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_request({qp.shared->qpn, request.wr_id, request.number, qp.requester.psn, request.length,
+                      static_cast<uint8_t>(request.opcode), static_cast<uint8_t>(error)});
+}
 
 }  // namespace verbena

@@ -7,8 +7,10 @@
 
 #include "engine/completion/completion_writer.h"
 #include "engine/datagram/datagram_order.h"
+#include "engine/responder/responder.h"
 #include "engine/rules/key_errors.h"
 #include "fabric/hazards.h"
+#include "observe/observer.h"
 
 namespace verbena {
 namespace {
@@ -91,9 +93,7 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
   }
 }
 
-}  // namespace
-
-Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMessage& message) {
+Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage& message) {
   SharedQp& there = *to.qp;
   if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
     there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
@@ -132,6 +132,34 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
   there.requests_in.fetch_add(1, std::memory_order_relaxed);
   there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
   return Delivery::kTaken;
+}
+
+Answer verdict_of(Delivery delivery) {
+  switch (delivery) {
+    case Delivery::kTaken:
+      return Answer::kAck;
+    case Delivery::kNoReceive:
+      return Answer::kRnr;
+    case Delivery::kDropped:
+      return Answer::kNak;
+  }
+  return Answer::kNak;
+}
+
+}  // namespace
+
+Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMessage& message) {
+  const Delivery delivery = take(from, to, message);
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_response({.source_qpn = message.source.qpn,
+                       .target_qpn = to.qp->qpn,
+                       .psn = 0,
+                       .length = message.length - kGrhBytes,
+                       .opcode = (message.flags & kCqeWithImmediate) != 0 ? uint8_t{IBV_WR_SEND_WITH_IMM}
+                                                                          : uint8_t{IBV_WR_SEND},
+                       .verdict = static_cast<uint8_t>(verdict_of(delivery)),
+                       .vendor_err = 0});
+  return delivery;
 }
 
 void raise_events(DatagramSender& from) {

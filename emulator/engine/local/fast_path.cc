@@ -10,7 +10,8 @@ namespace verbena {
 void allow_fast_path(Qp& qp) {
   const PeerPath& path = qp.requester.path;
   qp.fast.responder_state = path.responder_state;
-  const bool ordinary = path.responder_state != 0 && qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
+  const bool ordinary = fast_path_enabled.load(std::memory_order_relaxed) && path.responder_state != 0 &&
+                        qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
   const bool lands = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;
   qp.fast.small_size = lands ? path.completions.inline_size() : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;

@@ -3,6 +3,8 @@
 // What the fast paths of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
 #pragma once
 
+#include <atomic>
+
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/requester/requester.h"
@@ -10,6 +12,10 @@
 #include "fabric/hazards.h"
 
 namespace verbena {
+
+// Off: queue pairs that learn their path from now on send each request through the requester. The results are
+// the same. For tests, and to find out whether a fault lies in the fast path (VERBENA_FAST_PATH=off).
+inline constinit std::atomic<bool> fast_path_enabled{true};
 
 // `guard` is to the peer afterwards; as a rule post_send() has foreseen that.
 inline void guard_peer(Qp& qp, HazardGuard& guard) {

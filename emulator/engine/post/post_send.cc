@@ -21,6 +21,7 @@
 #include "engine/rules/program_enum.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
+#include "observe/observer.h"
 
 namespace verbena {
 
@@ -101,7 +102,7 @@ void keep(Qp& qp, const SendRequest& request) {
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
-    complete_send(qp, request, VendorError::flushed);
+    flush_send(qp, request);
     qp.sq_next = qp.sq_posted;
     return 0;
   }
@@ -121,7 +122,9 @@ int post_one(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
     return EINVAL;
   }
   const bool idle = qp.sq_next == qp.sq_posted;
-  if (idle && state == IBV_QPS_RTS && (send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard)))
+  // An observer sees each request and response: they take the slow path.
+  if (idle && state == IBV_QPS_RTS && observer() == nullptr &&
+      (send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard)))
     return 0;
   guard.end();
   return post_in_general(qp, wr, state, idle);

@@ -9,6 +9,7 @@
 #include "engine/completion/poll.h"
 #include "engine/completion/send_completion.h"
 #include "engine/objects/transport.h"
+#include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
@@ -69,10 +70,7 @@ void close_responder(Qp& qp, ibv_qp_state state) {
     qp.attr.rq_psn = qp.shared->expected_psn.load(std::memory_order_relaxed);
   qp.wakeup_asked = false;
   qp.transport->abandon(qp);
-  qp.shared->responder_state.store(
-      ResponderState{responder.generation + 1, static_cast<uint8_t>(state)}.pack(),
-      std::memory_order_seq_cst);
-  qp.state.store(state, std::memory_order_release);
+  change_state(qp, state, Generation::kNext);
 }
 
 void enter_error(Qp& qp) {
@@ -84,21 +82,17 @@ void enter_error(Qp& qp) {
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
-    complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
+    flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
   if (!flush_receive_queue(qp, kHazardPatience)) qp.process->self().report(*qp.shared);
 }
 
 void enter_send_queue_error(Qp& qp) {
   if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
-  const ResponderState responder =
-      ResponderState::unpack(qp.shared->responder_state.load(std::memory_order_relaxed));
-  qp.shared->responder_state.store(ResponderState{responder.generation, IBV_QPS_SQE}.pack(),
-                                   std::memory_order_seq_cst);
-  qp.state.store(IBV_QPS_SQE, std::memory_order_release);
+  change_state(qp, IBV_QPS_SQE, Generation::kSame);
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
-    complete_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)], VendorError::flushed);
+    flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
 }
 
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {

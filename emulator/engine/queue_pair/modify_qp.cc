@@ -16,6 +16,7 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/state_change.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/privilege.h"
 #include "engine/queue_pair/queue_pair.h"
@@ -185,11 +186,7 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transpo
   qp.frame_path = std::move(remote);
   qp.transport = qp.frame_path ? qp.frame_path.get() : &transport_without_frames(qp.type);
   begin_flight(qp);
-  const ResponderState responder =
-      ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
-  shared.responder_state.store(ResponderState{responder.generation + 1, IBV_QPS_RTR}.pack(),
-                               std::memory_order_seq_cst);
-  qp.state.store(IBV_QPS_RTR, std::memory_order_release);
+  change_state(qp, IBV_QPS_RTR, Generation::kNext);
   return 0;
 }
 
@@ -221,15 +218,8 @@ int to_state(Qp& qp, ibv_qp_state from, ibv_qp_state to, int mask) {
   // A peer may have put the QP into ERR meanwhile.
   if (qp.state.load(std::memory_order_acquire) != from) return EINVAL;
   if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) qp.requester.psn = qp.attr.sq_psn;
-  SharedQp& shared = *qp.shared;
-  if (to == IBV_QPS_INIT) {
-    shared.rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
-  }
-  const ResponderState responder =
-      ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
-  shared.responder_state.store(ResponderState{responder.generation, static_cast<uint8_t>(to)}.pack(),
-                               std::memory_order_seq_cst);
-  qp.state.store(to, std::memory_order_release);
+  if (to == IBV_QPS_INIT) qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+  change_state(qp, to, Generation::kSame);
   if (to == IBV_QPS_SQD) {
     qp.drain_event_due = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && qp.attr.en_sqd_async_notify != 0;
     progress_send_queue(qp, false);

@@ -12,7 +12,6 @@
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
-#include "observe/observer.h"
 
 namespace verbena {
 namespace {
@@ -37,19 +36,13 @@ void count(std::atomic<uint32_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-void observe_end(const Qp& qp, const SendRequest& request, VendorError error) {
-  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-    seen->on_request({qp.shared->qpn, request.wr_id, request.number, qp.requester.psn, request.length,
-                      static_cast<uint8_t>(request.opcode), static_cast<uint8_t>(error)});
-}
-
 // The request at the head of the send queue fails: it completes with an error, and the queue pair goes to ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   const auto* text = find_vendor_error(static_cast<uint32_t>(error));
   VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
                find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
                text->name, text->text);
-  observe_end(qp, request, error);
+  observe_request(qp, request, error);
   complete_send(qp, request, error);
   qp.sq_next = request.number + 1;
   qp.waiting = Waiting::kNothing;
@@ -156,7 +149,7 @@ Step carry_out_here(Qp& qp, const SendRequest& request) {
   }
   qp.waiting = Waiting::kNothing;
   qp.sq_next = request.number + 1;
-  observe_end(qp, request, VendorError::none);
+  observe_request(qp, request, VendorError::none);
   complete_send(qp, request, VendorError::none);
   return Step::kFinished;
 }
@@ -397,7 +390,7 @@ void begin_flight(Qp& qp) {
 // ---- transports ----
 
 void complete_request(Qp& qp, const SendRequest& request) {
-  observe_end(qp, request, VendorError::none);
+  observe_request(qp, request, VendorError::none);
   qp.waiting = Waiting::kNothing;
   advance(qp, request.length, packets_of(request.length, qp.requester.mtu));
   qp.sq_next = request.number + 1;

@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <new>
 #include <utility>
 
+#include "engine/local/fast_path.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/requester/requester.h"
@@ -26,6 +28,9 @@ std::mutex service_mutex;  // guards `current` and its count of references
 EngineService* current = nullptr;
 EngineService* left = nullptr;  // of devices closed with objects, a list: leak checkers find them here
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
+
+// "off": small requests take the slow path, too (local/fast_path.h).
+constexpr const char* kFastPathVariable = "VERBENA_FAST_PATH";
 
 }  // namespace
 
@@ -88,6 +93,8 @@ int EngineService::acquire(Process** out) {
     VERBENA_WARN("open_device: %s is not set: run the program under `verbena run`", kNodeVariable);
     return ENODEV;
   }
+  if (const char* wanted = getenv(kFastPathVariable); wanted != nullptr && strcmp(wanted, "off") == 0)
+    fast_path_enabled.store(false, std::memory_order_relaxed);
   std::lock_guard lock(service_mutex);
   if (current == nullptr) {
     auto* service = new (std::nothrow) EngineService;

@@ -11,6 +11,7 @@
 #include "emulator.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/state_change.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/xrc/xrc_shared_qp.h"
@@ -73,12 +74,7 @@ void apply_handover_state(Qp& successor, const SharedQp& old, const HandoverStat
   if (change_quota(*successor.context, Counted::kResponderResources, "ibv_open_qp", 0,
                    old.max_dest_rd_atomic) == 0)
     successor.responder_resources = old.max_dest_rd_atomic;
-  const ResponderState responder =
-      ResponderState::unpack(shared.responder_state.load(std::memory_order_relaxed));
-  shared.responder_state.store(
-      ResponderState{responder.generation + 1, static_cast<uint8_t>(left.state)}.pack(),
-      std::memory_order_seq_cst);
-  successor.state.store(left.state, std::memory_order_release);
+  change_state(successor, left.state, Generation::kNext);
 }
 
 void kick_holders(Process& process, uint32_t qpn) {

@@ -48,7 +48,7 @@ struct ReadAnswer {
   uint64_t done = 0;
 };
 
-struct RemotePeer {
+struct RemotePeer : std::enable_shared_from_this<RemotePeer> {
   RemotePeer(Process& own_process, const wire::ProcessId& peer_id);
   ~RemotePeer();
 
@@ -59,7 +59,7 @@ struct RemotePeer {
   bool begun_here = false;
   int64_t since = 0;              // ns: of this connection
   std::atomic<bool> gone{false};  // the process has ended
-  uint64_t request_id = 0;            // it is being called; 0: it is not
+  uint32_t users = 0;             // routes and connection requests that name it; under the progress lock
   std::atomic<bool> connected{false};
   std::atomic<bool> broken{false};     // nothing more is to be had of it: the driver gives the connection up
   std::atomic<bool> out_ended{false};  // the socket takes no more; what has come is still read

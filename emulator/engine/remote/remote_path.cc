@@ -7,7 +7,6 @@
 #include "adapter/prefetch.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/peer.h"
-#include "engine/remote/remote.h"
 #include "engine/remote/remote_requests.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/peer_path.h"
@@ -33,7 +32,7 @@ RemotePath* path_of(const Qp& qp) { return static_cast<RemotePath*>(qp.frame_pat
 VendorError RemotePath::find_path(Qp& qp) {
   if (!ports_up(qp.requester)) return VendorError::port_down;
   if (is_connected(*this)) return VendorError::none;
-  remote->seek(qp.shared->qpn);
+  owner->seek(qp.shared->qpn);
   return peer && peer->gone ? VendorError::peer_gone : VendorError::no_path;
 }
 
@@ -83,7 +82,7 @@ int64_t RemotePath::grace_ns(Qp& qp, int64_t now) {
 void RemotePath::watch(Qp& qp) {
   if (is_watched) return;
   is_watched = true;
-  remote->watch(qp);
+  owner->watch(qp);
 }
 
 void RemotePath::expect_request(const Qp& qp, uint64_t number) const {

@@ -16,10 +16,21 @@
 
 namespace verbena {
 
-class Remote;
 struct RemotePeer;
 struct Qp;
 struct SendRequest;
+
+// What a path asks of the module. The caller holds send_lock of the queue pair.
+class PathOwner {
+ public:
+  // The queue pair has something to send and no connection.
+  virtual void seek(uint32_t qpn) = 0;
+  // The queue pair has something in flight: the service thread checks its deadline.
+  virtual void watch(Qp& qp) = 0;
+
+ protected:
+  ~PathOwner() = default;
+};
 
 // Under the queue pair's send_lock, but for what does not change.
 struct RemotePath final : Transport {
@@ -33,7 +44,7 @@ struct RemotePath final : Transport {
   void watch(Qp& qp) override;
   void expect_request(const Qp& qp, uint64_t number) const override;
 
-  Remote* remote = nullptr;
+  PathOwner* owner = nullptr;
   wire::NetAddress to;  // kThisNode: the peer is `process`
   wire::NetAddress from;
   wire::ProcessId process;
@@ -42,7 +53,7 @@ struct RemotePath final : Transport {
   std::shared_ptr<RemotePeer> peer;  // nullptr: it is being looked for
   uint32_t epoch = 0;                // of the peer's connection over which requests went
   uint64_t bulk = 0;                 // RemotePeer::bulks as it was when the last chunk of the current request began
-  bool is_watched = false;           // Remote looks at its deadline
+  bool is_watched = false;           // PathOwner::watch() was called
   // Any thread: some process there has taken a connect request, and not refused it; or is connected already and was asked
   // which process has the number, and has not said that none has.
   std::atomic<bool> is_called{false};

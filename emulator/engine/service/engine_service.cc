@@ -15,6 +15,7 @@
 #include "engine/local/fast_path.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
+#include "engine/remote/within_node.h"
 #include "engine/requester/requester.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"

@@ -18,8 +18,8 @@ namespace verbena {
 // A stream: this many receptions without a request in between.
 inline constexpr uint32_t kStream = 64;
 // The pause for a CQ of `entries`, ns. At full rate, some 50 ns per message, a sixth of the entries fill
-// meanwhile. Below 1 us a pause saves nothing on a shallow queue. The longest pause is as long as the wait of
-// a requester that found no receive WQE, a fraction of the time to wake a thread.
+// meanwhile. Below 1 us a pause saves nothing on a shallow queue. No pause is longer than the wait of a
+// requester that found no receive WQE, a fraction of the time to wake a thread.
 inline constexpr uint64_t kShortestStreamPause = 1000, kLongestStreamPause = 4000;
 constexpr int64_t stream_pause(uint64_t entries) {
   return static_cast<int64_t>(std::clamp(entries * 8, kShortestStreamPause, kLongestStreamPause));

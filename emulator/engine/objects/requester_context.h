@@ -28,7 +28,7 @@ struct XrcTargets;
 // again whenever its state word shows another generation (peer_path.h).
 struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: no process of this node has the number
-  uint32_t ports = 0;                    // bits of DirectoryHeader::ports_down; any of them set: nothing passes
+  uint32_t ports = 0;                    // as DirectoryHeader::ports_down; any of these down stops the path
   SharedQp* qp = nullptr;
   // The whole state word at the last successful check; 0: never. While it stays, there is nothing to check.
   uint64_t responder_state = 0;

@@ -72,7 +72,8 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   if (row == nullptr) return refused(EOPNOTSUPP, "the device takes no such advice");
   if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0)
     return refused(EINVAL, "there is IBV_ADVISE_MR_FLAG_FLUSH only");
-  if (count == 0 || sges == nullptr) return refused(EINVAL, "there is none");  // kernel, uverbs_std_types_mr.c
+  // As the kernel, uverbs_std_types_mr.c.
+  if (count == 0 || sges == nullptr) return refused(EINVAL, "there is none");
   const bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
   // All or nothing: every element is checked before any page is touched.
   Range range{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The seam between the command line and the subcommands. Each subcommand lies in a file of its own and adds
-// itself to the command line; main() parses, then does what the chosen one left in `action`.
+// The interface between the command line and its subcommands. Each subcommand is in a file of its own, and
+// adds itself to the command line. main() parses, then calls the `action` of the chosen subcommand.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -17,12 +17,13 @@ inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
 
 struct CommandLine {
-  std::vector<std::string> tail;  // what stood behind the first "--", if that was there
-  bool has_tail = false;
-  std::function<int()> action;  // answers the exit status
+  std::vector<std::string> tail;  // the words after the first "--"
+  bool has_tail = false;          // there was a "--"
+  std::function<int()> action;    // returns the exit status
 };
 
-// A misuse of the command line that only the subcommand can see. main() prints it in one line and exits 2.
+// A misuse of the command line that only the subcommand detects. main() prints it in one line and exits with
+// kUsage.
 struct UsageError {
   std::string message;
 };
@@ -35,30 +36,30 @@ void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);
 void add_key(CLI::App& app, CommandLine& line);
 
-// --devices, --link-layer, --profile, --node, and of the network: --ip, --net, --port, --key.
+// --devices, --link-layer, --profile, --node; and for the network --ip, --net, --port, --key.
 struct NodeOptions {
   DeviceTableOptions devices;  // network.key: after prepare() only
   std::string name;
   std::string key_file;  // "": the user's own key
 };
 
-// Adds the options that choose a node to `command`; `options` must live until the action has been done.
+// Adds the options that choose a node to `command`. `options` must live until the action has returned.
 void add_node_options(CLI::App& command, NodeOptions& options);
 
-// The part of them that concerns the network.
+// Adds those of them that concern the network.
 void add_network_options(CLI::App& command, NodeOptions& options);
 
-// Throws UsageError where options of the network do not go together. After parsing.
+// Throws UsageError if options of the network contradict each other. Called after parsing.
 void check_network_options(const NodeOptions& options);
 
-// Whether one of them was given. After parsing.
+// Is one of the options that choose a node given? Called after parsing.
 bool names_node(const CLI::App& command);
 
-// The program and its arguments: what CLI11 left over as it stood behind the last option, and the tail.
-// Throws UsageError when it begins with an option nobody knows.
+// The program and its arguments: the words that CLI11 left over behind the last option, and the tail. Throws
+// UsageError if they begin with an unknown option.
 std::vector<std::string> program_of(const CLI::App& command, const CommandLine& line);
 
-// Prints "verbena: `problem`" to stderr and answers kFailed.
+// Prints "verbena: `problem`" to stderr and returns kFailed.
 int failed(const std::string& problem);
 
 }  // namespace verbena::tool

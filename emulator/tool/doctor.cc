@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena doctor: what would keep it from working here, and what to do about it.
+// verbena doctor: finds what would keep Verbena from working on this machine, and says what to do about it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

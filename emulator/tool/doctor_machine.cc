@@ -24,9 +24,9 @@ namespace {
 constexpr const char* kPrivateVersion = "IBVERBS_PRIVATE_";
 constexpr rlim_t kFewestDescriptors = 64;
 constexpr rlim_t kManyDescriptors = 1024;
-constexpr rlim_t kAddressSpaceOfOne = rlim_t{32} << 30;  // what an adapter takes when it may
+constexpr rlim_t kAddressSpaceOfOne = rlim_t{32} << 30;  // what an adapter reserves without a limit
 
-// Where ld.so finds `name`; "" and *problem when it does not.
+// The path at which ld.so finds `name`. "", and *problem says why, if it does not.
 std::string locate_library(const char* name, std::string* problem) {
   void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -40,14 +40,15 @@ std::string locate_library(const char* name, std::string* problem) {
   return path;
 }
 
-// "34", from the version that libibverbs gives to what it shares with its providers.
+// The provider ABI, "34" for instance, from the version of the symbols that libibverbs exports to its
+// providers.
 std::string provider_abi(const ElfFile& library) {
   for (const std::string& version : library.versions)
     if (version.rfind(kPrivateVersion, 0) == 0) return version.substr(std::strlen(kPrivateVersion));
   return "";
 }
 
-// The last public one: they are defined in the order of their making.
+// The newest public symbol version. The versions are defined in order, the newest last.
 std::string latest_version(const ElfFile& library) {
   std::string latest = "no public symbol versions";
   for (const std::string& version : library.versions)
@@ -58,7 +59,7 @@ std::string latest_version(const ElfFile& library) {
 void examine_provider(const std::string& library, const std::string& abi, Findings* findings) {
   Installation installation;
   std::string problem;
-  if (find_installation(&installation, &problem) != 0) return;  // said by examine_installation
+  if (find_installation(&installation, &problem) != 0) return;  // reported by examine_installation
   const std::string provider = installation.driver + "-rdmav" + abi + ".so";
   if (access(provider.c_str(), R_OK) == 0)
     findings->push_back({Verdict::kGood, provider, "the provider for this libibverbs", ""});

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Tries the real thing on a node of the doctor's own: an adapter moves in (descriptors, FIFOs, sockets, a
-// thread), a process that is neither its parent nor its child reaches into its memory, it dies and is missed,
-// and a program finds and opens the device.
+// Tries all this on a node of the doctor's own:
+// - a process joins the node with an adapter (descriptors, FIFOs, sockets, a thread);
+// - a process that is neither its parent nor its child accesses its memory;
+// - it dies, and its death is noticed;
+// - a program finds and opens the device.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,11 +31,11 @@ namespace {
 
 constexpr int kPatience = 10;  // seconds, for each child
 
-// A child process and a pipe from it; killed and collected at the end.
+// A child process and a pipe from it. The destructor kills and reaps it.
 class Child {
  public:
-  // `body` runs in the child with the pipe's writing end and with `stay`, from which it reads end of file
-  // when it may go; its answer is the exit status.
+  // `body` runs in the child and returns its exit status. Its arguments are the writing end of the pipe, and
+  // a descriptor that is at end of file as soon as the child may exit.
   template <typename Body>
   explicit Child(Body body) {
     int from[2];
@@ -64,7 +66,7 @@ class Child {
     if (from_ >= 0) close(from_);
   }
 
-  // Lets it go, and waits for its end (alarm(2) sees to that). Its status as wait(2) gives it.
+  // Lets the child exit, and waits for that; its alarm(2) bounds the wait. Returns the status of wait(2).
   int end() {
     if (stay_ >= 0) close(stay_);
     stay_ = -1;
@@ -110,7 +112,7 @@ struct Arrival {
   uint64_t secret_address = 0;
 };
 
-// Each 0 or the errno of the way.
+// The ways to reach another process: each is 0, or the errno.
 struct Reach {
   int segment_passing = 0;
   int segment = 0;
@@ -120,7 +122,7 @@ struct Reach {
 };
 
 int live(const std::string& node, int answer, int stay) {
-  // Neither is destroyed: the process dies with the adapter open, as programs do.
+  // Never destroyed: the process exits with the adapter open, as programs do.
   static auto* node_membership = new NodeMembership;
   static volatile uint64_t secret = kSecret;
   Arrival arrival;
@@ -236,7 +238,7 @@ void examine_life(const std::string& node, Findings* findings) {
     findings->push_back({Verdict::kGood, "robust mutexes", "a process that died is missed", ""});
 }
 
-// `what`: "", or what `verbena probe` is to look at.
+// Executes `verbena probe`. `what`: its argument, or "".
 int become_probe(const std::vector<Variable>& environment, const std::string& what, int answer) {
   dup2(answer, STDOUT_FILENO);
   dup2(answer, STDERR_FILENO);
@@ -249,7 +251,7 @@ int become_probe(const std::vector<Variable>& environment, const std::string& wh
   return errno;
 }
 
-// Lets a program have a look as programs under `verbena run` do. True: it found what it looked for.
+// Runs `verbena probe` as under `verbena run`. True: it succeeded. *said: its output.
 bool send_probe(const std::string& node, const Installation& installation, const std::string& what,
                 std::string* said) {
   const std::vector<Variable> environment =
@@ -264,7 +266,7 @@ bool send_probe(const std::string& node, const Installation& installation, const
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// Of a program that does not get to its device, by what it says and what else was found.
+// The remedy for a program that does not find its device, by its output and the other findings.
 std::string remedy_of_way(const std::string& said, const Findings& findings) {
   // provider/rdma_core/layout.cc
   if (said.find("this libibverbs is ") != std::string::npos)
@@ -278,7 +280,7 @@ std::string remedy_of_way(const std::string& said, const Findings& findings) {
 void examine_way(const std::string& node, Findings* findings) {
   Installation installation;
   std::string problem;
-  if (find_installation(&installation, &problem) != 0) return;  // said by examine_installation
+  if (find_installation(&installation, &problem) != 0) return;  // reported by examine_installation
   std::string said;
   if (!send_probe(node, installation, "", &said)) {
     findings->push_back({Verdict::kBad, "a program", "does not get to the device: " + said,
@@ -286,7 +288,7 @@ void examine_way(const std::string& node, Findings* findings) {
     return;
   }
   findings->push_back({Verdict::kGood, "a program", said, ""});
-  if (!has_connection_manager()) return;  // said by examine_rdma_libraries
+  if (!has_connection_manager()) return;  // reported by examine_rdma_libraries
   if (send_probe(node, installation, "rdma_cm", &said))
     findings->push_back({Verdict::kGood, "rdma_cm", said, ""});
   else

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena doctor --peer: goes the way to another node, as a process that uses the network would, step by
-// step.
+// verbena doctor --peer: connects to another node step by step, as a process that uses the network does.
 #include <errno.h>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -49,7 +48,7 @@ int wait_for(int fd, short events) {
   return ready > 0 ? 0 : ready == 0 ? ETIMEDOUT : errno;
 }
 
-// From `from`, unless it is all zero.
+// Connects from address `from`, unless it is all zero.
 int connect_to(const NetAddress& to, uint16_t port, const NetAddress& from, int fd) {
   sockaddr_storage where;
   if (from != NetAddress{}) {
@@ -80,7 +79,7 @@ Refusal receive(int fd, std::array<uint8_t, size>* out) {
 struct Shaken {
   Refusal refusal = Refusal::kNone;
   uint32_t their_version = 0;
-  int64_t nanoseconds = 0;  // between the hello and its answer
+  int64_t nanoseconds = 0;  // between the hello and its reply
   uint64_t node = 0;
 };
 

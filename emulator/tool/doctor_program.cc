@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Can anything be preloaded into this program? ld.so(8): a static program has no ld.so; one that runs with
-// more rights than its user ("secure-execution mode") ignores LD_PRELOAD paths.
+// Can a library be preloaded into the program? Not into a static one, which has no ld.so. Nor into one that
+// runs with more rights than its user ("secure-execution mode", ld.so(8)): it ignores paths in LD_PRELOAD.
 #include <elf.h>
 #include <errno.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ bool is_program(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// "" when PATH has no such program.
+// Looks for the program as execvp(3). "": PATH has no such program.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   std::string path = current_environment("PATH");
@@ -39,7 +39,7 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-// The interpreter of a script, "" for everything else.
+// The interpreter of a script; "" for any other file.
 std::string script_interpreter(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char start[2] = {};

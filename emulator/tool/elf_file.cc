@@ -53,7 +53,7 @@ void read_interpreter(const Reader& file, const ElfW(Ehdr) & header, ElfFile* ou
   }
 }
 
-// A chain of definitions, each with a chain of names of which the first is its own.
+// A chain of definitions, each with a chain of names. The first name is that of the definition itself.
 void read_versions(const Reader& file, uint64_t definitions, uint64_t count, uint64_t strings, ElfFile* out) {
   for (uint64_t i = 0; i < count; ++i) {
     ElfW(Verdef) definition;

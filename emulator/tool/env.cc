@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena env: the same environment as `verbena run` gives, as lines for a shell.
+// verbena env: prints the environment of `verbena run` as lines for a shell.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

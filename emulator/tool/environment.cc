@@ -34,7 +34,8 @@ std::string join(const std::vector<std::string>& parts) {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// `list` with the entries of `first` before it and `last` behind it; what has the same file name goes.
+// `first`, then the entries of `list`, then `last`. Left out of `list`: entries of `first`, and those with
+// the file name of `last`.
 std::string extended(const std::string& list, const char* separators, const std::vector<std::string>& first,
                      const std::string& last) {
   std::vector<std::string> parts = first;
@@ -50,15 +51,15 @@ std::string extended(const std::string& list, const char* separators, const std:
   return join(parts);
 }
 
-// Sanitizers read their options left to right, the last one wins.
+// Sanitizers read their options from left to right; the last one wins.
 std::string with_option(const std::string& options, const std::string& option) {
   const size_t tail = options.size() - std::min(options.size(), option.size());
   if (options.substr(tail) == option) return options;
   return options.empty() ? option : options + ":" + option;
 }
 
-// Who listens there while nobody lives on the node is a node in another folder (another $TMPDIR), or about to
-// go. Waits for that one 2 seconds at most.
+// If no process is on the node and the port is in use, a node in another folder (another $TMPDIR) listens, or
+// a process that is about to exit. Waits up to 2 s for the latter.
 int check_listening(const std::string& node, const wire::NetAddress& address, uint16_t port,
                     std::string* problem) {
   int error = 0;
@@ -70,7 +71,8 @@ int check_listening(const std::string& node, const wire::NetAddress& address, ui
   return error;
 }
 
-// Everything that would keep the node's processes from listening is found here, where it can be said.
+// Checks everything that would keep the node's processes from listening, since only the command can report it
+// to the user.
 int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key,
                     std::string* problem) {
   const DeviceTable table = describe_devices(options.devices);
@@ -95,7 +97,7 @@ std::vector<Variable> program_environment(const Installation& installation, cons
                                           const std::string& runtimes, Lookup current) {
   const std::string drivers = current("RDMAV_DRIVERS");
   std::string asan = "verify_asan_link_order=0";
-  // Stock programs leak, and that is not our finding.
+  // Stock programs leak memory; that is not reported.
   if (!runtimes.empty()) asan += ":detect_leaks=0";
   return {
       {kNodeVariable, node},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena event: lets something happen to a device as a whole.
+// verbena event: raises an event of a whole device.
 #include "fabric/device_events.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 
 namespace verbena::tool {
 
-// While it lives, a file above RLIMIT_FSIZE is an error (EFBIG) instead of the end of the process (SIGXFSZ,
-// setrlimit(2)), so that it can be said.
+// During its lifetime a file above RLIMIT_FSIZE is an error (EFBIG) that can be reported, and does not kill
+// the process (SIGXFSZ, setrlimit(2)).
 class FileSizeSignalIgnored {
  public:
   FileSizeSignalIgnored() {

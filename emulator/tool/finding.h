@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the doctor finds: each check adds one or more of these.
+// The findings of the doctor. Each check adds one or more.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace verbena::tool {
 
 enum class Verdict {
   kGood,
-  kNote,  // works, but somebody may want to know
-  kBad,   // something would fail
+  kNote,  // works, with a restriction
+  kBad,   // programs would fail
 };
 
 struct Finding {
   Verdict verdict;
-  std::string where;   // what was looked at
+  std::string where;   // what was examined
   std::string what;    // what was found
-  std::string remedy;  // "" when there is nothing to do
+  std::string remedy;  // "": nothing to do
 };
 
 using Findings = std::vector<Finding>;
 
-// doctor_program.cc: `name` is looked for as execvp(3) does.
+// doctor_program.cc: looks for `name` as execvp(3) does.
 void examine_program(const std::string& name, Findings* findings);
 
 // doctor_machine.cc: the libraries, the device file, limits, variables.
@@ -36,18 +36,18 @@ void examine_device_file(Findings* findings);
 void examine_limits(Findings* findings);
 void examine_environment(Findings* findings);
 
-// doctor_machine.cc: is librdmacm.so.1 there?
+// doctor_machine.cc: can librdmacm.so.1 be loaded?
 bool has_connection_manager();
 
-// doctor_node.cc: makes a node of its own, lets processes live on it and reach into each other, and lets a
-// program look for its device.
+// doctor_node.cc: makes a node of its own, with processes that access each other's memory and a program that
+// looks for its device.
 void examine_node(Findings* findings);
 
-// doctor_peer.cc: calls the node at `host`, an address or a name, as one of this user's would.
+// doctor_peer.cc: connects to the node at `host`, an address or a name, as a program of this user would.
 struct PeerProbe {
   std::string host;
   uint16_t port = 0;
-  wire::NetAddress from;  // all zero: as the machine's routes say
+  wire::NetAddress from;  // all zero: by the machine's routes
   std::string key_file;   // "": the user's own key
 };
 void examine_peer(const PeerProbe& probe, Findings* findings);

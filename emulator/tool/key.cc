@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena key: makes the key that the nodes of a fabric share.
+// verbena key: makes a key for the nodes of a fabric.
 #include "wire/key.h"
 
 #include <CLI/CLI.hpp>

@@ -15,14 +15,14 @@ namespace {
 using verbena::tool::CommandLine;
 
 int usage(std::string message) {
-  for (char& c : message)  // one line, whatever the user wrote
+  for (char& c : message)  // the user's words may contain control characters
     if (static_cast<unsigned char>(c) < ' ') c = '?';
   std::fprintf(stderr, "verbena: %s (see verbena --help)\n", message.c_str());
   return verbena::tool::kUsage;
 }
 
-// The words before the first "--", in the order that CLI11 wants (the last one first); the rest goes to the
-// tail.
+// The words before the first "--", in the order that CLI11 needs: the last one first. The others go to
+// line.tail.
 std::vector<std::string> take_words(int argc, char** argv, CommandLine& line) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {

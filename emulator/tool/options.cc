@@ -106,7 +106,7 @@ std::vector<std::string> program_of(const CLI::App& command, const CommandLine& 
   std::vector<std::string> program = command.remaining();
   if (!program.empty() && program[0].size() > 1 && program[0][0] == '-')
     throw UsageError{"no such option: " + program[0]};
-  // A "--" behind the program's name is the program's own.
+  // A "--" behind the program's name belongs to the program.
   if (!program.empty() && line.has_tail) program.push_back("--");
   program.insert(program.end(), line.tail.begin(), line.tail.end());
   return program;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena probe [rdma_cm]: a small verbs program, or a small one of the connection manager, for the doctor.
-// Not in the help.
+// verbena probe [rdma_cm]: a small program for the doctor, which uses verbs or the connection manager. Not in
+// the help.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
@@ -26,7 +26,7 @@ Function find(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// libibverbs is looked up at run time, so that the command starts where it is missing.
+// libibverbs is loaded at run time, so that the command also starts where it is missing.
 int probe() {
   void* library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return failed(dlerror());
@@ -60,7 +60,7 @@ std::string manager_abi() {
   return version;
 }
 
-// Listens on a port of the loopback address, which takes the device file and most of what lies behind it.
+// Listens on a port of the loopback address. This needs the device file and most of what is behind it.
 int probe_manager() {
   void* library = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return failed(dlerror());

@@ -25,7 +25,7 @@ bool ends_in_suffix(const std::string& word) {
   return word.size() > suffix.size() && word.compare(word.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-// It becomes part of the node folder's name.
+// The name becomes part of the name of the node's folder.
 bool valid_name(const std::string& name) {
   constexpr const char* kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   return !name.empty() && name.size() < DeviceLimits{}.profile.size() && name[0] != '.' &&
@@ -36,7 +36,7 @@ class Reader {
  public:
   Reader(const std::string& file, DeviceLimits* out) : file_(file), out_(out) {}
 
-  // True when everything was in order.
+  // False: problem() says why the profile cannot be used.
   bool read(const std::string& text) {
     try {
       const toml::table table = toml::parse(text, file_);
@@ -113,7 +113,7 @@ class Reader {
     const char* rule = check_limits(*out_, &field);
     if (rule == nullptr) return true;
     const auto line = lines_.find(field);
-    // The field may have been left to its default, and the profile breaks the rule by the other one.
+    // The field may have its default, if the profile breaks the rule by another field.
     return refuse(line != lines_.end() ? line->second : 1, std::string(rule) + " (" +
                                                                std::string(field->name) + " is " +
                                                                std::to_string(out_->*field->value) + ")");

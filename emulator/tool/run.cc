@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena run: becomes the program, so that its exit status, its signals and its pid are the program's own.
+// verbena run: executes the program in its own place (exec), so that exit status, signals and pid are the
+// program's.
 #include <errno.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Preloaded behind ThreadSanitizer's runtime into stock programs: the runtime sets itself up when the first
- * instrumented object starts, but its interceptors are at work before that, and a program without any
- * instrumented object (a shell) crashes in them. Only in builds with that sanitizer.
+ * Preloaded into stock programs behind ThreadSanitizer's runtime, in builds with that sanitizer. The runtime
+ * initializes itself when the first instrumented object starts, but its interceptors are active before that.
+ * A program without any instrumented object (a shell) would crash in them.
  */
 void __tsan_init(void);
 

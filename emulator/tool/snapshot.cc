@@ -25,9 +25,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(2);  // for all processes of a node together
 constexpr int kPatiencePerProcess = 500;             // milliseconds
-constexpr int kTries = 16;                           // to read an entry that changes all the time
+constexpr int kTries = 16;                           // to read an entry that keeps changing
 
-// Plain fields of shared memory are the owner's; from outside they are read like this.
+// Loads a field of shared memory that its owner may change at the same time, a plain field included.
 template <typename T>
 T acquire(const T& field) {
   return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
@@ -37,10 +37,10 @@ T acquire(const std::atomic<T>& field) {
   return field.load(std::memory_order_acquire);
 }
 
-// A counter that is ahead of another; they are read one after the other, so it may seem behind.
+// How far a counter is ahead of another. They are read one after the other, so `ahead` may seem behind: 0.
 uint64_t distance(uint64_t ahead, uint64_t behind) { return ahead > behind ? ahead - behind : 0; }
 
-// Where a queue pair leads whose peer is reached by frames (engine/xrc/shared_path.h).
+// The address of the peer of a queue pair whose path is by frames (engine/queue_pair/shared_path.h).
 wire::NetAddress destination_of(const SharedQp& qp) {
   uint32_t words[4];
   for (size_t i = 0; i < std::size(words); ++i) words[i] = acquire(qp.path_words[i]);
@@ -62,7 +62,7 @@ PeerSnapshot find_peer(const NodeDirectory& directory, const SharedQp& qp) {
   peer.slot = acquire(qp.dest_slot);
   if (peer.qpn == 0 || peer.slot >= kMaxSlots) return peer;
   uint32_t generation = acquire(qp.dest_slot_generation);
-  // Reached by frames: the slot is this end's own.
+  // The peer is reached by frames: dest_slot is then the queue pair's own slot.
   if (acquire(qp.dest_index) == kRemoteIndex) {
     const wire::NetAddress address = destination_of(qp);
     if (directory.devices().network.enabled != 0 && !is_own(directory.devices(), address)) {
@@ -106,7 +106,8 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   return copy;
 }
 
-// One QP as it was at one moment: neither destroyed nor moved to another state while it was read.
+// A consistent copy of a QP: it was neither destroyed nor moved to another state meanwhile. False: there is
+// none.
 bool read_qp(const NodeDirectory& directory, const SharedQp& qp, QpSnapshot* out) {
   for (int i = 0; i < kTries; ++i) {
     const uint32_t incarnation = acquire(qp.incarnation);
@@ -213,7 +214,7 @@ void look_at_segment(const NodeDirectory& directory, const std::string& node, Cl
   PassedSegment passed;
   int error = ask_for_segment(slot_folder(node, process->slot, process->generation),
                               milliseconds_until(deadline), &passed);
-  if (passed.memory_fd >= 0) close(passed.memory_fd);  // not ours to look into
+  if (passed.memory_fd >= 0) close(passed.memory_fd);  // the program's memory is not read
   if (error == 0) {
     PeerSegment segment;
     error = segment.map(passed.segment_fd, directory.header().node_id, process->slot, process->generation,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What `verbena status` knows about a node: a copy of what lies in the shared memory of its processes, taken
-// from outside. Nobody is disturbed or waited for beyond a bound, nothing is written, and nothing that is
-// read is trusted: offsets, indices and enumerations may be anything.
+// What `verbena status` knows about a node: a copy of the shared memory of its processes, taken from outside.
+// No process is disturbed, and waits are bounded. Nothing is written. Nothing that is read is trusted:
+// offsets, indices and enumerations may have any value.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ namespace verbena::tool {
 // The other end of a QP, as far as the node knows it.
 struct PeerSnapshot {
   uint32_t qpn = 0;     // 0: not connected
-  std::string address;  // of another node, of which nothing else is known; "": this one
+  std::string address;  // of another node, of which nothing else is known; "": this node
   uint32_t slot = 0;
-  int32_t pid = 0;  // 0: that process is gone
+  int32_t pid = 0;  // 0: the process has ended
   std::string program;
 };
 
@@ -41,12 +41,12 @@ struct QpSnapshot {
   uint64_t bytes_in = 0;
   uint32_t rnr_naks = 0;
   uint32_t retries = 0;
-  uint32_t dropped = 0;          // UC and UD: messages that came
-  uint32_t lost = 0;             // the same: that were to go
+  uint32_t dropped = 0;          // UC and UD: messages that the QP has dropped
+  uint32_t lost = 0;             // UC and UD: messages to another node that could not be sent
   uint32_t qkey_violations = 0;  // UD
 };
 
-// A receive queue with many requesters: an SRQ, or the receive queue of a UD QP.
+// A receive queue with several requesters: an SRQ, or the receive queue of a UD QP.
 struct SrqSnapshot {
   uint32_t index = 0;
   uint32_t pd = 0;
@@ -59,7 +59,7 @@ struct SrqSnapshot {
 struct CqSnapshot {
   uint32_t index = 0;
   uint64_t capacity = 0;
-  uint64_t entries = 0;  // completions not polled, those being written included
+  uint64_t entries = 0;  // completions not polled, including those being written
   uint32_t armed = 0;    // enum Armed
   bool overrun = false;
   uint64_t events = 0;  // raised on the completion channel so far
@@ -79,7 +79,7 @@ struct MrSnapshot {
 struct CmIdSnapshot {
   cm::IdFacts facts{};
   uint32_t backlog = 0;
-  int32_t peer_pid = 0;  // 0: none, or gone
+  int32_t peer_pid = 0;  // 0: no peer, or it has ended
   std::string peer_program;
 };
 
@@ -93,9 +93,9 @@ struct CmGroupSnapshot {
 struct ConnectionSnapshot {
   std::string local, remote;  // addresses
   bool begun_here = false;
-  uint64_t bytes_out = 0;  // that the other machine has acknowledged
+  uint64_t bytes_out = 0;  // acknowledged by the other machine's kernel
   uint64_t bytes_in = 0;
-  uint32_t retransmissions = 0;  // of the kernel's: packets that were lost on the way
+  uint32_t retransmissions = 0;  // TCP segments
   uint32_t round_trip_us = 0;
 };
 
@@ -104,40 +104,43 @@ struct ProcessSnapshot {
   uint32_t generation = 0;
   int32_t pid = 0;
   std::string program;
-  std::string problem;  // why there is nothing below: "not answering", ...; "" when there is
+  std::string problem;  // why the segment could not be read: "not answering", ...; "": it was
   std::vector<QpSnapshot> qps;
   std::vector<CqSnapshot> cqs;
   std::vector<SrqSnapshot> srqs;
   std::vector<MrSnapshot> mrs;
-  std::vector<CmIdSnapshot> cm_ids;  // also of a process that does not answer
+  // Known even if `problem` is set.
+  std::vector<CmIdSnapshot> cm_ids;
   std::vector<CmGroupSnapshot> cm_groups;
-  std::vector<ConnectionSnapshot> connections;  // likewise
+  std::vector<ConnectionSnapshot> connections;
 };
 
 struct NodeSnapshot {
   std::string path;
-  std::string problem;  // why the node cannot be read; "" when it can
+  std::string problem;  // why the node cannot be read; "": it can
   DeviceTable devices{};
   uint32_t ports_down = 0;                              // bit d: of device d
-  std::array<uint32_t, kMaxDevices> stray_datagrams{};  // by device: that no queue pair took
+  std::array<uint32_t, kMaxDevices> stray_datagrams{};  // by device: accepted by no queue pair
   std::array<uint32_t, kMaxDevices> qkey_violations{};
-  std::string cm_problem;  // why nothing is known of the connection manager; "" also when nobody uses it
+  std::string cm_problem;  // why the connection manager's table cannot be read; "": it can, or there is none
   std::vector<ProcessSnapshot> processes;
 };
 
-// Looks at the node at `path`. Waits for processes that do not answer at most two seconds altogether.
+// Reads the node at `path`. Waits at most 2 s in all for processes that do not answer.
 NodeSnapshot look_at_node(const std::string& path);
 
-// The part of it that the connection manager knows, for the processes that `node` has already.
+// Adds what the connection manager knows, for the processes that are in `node` already.
 void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node);
 
-// The connections to other nodes of those processes that this user may look at, in this network namespace.
+// Adds the connections to other nodes, of the processes that this user may inspect, in this network
+// namespace.
 void look_at_connections(NodeSnapshot* node);
 
-// Names come from shared memory: bounded, and nothing in them that could steer a terminal.
+// A name from shared memory, at most `size` bytes. Control and non-ASCII characters, which could steer a
+// terminal, become '?'.
 std::string printable(const char* text, size_t size);
 
-// The nodes that lie in `folder`, in order of their names.
+// The paths of the nodes in `folder`, sorted by name.
 std::vector<std::string> nodes_in(const std::string& folder);
 
 }  // namespace verbena::tool

@@ -30,7 +30,7 @@ void find_peer(const NodeDirectory& directory, CmIdSnapshot* id) {
 void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node) {
   cm::IdTable table;
   const int error = table.open(directory, node->path, /*only_if_there=*/true);
-  if (error == ENOENT) return;  // nobody has used it yet
+  if (error == ENOENT) return;  // not used on this node yet
   if (error != 0) {
     node->cm_problem = error == EPROTO ? "its table was made by another version of Verbena, or is damaged"
                                        : std::strerror(error);
@@ -51,7 +51,7 @@ void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node) {
     if (process == nullptr || !table.read(record.id, &id)) return;
     process->cm_groups.push_back({id.facts.number, record.mgid, record.send_only});
   });
-  for (ProcessSnapshot& process : node->processes)  // entries take turns: their order says nothing
+  for (ProcessSnapshot& process : node->processes)  // entries are reused: the table's order means nothing
     std::sort(process.cm_ids.begin(), process.cm_ids.end(),
               [](const auto& a, const auto& b) { return a.facts.number < b.facts.number; });
 }

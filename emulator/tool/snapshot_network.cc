@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The connections to other nodes, as the machine's kernel knows them: TCP connections with the node's port at
-// one end and one of its addresses at ours (sock_diag(7), NETLINK_SOCK_DIAG), and which process has each
-// (proc(5), /proc/PID/fd).
+// The connections to other nodes, from the kernel: TCP connections with the node's port at one end and one of
+// its addresses at this end (sock_diag(7), NETLINK_SOCK_DIAG), and the process that has each (proc(5),
+// /proc/PID/fd).
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -63,7 +63,7 @@ void take(const NetworkDescription& network, const nlmsghdr& message, ByInode* o
                                                     NLMSG_ALIGN(sizeof found));
   for (; RTA_OK(attribute, length); attribute = RTA_NEXT(attribute, length)) {
     if (attribute->rta_type != INET_DIAG_INFO) continue;
-    tcp_info info{};  // an older kernel's is shorter
+    tcp_info info{};  // that of an older kernel is shorter
     std::memcpy(&info, RTA_DATA(attribute),
                 std::min(sizeof info, static_cast<size_t>(RTA_PAYLOAD(attribute))));
     connection.bytes_out = info.tcpi_bytes_acked;
@@ -104,7 +104,7 @@ void ask_kernel(uint8_t family, const NetworkDescription& network, ByInode* out)
   }
 }
 
-// "socket:[12345]"
+// 12345 for a link to "socket:[12345]"; 0 for others.
 uint64_t inode_of(const fs::path& link) {
   std::error_code error;
   const std::string target = fs::read_symlink(link, error).string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena status: what is going on on the nodes of this user.
+// verbena status: shows the processes and objects on the nodes of this user.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a process has of the connection manager, in words: ids, listeners among them, and groups.
+// The connection manager's part of `verbena status`: the ids of a process, listeners included, and its
+// groups.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +11,7 @@
 
 namespace verbena::tool {
 
-std::string cm_as_text(const NodeSnapshot& node, const ProcessSnapshot& process);  // "": it has nothing
+std::string cm_as_text(const NodeSnapshot& node, const ProcessSnapshot& process);  // "": it has none
 
 // Adds "cm_ids": [{"id", "port_space", "qp_type", "state", "local", "remote", "peer", "qpn", "device",
 // "backlog", "options"}] and "cm_groups": [{"mgid", "id", "send_only"}].

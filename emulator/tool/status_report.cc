@@ -60,7 +60,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text.empty() ? "-" : text;
 }
 
-// Messages dropped, and how many of them for their Q_Key.
+// The number of dropped messages, and of those dropped for their Q_Key.
 std::string dropped_text(const QpSnapshot& qp) {
   if (qp.qkey_violations == 0) return std::to_string(qp.dropped);
   return fmt::format("{} (Q_Key: {})", qp.dropped, qp.qkey_violations);
@@ -115,7 +115,7 @@ std::string connections_as_text(const ProcessSnapshot& process) {
 
 std::string process_as_text(const NodeSnapshot& node, const ProcessSnapshot& process) {
   std::string text = fmt::format("  process {} ({}), slot {}", process.pid, process.program, process.slot);
-  // What it has of the connection manager lies in the node's own table, whether it answers or not.
+  // The ids of the connection manager are in the node's own table: known even if the process does not answer.
   const std::string others = cm_as_text(node, process) + connections_as_text(process);
   if (!process.problem.empty()) return text + ": " + process.problem + "\n" + others;
   const Totals total = sum(process);
@@ -133,7 +133,7 @@ std::string gid_text(const GidEntry& gid) {
 
 bool port_down(const NodeSnapshot& node, uint32_t device) { return (node.ports_down >> device & 1) != 0; }
 
-// What is unusual about the devices: "", or one clause each.
+// Unusual facts about the devices, each as ", clause"; "": none.
 std::string remarks(const NodeSnapshot& node) {
   std::string text;
   if (node.devices.count != 0 && !(node.devices.devices[0].limits == DeviceLimits{}))
@@ -322,7 +322,7 @@ std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
       json["processes"].push_back(process_as_json(node, process));
     list.push_back(std::move(json));
   }
-  // A path need not be UTF-8, JSON has to be.
+  // JSON is UTF-8; a path need not be.
   return Json{{"nodes", std::move(list)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

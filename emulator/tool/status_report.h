@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A snapshot in words.
+// The output of `verbena status`.
 #pragma once
 
 #include <string>
@@ -12,10 +12,11 @@ namespace verbena::tool {
 
 std::string status_as_text(const std::vector<NodeSnapshot>& nodes);
 
-// {"nodes": [{"path", "problem"?, "devices": [...], "network": {"port", "addresses"}?, "processes": [{"pid",
-// "program", "slot", "problem"?, "cm_ids": [...], "cm_groups": [...], "connections": [...]?, "counters":
-// {...}, "qps": [...], "cqs": [...], "srqs": [...], "mrs":
-// [...]}]}]}
+// {"nodes": [{"path", "problem"?, "cm_problem"?, "devices": [...], "network": {"port", "addresses"}?,
+// "processes": [{"pid", "program", "slot", "generation", "cm_ids": [...], "cm_groups": [...], "connections":
+// [...]?, "problem"?, "counters": {...}?, "qps": [...]?, "cqs": [...]?, "srqs": [...]?, "mrs": [...]?}]}]}
+//
+// "?": may be absent. A process has either "problem", or "counters" and its objects.
 std::string status_as_json(const std::vector<NodeSnapshot>& nodes);
 
 }  // namespace verbena::tool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A table for people.
+// A table as plain text.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace verbena::tool {
 
-// Columns as wide as their widest cell, two spaces between them; the first column is indented.
+// Columns are as wide as their widest cell, with two spaces between them. The first one is indented.
 class Table {
  public:
   explicit Table(std::vector<std::string> head) { row(std::move(head)); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Words for the numbers of <infiniband/verbs.h>, in the specification's spelling; the number itself for one
-// that nobody knows.
+// Names for the numbers of <infiniband/verbs.h>, in the specification's spelling. An unknown number is
+// printed as such.
 #pragma once
 
 #include <cstdint>

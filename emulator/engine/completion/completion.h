@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Appending a completion to a CQ, one's own or a peer's, and waking whoever waits for it.
+// The completion event of a CQ, of this process or of a peer. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@ namespace verbena {
 class PeerAdapter;
 class Process;
 
-// Raises the CQ's event if it is armed for this completion. To be called after publish_completion. `adapter`
-// is where the CQ lies.
+// Raises the CQ's event if the CQ is armed for this completion. Called after publish_completion(). `adapter`:
+// where the CQ lies.
 void raise_completion_event_slowly(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error);
 
 inline void raise_completion_event(SharedCq& cq, PeerAdapter& adapter, bool solicited_or_error) {
-  if (cq.channel == 0) return;  // polled only: nobody can arm it to any effect
+  if (cq.channel == 0) return;  // polled only: arming has no effect
   raise_completion_event_slowly(cq, adapter, solicited_or_error);
 }
 
-// The event of completions that moderation has kept back, if the CQ is still armed. The owner calls.
+// Raises the event of completions that moderation has held back, if the CQ is still armed. Called by the
+// owner.
 void raise_kept_back_event(SharedCq& cq, PeerAdapter& adapter);
 
 }  // namespace verbena

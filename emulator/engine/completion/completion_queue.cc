@@ -33,8 +33,8 @@ std::string channel_path(Context& context, uint32_t number) {
   return context.process->membership().folder() + "/c" + std::to_string(number);
 }
 
-// The channel whose reading end the program holds as `fd`; nullptr: none. Channels that the program has
-// closed are dropped on the way: libibverbs closes them without telling the provider.
+// The channel whose reading end the program holds as `fd`; nullptr: none. Also drops unused channels that the
+// program has closed: libibverbs closes them without telling the provider.
 CompChannel* find_channel(Context& context, int fd) {
   CompChannel* found = nullptr;
   std::lock_guard lock(context.channels_mutex);
@@ -143,8 +143,8 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
   arm(cq->shared->armed, solicited_only ? Armed::kSolicited : Armed::kNext);
-  // The other half of the Dekker race in raise_completion_event: the program's next poll sees what was
-  // published before anybody could have seen the arming.
+  // The other half of the Dekker pair in raise_completion_event_slowly(): the program's next poll sees every
+  // entry whose producer did not see the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (Network* const network = cq->process->network(); network != nullptr) network->before_sleep();
   return 0;
@@ -170,7 +170,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   process.forget_cq(cq->index);
   process.wait_for_hazards();
   if (cq->channel != nullptr) {
-    // What is still in the pipe is taken out; other CQs' records go back in, in their order.
+    // Take this CQ's records out of the pipe. Records of other CQs go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);
     std::vector<uint64_t> others;
     uint64_t record;

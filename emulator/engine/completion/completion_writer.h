@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The one place where CQEs are appended: to a CQ of this process or of a peer, for send and receive queues,
-// for completions that succeed, fail or are flushed. A CQE is claimed, written and published here, and an
+// for requests that succeed, fail or are flushed. A CQE is claimed, written and published here, and an
 // overrun is handled here. The event of the CQ follows (completion.h).
 //
-// Callers that must know the position of the CQE before its bytes are in place (responder, datagrams) claim
-// and publish in two steps; the others call append_completion().
+// Callers that need the position of the CQE before its bytes are in place (responder, datagrams) claim and
+// publish in two steps. The others call append_completion().
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct CqProducer {
   Ring& ring;
   SharedCq& cq;
   PeerAdapter& adapter;  // where the CQ lies
-  uint32_t worker;       // in whose name the CQE is claimed
+  uint32_t worker;       // Worker::pack() of the process that claims the CQE
 };
 
-// What a CQE says. A payload, if any, is written by the caller before publish().
+// The fields of a CQE. The caller writes a payload, if any, before publish_cqe().
 struct Completion {
   uint32_t qp_index;  // in the table of the CQ's owner; with kCqeXrc: of the SRQ
   uint32_t qp_incarnation;
@@ -40,11 +40,11 @@ struct Completion {
   uint8_t vendor_err = 0;
 };
 
-// What to do when the CQ is full.
+// The outcome of a claim.
 enum class Room : uint8_t {
-  kClaimed,  // there is an entry
-  kIgnored,  // the CQ ignores overruns: the completion is lost, and nothing else happens
-  kOverrun,  // the CQ fails; its owner has been told
+  kClaimed,  // an entry is claimed
+  kIgnored,  // the CQ is full and ignores overruns: the completion is lost, and nothing else happens
+  kOverrun,  // the CQ is full and fails; its owner has been told
 };
 
 struct ClaimedCqe {
@@ -52,7 +52,7 @@ struct ClaimedCqe {
   Room room = Room::kClaimed;
 };
 
-// Claims an entry, and handles an overrun. The caller holds a hazard on a peer's adapter.
+// Claims an entry, and handles an overrun. For a peer's CQ the caller holds a hazard guard on its adapter.
 template <typename Ring>
 [[gnu::always_inline]] inline ClaimedCqe claim_cqe(const CqProducer<Ring>& to) {
   const Claim claim = claim_completion(to.ring, to.worker);
@@ -76,7 +76,7 @@ template <typename Ring>
   entry.vendor_err = completion.vendor_err;
 }
 
-// Every CQE passes here.
+// Every CQE is published here.
 template <typename Ring>
 [[gnu::always_inline]] inline void publish_cqe(const CqProducer<Ring>& to, const Claim& claim, CqeKind kind) {
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]] {
@@ -88,8 +88,8 @@ template <typename Ring>
 }
 
 // Claims, writes and publishes a CQE whose payload is `payload` (wr_id of a send completion, source of a
-// datagram or an XRC message), and raises the event. `solicited_or_error`: the event is raised even if only
-// solicited completions are waited for.
+// datagram or an XRC message), and raises the event. `solicited_or_error`: the event is raised even if the CQ
+// is armed for solicited completions only.
 template <typename Ring, typename Payload>
 Room append_completion(const CqProducer<Ring>& to, const Completion& completion, const Payload& payload,
                        bool solicited_or_error) {

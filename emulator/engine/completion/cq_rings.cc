@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Resizing goes like this: the new ring is made beside the old one and becomes the one that producers find;
-// those that are in the middle of appending to the old one are waited for, as in teardown; polls consume the
-// old one first. What has landed there is scattered by us, since its positions mean nothing in the new ring.
+// Resizing:
+// 1. A new ring is made beside the old one, and becomes the one that producers find. From now on polls
+//    consume the old ring first.
+// 2. Producers that are still appending to the old ring are waited for, as in teardown.
+// 3. Eager data of the old ring is scattered, since its positions mean nothing in the new ring.
 #include "engine/completion/cq_rings.h"
 
 #include <errno.h>
@@ -21,14 +23,14 @@ namespace {
 
 constexpr uint64_t ring_bytes(uint32_t order) { return (sizeof(Cqe) + sizeof(uint64_t)) << order; }
 
-// Rings before the present one, if they have been consumed. Under the CQ's lock.
+// Frees the rings before the present one if they have been consumed. Under Cq::lock.
 void release_old_rings(Cq& cq) {
   if (cq.consumer.has_old_ring()) return;
   for (const Cq::OldMemory& old : cq.old_rings) cq.process->segment().release(old.offset, old.bytes);
   cq.old_rings.clear();
 }
 
-// Makes producers and the consumer go over to a new ring. Under resize_mutex.
+// Switches the producers and the consumer to a new ring. 0, EINVAL or ENOMEM. Under resize_mutex.
 int move_to_new_ring(Cq& cq, uint32_t cqe, uint32_t order) {
   SharedCq& shared = *cq.shared;
   std::lock_guard lock(cq.lock);

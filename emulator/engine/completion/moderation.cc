@@ -13,8 +13,8 @@
 namespace verbena {
 namespace {
 
-// Completions that have been polled meanwhile are no reason for an event. Called after a word has been
-// changed that producers look at after publishing: they see the change, or we see their entry.
+// Raises the event unless all completions have been polled meanwhile. Called after a change of a word that
+// producers read after publishing: either they see the change, or their entry is seen here.
 void raise_what_is_due(Cq& cq) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!cq.consumer.seems_empty()) raise_kept_back_event(*cq.shared, cq.process->self());
@@ -51,7 +51,7 @@ int modify_cq(Cq* cq, uint16_t count, uint16_t period) {
   SharedCq& shared = *cq->shared;
   shared.moderation.store(Moderation{count, period}.pack(), std::memory_order_relaxed);
   shared.unreported.store(0, std::memory_order_relaxed);
-  // What the rule so far has kept back is told now.
+  // Raise what the previous setting has held back.
   raise_what_is_due(*cq);
   return 0;
 }

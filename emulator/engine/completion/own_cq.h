@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A CQ of this process, as its own requesters and its own flushing append to it.
+// A CQ of this process, as the process itself appends to it: send completions and flushed requests.
 #pragma once
 
 #include "engine/completion/completion_writer.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Taking completions from a CQ (ibv_poll_cq(3)), and putting what has landed where it belongs.
+// Polling a CQ (ibv_poll_cq(3)). Eager data is copied to the program's buffers on the way.
 #include <errno.h>
 
 #include <algorithm>
@@ -21,16 +21,16 @@
 namespace verbena {
 namespace {
 
-// Programs that poll drive what waits.
+// A program that polls drives its waiting requests.
 void progress_from_poll(Process& process) { process.scheduler().progress_from_poll(process.network()); }
 
-// Whose entry it is: a QP's, or of an XRC SRQ. Both nullptr: nobody's, or the entry is not to be believed.
+// The owner of a CQE: a QP, or an XRC SRQ. Both nullptr: it has none, or the CQE is not to be trusted.
 struct CqeOwner {
   Qp* qp;
   Srq* srq;  // where the receive WQE came from; nullptr: the QP's own ring
 };
 
-// What has landed: the WQE whose buffers it belongs to, and where it lies now.
+// A message as eager data: the WQE whose buffers it belongs to, and where it lies now.
 struct EagerData {
   const ReceiveWqe& wqe;
   uint32_t max_sge;
@@ -54,8 +54,8 @@ EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
           std::min(entry.byte_len, kBounceSize)};
 }
 
-// A message that arrived in the receive slot goes to the buffers of its WQE. `read_ahead`: so many slots
-// further on another message lies already, by all likelihood.
+// Copies eager data to the buffers of its WQE. `read_ahead`: probably another message lies this many slots
+// further on, and is prefetched; 0: none is known.
 void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
   const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
   uint32_t left = length;
@@ -73,8 +73,8 @@ void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
   }
 }
 
-// The same by the kernel's hand, off the data path: the program may have unmapped the buffer before it
-// deregisters it.
+// The same through system calls, off the data path: the program may have unmapped the buffer before it
+// deregisters it, and a direct copy would fault.
 void scatter_safely(Process& process, const CqeOwner& cqe_owner, const Cqe& entry) {
   const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
   uint32_t left = length;
@@ -103,14 +103,14 @@ CqeOwner cqe_owner_of(const Cq& cq, const Cqe& entry) {
   return {qp, nullptr};
 }
 
-// Slots below `index` (32 low bits of a running number) are free from now on.
+// Frees the slots up to `index` (low 32 bits of a running number), inclusive.
 void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
   const uint64_t before = freed.load(std::memory_order_relaxed);
   const uint32_t ahead = index - static_cast<uint32_t>(before);
   if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
 }
 
-// Where a datagram came from.
+// Fills in the source of a datagram.
 void fill_origin(const Cqe& entry, ibv_wc* wc) {
   DatagramSource source;
   std::memcpy(&source, entry.payload, sizeof source);
@@ -163,9 +163,8 @@ void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t r
   }
 }
 
-// The entries of one queue pair that a poll takes one after the other, receives of its own queue above all:
-// who it is and where its queue lies is looked up once for all of them. Under the CQ's lock, by which the QP
-// stays.
+// A run of receive completions of one queue pair with a receive queue of its own. The queue pair is looked up
+// once per run. Under Cq::lock, which keeps the QP in existence.
 class Series {
  public:
   Series() = default;
@@ -173,7 +172,8 @@ class Series {
   Series& operator=(const Series&) = delete;
   ~Series() { end(); }
 
-  // Fills *wc from an ordinary receive completion. False: it is none, or nobody's; nothing has happened.
+  // Fills *wc from an ordinary receive completion. False, and nothing is done: it is another one, or has no
+  // owner.
   bool fill_received(const Cq& cq, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
     constexpr uint8_t kOrdinary = kCqeReceive | kCqeInline | kCqeWithImmediate | kCqeSolicited;
     const uint8_t flags = entry.flags;
@@ -207,7 +207,7 @@ class Series {
     return true;
   }
 
-  // Slots up to the last one received are free, and will be posted again by and by.
+  // Frees the slots up to the last one received, and prefetches those that will be posted next.
   void end() {
     if (qp_ == nullptr) return;
     free_slots(qp_->rq_freed, last_);
@@ -234,7 +234,7 @@ class Series {
   uint32_t incarnation_ = 0;
   uint32_t qpn_ = 0;
   uint32_t peer_qpn_ = 0;
-  uint32_t last_ = 0;  // receive WQE, 32 low bits of its number
+  uint32_t last_ = 0;  // receive WQE, low 32 bits of its number
 };
 
 }  // namespace
@@ -257,8 +257,9 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
     return -EINVAL;
   }
-  // A producer that was stopped between claiming and filling an entry hides those behind it. Whoever is woken
-  // by events may poll only once, whoever polls without end may look now and then.
+  // A producer that was stopped between claiming and publishing an entry hides the entries behind it. To look
+  // behind it costs time. A program woken by events may poll only once, so each poll looks; without a channel
+  // every 32nd does.
   bool thoroughly = false;
   if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
     if (received_in_a_row >= kStream && now_ns() < pause) {

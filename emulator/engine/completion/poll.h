@@ -5,7 +5,8 @@
 
 namespace verbena {
 
-// Scatters what has landed in the receive slots and waits to be polled from `cq`.
+// Copies the eager data of completions in `cq` that are not polled yet to the buffers of their receive WQEs.
+// Takes Cq::lock.
 void scatter_eager(Cq& cq);
 
 }  // namespace verbena

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A thread that receives one message after the other and sends none in between is at the end of a stream.
-// When it is faster than the sender, it would look at the next completion entry all the time, and so take the
-// cache line away from the sender just when he writes it: both sides pay for every message. So at the end of
-// a stream the next look waits for a moment, in which messages gather: the longer, the fewer of them are read
-// just as they are written. A thread that answers what it gets never waits, and a message that comes after a
-// pause is seen at once.
+// The pause of a thread at the receiving end of a stream: it receives message after message and sends none in
+// between.
+//
+// If such a thread is faster than the sender, it polls the next completion entry all the time, and takes the
+// cache line from the sender just when the sender writes it. Both sides pay for every message. So the
+// receiver pauses before it looks again, and messages gather meanwhile. The longer the pause, the fewer
+// entries are read just as they are written. A thread that replies to what it receives never pauses. A
+// message that comes after the pause is seen at once.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +15,11 @@
 
 namespace verbena {
 
-// So many receptions without a request in between make a stream.
+// A stream: this many receptions without a request in between.
 inline constexpr uint32_t kStream = 64;
-// The moment, in ns, for a CQ of `entries`. At full rate, some 50 ns a message, a sixth of them fill
-// meanwhile; a shorter pause than a microsecond saves a shallow queue nothing. At most what a requester waits
-// that found no receive WQE: a fraction of what waking anybody takes.
+// The pause for a CQ of `entries`, ns. At full rate, some 50 ns per message, a sixth of the entries fill
+// meanwhile. Below 1 us a pause saves nothing on a shallow queue. No pause is longer than the wait of a
+// requester that found no receive WQE, a fraction of the time to wake a thread.
 inline constexpr uint64_t kShortestStreamPause = 1000, kLongestStreamPause = 4000;
 constexpr int64_t stream_pause(uint64_t entries) {
   return static_cast<int64_t>(std::clamp(entries * 8, kShortestStreamPause, kLongestStreamPause));

@@ -20,13 +20,13 @@ struct EventRecord {
 };
 static_assert(sizeof(EventRecord) == 16);
 
-// Events below this number concern an object by its handle; the others a port.
+// True: the element of the event is the handle of an object; false: it is a port number.
 bool concerns_object(uint32_t type) {
   return type <= IBV_EVENT_PATH_MIG_ERR || type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED ||
          type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_WQ_FATAL;
 }
 
-// False: nobody has read the descriptor for so long that it takes no more; the event is lost.
+// False: the pipe is full, since the program does not read the descriptor. The event is lost.
 bool write_event(Context& context, uint64_t element, ibv_event_type type) {
   const EventRecord record{element, static_cast<uint32_t>(type), 0};
   if (context.events.write(&record, sizeof record) == 0) return true;
@@ -34,7 +34,7 @@ bool write_event(Context& context, uint64_t element, ibv_event_type type) {
   return false;
 }
 
-// The processes that hold the queue pair elsewhere are told (XRC_RECV).
+// XRC_RECV: tells the other processes that hold the queue pair open.
 void tell_holders(Qp& qp, ibv_event_type type) {
   std::atomic<uint64_t>& told = qp.shared->events_told;
   told.store(ToldEvents::with(told.load(std::memory_order_relaxed), static_cast<uint8_t>(type)),
@@ -45,7 +45,7 @@ void tell_holders(Qp& qp, ibv_event_type type) {
   });
 }
 
-// XRC_RECV.
+// XRC_RECV: raises the event at every handle of this process. The owner also tells the other processes.
 void raise_event_at_handles(Qp& qp, ibv_event_type type) {
   {
     std::lock_guard handles(qp.handles_mutex);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Device memory (ibv_alloc_dm(3), ibv_import_dm(3)): memory of this process that the program does not see.
+// Device memory (ibv_alloc_dm(3), ibv_import_dm(3)): memory of this process whose address the program does
+// not get.
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 namespace verbena {
 namespace {
 
-// A page, which is what memory begins with.
+// A page: the alignment of mmap(2).
 constexpr uint32_t kMaxLogAlignment = 12;
 
 constexpr unsigned kAccessFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -130,7 +131,7 @@ int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length) {
 
 int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, Mr** out) {
   if (int error = usable(*pd->context); error != 0) return error;
-  // kernel, uverbs_std_types_mr.c (UVERBS_METHOD_DM_MR_REG), and mlx5 for the flags.
+  // As the kernel, uverbs_std_types_mr.c (UVERBS_METHOD_DM_MR_REG); the flags as mlx5.
   const char* why = nullptr;
   if (check_mr_access(static_cast<int>(access), &why) == 0) {
     if (dm->file != pd->context->file) why = "the device memory is another context's";

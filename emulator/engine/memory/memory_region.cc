@@ -22,7 +22,7 @@ namespace {
 
 bool is_on_demand(int access) { return (access & IBV_ACCESS_ON_DEMAND) != 0; }
 
-// The whole address space, as far as it is mapped when it is accessed (ibv_reg_mr(3)).
+// An implicit region: the whole address space, as far as it is mapped on access (ibv_reg_mr(3)).
 bool is_implicit(const void* addr, size_t length, int access) {
   return is_on_demand(access) && addr == nullptr && length == SIZE_MAX;
 }
@@ -36,7 +36,7 @@ struct Registration {
   uint64_t max_size;  // of the device
 };
 
-// Of the implicit region: it has one iova, and pages of any size (kernel, mlx5/mr.c, core/umem_odp.c).
+// An implicit region begins at iova 0, and has pages of any size (kernel, mlx5/mr.c, core/umem_odp.c).
 int check_implicit(const Registration& wanted, const char** why) {
   *why = nullptr;
   if (wanted.iova != 0) *why = "the whole address space begins at iova 0";
@@ -56,7 +56,7 @@ int check_range(const Registration& wanted, const char** why) {
   return *why == nullptr ? 0 : EINVAL;
 }
 
-// All that may be wrong with it, told in the log.
+// Checks a registration, and brings its pages in unless they are on demand. A refusal is logged.
 int check(const Registration& wanted) {
   const char* why = nullptr;
   int error = check_mr_access(wanted.access, &why);
@@ -85,7 +85,8 @@ MemoryTable::Region region_of(uint32_t pd, const Registration& wanted) {
           .address = reinterpret_cast<uint64_t>(wanted.addr)};
 }
 
-// Takes the keys away and waits until nobody uses the region any more. EBUSY: a window is bound to it.
+// Invalidates the keys, and waits until no request uses the region any more. `for_good`: it is deregistered.
+// EBUSY: a window is bound to it.
 int withdraw(Mr& mr, const char* verb, bool for_good) {
   Process& process = *mr.process;
   MemoryObjects& objects = process.memory_objects();
@@ -101,9 +102,9 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
     mr.windows.clear();
   }
   process.wait_for_hazards();
-  // The own requests that use it as their local side.
+  // Requests of this process that use the region as local memory.
   wait_for_hazards_of(process.directory(), process.membership().slot());
-  // Messages that have landed and are not polled yet go to their buffers before those cease to be registered.
+  // Copy eager data that is not polled yet to its buffers, before these cease to be registered.
   process.for_each_cq([](Cq& cq) { scatter_eager(cq); });
   return 0;
 }
@@ -174,7 +175,7 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
                       region.iova,
                       (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : static_cast<int>(region.access),
                       process.directory().devices().devices[mr->device].limits.max_mr_size};
-  // The iova is what registering again would give it; one of ibv_reg_mr_iova(3) stays with its memory.
+  // The iova that a new ibv_reg_mr(3) would give. An iova of ibv_reg_mr_iova(3) is kept while the memory is.
   if ((wanted.access & IBV_ACCESS_ZERO_BASED) != 0)
     wanted.iova = 0;
   else if (moves || was_zero_based)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Memory windows (ibv_alloc_mw(3)); what binds them is in memory_requests.h.
+// Memory windows (ibv_alloc_mw(3)). The requests that bind them: requester/local_requests.h.
 #include <errno.h>
 
 #include <algorithm>

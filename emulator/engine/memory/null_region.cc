@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The null region (ibv_alloc_null_mr): a place where any address answers zeros and what is written vanishes.
-// Both are real memory, so that placing bytes knows nothing of it: a mapping of the zero page to read from,
-// and a small file mapped over and over again to write to.
+// The null region (ibv_alloc_null_mr): reads return zeros at any address, writes are discarded. Both use real
+// memory, so that the placement of bytes needs no special case: a mapping of the zero page to read from, and
+// a small file, mapped many times in a row, to write to.
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kSinkFile = size_t{2} << 20;
 
-// Room for the longest message.
+// Enough for the longest message.
 size_t size_for(const DeviceLimits& limits) { return (limits.max_msg_sz + kSinkFile - 1) / kSinkFile * kSinkFile; }
 
 void* reserve(size_t size, int protection) {
@@ -40,7 +40,8 @@ void* make_sink(size_t size) {
   return sink;
 }
 
-// Made once (all devices of a node have one profile), and kept for as long as the process: any number of null regions share them.
+// Makes both mappings once. All null regions of the process share them (all devices of a node have one
+// profile), and they are kept until it ends.
 int prepare(MemoryObjects& objects, size_t size) {
   std::lock_guard lock(objects.mutex);
   if (objects.zeros == nullptr) objects.zeros = reserve(size, PROT_READ);

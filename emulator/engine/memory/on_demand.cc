@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// On-demand paging. The pages of such a region are found when they are accessed, as every page is found here;
-// what is left to do is advice (ibv_advise_mr(3)).
+// On-demand paging. The pages of every region are resolved on access, so only advice is implemented here
+// (ibv_advise_mr(3)).
 #include <errno.h>
 
 #include "emulator.h"
@@ -17,7 +17,7 @@ namespace {
 
 struct Advice {
   unsigned number;
-  bool writes;  // asks for pages to be written to
+  bool writes;  // the pages must be writable
   bool faults;  // brings absent pages in
 };
 constexpr Advice kAdvices[] = {{IBV_ADVISE_MR_ADVICE_PREFETCH, false, true},
@@ -35,7 +35,7 @@ struct Range {
   uint64_t length;
 };
 
-// 0, or what ibv_advise_mr(3) answers for the element; the order is the kernel's (mlx5/odp.c,
+// 0, or the errno of ibv_advise_mr(3) for the element. The checks are in the kernel's order (mlx5/odp.c,
 // get_prefetchable_mr).
 int find_range(const Pd& pd, const Advice& advice, const ibv_sge& sge, Range* out, const char** why) {
   MemoryObjects& objects = pd.context->process->memory_objects();
@@ -72,9 +72,10 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   if (row == nullptr) return refused(EOPNOTSUPP, "the device takes no such advice");
   if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0)
     return refused(EINVAL, "there is IBV_ADVISE_MR_FLAG_FLUSH only");
-  if (count == 0 || sges == nullptr) return refused(EINVAL, "there is none");  // kernel, uverbs_std_types_mr.c
+  // As the kernel, uverbs_std_types_mr.c.
+  if (count == 0 || sges == nullptr) return refused(EINVAL, "there is none");
   const bool waits = (flags & IBV_ADVISE_MR_FLAG_FLUSH) != 0;
-  // All or nothing is asked for: every element is judged before any page is touched.
+  // All or nothing: every element is checked before any page is touched.
   Range range{};
   const char* why = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
@@ -88,7 +89,7 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   for (uint32_t i = 0; i < count; ++i) {
     if (sges[i].length == 0 || find_range(*pd, *row, sges[i], &range, &why) != 0) continue;
     const int error = bring_in_pages(range.address, range.length, row->writes);
-    // Without FLUSH nobody waits for the pages, and nobody hears of those that are not there.
+    // Without FLUSH the program does not wait for the pages, and missing pages are not reported.
     if (error != 0 && waits) return error;
   }
   return 0;

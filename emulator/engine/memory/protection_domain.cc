@@ -41,11 +41,11 @@ int dealloc_pd(Pd* pd) {
       VERBENA_WARN("ibv_dealloc_pd: PD %u: %u objects still belong to it", pd->handle, pd->users.load());
       return EBUSY;
     }
-    // Another context that shares it may have been first (the kernel: no such object).
+    // Another context that shares the domain may have been first (in the kernel: no such object).
     if (objects.domains.erase(pd->handle) == 0) return ENOENT;
     give_quota(*pd->context, Counted::kPds);
   } else if (pd->users.load(std::memory_order_acquire) != 0) {
-    return 0;  // they may be destroyed after it, and look at it
+    return 0;  // objects that are destroyed later still use it
   }
   delete pd;
   return 0;

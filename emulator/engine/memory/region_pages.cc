@@ -12,7 +12,7 @@
 namespace verbena {
 namespace {
 
-// linux/magic.h, since 5.8.
+// DMA_BUF_MAGIC of linux/magic.h, since 5.8.
 constexpr long kDmaBufMagic = 0x444d4142;
 
 uintptr_t page_size() { return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)); }
@@ -25,9 +25,9 @@ int bring_in_pages(uint64_t begin, uint64_t length, bool writable) {
   const uintptr_t end = (begin + length + page - 1) & ~(page - 1);
   const int error = populate(first, end - first, writable);
   if (error == 0) return 0;
-  // madvise(2): ENOMEM for addresses that are not mapped; pinning calls that EFAULT (kernel, mm/gup.c).
+  // For unmapped addresses madvise(2) has ENOMEM, and pinning has EFAULT (kernel, mm/gup.c).
   if (error == ENOMEM || error == EFAULT || error == EHWPOISON) return EFAULT;
-  // A kernel before 5.14, or memory that is not of the ordinary kind.
+  // A kernel before 5.14, or a mapping that cannot be populated.
   for (uintptr_t at = first; at < end; at += page)
     if (!is_reachable(at, writable)) return EFAULT;
   return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The pages under a memory region: are they there, and how does a descriptor become memory.
+// The pages of a memory region: bringing them in, and mapping a descriptor.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,24 @@
 
 namespace verbena {
 
-// Brings in every page that [begin, begin + length) touches, for writing if so asked, as pinning on an
-// adapter would. 0; EFAULT: not mapped, or not writable.
+// Brings in every page of [begin, begin + length), `writable`: for writing, as an adapter's pinning would. 0,
+// or EFAULT: not mapped, or not writable.
 int bring_in_pages(uint64_t begin, uint64_t length, bool writable);
 
-// A dma-buf as memory of this process: [offset, offset + length) of it lies at *address. Only what can be
-// mapped and read by the kernel on another's behalf is memory to us.
+// Maps [offset, offset + length) of a dma-buf into this process, at out->address. The kernel must be able to
+// read the mapping on behalf of another process. Returns 0, or:
 //   EBADF       no descriptor
 //   EINVAL      no dma-buf (kernel, dma_buf_get()), or it is shorter
-//   EOPNOTSUPP  its exporter cannot map it, or maps what only the CPU may touch
+//   ENOMEM      no memory for the mapping
+//   EOPNOTSUPP  its exporter cannot map it, or maps what only the CPU can access
 struct MappedBuffer {
-  void* mapping;  // munmap(2) it
+  void* mapping;  // the caller's to munmap(2)
   size_t mapping_size;
   uint64_t address;
 };
 int map_dma_buffer(int fd, uint64_t offset, size_t length, bool writable, MappedBuffer* out);
 
-// The same for any descriptor that has a length.
+// The same for any descriptor that has a length (lseek(2)).
 int map_descriptor(int fd, uint64_t offset, size_t length, bool writable, MappedBuffer* out);
 
 }  // namespace verbena

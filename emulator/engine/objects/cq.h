@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The process-private half of a completion queue. The half that peers see lies in the segment (adapter/layout.h).
+// The process-private half of a completion queue. The half that peers see lies in the segment
+// (adapter/layout.h).
 #pragma once
 
 #include <atomic>
@@ -28,10 +29,10 @@ struct Cq {
     uint64_t offset;
     uint64_t bytes;
   };
-  std::vector<OldMemory> old_rings;  // of the rings before the present one; freed when they have been consumed
+  std::vector<OldMemory> old_rings;  // of the rings before the present one; freed when they are consumed
   uint64_t user_handle = 0;
   bool ignore_overrun = false;
-  // ns: when the event that moderation holds back is due; 0: none. Under Process::serving_mutex
+  // ns: when the event that moderation holds back is due; 0: none. Under Process::serving_mutex.
   int64_t moderated_until = 0;
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // This process's adapter: one for all contexts that the process opens, from the first open to the last close.
-// It holds the tables of the segment and the private objects behind them. The service drives it from above
-// (service/service.h).
+// It holds the tables of the segment and the private objects behind them. EngineService drives it from above
+// (service/engine_service.h).
 #pragma once
 
 #include <atomic>
@@ -76,13 +76,13 @@ class Process {
 
   // Held while the service thread uses QPs, CQs and SRQs by index: none is destroyed meanwhile.
   std::mutex& serving_mutex() { return serving_mutex_; }
-  void forget_qp(uint32_t index);   // on return the service thread and the network do not touch the QP any more
+  void forget_qp(uint32_t index);   // on return the service thread and the network do not touch the QP
   void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
   bool is_going(uint32_t qp_index) const;  // between the two calls; under serving_mutex
   void forget_cq(uint32_t index);
   void forget_srq(uint32_t index);
 
-  // Calls visit(object) for each. Under serving_mutex, which for_each_cq takes itself.
+  // Calls callback(object) for each. Under serving_mutex, which for_each_cq takes itself.
   template <typename Callback>
   void for_each_qp(Callback&& callback) {
     const uint32_t limit = view().header().qp_high_water.load(std::memory_order_acquire);

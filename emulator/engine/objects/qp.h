@@ -44,7 +44,7 @@ enum class Waiting : uint8_t {
 
 // What requests on the fast path compare, and what they cache about the peer (fast_path.h).
 struct FastPath {
-  // PeerPath::responder_state when the rest was cached; 0: the fast path is closed
+  // PeerPath::responder_state when the rest was cached; 0: the fast path is closed.
   uint64_t responder_state = 0;
   uint32_t small_size = 0;  // SENDs of up to so many bytes may take the fast path (small_send.h)
   bool rdma = false;        // WRITEs and READs may (small_rdma.h)
@@ -55,7 +55,7 @@ struct FastPath {
 // below sq_next are finished; [sq_next, sent) are in flight.
 struct Flight {
   uint64_t sent = 0;          // the first request that is not completely sent
-  uint64_t begun = 0;         // the first request of which nothing has been sent, nor would have been by an adapter
+  uint64_t begun = 0;         // the first request of which a hardware adapter would have sent nothing yet
   uint64_t acknowledged = 0;  // requests below have been carried out, except for responses on their way
   uint64_t refused_at = 0;    // 1 + number: refused for `refusal`, once those before it are finished
   VendorError refusal = VendorError::none;
@@ -131,7 +131,7 @@ struct Qp {
   KnownRegion gathered, read_into;  // for requests on the fast path
   Pacing pacing;
   std::shared_ptr<Datagrams> datagrams;      // UD (datagram.h)
-  std::shared_ptr<Transport> frame_path;     // `transport`, if the peer is reached by frames (objects/network.h)
+  std::shared_ptr<Transport> frame_path;     // `transport`, if the peer is reached by frames (network.h)
   FastPath fast;
   RequesterContext requester;
   VendorError wait_reason{};

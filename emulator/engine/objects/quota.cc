@@ -41,7 +41,7 @@ int Quota::take(const NodeDirectory& directory, uint32_t slot, uint32_t device, 
   const uint64_t limit = limit_of(directory.devices().devices[device].limits, kind);
   if (amount > limit) return ENOMEM;
   std::lock_guard lock(mutex_);
-  // First counted, then summed up: of two that do so at once at least one sees the other.
+  // First count, then sum up: of two processes that do so at once, at least one sees the count of the other.
   std::atomic<uint32_t>& own = directory.count(device, kind, slot);
   own.fetch_add(static_cast<uint32_t>(amount), std::memory_order_seq_cst);
   uint64_t sum = 0;

@@ -28,7 +28,7 @@ struct XrcTargets;
 // again whenever its state word shows another generation (peer_path.h).
 struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: no process of this node has the number
-  uint32_t ports = 0;                    // as DirectoryHeader::ports_down: with any of these down, nothing passes
+  uint32_t ports = 0;                    // as DirectoryHeader::ports_down; any of these down stops the path
   SharedQp* qp = nullptr;
   // The whole state word at the last successful check; 0: never. While it stays, there is nothing to check.
   uint64_t responder_state = 0;
@@ -53,7 +53,7 @@ struct PeerPath {
   uint32_t remote_pd = 0;             // and to which those of RDMA operations
   uint32_t current_wqe = 0;               // slot + 1 of the receive WQE taken there for the current message
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
-  XrcTarget* target = nullptr;        // XRC: the SRQ that `memory` to here and the completions refer to (xrc_target.h)
+  XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
 };
 

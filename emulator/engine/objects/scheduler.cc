@@ -10,8 +10,8 @@
 namespace verbena {
 namespace {
 
-// The service thread goes on looking for so many ticks after the last request has gone, so that a program that waits now
-// and then does not pay for waking it each time.
+// The service thread stays awake for this many ticks after the last request is finished, so that a program
+// whose requests wait now and then does not wake it each time.
 constexpr int kIdleTicks = 25;
 constexpr int64_t kTick = 200'000;
 
@@ -68,7 +68,7 @@ void Scheduler::progress_from_poll(Network* network) {
   const uint32_t what = work_.load(std::memory_order_acquire);
   if ((what & kNetworkIsActive) != 0) network->drive_from_poll();
   if ((what & ~kNetworkIsActive) == 0) return;
-  polled_.store(true, std::memory_order_relaxed);  // also while the service thread is at it: it is to stop
+  polled_.store(true, std::memory_order_relaxed);  // also if the service thread holds mutex_: it is to stop
   if (!mutex_.try_lock()) return;
   progress_all(false);
   mutex_.unlock();
@@ -79,7 +79,7 @@ int64_t Scheduler::progress_from_service() {
   bool waiting;
   {
     std::lock_guard lock(mutex_);
-    // A program that polls drives the requests; the service thread takes only what has not been polled for a tick.
+    // A program that polls drives the requests. The service thread drives them if no poll came for a tick.
     const bool polled = polled_.exchange(false, std::memory_order_relaxed);
     next = polled ? now_ns() + kTick : progress_all(true);
     waiting = !waiting_.empty();
@@ -91,7 +91,7 @@ int64_t Scheduler::progress_from_service() {
     if (++idle_ticks_ > kIdleTicks) {
       idle_ticks_ = 0;
       service_awake_.store(false, std::memory_order_seq_cst);
-      // A request may have been added just before, by a thread that found the service thread awake.
+      // A request may have been added just before, by a thread that saw the service thread awake.
       if ((work_.load(std::memory_order_relaxed) & ~kNetworkIsActive) == 0) next = kEndOfTime;
     }
   }

@@ -19,14 +19,15 @@
 namespace verbena {
 namespace {
 
-// Do all keys of the list hold now? Then whoever feeds the queue need not look at them while no key ends.
+// Are all keys of the list valid now? Then requesters need not check them until some key becomes invalid.
 bool keys_hold(const Qp& qp, const ibv_recv_wr& wr) {
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& sge = wr.sg_list[i];
     if (sge.length == 0) continue;
     const Translation place = translate(qp.process->view(), sge.lkey, false, qp.pd->handle,
                                         MemoryUse::local_scatter, sge.addr, sge.length);
-    // A message lands as the program sees the memory: at the address it gave, and there is memory.
+    // Eager data is copied to the address that the program gave. So the key must translate to that address,
+    // and the memory must be mapped.
     if (place.check != KeyCheck::kOk || place.address != sge.addr || place.on_demand) return false;
   }
   return true;
@@ -39,8 +40,8 @@ void put(Qp& qp, const ibv_recv_wr& wr, uint64_t number, uint32_t epoch, uint32_
   qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
 }
 
-// A request as most are: one buffer in a region that has been looked up before, in RTS, and there is room.
-// False: nothing has happened.
+// Posts an ordinary request: one SGE in a region that has been looked up before, in RTS, into a queue that is
+// not full. False: it is not ordinary, and nothing is done.
 bool post_ordinary(Qp& qp, const ibv_recv_wr& wr) {
   const uint64_t number = qp.rq_posted;
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_RTS || wr.num_sge != 1 || wr.sg_list == nullptr ||
@@ -70,7 +71,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   if (qp.receives.ready == nullptr) {
     VERBENA_WARN("ibv_post_recv: QP 0x%06x has no receive queue of its own%s", qp.shared->qpn,
                  qp.srq != nullptr ? ": post to its SRQ" : "");
-    return ENOMEM;  // as mlx5: a queue of no room is full
+    return ENOMEM;  // as mlx5: a queue of size 0 is full
   }
   const char* why = nullptr;
   if (int error = check_recv_wr(qp.cap.max_recv_sge, wr, &why); error != 0) {
@@ -91,7 +92,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
     wqe.sge[i].post(wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey);
     length += wr.sg_list[i].length;
   }
-  // The epoch is read before the keys: if one ends in between, the WQE counts as unchecked.
+  // The epoch is read before the keys: if a key becomes invalid in between, the WQE counts as unchecked.
   const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
   const bool hold = keys_hold(qp, wr);
   if (hold && wr.num_sge == 1)
@@ -102,7 +103,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   return 0;
 }
 
-// The requester asked to be woken when there is something to feed again.
+// Wakes the requester if it has asked to be woken when a receive WQE is posted.
 void wake_requester(Qp& qp) {
   if (qp.shared->requester_waits.exchange(0, std::memory_order_acq_rel) == 0) return;
   qp.send_lock.lock();

@@ -8,8 +8,9 @@
 
 namespace verbena {
 
-// Posts the list. errno values as post_send (emulator.h); *bad_wr is the first request that was not taken.
-// `guard`: the caller's hazard on the peer's adapter, if it holds one; it may be another one afterwards.
+// Posts the list. errno values as post_send (emulator.h); *bad_wr is then the first request that was not
+// posted. `guard`: the caller's hazard guard on the peer's adapter, which may be empty. It may guard another
+// adapter afterwards.
 int post_list(Qp& qp, ibv_send_wr* wr, ibv_send_wr** bad_wr, HazardGuard& guard);
 
 }  // namespace verbena

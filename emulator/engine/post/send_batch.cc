@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Work requests that are posted together or not at all (ibv_wr_post(3): "If a failure is detected during
-// operation
-// [...] the entire posting will be aborted").
+// operation [...] the entire posting will be aborted").
 #include <errno.h>
 
 #include <mutex>
@@ -20,7 +19,7 @@
 namespace verbena {
 namespace {
 
-// What post_send would answer to any of them. The caller holds send_lock.
+// 0, or the errno with which post_send() would refuse one of them. The caller holds send_lock.
 int check_batch(Qp& qp, const ibv_send_wr* wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The way of a queue pair into ERR and what has to be completed on it: the specification's flushing rules
-// (vol. 1, 10.3.1.7, 10.10.2).
+// The transition of a queue pair to ERR, SQE and RESET, and the specification's rules for flushing (vol. 1,
+// 10.3.1.7, 10.10.2).
 #pragma once
 
 #include "engine/events/async_events.h"
@@ -9,39 +9,41 @@
 
 namespace verbena {
 
-// Shuts the gate and puts the QP into `state` (ERR or RESET, or SQD with the gate open is not this
-// function's). The caller holds send_lock. Peers that are in the middle of a request may still finish it.
+// Moves the QP to `state`, ERR or RESET, and begins a new generation of SharedQp::responder_state, so that no
+// further request is accepted. Requests under way may still be finished by their peers. The caller holds
+// send_lock.
 void close_responder(Qp& qp, ibv_qp_state state);
 
-// Moves the QP to ERR, flushes the send queue, and the receive queue as soon as no peer is at work on it
-// (at once, or by the service thread). The caller holds send_lock and holds no hazard guard.
+// Moves the QP to ERR and flushes its send queue. Its receive queue is flushed as soon as no peer uses it:
+// here, or by the service thread. The caller holds send_lock, and no hazard guard.
 void enter_error(Qp& qp);
 
-// An unreliable transport's send queue fails alone: what was posted is flushed, receiving goes on (SQE; vol.
-// 1, 10.3.1.6). The caller holds send_lock.
+// Moves a QP of an unreliable transport to SQE: its send queue is flushed, it receives on (vol. 1, 10.3.1.6).
+// The caller holds send_lock.
 void enter_send_queue_error(Qp& qp);
 
-// Does what peers left word of in SharedQp::pending_flags: the responder's errors and COMM_EST. The service
-// thread calls it when kicked, and every verb on the QP before it does anything, so that nobody sees a state
-// that a completed request has already ended. Takes send_lock.
+// Acts on what peers have reported in SharedQp::pending_flags: the responder's errors, COMM_EST, and eager
+// data to scatter. Takes send_lock. Called by the service thread when it is kicked, and by every verb on the
+// QP before anything else. So no verb sees a state that a completed request has already ended.
 void act_on_pending_flags_slowly(Qp& qp);
 inline void act_on_pending_flags(Qp& qp) {
   if (qp.shared->pending_flags.load(std::memory_order_acquire) != 0) act_on_pending_flags_slowly(qp);
 }
 
-// Flushes what is posted on the receive queue of a QP in ERR. False: a peer is still at work; come again.
-// A request's hazard guard lasts some microseconds; a stopped process's lasts until it is continued.
+// Flushes the receive queue of a QP in ERR. Waits up to `patience_ns` for peers. False: a peer still uses the
+// queue; call again. A hazard guard lasts some microseconds, or until a stopped process is continued.
 bool flush_receive_queue(Qp& qp, int64_t patience_ns);
 inline constexpr int64_t kHazardPatience = 100'000;
 
-// RESET and destruction, when no peer is at work on it: gives an SRQ back what the QP had in hand, and
-// forgets what is posted on a shared queue of its own.
+// For RESET and destruction, when no peer uses the QP: returns its current WQE to the SRQ, and discards what
+// is posted on a shared queue of its own.
 void forget_receives(Qp& qp);
 
-// Takes the completions of `qp` out of its CQs (RESET and destruction).
+// For RESET and destruction: removes the completions of `qp` from its CQs.
 void purge_completions(Qp& qp);
 
-// Appends a flush completion for one receive WQE that is posted in ERR. The caller holds recv_lock.
+// Appends a flush completion for a receive WQE that was posted in ERR. If older WQEs are still to be flushed,
+// it is flushed with them. The caller holds recv_lock.
 void flush_one_receive(Qp& qp, uint64_t number);
 
 }  // namespace verbena

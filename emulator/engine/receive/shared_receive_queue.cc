@@ -16,21 +16,21 @@
 namespace verbena {
 namespace {
 
-// Do all keys of the list hold now? Then requesters need not look at them while no key ends.
+// Are all keys of the list valid now? Then requesters need not check them until some key becomes invalid.
 bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& sge = wr.sg_list[i];
     if (sge.length == 0) continue;
     const Translation place = translate(srq.process->view(), sge.lkey, false, srq.pd_handle,
                                         MemoryUse::local_scatter, sge.addr, sge.length);
-    // A message lands as the program sees the memory: at the address it gave.
+    // Eager data is copied to the address that the program gave, so the key must translate to that address.
     if (place.check != KeyCheck::kOk || place.address != sge.addr) return false;
   }
   return true;
 }
 
-// The order word of the position that is about to be used again names the last taker there: if its slot has
-// not come back yet, this is the last chance to learn who has it.
+// The order word of a position that is about to be reused names the last taker there. If that taker's slot
+// has not come back yet, its process is recorded here before the word is overwritten.
 void remember_taker(Srq& srq, uint64_t position) {
   if (position < srq.ring.slots()) return;
   const OrderWord last = OrderWord::unpack(srq.ring.word(position).load(std::memory_order_acquire));
@@ -54,7 +54,7 @@ int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
     length += wr.sg_list[i].length;
   }
   wqe.length = static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX));
-  // The epoch is read before the keys: if one ends in between, the WQE counts as unchecked.
+  // The epoch is read before the keys: if a key becomes invalid in between, the WQE counts as unchecked.
   const uint32_t epoch = srq.process->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
   wqe.epoch = keys_hold(srq, wr) ? epoch : ReadyWord::kNeverValid;
   const uint64_t position = srq.shared->posted.load(std::memory_order_relaxed);
@@ -113,7 +113,7 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   return srq.ring.order_words != nullptr ? 0 : ENOMEM;
 }
 
-// No QP has `slot` in hand any more. False: one has and is about to flush it.
+// Makes sure that `slot` is the current WQE of no QP. False: a QP is about to flush it.
 bool take_out_of_hand(Srq& srq, uint32_t slot) {
   std::lock_guard lock(srq.qps_mutex);
   for (uint32_t index : srq.qps) {
@@ -237,7 +237,7 @@ void reclaim_slots(Srq& srq) {
   }
   srq.lock.lock();
   const uint64_t end = srq.shared->posted.load(std::memory_order_relaxed);
-  uint32_t last_seen_alive = 0;  // takers come in runs
+  uint32_t last_seen_alive = 0;  // neighbouring slots often have the same taker
   const NodeDirectory& directory = srq.process->directory();
   for (uint32_t i = 0; i < srq.slots.size(); ++i) {
     const Srq::Slot& slot = srq.slots[i];
@@ -249,7 +249,7 @@ void reclaim_slots(Srq& srq) {
       if (!word.taken || word.slot != i) continue;
       taker = word.worker;
     }
-    // The taker is done with it, and its completion is lost (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
+    // The taker is done with the slot, and its completion is lost (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
     const bool abandoned =
         std::atomic_ref(srq.ring.wqe(i).abandoned).load(std::memory_order_acquire) != 0;
     if (!abandoned && taker != 0 && taker == last_seen_alive) continue;
@@ -260,11 +260,12 @@ void reclaim_slots(Srq& srq) {
   }
   srq.lock.unlock();
   if (candidates.empty()) return;
-  // A QP whose requester died in the middle of a message has the slot in hand: whoever takes it out of there
-  // has it.
+  // A QP whose requester died in the middle of a message still has the slot as its current WQE. The slot
+  // belongs to the thread that takes it from there: this one, or one that flushes the QP.
   std::erase_if(candidates,
                 [&](const Candidate& candidate) { return !take_out_of_hand(srq, candidate.slot); });
-  // Whoever is dead completes nothing any more: what is not in a CQ by now, or polled already, never comes.
+  // A dead taker completes nothing any more: a completion that is not in a CQ now, and was not polled, never
+  // comes.
   srq.process->for_each_cq([&](Cq& cq) {
     std::lock_guard lock(cq.lock);
     cq.consumer.for_each([&](Cqe& entry, bool) {

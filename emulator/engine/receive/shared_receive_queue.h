@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The owner's half of a receive queue with many requesters (adapter/shared_receive_ring.h): an SRQ of the
-// program (ibv_create_srq(3)), or the receive queue of a UD queue pair. What only an SRQ of the program has -
-// its limit, its events, the QPs that use it - stands in shared_receive_verbs.cc.
+// The owner's half of a receive queue with several requesters (adapter/shared_receive_ring.h): an SRQ of the
+// program (ibv_create_srq(3)), or the receive queue of a UD queue pair. The limit, the events and the QPs of
+// an SRQ of the program are in queue_pair/shared_receive_verbs.cc.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -22,42 +22,44 @@ namespace verbena {
 class Process;
 struct Qp;
 
-// Makes a queue for exactly `max_wr` requests, at least one (its ring has a power of two of slots), of `max_sge`
-// entries each, whose keys belong to the PD with handle `pd`. ENOMEM.
+// Makes a queue for exactly `max_wr` requests, at least one, of `max_sge` SGEs each, whose keys belong to the
+// PD with handle `pd`. (The number of slots of its ring is a power of two.) 0 or ENOMEM.
 int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out);
 
-// The caller has seen to it that no requester can reach the queue any more, and none is still at it.
+// Destroys the queue. The caller has made sure that no requester can reach the queue, and that none uses it
+// any more.
 void unmake_shared_queue(Srq* srq);
 
-// Posts the list. errno values as ibv_post_recv(3): ENOMEM: every slot is in use; EINVAL: a list too long;
-// *bad_wr is then the first request that was not taken, and *why says why, for a log.
+// Posts the list. Returns 0, or as ibv_post_recv(3) ENOMEM (every slot is in use) or EINVAL
+// (check_recv_wr()). *bad_wr is then the first request that was not posted, and *why the reason, for the log.
 int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const char** why);
 
-// The owner itself takes the oldest request, to flush or forget it. False: none is left.
+// Takes the oldest request for the owner itself, to flush or discard it. False: none is left.
 bool take_own(Srq& srq, uint32_t* slot);
 
-// The program's name for what is in `slot`, which is not free. 0 for slots that do not exist.
+// The wr_id of the request in `slot`, which is not free. 0 for slots that do not exist.
 uint64_t wr_id_of(const Srq& srq, uint32_t slot);
 
-// The slot's completion was polled or purged. Slots that do not exist or are free are left alone.
+// Frees a slot whose completion was polled or purged. Slots that do not exist or are free are left alone.
 void free_slot(Srq& srq, uint32_t slot);
 
-// Forgets everything that is posted (RESET of a QP whose own queue this is; no requester is at it).
+// Discards all posted requests: RESET of the QP that owns the queue. No requester uses the queue.
 void forget_posted(Srq& srq);
 
-// The queue that an entry with kCqeFromShared names, whose index is then a slot of it; nullptr: it is gone,
-// or the entry is not to be believed. *qp: the QP it came to, nullptr for XRC. The caller holds cq.lock.
+// The queue that an entry with kCqeFromShared refers to; Cqe::index is a slot of that queue. nullptr: the
+// queue is gone, or the entry is not to be trusted. *qp: the QP that the message came to; unchanged for XRC.
+// The caller holds cq.lock.
 Srq* shared_queue_of(const Cq& cq, const Cqe& entry, Qp** qp = nullptr);
 
-// Queue pair `qp_index` takes its receives from an SRQ of the program, and does so no more.
+// Queue pair `qp_index` starts, or stops, taking its receive WQEs from an SRQ of the program.
 void add_user(Srq& srq, uint32_t qp_index);
 void remove_user(Srq& srq, uint32_t qp_index);
 
-// Tells the program that the limit was reached, if a taker has left word of it.
+// Raises IBV_EVENT_SRQ_LIMIT_REACHED if a taker has set SharedSrq::limit_reached.
 void raise_srq_limit_if_reached(Srq& srq);
 
-// Gives the slots back whose takers have died without a completion. Cheap when there are none. The caller
-// holds no CQ's lock. Called by posting when no slot is free.
+// Frees the slots whose takers died without a completion, or whose completions were lost. Cheap if there are
+// none. The caller holds no Cq::lock and not Srq::lock. Called by posting when no slot is free.
 void reclaim_slots(Srq& srq);
 
 }  // namespace verbena

@@ -11,11 +11,10 @@
 namespace verbena {
 namespace {
 
-// IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>; libibverbs has no name of its own for
-// it.
+// IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>. libibverbs has no name for it.
 constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
 
-// Pages are found when they are accessed, whatever the transport.
+// Pages are resolved when they are accessed, on every transport.
 void describe_paging(ibv_device_attr_ex* out) {
   constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
   constexpr uint32_t kAll = kSends | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
@@ -39,7 +38,8 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   const DeviceLimits& limits = device.limits;
   attr.max_mr_size = limits.max_mr_size;
   attr.page_size_cap = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  // No vendor's numbers by default: programs that know an adapter by them would expect its private features.
+  // The defaults are no real vendor's ids: programs that know an adapter by its ids expect its private
+  // features.
   attr.vendor_id = static_cast<uint32_t>(limits.vendor_id);
   attr.vendor_part_id = static_cast<uint32_t>(limits.vendor_part_id);
   attr.hw_ver = static_cast<uint32_t>(limits.hw_ver);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the emulated device claims (ibv_query_device_ex(3), ibv_query_port(3)), in one place: the limits that
-// creation and execution enforce are these. The numbers come from the device's profile
-// (fabric/device_limits.h).
+// What the emulated device reports (ibv_query_device_ex(3), ibv_query_port(3)). Creation and execution
+// enforce these limits. The numbers come from the device's profile (fabric/device_limits.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,7 +15,9 @@
 namespace verbena {
 
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* attr);
+// `down`: IBV_PORT_DOWN instead of IBV_PORT_ACTIVE.
 void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr);
+// The limits of the device and its port. The fields about the QP keep their defaults.
 AttributeLimits attribute_limits(const DeviceDescription& device);
 
 }  // namespace verbena

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a completion says when a key did not hold (memory_table.h, translate()).
+// The vendor_err of a completion whose key was refused (memory_table.h, translate()).
 #pragma once
 
 #include "adapter/memory_table.h"

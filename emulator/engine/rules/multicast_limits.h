@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a device allows of multicast (ibv_query_device(3)).
+// The multicast limits of a device (ibv_query_device(3)).
 #pragma once
 
 #include "fabric/device_limits.h"

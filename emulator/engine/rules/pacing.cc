@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint64_t kNsInBitsAtOneKbps = 1'000'000;
 
-// How long the rate takes for them. 2^31 bytes in 2^19 packets at 1 kbps are 2^54 ns.
+// The time that `bytes` take at the rate, ns. The product does not overflow: 2^31 bytes in 2^19 packets at 1
+// kbps are 2^54 ns.
 int64_t duration(uint32_t rate_kbps, uint64_t bytes) {
   return static_cast<int64_t>(bytes * 8 * kNsInBitsAtOneKbps / rate_kbps);
 }
@@ -34,7 +35,7 @@ uint64_t bytes_on_wire(uint64_t payload, uint32_t mtu) noexcept {
 }
 
 int64_t may_go_at(const Pacing& pacing, uint64_t bytes) noexcept {
-  // What is longer than the bucket is deep goes when that is full.
+  // More bytes than the depth of the bucket may be sent when the bucket is full.
   const uint64_t needed = std::min<uint64_t>(bytes, pacing.burst_bytes);
   return pacing.paid_at - duration(pacing.rate_kbps, pacing.burst_bytes - needed);
 }

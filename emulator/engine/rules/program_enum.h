@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A C program may write any number into a field of enumeration type: an opcode of 200, a state of 12. C++
-// lets nobody load such a value (UBSan, -fsanitize=enum), so these fields are read as the number that they
-// hold. Take them by reference up to here.
+// A C program may write any number into a field of enumeration type: an opcode of 200, a state of 12. In C++,
+// loading such a value is undefined (UBSan, -fsanitize=enum). So these fields are read as plain numbers. Pass
+// them by reference down to number_in(): a copy would load the value.
 #pragma once
 
 #include <cstring>

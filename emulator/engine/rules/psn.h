@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Packet sequence numbers: 24 bits, modulo 2^24. Two PSNs compare by the shorter way round, so a window is at
+// Packet sequence numbers: 24 bits, modulo 2^24. Two PSNs compare by the shorter distance, so a window is at
 // most 2^23 wide (InfiniBand Architecture Specification vol. 1, 9.7.2).
 #pragma once
 
@@ -14,7 +14,7 @@ namespace verbena {
 inline constexpr uint32_t kPsnMask = 0xffffff;
 inline constexpr uint32_t kPsnWindow = 1u << 23;  // half the ring: the most that can be outstanding
 
-// The PSN in any 32-bit number a program gave; higher bits are dropped (kernel verbs.c, _ib_modify_qp()).
+// The PSN in a 32-bit number from the program. Higher bits are dropped (kernel verbs.c, _ib_modify_qp()).
 constexpr uint32_t psn_of(uint32_t number) noexcept { return number & kPsnMask; }
 
 constexpr uint32_t psn_add(uint32_t psn, uint64_t packets) noexcept {
@@ -30,7 +30,7 @@ constexpr int32_t psn_distance(uint32_t from, uint32_t to) noexcept {
                             : static_cast<int32_t>(ahead) - static_cast<int32_t>(kPsnMask) - 1;
 }
 
-// Bytes of an IBV_MTU_ value: 256 .. 4096; 0 for a number that is none.
+// Bytes of an IBV_MTU_ value: 256 .. 4096. 0 for any other number.
 constexpr uint32_t mtu_bytes(unsigned mtu) noexcept {
   return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
 }

@@ -9,26 +9,26 @@
 #include "engine/rules/qp_state_table.h"
 
 // Where the sources differ, and what is done here:
-//  * timeout, retry_cnt, rnr_retry, min_rnr_timer above their 5 or 3 bits: the specification gives ranges
-//  (vol. 1,
-//    11.2.5.2). mlx5 cuts the excess bits off silently, rxe refuses timeout > 31 and takes the rest. Refused.
-//  * dest_qp_num above 24 bits: mlx5 cuts, rxe takes it. No such QP can exist: refused. PSNs above 24 bits
-//  are
-//    cut by the kernel for every device, with a warning (verbs.c, _ib_modify_qp()): not refused.
-//  * qp_access_flags: mlx5 looks at the REMOTE_ bits alone, rxe refuses what it does not know. Programs pass
-//    what they gave to ibv_reg_mr(3), and FLUSH rights to any device (pyverbs): every IBV_ACCESS_ flag passes,
-//    other bits are refused.
-//  * path_mtu: mlx5 wants a code from 256 to 4096, rxe one up to the port's max_mtu. Both hold here, and a
-//    QP cannot use more than the port's active MTU.
-//  * cur_qp_state: the kernel believes it and looks up the transition from there; the firmware of mlx5 then
-//    refuses if the QP is elsewhere. Refused at once.
-//  * alternate path: the kernel refuses it with EINVAL on RoCE (verbs.c, _ib_modify_qp()). On InfiniBand it
-//  needs
-//    IBV_DEVICE_AUTO_PATH_MIG. path_mig_state MIGRATED is what every QP without migration is in: allowed;
-//    REARM needs the capability; ARMED is not for consumers to set (11.2.5.2).
-//  * SQD -> RTS while requests are still under way: rxe refuses (rxe_qp.c, __qp_chk_state()), mlx5 leaves it
-//  to the
-//    firmware. Refused.
+// - timeout, retry_cnt, rnr_retry, min_rnr_timer above their 5 or 3 bits: refused. The specification gives
+//   ranges (vol. 1, 11.2.5.2). mlx5 drops the excess bits silently; rxe refuses timeout > 31 and accepts the
+//   others.
+// - dest_qp_num above 24 bits: refused, since no such QP can exist. mlx5 drops the excess bits; rxe accepts
+//   it.
+// - PSNs above 24 bits: not refused. The kernel truncates them for every device, with a warning (verbs.c,
+//   _ib_modify_qp()).
+// - qp_access_flags: every IBV_ACCESS_ flag is accepted, other bits are refused. mlx5 reads the REMOTE_ bits
+//   alone; rxe refuses unknown bits. Programs pass the flags of their ibv_reg_mr(3), and FLUSH rights to any
+//   device (pyverbs).
+// - path_mtu: a code from 256 to 4096 (mlx5), and not above the port's active MTU. rxe accepts codes up to
+//   the port's max_mtu.
+// - cur_qp_state: refused if the QP is in another state. The kernel believes it and looks up the transition
+//   from there; the firmware of mlx5 then refuses.
+// - Alternate path: refused on RoCE, as in the kernel (verbs.c, _ib_modify_qp(): EINVAL). On InfiniBand it
+//   needs IBV_DEVICE_AUTO_PATH_MIG.
+// - path_mig_state: MIGRATED is the state of every QP without migration, and accepted. REARM needs the
+//   capability. ARMED is not for consumers to set (11.2.5.2).
+// - SQD -> RTS while requests are still under way: refused, as in rxe (rxe_qp.c, __qp_chk_state()). mlx5
+//   leaves it to the firmware.
 
 namespace verbena {
 namespace {
@@ -60,16 +60,16 @@ bool exists_port(const AttributeLimits& limits, uint8_t port) noexcept {
   return port >= 1 && port <= limits.ports;
 }
 
-// Each row stands for one rule about the attributes `bits`: asked only if all of them are in the mask.
+// One rule about the attributes `bits`. It applies only if all of them are in the mask.
 struct Rule {
   int bits;
   bool (*holds)(const AttributeRequest&) noexcept;
   int refusal;
   const char* why;
-  uint64_t (*value)(const ibv_qp_attr&) noexcept;  // what the rule is about
+  uint64_t (*value)(const ibv_qp_attr&) noexcept;  // the value that the rule is about
 };
 
-// In the order in which the kernel asks: uverbs (ports, states, Q_Key), then the driver.
+// In the order of the kernel's checks: uverbs (ports, states, Q_Key), then the driver.
 constexpr Rule kRules[] = {
     {IBV_QP_PORT, [](const AttributeRequest& r) noexcept { return exists_port(r.limits, r.attr.port_num); }, EINVAL,
      "port_num is no port of the device",
@@ -162,8 +162,8 @@ constexpr Rule kRules[] = {
     {IBV_QP_RATE_LIMIT, [](const AttributeRequest& r) noexcept { return r.limits.rate_limit_max != 0; }, EOPNOTSUPP,
      "rate_limit: the device paces nothing (packet_pacing_caps)",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.rate_limit; }},
-    // 0 takes the limit away (drivers/infiniband/hw/mlx5/qp.c, modify_raw_packet_qp_sq(): index 0 of the
-    // table of rates).
+    // 0 removes the limit (drivers/infiniband/hw/mlx5/qp.c, modify_raw_packet_qp_sq(): index 0 of the table
+    // of rates).
     {IBV_QP_RATE_LIMIT,
      [](const AttributeRequest& r) noexcept {
        return r.attr.rate_limit == 0 ||
@@ -190,7 +190,7 @@ struct AddressRule {
   uint64_t (*value)(const ibv_ah_attr&) noexcept;
 };
 
-// All of them are EINVAL: mlx5 verbs.c mlx5_create_ah(), kernel mlx5 qp.c mlx5_set_path(), rxe_av.c
+// All are refused with EINVAL: mlx5 verbs.c mlx5_create_ah(), kernel mlx5 qp.c mlx5_set_path(), rxe_av.c
 // rxe_av_chk_attr().
 constexpr AddressRule kAddressRules[] = {
     {[](const Address& a) noexcept { return exists_port(a.limits, a.ah.port_num); },
@@ -202,7 +202,7 @@ constexpr AddressRule kAddressRules[] = {
     {[](const Address& a) noexcept { return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids; },
      "grh.sgid_index is behind the end of the GID table",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.grh.sgid_index; }},
-    // LID 0 is reserved (vol. 1, 4.1.1); with a GRH the GID says where to.
+    // LID 0 is reserved (vol. 1, 4.1.1). With a GRH the GID is the destination.
     {[](const Address& a) noexcept { return a.ah.is_global != 0 || a.ah.dlid != 0; },
      "dlid 0 without a GRH leads nowhere", [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.dlid; }},
     {[](const Address& a) noexcept { return a.ah.sl <= kMaxServiceLevel; }, "sl is above 15",

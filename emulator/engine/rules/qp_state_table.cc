@@ -5,23 +5,23 @@
 
 #include "engine/rules/program_enum.h"
 
-// What the kernel says and the manual page does not, or differently:
-//  * ibv_modify_qp(3) tells the required attributes of UD, UC, RC and RAW_PACKET on the way up; kernel and
-//    page agree there. XRC, the optional attributes and every other transition are the kernel's alone.
-//  * The page lists IBV_QP_CAP as modifiable "if the HCA supports QP resizing"; the kernel's table has it in
-//    no transition, so it is EINVAL on any device that asks that table. So here.
-//  * IBV_QP_RATE_LIMIT: the page and kernels before 7.0 have it for RAW_PACKET alone, on RTR to RTS and RTS
-//    to RTS. Since then RC has it, too, and on INIT to RTR ("IB/core: Extend rate limit support for RC QPs"),
-//    and drivers say for which others they do ("IB/core: Delegate IB_QP_RATE_LIMIT validation to drivers", as
-//    mlx5 for UC and UD). This one does for all that send.
-//  * RAW_PACKET has no attribute for RTS to SQD or from there on (not even EN_SQD_ASYNC_NOTIFY).
-//  * RESET to ERR does not exist in the table (the specification allows ERR from any state: 10.3.1, figure of
-//    the state machine); drivers that ask the table refuse it, so here.
-//  * INIT to INIT, RTR to RTS and so on may leave IBV_QP_STATE out only where the state stays.
-//  * uverbs adds IBV_QP_PORT by itself to IBV_QP_AV in SQD to SQD (uverbs_cmd.c, modify_qp()), which the
-//    table then refuses for UC: a UC QP cannot change its path in SQD through uverbs. That is an accident
-//    between the two; here IBV_QP_AV alone is legal, as the table says.
-//  * XRC: attributes of the half that a QP does not have are dropped unread (ignored_attribute_bits()).
+// Where the kernel's table says more than the manual page, or differs from it:
+// - ibv_modify_qp(3) lists the required attributes of UD, UC, RC and RAW_PACKET from RESET to RTS; kernel and
+//   page agree there. XRC, the optional attributes and every other transition are the kernel's alone.
+// - IBV_QP_CAP: the page lists it as modifiable "if the HCA supports QP resizing". The kernel's table has it
+//   in no transition, so it is EINVAL on every device that uses the table, and here.
+// - IBV_QP_RATE_LIMIT: in the page and in kernels before 7.0 it is for RAW_PACKET alone, on RTR to RTS and
+//   RTS to RTS. Since then RC has it as well, also on INIT to RTR ("IB/core: Extend rate limit support for RC
+//   QPs"). Drivers accept it for other types ("IB/core: Delegate IB_QP_RATE_LIMIT validation to drivers";
+//   mlx5: UC and UD). This device accepts it for every type that sends.
+// - RAW_PACKET has no attribute on RTS to SQD, nor on transitions from SQD (not even EN_SQD_ASYNC_NOTIFY).
+// - RESET to ERR is not in the table. The specification allows ERR from any state (10.3.1, figure of the
+//   state machine). Drivers that use the table refuse it, and so does this one.
+// - IBV_QP_STATE may be left out only if the state stays the same.
+// - SQD to SQD: uverbs adds IBV_QP_PORT to IBV_QP_AV (uverbs_cmd.c, modify_qp()), and the table refuses that
+//   for UC. So a UC QP cannot change its path in SQD through uverbs, by accident. Here IBV_QP_AV alone is
+//   legal, as in the table.
+// - XRC: attributes of the half that a QP does not have are dropped unread (ignored_attribute_bits()).
 
 namespace verbena {
 namespace {
@@ -46,7 +46,7 @@ constexpr int kMig = IBV_QP_PATH_MIG_STATE;
 constexpr int kNotify = IBV_QP_EN_SQD_ASYNC_NOTIFY;
 constexpr int kRate = IBV_QP_RATE_LIMIT;
 
-// What recurs.
+// Sets that recur.
 constexpr int kConnectedToInit = kPkey | kPort | kAccess;
 constexpr int kConnectedToRtr = kAv | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 constexpr int kResponderToRtr = kResponderReads | kMinRnr;  // where the QP answers READs and sends RNR NAKs
@@ -80,7 +80,7 @@ struct Row {
   int optional[kColumns];
 };
 
-// Every transition there is. Columns: RC, UC, UD, RAW_PACKET, XRC_SEND, XRC_RECV.
+// All legal transitions. Columns: RC, UC, UD, RAW_PACKET, XRC_SEND, XRC_RECV.
 // clang-format off
 constexpr Row kRows[] = {
     {IBV_QPS_RESET, IBV_QPS_RESET, {}, {}},
@@ -211,7 +211,7 @@ int check_transition(ibv_qp_type type, ibv_qp_state cur, const ibv_qp_state& nex
 
   const Transition transition = find_transition(type, cur, next);
   if (!transition.legal) return EINVAL;
-  // Only a QP that stays where it is may be modified without saying so.
+  // IBV_QP_STATE may be left out only if the state stays the same.
   if (cur != number_in(next) && (attr_mask & IBV_QP_STATE) == 0) {
     offending = IBV_QP_STATE;
     return EINVAL;

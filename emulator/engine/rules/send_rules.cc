@@ -12,7 +12,7 @@ namespace {
 
 // ---- operations ---------------------------------------------------------------------------------------
 
-// 0 for numbers that have no bit; programs may have written any.
+// 0 for numbers above 31: a program may have written any.
 constexpr uint32_t bit(ibv_qp_type type) noexcept {
   return static_cast<unsigned>(type) < 32 ? 1u << static_cast<unsigned>(type) : 0;
 }
@@ -26,7 +26,7 @@ constexpr unsigned kAlways = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
 constexpr unsigned kData = kAlways | IBV_SEND_INLINE;
 constexpr unsigned kMessage = kData | IBV_SEND_SOLICITED;
 
-// Types: the table of opcodes in ibv_post_send(3). Index: the opcode.
+// By opcode. qp_types: the table of opcodes in ibv_post_send(3).
 // clang-format off
 constexpr SendOperation kOperations[] = {
     {.opcode = IBV_WR_RDMA_WRITE, .name = "RDMA_WRITE", .qp_types = kConnected, .send_flags = kData,
@@ -62,7 +62,7 @@ constexpr SendOperation kOperations[] = {
 };
 // clang-format on
 
-// Of rdma-core 43; its number leaves a gap. Rights and resources are those of a WRITE that is answered like an atomic
+// Since rdma-core 43; its number leaves a gap. Rights are those of a WRITE, resources those of an atomic
 // (vol. 1 rel. 1.5, 9.4.8; the kernel's rxe_resp.c).
 constexpr SendOperation kAtomicWriteOperation = {
     .opcode = kAtomicWrite, .name = "ATOMIC_WRITE", .qp_types = kReliable, .send_flags = kData,
@@ -85,7 +85,7 @@ int refuse(int error, const char* reason, const char** why) noexcept {
   return error;
 }
 
-// The type of QP at which an initiator's request arrives, as a bit.
+// The type of requester whose requests arrive at a QP of type `responder`, as a bit. 0: none.
 constexpr uint32_t initiators_of(ibv_qp_type responder) noexcept {
   return responder == IBV_QPT_XRC_RECV
              ? bit(IBV_QPT_XRC_SEND)

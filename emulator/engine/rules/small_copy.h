@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Copies of a few dozen bytes without a call: memcpy(3) of unknown length costs as much as the rest of a
-// small send.
+// Copies of a few dozen bytes without a function call: memcpy(3) of unknown length costs as much as the rest
+// of a small send.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace verbena {
 
-// Like std::memcpy, quickest up to 96 bytes; longer ones are handed to it.
+// Like std::memcpy, but inline up to 96 bytes. Longer copies call std::memcpy.
 inline void copy_small(void* to, const void* from, size_t size) {
   auto* out = static_cast<unsigned char*>(to);
   const auto* in = static_cast<const unsigned char*>(from);

@@ -8,9 +8,9 @@ constexpr uint64_t kMicrosecond = 1000;
 constexpr uint8_t kFiveBits = 31;
 constexpr uint8_t kRnrRetryForever = 7;
 
-// Index: the 5-bit code; microseconds. InfiniBand Architecture Specification vol. 1, 9.7.5.2.8: each step is
-// the next of 1, 1.5, 2, 3, 4, 6 ... times ten or so, and code 0 is the longest. The kernel's rxe_comp.c has
-// the same table but for code 25, where it says 61410 us although its own name for the code is 61.44 ms.
+// Microseconds by 5-bit code (InfiniBand Architecture Specification vol. 1, 9.7.5.2.8). The steps are about
+// 1, 1.5, 2, 3, 4, 6 ... times 10 us, and code 0 is the longest. The kernel's rxe_comp.c has the same table
+// except for code 25: 61410 us, although its own name for the code says 61.44 ms.
 constexpr uint32_t kRnrTimerMicroseconds[] = {
     655360, 10,    20,    30,    40,    60,     80,     120,    160,    240,    320,
     480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240,  15360,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The vendor_err numbers by which a failed completion tells its reason.
+// The vendor_err numbers of failed completions.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -9,8 +9,8 @@
 
 namespace verbena {
 
-// ibv_wc::vendor_err of verbena0. The status says what the specification says; this says which rule it was.
-// Numbers are for ever: new ones are added, none is reused. High digit: the status; low digit: the reason.
+// ibv_wc::vendor_err: the rule that was broken, where the status is only the specification's class of error.
+// Numbers are permanent: new ones are added, none is reused. High digit: the status; low digit: the reason.
 enum class VendorError : uint32_t {
   none = 0x00,
   // IBV_WC_LOC_LEN_ERR
@@ -18,7 +18,7 @@ enum class VendorError : uint32_t {
   atomic_not_8_bytes = 0x12,  // SGEs of an atomic do not add up to 8 bytes
   receive_too_small = 0x13,   // at the receiver: the message did not fit the receive WQE
   // IBV_WC_LOC_QP_OP_ERR
-  malformed_request = 0x21,           // what was posted contradicts itself, found at execution only
+  malformed_request = 0x21,           // the request contradicts itself; found at execution only
   too_many_outstanding_reads = 0x22,  // READ or atomic with max_rd_atomic 0
   address_handle_other_pd = 0x23,     // UD: the handle is of another PD than the QP
   // IBV_WC_LOC_PROT_ERR
@@ -34,7 +34,7 @@ enum class VendorError : uint32_t {
   // IBV_WC_BAD_RESP_ERR
   bad_response = 0x61,
   // IBV_WC_LOC_ACCESS_ERR
-  local_access = 0x71,  // at the responder, on a request that holds a receive WQE
+  local_access = 0x71,  // at the responder, for a request that has consumed a receive WQE
   // IBV_WC_REM_INV_REQ_ERR
   remote_receive_too_small = 0x81,
   remote_opcode_refused = 0x82,  // operation not supported by the responder's QP
@@ -54,7 +54,7 @@ enum class VendorError : uint32_t {
   // IBV_WC_RETRY_EXC_ERR
   peer_not_ready = 0xb1,  // no QP there, or one in a state that does not answer
   peer_gone = 0xb2,       // its process died, exec'd or closed the device
-  no_path = 0xb3,         // the address leads nowhere
+  no_path = 0xb3,         // the address leads to no adapter
   peer_mismatch = 0xb4,   // a QP is there, but it expects another source, PSN or MTU
   peer_silent = 0xb5,     // no answer in time
   port_down = 0xb6,       // this port, or the peer's
@@ -68,15 +68,15 @@ inline constexpr int kNoEvent = -1;
 
 struct VendorErrorText {
   VendorError error;
-  ibv_wc_status status;          // of the completion it comes with; 0x8x to 0xax: at the initiator
-  ibv_wc_status receive_status;  // then, of the receive WQE the responder had taken; SUCCESS: it takes none
-  int responder_event;           // then, if it took none: ibv_event_type of the responder's QP, or kNoEvent
+  ibv_wc_status status;          // of the completion with this vendor_err; 0x8x to 0xax: at the requester
+  ibv_wc_status receive_status;  // 0x8x to 0xax: of the receive WQE that the responder took; SUCCESS: none
+  int responder_event;           // 0x8x to 0xax, no receive WQE: event of the responder's QP, or kNoEvent
   const char* name;              // "rkey_out_of_range"
   const char* text;              // one line for a log
 };
 
-// Never null: unknown numbers find a row named "unknown" with IBV_WC_GENERAL_ERR. After any of 0x8x to 0xax
-// the responder's QP is in ERR, too (vol. 1, 9.9.3).
+// Never null: unknown numbers have a row named "unknown" with IBV_WC_GENERAL_ERR. After 0x8x to 0xax the
+// responder's QP is in ERR, too (vol. 1, 9.9.3).
 const VendorErrorText* find_vendor_error(uint32_t vendor_err) noexcept;
 
 }  // namespace verbena

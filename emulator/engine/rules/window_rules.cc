@@ -5,7 +5,7 @@ namespace verbena {
 namespace {
 
 constexpr uint32_t kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-// LOCAL_WRITE says nothing of a window; mlx5 and rxe let it pass.
+// LOCAL_WRITE has no meaning for a window; mlx5 and rxe accept it.
 constexpr uint32_t kAllowed = kRemote | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 constexpr uint32_t kWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -28,7 +28,7 @@ const char* check_binding(const WindowState& window, const MemoryTable::Region* 
   if ((region->access & IBV_ACCESS_MW_BIND) == 0) return "the region has no IBV_ACCESS_MW_BIND";
   if ((binding.access & kWriting) != 0 && (region->access & IBV_ACCESS_LOCAL_WRITE) == 0)
     return "remote writing and atomics need IBV_ACCESS_LOCAL_WRITE on the region";
-  // rxe and mlx5 (providers/mlx5/qp.c, mlx5_bind_mw) refuse it, too.
+  // As rxe and mlx5 (providers/mlx5/qp.c, mlx5_bind_mw).
   if ((region->access & IBV_ACCESS_ZERO_BASED) != 0) return "the region is zero-based";
   if (!covers(region->iova, region->length, binding.address, binding.length))
     return "the range leaves the region";

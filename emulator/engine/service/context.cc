@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Opening a device (ibv_open_device(3)) and asking what it is.
+// Opening and closing a device (ibv_open_device(3)), and its attributes.
 #include <errno.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ std::string events_path(const Process& process, uint32_t number) {
 
 std::atomic<uint64_t> next_file{1};
 
-// `file`: 0 for one of its own.
+// `file`: 0 for a new one.
 int open_with_file(const char* name, uint64_t file, Context** out) {
   Process* process = nullptr;
   if (int error = EngineService::acquire(&process); error != 0) return error;
@@ -73,10 +73,10 @@ int import_context(const Context* original, Context** out) {
 
 bool close_context(Context* context) {
   Process* process = context->process;
-  if (process->dead()) return false;  // the parent's pipes and thread: this copy is left alone
+  if (process->dead()) return false;  // a forked child: the pipes and the thread are the parent's
   process->xrc_shared_qps().leave_context(*context);
   const bool is_used = context->users.load(std::memory_order_acquire) != 0;
-  if (is_used)  // as perftest does
+  if (is_used)  // perftest does this
     VERBENA_INFO("ibv_close_device: %s: the program has not destroyed all that it made there",
                  context->device->name.data());
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What happens to a device as a whole (fabric/device_events.h), told to the contexts that have it open: the
-// service thread's work.
+// Events of a whole device (fabric/device_events.h): the service thread raises them at the contexts that have
+// the device open.
 #include "fabric/device_events.h"
 
 #include "engine/objects/context.h"
@@ -42,15 +42,15 @@ void EngineService::serve_device_events() {
     for (; context->events_seen != count; ++context->events_seen) {
       const auto type = static_cast<ibv_event_type>(
           log.types[context->events_seen % DeviceEventLog::kLength].load(std::memory_order_relaxed));
-      if (context->failed.load(std::memory_order_relaxed)) continue;  // nothing comes from it any more
+      if (context->failed.load(std::memory_order_relaxed)) continue;  // no event follows DEVICE_FATAL
       if (type == IBV_EVENT_DEVICE_FATAL) fail_context(*context);
       raise_port_event(*context, type == kAddressChange ? IBV_EVENT_GID_CHANGE : type);
     }
   }
 }
 
-// What was posted comes back flushed, so that whoever sleeps on a completion channel wakes up (as mlx5's
-// mlx5_ib_handle_internal_error() has it); then every verb answers EIO.
+// Flushes all posted requests, so that threads that sleep on a completion channel wake up (as mlx5's
+// mlx5_ib_handle_internal_error()). From now on every verb fails with EIO.
 void EngineService::fail_context(Context& context) {
   context.failed.store(true, std::memory_order_release);
   std::lock_guard lock(process_.serving_mutex());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What drives the adapter of this process: its service thread, the network, the connection listener, and the handles on
-// queue pairs of other processes. One per process that has a device open.
+// What drives the adapter of this process: its service thread, the network, the connection listener, and the
+// shared XRC_RECV queue pairs. One per process that has a device open.
 #pragma once
 
 #include <atomic>
@@ -20,24 +20,25 @@ namespace verbena {
 
 class EngineService {
  public:
-  // The adapter of this process, made at the first call; each needs one release(). errno as open_context.
+  // The adapter of this process, made at the first call. Each call needs one release(). errno as
+  // open_context.
   static int acquire(Process** out);
-  // The last one leaves the node. If the program has objects left, which name this process until they are destroyed, it
-  // stays where it is, dead; then this may take as long as a stopped peer stays stopped
+  // The last call leaves the node. Objects that the program has not destroyed still refer to `process`, which
+  // then stays, dead. In this case the call may take as long as a stopped peer stays stopped
   // (Process::wait_for_hazards).
   static void release(Process& process);
 
-  // open only on a node with a network
+  // Open only on a node with a network.
   wire::ConnectionListener& connection_listener() { return connection_listener_; }
 
-  // Begins with other nodes: before the first queue pair is connected.
+  // Starts engine/remote with a connector to other nodes. Called before the first queue pair is connected.
   void begin_remote(const Connector& caller);
-  // Begins with the processes of this node that are reached by frames, if there is nothing yet. Any thread. Throws
+  // engine/remote; starts it, for processes of this node alone, if there is none yet. Any thread. Throws
   // std::bad_alloc.
   Remote& remote_or_begin();
 
-  // Calls `happened(context)` in the service thread whenever something has happened to a device of the node; what it was is
-  // in the device's log. nullptr: no more, and on return it is not running.
+  // Calls `happened(context)` in the service thread after each event of a device of the node. The event is in
+  // the device's log. nullptr: no more calls; on return none is running.
   void watch_devices(void (*happened)(void*), void* context);
 
  private:
@@ -69,16 +70,16 @@ class EngineService {
   wire::ConnectionListener connection_listener_;
   std::unique_ptr<Remote> remote_;
   std::mutex begin_mutex_;
-  std::atomic<bool> connection_listener_is_open_{false};  // for the service thread
+  std::atomic<bool> connection_listener_is_open_{false};  // the service thread may serve it
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
-  bool moderating_ = false;  // some CQ's event waits for its period to end
-  std::vector<uint32_t> flushing_;  // QPs whose receive queue waits for a peer before it can be flushed
+  bool moderating_ = false;  // some CQ's event waits for the end of its period
+  std::vector<uint32_t> flushing_;  // QPs whose receive queue cannot be flushed yet: a peer uses it
 
   std::mutex watcher_mutex_;
   void (*device_watcher_)(void*) = nullptr;
   void* device_watcher_context_ = nullptr;
-  uint64_t device_events_told_ = 0;  // to the watcher
+  uint64_t device_events_told_ = 0;  // reported to the watcher
 
   friend struct EngineServiceAtExit;
 };

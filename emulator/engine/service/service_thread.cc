@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What happens without a call of the program that asks for it: requests that wait, and what peers left word of.
+// The work of the service thread: what happens without a call of the program. Waiting requests, and what
+// peers have reported.
 #include <algorithm>
 #include <utility>
 
@@ -19,10 +20,10 @@
 namespace verbena {
 namespace {
 
-// What waits for a stopped peer or an unread pipe is looked at this often (ns).
+// The interval of checks for what waits on a stopped peer or an unread pipe, ns.
 constexpr int64_t kSlowTick = 10'000'000;
 
-// A CQ of it is lost.
+// Moves a QP to ERR whose CQ has overrun.
 void fail_without_cq(Qp& qp) {
   {
     std::lock_guard send(qp.send_lock);
@@ -66,7 +67,7 @@ void EngineService::serve_qp(uint32_t index) {
   if (!flush_receive_queue(*qp, kHazardPatience)) flushing_.push_back(index);
 }
 
-// Every object. For what a peer has not reported since it died between a flag and its report.
+// Serves every object: a peer may have died between setting a flag and reporting the object.
 void EngineService::serve_all() {
   const SegmentHeader& header = process_.view().header();
   const auto each = [&](const std::atomic<uint32_t>& limit, void (EngineService::*look)(uint32_t)) {
@@ -78,7 +79,8 @@ void EngineService::serve_all() {
   each(header.qp_high_water, &EngineService::serve_qp);
 }
 
-// Looks at what has been reported, and at no other object (adapter/change_set.h).
+// Serves the objects that peers have reported (adapter/change_set.h). With a doorbell and no report, serves
+// all.
 void EngineService::serve_doorbell() {
   const bool called = process_.view().header().doorbell.exchange(0, std::memory_order_acq_rel) != 0;
   if (!called && flushing_.empty()) return;

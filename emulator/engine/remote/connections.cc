@@ -45,7 +45,7 @@ bool ask(RemotePeer& near, uint32_t qpn) {
     ++near.asked;
   }
   flush(near);
-  return is_way_sound(near);
+  return is_path_sound(near);
 }
 
 // Under send_lock: the peer has a connection, or has lost it.

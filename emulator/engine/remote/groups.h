@@ -20,18 +20,19 @@ class RemoteGroups {
   // A queue pair of this process has been attached to a group.
   void listen();
 
-  // `head` but for its length; `bytes` as receive_remote_datagram() wants them.
+  // Network::send_to_group. The length in `head` is filled in; `bytes` are as receive_remote_datagram()
+  // expects them.
   void send(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
             uint32_t size);
 
-  // Delivers what has come. In the service thread. True: there may be more.
+  // Delivers what has come. Service thread. True: there may be more.
   bool serve();
 
  private:
   Process& process_;
   wire::MulticastChannel multicast_channel_;
   const bool open_;
-  std::unique_ptr<DatagramSender> sender_;  // the senders of all groups on other nodes
+  std::unique_ptr<DatagramSender> sender_;  // stands for all senders on other nodes
 };
 
 }  // namespace verbena

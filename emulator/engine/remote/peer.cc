@@ -25,7 +25,7 @@ namespace {
 using wire::AnswerHead;
 using wire::Flow;
 
-// What is sent in the place of bytes that are not there any more; the message they belong to has failed.
+// Padding for bytes that are not there any more. Their message has failed.
 constexpr size_t kFillerSize = 64 * 1024;
 std::byte filler[kFillerSize];
 
@@ -38,8 +38,8 @@ size_t fill_up(uint64_t left, iovec* ranges) {
   return count;
 }
 
-// In ns. A socket that has been full is far from empty then: 64 KiB, the least that Linux gives one that is
-// busy, take as long at 4 GB/s.
+// ns. A socket that was full is still far from empty then: 64 KiB, the least that Linux gives a busy one,
+// take 16 us at 4 GB/s.
 constexpr int64_t kRoomPause = 16'000;
 
 uint64_t bulk_size(const RemotePeer& peer) {
@@ -48,7 +48,7 @@ uint64_t bulk_size(const RemotePeer& peer) {
   return size;
 }
 
-// wire::OutStream::Ranges. Keys are looked at each time: they may have ended since.
+// wire::OutStream::Ranges. Keys are translated each time: they may have become invalid since.
 size_t bulk_ranges(void* context, uint64_t done, iovec* ranges) {
   RemotePeer& peer = *static_cast<RemotePeer*>(context);
   const uint64_t left = bulk_size(peer) - done;
@@ -71,7 +71,7 @@ size_t bulk_ranges(void* context, uint64_t done, iovec* ranges) {
   return peer.bulk_is_lost ? fill_up(left, ranges) : count;
 }
 
-// Starts the next answer to a READ, or its next chunk. False: not now.
+// Appends the next answer to a READ, or its next chunk. False: there is none, or no room.
 bool begin_answer(RemotePeer& peer) {
   if (peer.reads.empty() || peer.out.has_bulk()) return false;
   ReadAnswer& answer = peer.reads.front();
@@ -155,7 +155,7 @@ void append_answer(RemotePeer& peer, const AnswerHead& head) {
   if (!peer.connected.load(std::memory_order_relaxed)) return;
   peer.gathered.store(true, std::memory_order_relaxed);
   if (!peer.answers.empty() || peer.out.room() < sizeof head) {
-    // Whoever asks for more than can be owed to an honest peer is none.
+    // No correct peer can be owed more answers.
     if (peer.answers.size() == kMostAnswersKept)
       peer.broken.store(true, std::memory_order_relaxed);
     else
@@ -171,20 +171,21 @@ void begin_bulk(RemotePeer& peer, uint64_t size) {
   peer.out.begin_bulk(size);
 }
 
-bool is_way_sound(RemotePeer& peer) {
+bool is_path_sound(RemotePeer& peer) {
   if (!peer.connected.load(std::memory_order_relaxed)) return false;
   int unread = 0;
   if (ioctl(peer.fd, FIONREAD, &unread) == 0 && unread > 0) return true;
   if (peer.address == kThisNode) return true;
   tcp_info info{};
   socklen_t size = sizeof info;
-  // Not TCP in tests: there is no network to fail.
+  // In tests the socket is not TCP: there is no network that could fail.
   if (getsockopt(peer.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
   return info.tcpi_retransmits == 0;
 }
 
 void flush(RemotePeer& peer) {
-  if (!peer.connected.load(std::memory_order_relaxed) || peer.out_ended.load(std::memory_order_relaxed)) return;
+  if (!peer.connected.load(std::memory_order_relaxed) || peer.out_ended.load(std::memory_order_relaxed))
+    return;
   if (peer.blocked && now_ns() < peer.try_at.load(std::memory_order_relaxed)) return;
   for (;;) {
     while (put_kept_answers(peer) || begin_answer(peer)) {
@@ -204,7 +205,7 @@ void flush(RemotePeer& peer) {
       watch_for_room(peer, true);
       return;
     } else if (flow != Flow::kMoved) {
-      // The end comes after what is still to be read, whatever the error was.
+      // Whatever the error was: what has come is read first, then the end of the stream.
       syscall(SYS_shutdown, peer.fd, SHUT_RD);
       peer.out_ended.store(true, std::memory_order_relaxed);
       return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Datagrams as they travel between nodes, and who stands for their senders towards the queue pairs of this
-// one.
+// Datagrams as they travel between nodes, and the DatagramSender that stands for their senders here.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ namespace verbena {
 // A sender for the datagrams of another process. Throws std::bad_alloc.
 std::unique_ptr<DatagramSender> make_remote_sender(Process& process);
 
-// What a frame says whose bytes are at `bytes`. They stay where they are.
+// The datagram of a frame whose payload is at `bytes`. The payload is not copied.
 RemoteDatagram remote_datagram(const wire::DatagramHead& head, const void* bytes, uint32_t size);
 
 }  // namespace verbena

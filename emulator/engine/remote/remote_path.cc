@@ -15,10 +15,10 @@
 namespace verbena {
 namespace {
 
-// An adapter answers whatever its host's processors do; here a process has to. One that is not scheduled has so much time
-// beyond what timeout and retry_cnt say, as long as nothing is wrong with the path to it.
+// An adapter answers whatever the processors of its host do; here a process has to be scheduled. It has this
+// long beyond what timeout and retry_cnt say, as long as the path to it is sound.
 constexpr int64_t kUnscheduled = 5'000'000'000;
-// A message that is not acknowledged waits so long for a connection; then it is lost.
+// A message of UC waits this long for a connection. Then it is lost.
 constexpr uint64_t kUnacknowledgedPatience = 2'000'000'000;
 
 bool is_connected(const RemotePath& path) {
@@ -43,7 +43,7 @@ SendResult RemotePath::send(Qp& qp, const SendOperation& operation, SendRequest&
     if (!is_lost) return {SendOutcome::kUnreachable, error};
     qp.shared->lost.fetch_add(1, std::memory_order_relaxed);
     complete_request(qp, request);
-    qp.waiting = Waiting::kTransport;  // those behind it have waited as long: they are lost at once
+    qp.waiting = Waiting::kTransport;  // the requests behind it have waited as long: they are lost at once
     watch(qp);                         // the service thread goes on looking for a path
     return {SendOutcome::kCompleted};
   }
@@ -59,23 +59,25 @@ int RemotePath::was_replaced(Qp& qp) {
   if (!is_connected(*this) || epoch == peer->epoch.load(std::memory_order_acquire)) return kSamePath;
   epoch = peer->epoch.load(std::memory_order_acquire);
   if (qp.flight.sent == qp.sq_posted || is_acknowledged(qp.type)) return 0;
-  // An unacknowledged message that had gone as a whole may have arrived.
+  // A message of UC that was sent as a whole may have arrived.
   const SendRequest& current = qp.sq[qp.flight.sent & (qp.sq.size() - 1)];
   return current.done != 0 && current.done == current.length ? 1 : 0;
 }
 
 uint64_t RemotePath::patience_ns(const Qp& qp) const {
-  return is_acknowledged(qp.type) ? transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt) : kUnacknowledgedPatience;
+  return is_acknowledged(qp.type) ? transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt)
+                                  : kUnacknowledgedPatience;
 }
 
 int64_t RemotePath::grace_ns(Qp& qp, int64_t now) {
   if (now >= qp.give_up_at + kUnscheduled) return 0;
   if (qp.wait_reason == VendorError::peer_silent && is_connected(*this)) {
     std::lock_guard out(peer->out_mutex);
-    return is_way_sound(*peer) ? kUnscheduled : 0;
+    return is_path_sound(*peer) ? kUnscheduled : 0;
   }
-  // Nor would an adapter have to be connected first.
-  const bool is_looked_for = qp.wait_reason == VendorError::no_path && is_called.load(std::memory_order_relaxed);
+  // An adapter would not have to be connected to first.
+  const bool is_looked_for =
+      qp.wait_reason == VendorError::no_path && is_called.load(std::memory_order_relaxed);
   return is_looked_for ? kUnscheduled : 0;
 }
 

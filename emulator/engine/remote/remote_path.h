@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The path to a queue pair that is reached by frames: of another node, or of a process of this node whose memory cannot be
-// reached. Requests go into the stream to its process in order, and what the responder says of their numbers finishes them
-// (requester.h). A broken connection loses and doubles nothing: what was in flight is sent again on the next one.
+// The path to a queue pair that is reached by frames: of another node, or of a process of this node whose
+// memory cannot be reached. Requests are appended to the stream to its process in order. The responder's
+// answers name their numbers and finish them (requester.h). A broken connection loses and repeats nothing:
+// what was in flight is sent again on the next one, and the responder knows what it has carried out.
 #pragma once
 
 #include <atomic>
@@ -32,7 +33,7 @@ class PathOwner {
   ~PathOwner() = default;
 };
 
-// Under the queue pair's send_lock, but for what does not change.
+// Under send_lock of the queue pair, except for what does not change.
 struct RemotePath final : Transport {
   SendResult send(Qp& qp, const SendOperation& operation, SendRequest& request) override;
   bool is_synchronous() const override { return false; }
@@ -50,12 +51,12 @@ struct RemotePath final : Transport {
   wire::ProcessId process;
   uint32_t qpn = 0;
   uint64_t path_generation = 0;
-  std::shared_ptr<RemotePeer> peer;  // nullptr: it is being looked for
-  uint32_t epoch = 0;                // of the peer's connection over which requests went
-  uint64_t bulk = 0;                 // RemotePeer::bulks as it was when the last chunk of the current request began
+  std::shared_ptr<RemotePeer> peer;  // nullptr: not found yet
+  uint32_t epoch = 0;                // RemotePeer::epoch of the connection over which requests were sent
+  uint64_t bulk = 0;                 // RemotePeer::bulks when the last chunk of the current request began
   bool is_watched = false;           // PathOwner::watch() was called
-  // Any thread: some process there has taken a connect request, and not refused it; or is connected already and was asked
-  // which process has the number, and has not said that none has.
+  // Any thread. A process there has accepted a connection and not refused it yet, or was asked which process
+  // has the queue pair and has not said that none has.
   std::atomic<bool> is_called{false};
 };
 

@@ -27,22 +27,22 @@ ibv_qp_type requester_type(uint8_t responder) {
   return responder == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : static_cast<ibv_qp_type>(responder);
 }
 
-// nullptr: no operation that travels.
+// nullptr: not an operation that is sent.
 const SendOperation* operation_of(const RequestHead& head) {
   if (head.opcode > kAtomicWrite || head.opcode == IBV_WR_LOCAL_INV || head.opcode == IBV_WR_BIND_MW)
     return nullptr;
   return find_send_operation(static_cast<ibv_wr_opcode>(head.opcode));
 }
 
-// Are there as many bytes as belong to this frame? The rest of what a requester judges before it sends.
+// Does the frame have as many bytes as it must? Our requesters check the rest before they send.
 bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t payload) {
   if (operation.atomic && head.size != sizeof(uint64_t)) return false;
   if (brings_response(operation)) return payload == 0;
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }
 
-// Holding a hazard guard on the queue pair and, with XRC, to the SRQ that the request names, both found
-// right; or why not.
+// Hazard guards on the adapter of the queue pair and, with XRC, on that of the SRQ that the request names.
+// Both are checked; or why they cannot be used.
 struct TargetAccess {
   TargetAccess(RequesterContext& requester, uint32_t srqn) {
     const uint32_t own_slot = requester.process->membership().slot();
@@ -113,13 +113,14 @@ VendorError RemoteRequester::aim(const RequestHead& head) {
   target_qpn_ = head.target_qpn;
   requester_.qpn = head.source_qpn;
   requester_.type = requester_type(there->type);
-  if (requester_.type == IBV_QPT_XRC_SEND && !requester_.xrc_targets) requester_.xrc_targets = std::make_shared<XrcTargets>();
+  if (requester_.type == IBV_QPT_XRC_SEND && !requester_.xrc_targets)
+    requester_.xrc_targets = std::make_shared<XrcTargets>();
   latched_ = false;
   path_generation_ = 0;
   return VendorError::none;
 }
 
-// False: of a life that is over.
+// False: the request is of an earlier path generation.
 bool RemoteRequester::begin_path_generation(const RequestHead& head) {
   if (latched_ && head.path_generation < path_generation_) return false;
   if (latched_ && head.path_generation == path_generation_) return true;
@@ -155,7 +156,7 @@ void RemoteRequester::remember_atomic(uint64_t number, uint64_t value) {
   results_[place] = {number, value};
 }
 
-// A request that was carried out before its connection broke: the answer was lost.
+// The request was carried out before its connection broke, and the answer was lost.
 Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& operation) {
   if (!brings_response(operation)) {
     acknowledgement_due = is_acknowledged(requester_.type);
@@ -170,8 +171,8 @@ Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& oper
     answer(FrameKind::kNak, head.number, static_cast<uint64_t>(VendorError::remote_no_read_resources));
     return Taken::kSkip;
   }
-  // A READ is carried out once more (vol. 1, 9.7.5.1.2): neither order nor counters have anything to do with that, but
-  // state and rights have.
+  // A READ is carried out once more (vol. 1, 9.7.5.1.2). State and rights are checked again; order and
+  // counters are not concerned.
   const uint64_t generation = requester_.path.generation;
   const TargetAccess access(requester_, head.srqn);
   if (access.unreachable != VendorError::none) {
@@ -182,8 +183,8 @@ Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& oper
   const SharedQp& there = *requester_.path.qp;
   VendorError error = access.refused;
   if (error == VendorError::none)
-    error = check_request(operation, static_cast<ibv_qp_type>(there.type), there.access, there.max_dest_rd_atomic,
-                          head.remote_address);
+    error = check_request(operation, static_cast<ibv_qp_type>(there.type), there.access,
+                          there.max_dest_rd_atomic, head.remote_address);
   if (error != VendorError::none) {
     answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(requester_.path, error).error));
     return Taken::kSkip;
@@ -197,8 +198,9 @@ Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& oper
   again.number = head.number;
   again.rkey = head.rkey;
   again.remote_address = head.remote_address;
-  const Translation place = translate(requester_.path.memory->view(), head.rkey, true, requester_.path.remote_pd,
-                                      MemoryUse::remote_read, head.remote_address, head.size, target_qpn_);
+  const Translation place =
+      translate(requester_.path.memory->view(), head.rkey, true, requester_.path.remote_pd,
+                MemoryUse::remote_read, head.remote_address, head.size, target_qpn_);
   const Placed placed = place.check == KeyCheck::kOk
                             ? fetch(again, {reinterpret_cast<void*>(place.address), head.size})
                             : Placed::kRemoteFault;
@@ -217,7 +219,7 @@ Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uin
   }
   if (!begin_path_generation(head)) return Taken::kSkip;
   if (requester_.type == IBV_QPT_UC) {
-    // What is missing is missing; a message whose beginning is missing is, too.
+    // UC: what is missing is not sent again, and a message without its beginning is dropped.
     if (head.offset == 0) expected_ = head.number, request_.done = 0;
     if (head.number != expected_ || head.offset != request_.done) return Taken::kSkip;
   } else {
@@ -241,7 +243,7 @@ Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uin
     request_.length = head.size;
   } else if (request_.length != head.size || request_.opcode != static_cast<ibv_wr_opcode>(head.opcode) ||
              request_.remote_srqn != head.srqn) {
-    return Taken::kSkip;  // of another message: what has been judged and taken for this one is not its
+    return Taken::kSkip;  // a chunk of another message than the one that was checked
   }
   const uint32_t mtu = mtu_bytes(head.connection >> 4);
   if (mtu == 0) return Taken::kSkip;
@@ -261,7 +263,6 @@ Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uin
 
 Taken RemoteRequester::go_on(const RequestHead& head) { return execute(head, nullptr, 0); }
 
-// As requester.cc's attempt(), with the initiator's part left out.
 Taken RemoteRequester::execute(const RequestHead& head, const iovec* ranges, size_t count) {
   const SendOperation& operation = *operation_of(head);
   const uint64_t generation = requester_.path.generation;
@@ -271,7 +272,7 @@ Taken RemoteRequester::execute(const RequestHead& head, const iovec* ranges, siz
   const VendorError unreachable = access.unreachable;
   Response response{Answer::kGone};
   if (unreachable == VendorError::none) {
-    // A responder that began again knows nothing of the chunks it has got.
+    // A responder that was reset does not know the chunks that came before.
     if (requester_.path.generation != generation && request_.done != 0) return Taken::kSkip;
     response = respond(requester_, operation, request_, {ranges, count});
   }
@@ -327,8 +328,8 @@ Taken RemoteRequester::judge(const RequestHead& head, const SendOperation& opera
   return Taken::kSkip;
 }
 
-// Whoever posts a receive looks at the flag without a fence, and may miss it: then the requester's timer is
-// enough.
+// A thread that posts a receive WQE reads the flag without a fence and may miss it. Then the requester tries
+// again when its RNR timer ends.
 void RemoteRequester::ask_to_be_woken() {
   requester_.path.qp->requester_waits.store(1, std::memory_order_seq_cst);
   if (SharedSrq* srq = requester_.path.shared_receives.shared; srq != nullptr)
@@ -412,12 +413,12 @@ Placed RemoteRequester::fetch(Request& request, const iovec& remote) {
     }
     std::memcpy(at, &head, sizeof head);
   } else {
-    // An honest requester has no more of them in flight than it was told (max_dest_rd_atomic).
+    // A correct requester has no more in flight than max_dest_rd_atomic.
     if (peer_.reads.size() >= kMostReadsOfOne * (peer_.remote_requesters.size() + 1))
       return Placed::kRemoteFault;
     peer_.reads.push_back({head,
-                           {request.rkey, true, requester_.path.remote_pd, target_qpn_, MemoryUse::remote_read,
-                            request.remote_address, request.length},
+                           {request.rkey, true, requester_.path.remote_pd, target_qpn_,
+                            MemoryUse::remote_read, request.remote_address, request.length},
                            requester_.path.memory,
                            requester_.path.adapter,
                            0});

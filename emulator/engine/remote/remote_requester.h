@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A requester on another node that is connected to a queue pair of this process. Its state outlives the connection that
-// its requests come over. All of it is the driver's (Remote::drive).
+// A requester in another process that is connected to a queue pair of this one. Its state outlives the
+// connection over which its requests come. Under the progress lock (progress.h).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace verbena {
 struct RemotePeer;
 
 enum class Taken : uint8_t {
-  kDone,     // the frame is dealt with; `answered` says whether an acknowledgement is due
+  kDone,     // carried out; RemoteRequester::acknowledgement_due says whether it is to be acknowledged
   kMore,     // more of its bytes have to come
-  kSkip,     // its bytes are of no use
-  kStalled,  // nothing has happened: come again
+  kSkip,     // not carried out; its bytes are of no use
+  kStalled,  // nothing has happened: to be tried again
 };
 
 class RemoteRequester final : public PayloadStream {
@@ -29,30 +29,29 @@ class RemoteRequester final : public PayloadStream {
   RemoteRequester(const RemoteRequester&) = delete;
   RemoteRequester& operator=(const RemoteRequester&) = delete;
 
-  // Asks for the lines that carrying out a request, and polling its completion, is about (expect_request() of
-  // remote_path.h says why).
+  // Prefetches the cache lines that a request, and the poll of its completion, will touch.
   void expect_request() const;
 
-  // Does it still lead to queue pair `qpn` of this process, or can it be made to? none; peer_gone,
-  // peer_not_ready, peer_mismatch.
+  // Finds the queue pair that `head` names, if it is not the one of the last request. none, peer_gone,
+  // peer_mismatch.
   VendorError aim(const wire::RequestHead& head);
 
-  // A frame whose bytes are all at `bytes`, or (large) begins to come out of the peer's stream. kSkip and
-  // kDone are final; the answers that are due have been appended, but for acknowledgements.
+  // Carries out a frame. Its payload is at `bytes`, or (nullptr) is read from the stream of the peer. The
+  // answers that are due are appended, except for acknowledgements.
   Taken take(const wire::RequestHead& head, const std::byte* bytes, uint32_t payload);
-  // More of a large one's bytes have come.
+  // More bytes of a large frame have come.
   Taken go_on(const wire::RequestHead& head);
 
-  // Tells a requester that found no receive request, when there is one again. True: there is nothing to tell
-  // any more.
+  // Tells a requester that found no receive WQE that there is one again, if so. True: done, or not needed any
+  // more.
   bool tell_of_receives();
-  bool waits_for_receive = false;  // it is on the peer's list
+  bool waits_for_receive = false;  // on RemotePeer::waiting_for_receives
 
-  // Half of a message will not be finished: what it has in hand of an XRC SRQ is flushed. Without a hazard
-  // guard.
+  // An unfinished message will not be finished: the WQE that it has taken from an XRC SRQ is flushed. The
+  // caller holds no hazard guard.
   void give_back();
 
-  // The connection is new: half of a message is none.
+  // The connection is new: an unfinished message is sent again from its beginning.
   void begin_again() { request_.done = 0; }
 
   wire::AnswerHead acknowledgement() const;
@@ -80,8 +79,8 @@ class RemoteRequester final : public PayloadStream {
   bool latched_ = false;  // `expected_` is known
   Request request_{};
   uint64_t atomic_result_ = 0;
-  // Results of atomics, in case they are asked for again: the last ones, more than a requester can have in
-  // flight (ibv_qp_attr::max_rd_atomic has 8 bits).
+  // Results of the last atomics, in case the requests are repeated. More than a requester can have in flight
+  // (ibv_qp_attr::max_rd_atomic has 8 bits).
   struct AtomicResult {
     uint64_t number;
     uint64_t value;

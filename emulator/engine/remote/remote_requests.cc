@@ -20,7 +20,8 @@ namespace {
 using wire::FrameKind;
 using wire::RequestHead;
 
-void fill_head(const Qp& qp, const RemotePath& path, const SendRequest& request, uint32_t psn, RequestHead* head) {
+void fill_head(const Qp& qp, const RemotePath& path, const SendRequest& request, uint32_t psn,
+               RequestHead* head) {
   *head = {};
   head->kind = FrameKind::kRequest;
   head->opcode = static_cast<uint8_t>(request.opcode);
@@ -43,8 +44,9 @@ void fill_head(const Qp& qp, const RemotePath& path, const SendRequest& request,
   head->swap = request.swap;
 }
 
-// One frame with all there is. The ranges are on the caller's hazard guard.
-SendOutcome send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count, uint32_t bytes) {
+// One frame with the whole message. The caller holds the hazard guard of the ranges.
+SendOutcome send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges, size_t count,
+                        uint32_t bytes) {
   std::byte* to = append_request(peer, sizeof head + bytes);
   if (to == nullptr) return SendOutcome::kBlocked;
   head.length = static_cast<uint32_t>(sizeof head + bytes);
@@ -57,8 +59,8 @@ SendOutcome send_copied(RemotePeer& peer, RequestHead& head, const iovec* ranges
   return SendOutcome::kSent;
 }
 
-// The next chunk of a long message, from where it lies. Nobody says that an unacknowledged one has arrived:
-// the program has its memory back when the last chunk has left it.
+// The next chunk of a long message, sent from the program's memory. With UC nothing says that it has arrived:
+// the request is complete, and the memory the program's again, once the last chunk has been sent.
 SendOutcome send_chunk(Qp& qp, RemotePath& path, RemotePeer& peer, RequestHead& head, SendRequest& request) {
   if (request.done == request.length)
     return peer.out.has_bulk() && peer.bulks == path.bulk ? SendOutcome::kBlocked : SendOutcome::kSent;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Requests as frames: how one of a queue pair, or its next chunk, gets into the stream to its peer. When it
-// may, and what becomes of it, is remote_path.cc's.
+// Requests as frames. Whether a request may be sent, and what becomes of it, is decided in the requester and
+// in remote_path.cc.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,11 @@ struct SendRequest;
 
 struct RemotePath;
 
-// Puts `request`, or its next chunk, into the stream of the peer, who is connected, and sends what has gathered unless that
-// can wait. kSent, kPart, kBlocked (no room, or the connection is another one), kFailed. The caller holds send_lock, and no
-// hazard.
+// Appends `request`, or its next chunk, to the stream of the peer, which is connected. Sends what has
+// gathered unless that can wait. The caller holds send_lock and no hazard guard.
+// - kSent, kPart: the whole request was appended, or a chunk of it.
+// - kBlocked: there is no room, or the connection is another one since.
+// - kFailed: the local memory may not be used.
 SendResult send_request(Qp& qp, RemotePath& path, const SendOperation& operation, SendRequest& request);
 
 }  // namespace verbena

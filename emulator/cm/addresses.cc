@@ -60,13 +60,13 @@ bool first_place(const DeviceTable& devices, Place* out) {
 
 // A UDP socket for one query of the machine's route. Raw system calls, because these functions are no
 // cancellation points.
-class Question {
+class RouteQuery {
  public:
-  explicit Question(sa_family_t family)
+  explicit RouteQuery(sa_family_t family)
       : fd_(static_cast<int>(syscall(SYS_socket, family, SOCK_DGRAM | SOCK_CLOEXEC, 0))) {}
-  Question(const Question&) = delete;
-  Question& operator=(const Question&) = delete;
-  ~Question() {
+  RouteQuery(const RouteQuery&) = delete;
+  RouteQuery& operator=(const RouteQuery&) = delete;
+  ~RouteQuery() {
     if (fd_ >= 0) syscall(SYS_close, fd_);
   }
   int error() const { return fd_ < 0 ? errno : 0; }
@@ -88,7 +88,7 @@ class Question {
 
 // The source address of the machine's route.
 int route_source(const Address& destination, Address* source) {
-  const Question machine(destination.family());
+  const RouteQuery machine(destination.family());
   if (const int error = machine.error(); error != 0) return error;
   Address target = destination;
   set_port(&target, 9);  // any: connect(2) of a UDP socket sends nothing
@@ -386,7 +386,7 @@ bool find_place(const DeviceTable& devices, const Address& a, Place* out) {
 bool is_of_machine(const Address& a) {
   if (a.family() != AF_INET && a.family() != AF_INET6) return false;
   if (is_zero(a) || is_multicast(a)) return false;
-  const Question machine(a.family());
+  const RouteQuery machine(a.family());
   Address local = a;
   set_port(&local, 0);
   return machine.error() == 0 && machine.bind_to(local) == 0;

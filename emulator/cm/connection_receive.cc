@@ -77,12 +77,12 @@ constexpr Silence kSilences[] = {
 
 // The message that the peer would have sent if it had been destroyed properly instead of dying (cm_destroy_id
 // at its end).
-struct LastWord {
+struct DeathMessage {
   CmState state;  // ours
   MessageKind kind;
   RejectReason reason;
 };
-constexpr LastWord kDrainPatience[] = {
+constexpr DeathMessage kDeathMessages[] = {
     {kReqSent, MessageKind::kRej, kRejectConsumer},
     {kMraReqReceived, MessageKind::kRej, kRejectConsumer},
     {kReqReceived, MessageKind::kRej, kRejectTimeout},
@@ -252,12 +252,12 @@ void Connection::timed_out() {
 }
 
 void Connection::lose_peer() {
-  const auto* word = std::find_if(std::begin(kDrainPatience), std::end(kDrainPatience),
-                                  [&](const LastWord& w) { return w.state == facts_.state; });
-  if (word == std::end(kDrainPatience)) return;
+  const auto* message = std::find_if(std::begin(kDeathMessages), std::end(kDeathMessages),
+                                     [&](const DeathMessage& w) { return w.state == facts_.state; });
+  if (message == std::end(kDeathMessages)) return;
   Message m;
-  m.kind = word->kind;
-  m[kReason] = word->reason;
+  m.kind = message->kind;
+  m[kReason] = message->reason;
   m[kRemoteQpn] = facts_.local_qpn;
   m[kStatus] = kSidrReject;
   receive(m);

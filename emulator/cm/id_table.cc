@@ -246,7 +246,7 @@ void IdTable::for_each_group(const std::function<void(const GroupRecord&)>& call
   });
 }
 
-// ---- those who are gone ----
+// ---- processes that have ended ----
 
 void IdTable::sweep() const {
   Owner owner;

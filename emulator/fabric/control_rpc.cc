@@ -17,7 +17,7 @@
 namespace verbena {
 namespace {
 
-constexpr const char* kSocketName = "questions";
+constexpr const char* kSocketName = "requests";
 constexpr int kAtATime = 64;
 
 }  // namespace

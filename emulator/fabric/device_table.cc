@@ -141,18 +141,18 @@ std::vector<Address> choose(const std::vector<Address>& all, size_t room) {
 
 // The interface behind the link-local GID: that of the first address, else any existing one, the loopback
 // first.
-Address home_interface(const std::vector<Address>& addresses) {
+Address default_interface(const std::vector<Address>& addresses) {
   if (!addresses.empty()) return addresses.front();
-  Address home;
+  Address interface;
   struct if_nameindex* interfaces = if_nameindex();
-  if (interfaces == nullptr) return home;
+  if (interfaces == nullptr) return interface;
   for (const struct if_nameindex* i = interfaces; i->if_index != 0; ++i) {
-    if (home.interface_index != 0 && i->if_index >= home.interface_index) continue;
-    home.interface_index = i->if_index;
-    home.interface_name = i->if_name;
+    if (interface.interface_index != 0 && i->if_index >= interface.interface_index) continue;
+    interface.interface_index = i->if_index;
+    interface.interface_name = i->if_name;
   }
   if_freenameindex(interfaces);
-  return home;
+  return interface;
 }
 
 uint64_t fnv1a(uint64_t hash, std::string_view text) {
@@ -181,12 +181,12 @@ uint64_t device_guid(uint32_t device, LinkLayer link_layer) {
   return (hash & ~(uint64_t{0x03} << 56)) | uint64_t{0x02} << 56;
 }
 
-GidEntry gid_entry(const std::array<uint8_t, 16>& raw, GidType type, const Address& home) {
+GidEntry gid_entry(const std::array<uint8_t, 16>& raw, GidType type, const Address& interface) {
   GidEntry entry{};
   entry.raw = raw;
   entry.type = type;
-  entry.interface_index = home.interface_index;
-  home.interface_name.copy(entry.interface_name.data(), entry.interface_name.size() - 1);
+  entry.interface_index = interface.interface_index;
+  interface.interface_name.copy(entry.interface_name.data(), entry.interface_name.size() - 1);
   return entry;
 }
 
@@ -204,7 +204,7 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
   const std::vector<Address> all =
       options.network.addresses.empty() ? machine_addresses() : named_addresses(options.network.addresses);
   const std::vector<Address> addresses = ethernet ? choose(all, kMaxGids - 1) : std::vector<Address>{};
-  const Address home = ethernet ? home_interface(all) : Address{};
+  const Address interface = ethernet ? default_interface(all) : Address{};
 
   DeviceTable table{};
   table.count = std::min(options.count, kMaxDevices);
@@ -216,7 +216,7 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     device.lid = ethernet ? 0 : i + 1;
     device.limits = options.limits;
     device.active_mtu = mtu_code(options.limits.active_mtu);
-    device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, home);
+    device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, interface);
     for (const Address& address : addresses)
       device.gids[device.gid_count++] = gid_entry(address.gid, type, address);
   }

@@ -130,7 +130,7 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
 }
 
 // The netdev of the adapter. Tools look for its name in the folder device/net. "": none.
-std::string home_interface(const DeviceDescription& device) {
+std::string netdev_of(const DeviceDescription& device) {
   return device.gid_count == 0 ? "" : device.gids[0].interface_name.data();
 }
 
@@ -148,8 +148,8 @@ void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescr
   tree.folder(folder + "/infiniband_verbs");
   tree.link(folder + "/infiniband_verbs/" + uverbs_name(index),
             "../../../../infiniband_verbs/" + uverbs_name(index));
-  if (home_interface(device).empty()) return;
-  const std::string netdev = folder + "/net/" + home_interface(device);
+  if (netdev_of(device).empty()) return;
+  const std::string netdev = folder + "/net/" + netdev_of(device);
   tree.folder(folder + "/net");
   tree.folder(netdev);
   tree.line(netdev + "/dev_id", "0x0");
@@ -249,7 +249,7 @@ bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices)
     std::string version;
     std::getline(std::ifstream(folder + "/" + device + "/fw_ver"), version);
     if (version != VERBENA_VERSION) return false;
-    if (!home_interface(devices.devices[i]).empty() && !exists(device + "/device/net")) return false;
+    if (!netdev_of(devices.devices[i]).empty() && !exists(device + "/device/net")) return false;
     const std::string last_gid = std::to_string(devices.devices[i].gid_count - 1);
     for (const std::string& path :
          {device + "/node_type", device + "/node_guid", device + "/device/modalias",

@@ -82,8 +82,7 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
 NetworkKey read_node_key(const std::string& node) {
   NetworkKey key{};
   const Descriptor file(open(key_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (file.fd < 0 || read(file.fd, key.data(), key.size()) != static_cast<ssize_t>(key.size()))
-    return {};
+  if (file.fd < 0 || read(file.fd, key.data(), key.size()) != static_cast<ssize_t>(key.size())) return {};
   return key;
 }
 
@@ -192,7 +191,7 @@ int make_under_lock(const std::string& path, const DeviceTable& wanted, const Ne
                     ") and processes still live there: end them, or take another node with --node NAME");
   }
   const std::string fresh = path + ".new";
-  remove_tree(fresh);  // a maker that died left it: we hold the lock
+  remove_tree(fresh);  // a process that died while building it left it: we hold the lock
   if (const int error = build(fresh, wanted, key, problem); error != 0) {
     remove_tree(fresh);
     return error;

@@ -16,7 +16,7 @@
 namespace verbena {
 namespace {
 
-constexpr const char* kSocketName = "hand-over";
+constexpr const char* kSocketName = "segment";
 
 bool same_user(int socket_fd, int32_t* pid = nullptr) {
   ucred credentials;
@@ -26,7 +26,7 @@ bool same_user(int socket_fd, int32_t* pid = nullptr) {
   return credentials.uid == geteuid();
 }
 
-void hand_over(int client, int segment_fd, int memory_fd) {
+void pass_segment(int client, int segment_fd, int memory_fd) {
   const char count = memory_fd >= 0 ? 2 : 1;
   const int fds[] = {segment_fd, memory_fd};
   pass_fds(client, &count, 1, fds, static_cast<size_t>(count), MSG_DONTWAIT);
@@ -58,7 +58,7 @@ bool serve_peers(int listener, int segment_fd, int memory_fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       return errno != EMFILE && errno != ENFILE;
     }
-    if (same_user(client)) hand_over(client, segment_fd, memory_fd);
+    if (same_user(client)) pass_segment(client, segment_fd, memory_fd);
     close(client);
   }
   return true;

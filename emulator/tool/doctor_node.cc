@@ -203,7 +203,7 @@ void judge_memory(const Reach& reach, Findings* findings) {
 
 void judge_reach(const Reach& reach, Findings* findings) {
   if (reach.segment_passing != 0 || reach.segment != 0) {
-    findings->push_back({Verdict::kBad, "hand-over of an adapter",
+    findings->push_back({Verdict::kBad, "passing of an adapter",
                          std::string("fails: ") + std::strerror(reach.segment_passing + reach.segment),
                          "keep the node on a local file system, and processes in one user namespace"});
     return;
@@ -227,7 +227,7 @@ void examine_life(const std::string& node, Findings* findings) {
   if (guest.receive(&reach))
     judge_reach(reach, findings);
   else
-    findings->push_back({Verdict::kBad, "hand-over of an adapter", "no answer", ""});
+    findings->push_back({Verdict::kBad, "passing of an adapter", "no answer", ""});
   host.end();
   NodeDirectory directory;
   if (directory.open(directory_path(node).c_str()) == 0 && directory.occupied(arrival.slot))
@@ -283,8 +283,8 @@ void examine_way(const std::string& node, Findings* findings) {
   if (find_installation(&installation, &problem) != 0) return;  // reported by examine_installation
   std::string said;
   if (!send_probe(node, installation, "", &said)) {
-    findings->push_back({Verdict::kBad, "a program", "does not get to the device: " + said,
-                         remedy_of_way(said, *findings)});
+    findings->push_back(
+        {Verdict::kBad, "a program", "does not get to the device: " + said, remedy_of_way(said, *findings)});
     return;
   }
   findings->push_back({Verdict::kGood, "a program", said, ""});

@@ -23,7 +23,8 @@ int key(const std::string& file) {
 void add_key(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("key", "make a key for a fabric of several machines");
   command->footer(
-      "The file must not exist. Whoever can read it can join the fabric: it is made for its owner alone "
+      "The file must not exist. Any process that can read it can join the fabric: it is made for its owner "
+      "alone "
       "(mode 0600), and\n"
       "refused when others can read it. Without --key the nodes of one user on one machine share a key by "
       "themselves.\n\n"

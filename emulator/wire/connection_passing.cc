@@ -16,7 +16,7 @@
 namespace verbena::wire {
 namespace {
 
-constexpr const char* kSocketName = "callers";
+constexpr const char* kSocketName = "connections";
 constexpr size_t kSize = kHelloSize + sizeof(Digest);
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The process of the node that the kernel gives a connection to does the handshake. Then it passes the
-// connection to the process that the peer asks for: one datagram to the unix socket `callers` in that
+// connection to the process that the peer asks for: one datagram to the unix socket `connections` in that
 // process's slot folder, with the handshake so far and the connection itself (SCM_RIGHTS, unix(7)).
 #pragma once
 

@@ -24,7 +24,7 @@ constexpr RefusalRow kRefusals[] = {
     {Refusal::kNotListening, true, "nobody listens at the port"},
     {Refusal::kClosed, true, "closed in the middle of the handshake"},
     {Refusal::kNoResources, true, "no descriptors or memory are left here"},
-    {Refusal::kCancelled, false, "the gate was closed"},
+    {Refusal::kCancelled, false, "the connection listener was closed"},
 };
 
 const RefusalRow* find(Refusal refusal) {

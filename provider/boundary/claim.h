@@ -43,7 +43,7 @@ struct verbena_boundary_handler {
 int verbena_boundary_claim(int fd, const struct verbena_boundary_handler* handler);
 void verbena_boundary_release(int fd);
 
-/* Who has claimed `fd`, or the descriptor it is a copy of: 0 and *handler, or EBADF. */
+/* The handler that has claimed `fd`, or the descriptor that `fd` is a copy of: 0 and *handler, or EBADF. */
 int verbena_boundary_find(int fd, struct verbena_boundary_handler* handler);
 
 typedef int (*verbena_boundary_claim_fn)(int, const struct verbena_boundary_handler*);

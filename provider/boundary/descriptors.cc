@@ -61,7 +61,8 @@ bool is_alive(uint32_t life, uint32_t generation) {
 }
 
 struct Table {
-  std::atomic<int32_t> home;  // the process whose descriptors these are; 0 in a forked child until it opens
+  std::atomic<int32_t>
+      process;  // the process whose descriptors these are; 0 in a forked child until it opens
   std::atomic<uint32_t> next_entry;
   std::atomic<uint64_t> words[kWords];
   Entry entries[kEntries];
@@ -75,11 +76,11 @@ std::atomic<uint64_t>& word_of(Table& table, int fd) {
 }
 
 // Do this memory and the descriptors belong together? Not in a vfork child: there the memory is the parent's.
-bool at_home(Table& table) {
+bool is_own_table(Table& table) {
   const int self = kernel::process_id();
-  int home = table.home.load(std::memory_order_acquire);
-  if (home == 0 && table.home.compare_exchange_strong(home, self)) return true;
-  return home == self;
+  int owner = table.process.load(std::memory_order_acquire);
+  if (owner == 0 && table.process.compare_exchange_strong(owner, self)) return true;
+  return owner == self;
 }
 
 bool is_placeholder(int fd) {
@@ -102,14 +103,14 @@ bool carries_mark(int fd, int mark, int self) {
   return kernel::control(fd, F_GETSIG) == mark && kernel::control(fd, F_GETOWN) == self;
 }
 
-// The entry that `word` names, if the descriptor still is that file. At home only.
+// The entry that `word` names, if the descriptor still is that file. Only if is_own_table().
 Entry* verify(Table& table, Word word) {
   Entry& entry = table.entries[word.entry];
   const int mark = entry.mark.load(std::memory_order_relaxed);
   if (!is_alive(entry.life.load(std::memory_order_acquire), word.generation)) return nullptr;
   if (const uint64_t pipe = entry.pipe.load(std::memory_order_relaxed); pipe != 0)
     return pipe_inode(word.fd) == pipe ? &entry : nullptr;
-  const int self = table.home.load(std::memory_order_relaxed);
+  const int self = table.process.load(std::memory_order_relaxed);
   return is_placeholder(word.fd) && carries_mark(word.fd, mark, self) ? &entry : nullptr;
 }
 
@@ -180,7 +181,7 @@ bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handl
   if (entry == nullptr) return false;
   if (mark == 0 && pipe == 0) {
     mark = 1 + static_cast<int>((index + generation) % kMarks);
-    if (!set_mark(fd, mark, table.home.load(std::memory_order_relaxed))) {
+    if (!set_mark(fd, mark, table.process.load(std::memory_order_relaxed))) {
       entry->life.store(life_of(generation, EntryState::kFree), std::memory_order_release);
       return false;
     }
@@ -205,7 +206,7 @@ uint64_t load_word(Table* table, int fd) {
 
 // Finds and verifies; a word that no longer holds is taken out, unless it was replaced meanwhile.
 Entry* find_entry(Table& table, int fd, uint64_t bits) {
-  if (bits == 0 || !at_home(table)) return nullptr;
+  if (bits == 0 || !is_own_table(table)) return nullptr;
   Entry* entry = verify(table, Word::unpack(bits));
   if (entry == nullptr) word_of(table, fd).compare_exchange_strong(bits, 0);
   return entry;
@@ -219,13 +220,13 @@ void prepare_descriptors() {
   if (memory == MAP_FAILED) return;
   madvise(memory, sizeof(Table), MADV_WIPEONFORK);  // refused: forked children stay without a table
   Table* table = static_cast<Table*>(memory);
-  table->home.store(kernel::process_id(), std::memory_order_relaxed);
+  table->process.store(kernel::process_id(), std::memory_order_relaxed);
   the_table.store(table, std::memory_order_release);
 }
 
 void adopt_descriptor(int fd) {
   Table* table = the_table.load(std::memory_order_acquire);
-  if (table != nullptr && at_home(*table)) enter(*table, fd, 0, nullptr);
+  if (table != nullptr && is_own_table(*table)) enter(*table, fd, 0, nullptr);
 }
 
 bool adopt_pipe(int fd, const verbena_boundary_handler& handler) {
@@ -235,7 +236,7 @@ bool adopt_pipe(int fd, const verbena_boundary_handler& handler) {
 
 bool may_adopt() {
   Table* table = the_table.load(std::memory_order_acquire);
-  return table != nullptr && at_home(*table);
+  return table != nullptr && is_own_table(*table);
 }
 
 bool is_pipe_of_device(int fd) {
@@ -292,7 +293,7 @@ int claim_descriptor(int fd, const verbena_boundary_handler& handler) {
 void release_descriptor(int fd) {
   Table* table = the_table.load(std::memory_order_acquire);
   const uint64_t bits = load_word(table, fd);
-  if (bits == 0 || !at_home(*table)) return;
+  if (bits == 0 || !is_own_table(*table)) return;
   const Word word = Word::unpack(bits);
   Entry& entry = table->entries[word.entry];
   if (is_alive(entry.life.load(std::memory_order_acquire), word.generation))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Which node this process belongs to. Read from VERBENA_NODE once, at the first question, which may come
-// before the library's constructor; later changes of the environment matter to children only.
+// The node of this process. VERBENA_NODE is read once, at the first call, which may come before the library's
+// constructor. Later changes of the environment matter to children only.
 #pragma once
 
 #include <atomic>

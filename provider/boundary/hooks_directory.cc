@@ -15,8 +15,8 @@
 namespace verbena {
 namespace {
 
-// glob(3) looks into folders by calls inside libc that no hook sees. It lets its caller bring functions of
-// his own instead (GLOB_ALTDIRFUNC); they are this library's hooks.
+// glob(3) reads folders by calls inside libc that no hook sees. Its caller may supply the functions instead
+// (GLOB_ALTDIRFUNC): these are the hooks of this library.
 void* open_folder(const char* path) { return opendir(path); }
 void close_folder(void* folder) { closedir(static_cast<DIR*>(folder)); }
 dirent* next(void* folder) { return readdir(static_cast<DIR*>(folder)); }

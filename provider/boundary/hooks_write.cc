@@ -18,7 +18,7 @@ __attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size
     char token;
     const ssize_t taken = read(fd, &token, sizeof token);
     if (taken < 0) return -1;
-    if (taken == 0) return failed<ssize_t>(EIO);  // who wrote the tokens has lost his end
+    if (taken == 0) return failed<ssize_t>(EIO);  // the writer of the tokens has closed its end
     answer = handler.resume(handler.owner, data, length);
   }
   return answer;

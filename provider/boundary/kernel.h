@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Questions to the kernel that the boundary asks on its own behalf. They go past every other library's hooks
-// (and its own), are async-signal-safe, never cancellation points, and leave errno alone: the answer is the
-// system call's value, or minus the errno.
+// System calls that the boundary makes for itself. They bypass the hooks of every library, its own included.
+// They are async-signal-safe and no cancellation points, and do not change errno: each returns the system
+// call's value, or minus the errno.
 #pragma once
 
 #include <errno.h>

@@ -128,9 +128,10 @@ VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
   return context;
 }
 
-std::atomic<VerbsContext*> left{nullptr};  // whoever looks for leaks finds them here
+std::atomic<VerbsContext*> left{nullptr};  // leak checkers find them here
 
-// The program has yet to destroy objects, and libibverbs begins with their context: it stays, without descriptors.
+// The program has yet to destroy objects, and libibverbs begins with their context: it stays, without
+// descriptors.
 void keep(VerbsContext* context) {
   ibv_context& ibv = context->base.context;
   for (int* descriptor : {&ibv.cmd_fd, &ibv.async_fd})
@@ -143,7 +144,8 @@ void keep(VerbsContext* context) {
 // The context whose command descriptor `cmd_fd` is a copy of; nullptr: of none in this process.
 VerbsContext* find_original(int cmd_fd) {
   const auto find = reinterpret_cast<verbena_boundary_find_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_find"));
-  verbena_boundary_handler handler = {.write = nullptr, .owner = nullptr, .control = nullptr, .resume = nullptr};
+  verbena_boundary_handler handler = {
+      .write = nullptr, .owner = nullptr, .control = nullptr, .resume = nullptr};
   if (find == nullptr || find(cmd_fd, &handler) != 0 || handler.write != answer_command) return nullptr;
   return static_cast<VerbsContext*>(handler.owner);
 }

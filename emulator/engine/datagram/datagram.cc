@@ -53,7 +53,8 @@ wire::NetAddress source_of(const DatagramSender& from, const ibv_ah_attr& addres
 }
 
 // Nobody of this node is at the address.
-void send_to_other_node(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn, const DatagramMessage& message) {
+void send_to_other_node(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn,
+                        const DatagramMessage& message) {
   Network* const network = from.process->network();
   if (network == nullptr || !network->leads_out() || from.device == nullptr || address.is_global == 0 ||
       network->is_own(address))
@@ -68,11 +69,13 @@ void send_to_other_node(DatagramSender& from, const ibv_ah_attr& address, uint32
 // To the members of a group on other nodes.
 void send_to_other_nodes(DatagramSender& from, const ibv_ah_attr& address, const DatagramMessage& message) {
   if (Network* const network = from.process->network(); network != nullptr && network->leads_out())
-    network->send_to_group(source_of(from, address), head_of(address, message), message.bytes, message.length);
+    network->send_to_group(source_of(from, address), head_of(address, message), message.bytes,
+                           message.length);
 }
 
 // To a process of this node whose memory cannot be reached; `group`: to all members that it has.
-void send_as_frame(DatagramSender& from, const Destination& to, const ibv_gid* group, const DatagramMessage& message) {
+void send_as_frame(DatagramSender& from, const Destination& to, const ibv_gid* group,
+                   const DatagramMessage& message) {
   DatagramTo there{};
   there.qpn = to.qp->qpn;
   there.to_group = group != nullptr;
@@ -82,10 +85,12 @@ void send_as_frame(DatagramSender& from, const Destination& to, const ibv_gid* g
     address.grh.dgid = *group;
   else
     std::memcpy(address.grh.dgid.raw, devices.devices[to.qp->device % kMaxDevices].gids[0].raw.data(), 16);
-  from.process->network_or_begin().send_datagram(there, head_of(address, message), message.bytes, message.length);
+  from.process->network_or_begin().send_datagram(there, head_of(address, message), message.bytes,
+                                                 message.length);
 }
 
-Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn, const DatagramMessage& message) {
+Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn,
+                     const DatagramMessage& message) {
   const NodeDirectory& directory = from.process->directory();
   Destination& to = from.targets.destination(address, qpn);
   for (bool fresh = false;; fresh = true) {
@@ -132,7 +137,7 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
     if (from.device == nullptr && member.found.member.slot != from.process->membership().slot()) continue;
     Destination& to = *member.destination;
     HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
-    // Looked at on the hazard guard: whoever detaches waits for it.
+    // Under the hazard guard: a process that detaches waits for it.
     if (!table.is_still(member.found) || !open(to, directory)) continue;
     if (const uint32_t slot = to.adapter->slot(); !to.adapter->is_within_reach()) {
       guard.end();
@@ -146,7 +151,8 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
 }
 
 // Collects the program's bytes behind the room for the header. Its memory stays registered meanwhile.
-VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request, DatagramMessage* message) {
+VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                   DatagramMessage* message) {
   const uint32_t own_slot = qp.process->membership().slot();
   const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
   iovec ranges[PeerAdapter::kMaxRanges];
@@ -214,7 +220,7 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
       send_to_other_nodes(from, address, message);
     }
   } catch (const std::bad_alloc&) {
-    // Somebody was met for the first time, and there is no memory to know him by: lost on the way.
+    // The destination is new, and there is no memory for it: the datagram is lost.
   }
   return VendorError::none;
 }

@@ -33,7 +33,7 @@ bool of_same_queue(const Destination& to, const Cqe& entry) {
 // What lies in the CQ between the head and `end`: messages of whatever sender that came before the one whose
 // completion that is.
 struct LiesBefore {
-  bool eager = false;      // one of them is still on its way from its receive slot to these ranges
+  bool eager = false;       // one of them is still on its way from its receive slot to these ranges
   bool unfinished = false;  // and of one it is not known yet whether it is
   bool any() const { return eager || unfinished; }
 };
@@ -77,7 +77,7 @@ LiesBefore lies_before(Destination& to, const NodeDirectory& directory, uint64_t
     to.settled_generation = ring.generation;
     to.settled_until = 0;
   }
-  // Where the consumer is in truth is asked only when it makes a difference: the line is his.
+  // The consumer's head is read only when it makes a difference: the consumer writes that cache line.
   LiesBefore found{true, true};
   uint64_t head = ring.known_head->load(std::memory_order_relaxed);
   for (bool fresh : {false, true}) {

@@ -22,13 +22,12 @@ struct Destination;
 
 enum class Until : uint8_t {
   kEagerAreScattered,
-  kUnfinishedAreScattered,  // those, too, whose completions are just being appended
+  kUnfinishedAreScattered,  // those as well whose completions are being appended
 };
 
-// Under a hazard guard: waits until nothing that came before completion `end` of the CQ is still to be
-// scattered to one of the `ranges`, in the receiver's memory. Who is stopped is waited for once, a second at
-// most, not for every message: a datagram's fate is its receiver's affair. True: there was something to wait
-// for, and it has gone.
+// Waits until nothing that came before completion `end` of the CQ is still to be scattered to one of the
+// `ranges` in the receiver's memory. The caller holds a hazard guard. A stopped receiver is waited for once,
+// for a second at most, not for every message. True: there was something to wait for, and it is done.
 bool settle(Destination& to, const NodeDirectory& directory, uint64_t end, const iovec* ranges, size_t count,
             Until until);
 

@@ -20,7 +20,8 @@ bool receives_in(uint8_t state) {
   return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
 }
 
-// Finds the queue pair with this number, whoever has it. False: nobody, or it cannot be reached.
+// Finds the queue pair with this number in the process that has it. False: there is none, or it cannot be
+// reached.
 bool find(Process& process, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
   std::shared_ptr<PeerAdapter> adapter;
   if (process.peers().get(process.membership(), slot, slot_generation, &adapter, {kPatienceMs}) != 0) {

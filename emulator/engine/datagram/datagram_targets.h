@@ -21,25 +21,23 @@
 
 namespace verbena {
 
-// A queue pair that messages go to, and everything that is touched there.
+// A queue pair that datagrams go to, and everything of it that a delivery touches.
 struct Destination {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: not found (yet)
   SharedQp* qp = nullptr;
   uint32_t index = 0;
   uint32_t incarnation = 0;
-  uint64_t generation = 0;  // of the gate, when the rest was found right; 0: never
+  uint64_t generation = 0;  // of its responder state, when the rest was last checked; 0: never
   SharedReceiveRing receives;
   CompletionRing completions;
   std::atomic<uint64_t> known_head{0};
   SharedCq* completion_queue = nullptr;
-  int64_t ask_again_at = 0;  // ns: its process has not answered, and is left alone until then
+  int64_t ask_again_at = 0;  // ns: its process has not answered, and is not asked before
   uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
-  // Of positions before this one it is known that nothing lies in receive slots any more (datagram.cc,
-  // settle()).
+  // Nothing of the positions before this one lies in receive slots any more (settle()).
   uint64_t settled_until = 0;
   uint32_t settled_generation = 0;  // CompletionRing::generation of that
-  // The receiver, whose head was there, did not take what lay before a message in time: the next does not
-  // wait.
+  // The receiver did not scatter in time what came before a message: the next message does not wait.
   bool waited_in_vain = false;
   uint64_t waited_in_vain_at = 0;
 
@@ -49,8 +47,8 @@ struct Destination {
 // Is the port of this device down?
 bool port_down(const NodeDirectory& directory, uint32_t device);
 
-// Under a hazard guard: is it the queue pair we found, ready to receive datagrams? Looks everything up again
-// when its gate shows another generation than the one before.
+// Is it still the same queue pair, and ready to receive datagrams? Looks everything up again when its
+// responder state shows another generation. The caller holds a hazard guard.
 bool open(Destination& to, const NodeDirectory& directory);
 
 class DatagramTargets {
@@ -60,11 +58,11 @@ class DatagramTargets {
   DatagramTargets(const DatagramTargets&) = delete;
   DatagramTargets& operator=(const DatagramTargets&) = delete;
 
-  // What is remembered of this address and number, or a place to remember it.
+  // The destination with this address and number; added if it is new.
   Destination& destination(const ibv_ah_attr& address, uint32_t qpn);
 
-  // Finds (again) who has the number, and whether the address leads there. False: nobody, or not to be
-  // reached.
+  // Finds again which process has the number, and whether the address leads there. False: none has, or it
+  // cannot be reached.
   static bool resolve(Process& process, const ibv_ah_attr& address, uint32_t qpn, Destination* to);
 
   struct Member {

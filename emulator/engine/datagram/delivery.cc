@@ -17,10 +17,10 @@ namespace {
 
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
 
-// Puts the message where the receive request says. The keys of the request are checked now. `position`: of
-// its completion. What has come before it, from whomever, must not be scattered over it when it is polled.
-VendorError place(const DatagramSender& from, Destination& to, const DatagramMessage& message, const ReceiveWqe& wqe,
-                  uint64_t position) {
+// Places the message where the receive WQE says. The keys of the WQE are checked now. `position`: of its
+// completion. A message that came before it must not be scattered over it when that one is polled.
+VendorError place(const DatagramSender& from, Destination& to, const DatagramMessage& message,
+                  const ReceiveWqe& wqe, uint64_t position) {
   const SegmentView& view = to.adapter->view();
   iovec remote[PeerAdapter::kMaxRanges];
   size_t remotes = 0;
@@ -30,8 +30,8 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
     const WqeSge sge = wqe.sge[i];
     if (sge.length == 0) continue;
     const uint32_t used = std::min(sge.length, message.length - room);
-    const Translation found = translate(view, sge.lkey, false, to.receives.shared->pd,
-                                        MemoryUse::local_scatter, sge.address, used);
+    const Translation found =
+        translate(view, sge.lkey, false, to.receives.shared->pd, MemoryUse::local_scatter, sge.address, used);
     if (found.check != KeyCheck::kOk) return local_key_error(found.check);
     remote[remotes++] = {reinterpret_cast<void*>(found.address), used};
     room += used;
@@ -42,7 +42,7 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
   settle(to, directory, position, remote, remotes, Until::kEagerAreScattered);
   do {
     if (to.adapter->write(directory, &local, 1, remote, remotes) != 0) return VendorError::local_memory_gone;
-    // What was just being appended then has landed now, perhaps under this message.
+    // A message that was being appended then may have been scattered since, perhaps under this one.
   } while (settle(to, directory, position, remote, remotes, Until::kUnfinishedAreScattered));
   return VendorError::none;
 }
@@ -52,8 +52,8 @@ CqProducer<CompletionRing> receive_cq(const DatagramSender& from, Destination& t
 }
 
 // The CQ ignores overruns: the completion is lost, and the message must not be.
-VendorError place_without_completion(const DatagramSender& from, Destination& to, const DatagramMessage& message,
-                                     uint32_t slot) {
+VendorError place_without_completion(const DatagramSender& from, Destination& to,
+                                     const DatagramMessage& message, uint32_t slot) {
   const uint64_t end = to.completions.places->tail.load(std::memory_order_acquire);
   const VendorError error = place(from, to, message, to.receives.wqe(slot), end);
   to.receives.abandon(slot);
@@ -111,20 +111,20 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
   const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  const bool lands = from.may_be_eager && message.length <= kBounceSize && wqe.epoch == epoch &&
-                     epoch != ReadyWord::kNeverValid;
-  if (lands && message.length > to.room_in_entry())
+  const bool is_eager = from.may_be_eager && message.length <= kBounceSize && wqe.epoch == epoch &&
+                        epoch != ReadyWord::kNeverValid;
+  if (is_eager && message.length > to.room_in_entry())
     std::memcpy(to.receives.bounce(slot), message.bytes, message.length);
   // The completion's place first: what comes after it is scattered after it.
   const auto [claim, room] = claim_cqe(receive_cq(from, to));
   VendorError error = VendorError::none;
   if (room == Room::kIgnored)
     error = place_without_completion(from, to, message, slot);
-  else if (room == Room::kClaimed && !lands)
+  else if (room == Room::kClaimed && !is_eager)
     error = place(from, to, message, wqe, claim.position);
-  // Before its completion can be polled: whoever polls it finds the QP in ERR.
+  // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   if (error != VendorError::none) there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
-  if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, lands);
+  if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, is_eager);
   if (error != VendorError::none) {
     to.adapter->report(there);
     return Delivery::kDropped;

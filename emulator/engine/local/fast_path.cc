@@ -12,8 +12,8 @@ void allow_fast_path(Qp& qp) {
   qp.fast.responder_state = path.responder_state;
   const bool ordinary = fast_path_enabled.load(std::memory_order_relaxed) && path.responder_state != 0 &&
                         qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
-  const bool lands = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;
-  qp.fast.small_size = lands ? path.completions.inline_size() : 0;
+  const bool is_eager = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;
+  qp.fast.small_size = is_eager ? path.completions.inline_size() : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
 }
 

@@ -27,11 +27,12 @@ void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
                            .flags = static_cast<uint8_t>(kCqeReceive | flags),
                            .vendor_err = static_cast<uint8_t>(VendorError::flushed)};
   const Room room = append_completion(own_cq(cq), flushed, uint64_t{0}, true);
-  if (room == Room::kIgnored && (flags & kCqeFromShared) != 0) qp.srq->ring.abandon(static_cast<uint32_t>(number));
+  if (room == Room::kIgnored && (flags & kCqeFromShared) != 0)
+    qp.srq->ring.abandon(static_cast<uint32_t>(number));
 }
 
-// Nobody takes for this QP any more. Of an SRQ only what it had in hand is flushed, the rest is the other
-// QPs' (vol. 1, 10.2.9.4); a queue of the QP's own is flushed from end to end.
+// No requester takes WQEs for this QP any more. Of an SRQ only the current WQE is flushed: the others belong
+// to the other QPs as well (vol. 1, 10.2.9.4). A queue of the QP's own is flushed from end to end.
 void flush_shared_queue(Qp& qp) {
   std::atomic<uint32_t>& current_wqe = qp.shared->srq_slot;
   uint32_t slot_and_one = current_wqe.load(std::memory_order_acquire);
@@ -75,14 +76,12 @@ void close_responder(Qp& qp, ibv_qp_state state) {
 
 void enter_error(Qp& qp) {
   if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
-  // Before the state shows ERR: a receive posted from then on leaves its flushing to whoever flushes the
-  // rest.
+  // Before the state shows ERR: a receive WQE posted from then on is flushed with the others.
   qp.flush_receives.store(true, std::memory_order_release);
   close_responder(qp, IBV_QPS_ERR);
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
-  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
-    flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
+  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next) flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
   if (!flush_receive_queue(qp, kHazardPatience)) qp.process->self().report(*qp.shared);
 }
 
@@ -91,8 +90,7 @@ void enter_send_queue_error(Qp& qp) {
   change_state(qp, IBV_QPS_SQE, Generation::kSame);
   qp.waiting = Waiting::kNothing;
   qp.drain_event_due = false;
-  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next)
-    flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
+  for (; qp.sq_next != qp.sq_posted; ++qp.sq_next) flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
 }
 
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
@@ -153,8 +151,8 @@ void act_on_pending_flags_slowly(Qp& qp) {
   if ((harmless & kPendingScatter) != 0 && qp.recv_cq != nullptr) scatter_eager(*qp.recv_cq);
   uint32_t errors;
   {
-    // Taken and acted on in one: between the two the queue pair could be reset, and its next life would end
-    // by what was wrong in this one.
+    // Taken and acted on under one lock. In between the queue pair could be reset, and its next generation
+    // would fail for an error of this one.
     std::lock_guard send(qp.send_lock);
     errors = qp.shared->pending_flags.fetch_and(kHarmless, std::memory_order_acq_rel) & ~kHarmless;
     if (errors == 0 || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET) return;

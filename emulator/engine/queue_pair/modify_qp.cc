@@ -144,7 +144,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   if (may_wait)
     qp.process->wait_for_hazards(qp.shared->dest_slot);
   else if (!hazards_released(qp.process->directory(), qp.process->membership().slot(), qp.shared->dest_slot,
-                          kHazardPatience))
+                             kHazardPatience))
     return false;
   std::lock_guard receive(qp.recv_lock);
   qp.flush_receives.store(false, std::memory_order_release);
@@ -164,7 +164,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   return true;
 }
 
-// A peer on another node: to whoever waits for hazard guards it is this process that acts for it.
+// A peer on another node. For threads that wait for hazard guards, this process acts for it.
 PeerQp peer_elsewhere(Process& process) {
   return {process.membership().slot(), process.membership().generation(), kRemoteIndex, 0};
 }
@@ -174,7 +174,7 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transpo
   std::lock_guard send(qp.send_lock);
   if (qp.state.load(std::memory_order_acquire) != IBV_QPS_INIT) return EINVAL;  // its CQ has failed meanwhile
   shared.dest_qpn = qp.attr.dest_qp_num;
-  // The service thread may still look who fed the receive queue of the life before.
+  // The service thread may still look up the requester of the generation before.
   std::atomic_ref(shared.dest_slot).store(peer.slot, std::memory_order_relaxed);
   shared.dest_slot_generation = peer.slot_generation;
   shared.dest_index = peer.index;
@@ -261,7 +261,8 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   uint64_t value = 0;
   error = check_attributes(limits, qp->type, *attr, mask, &why, &value);
   if (error != 0) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why, static_cast<unsigned long long>(value));
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why,
+                 static_cast<unsigned long long>(value));
     return error;
   }
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : from;
@@ -307,8 +308,9 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
 int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (qp->context->device->limits.qp_rate_limit_max == 0) {
-    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: the device paces nothing (packet_pacing_caps)",
-                 qp->shared->qpn, attr->rate_limit);
+    VERBENA_WARN(
+        "ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: the device paces nothing (packet_pacing_caps)",
+        qp->shared->qpn, attr->rate_limit);
     return EOPNOTSUPP;
   }
   // providers/mlx5/verbs.c, mlx5_modify_qp_rate_limit().
@@ -322,8 +324,8 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
     return EINVAL;
   }
   if (qp->proxy) {
-    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing", qp->shared->qpn,
-                 attr->rate_limit);
+    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing",
+                 qp->shared->qpn, attr->rate_limit);
     return EINVAL;
   }
   act_on_pending_flags(*qp);

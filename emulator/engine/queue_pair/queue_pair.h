@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the lives of all queue pairs have in common, whoever holds them.
+// Creation and destruction: what all queue pairs have in common, whichever process holds a handle.
 #pragma once
 
 #include "engine/objects/qp.h"
 
 namespace verbena {
 
-// Gives the queue pair its place in the tables; takes `qp` over, which is gone when this fails. ENOMEM. `number`: one
-// that it has already, and that the caller tells the node of; 0: a new one.
+// Gives the queue pair its place in the tables; takes `qp` over, which is gone when this fails. ENOMEM.
+// `number`: one that it has already, and that the caller tells the node of; 0: a new one.
 int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number = 0);
 
 // On return nobody is at work on the queue pair, nothing of it is to be seen, and no more events are raised.

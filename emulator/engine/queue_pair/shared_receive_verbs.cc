@@ -59,7 +59,7 @@ void wake_requesters(Srq& srq) {
   }
   for (const auto& requester : requesters) requester->kick();
   if (Network* const network = srq.context->process->network(); network != nullptr) network->receive_posted();
-  // XRC: whoever sends here is no peer of any queue pair of this process.
+  // XRC: a requester that sends to this SRQ is not the peer of any queue pair of this process.
   const Process& process = *srq.process;
   for (std::atomic<uint32_t>& waiter : srq.shared->waiters) {
     if (waiter.load(std::memory_order_relaxed) == 0) continue;
@@ -92,7 +92,8 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
       static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(attr->max_wr, 1u)), limits.max_srq_wr));
   Srq* srq = nullptr;
   if (int error = make_shared_queue(process, pd->handle, room, attr->max_sge, &srq); error != 0) {
-    VERBENA_WARN("ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them", attr->max_wr, attr->max_sge);
+    VERBENA_WARN("ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them", attr->max_wr,
+                 attr->max_sge);
     give_quota(*pd->context, Counted::kSrqs);
     return error;
   }

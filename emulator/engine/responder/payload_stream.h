@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How bytes get to and from an initiator that is not on this node, where the responder's code would reach
-// into his memory: large payloads come out of his stream, answers go into it. placement.cc asks it, if an
-// initiator has one. Holding a hazard guard on the responder's memory; nothing waits.
+// Payload of a requester whose memory cannot be reached: large payloads are read from its stream, answers to
+// READs are appended to it. placement.cc uses the stream if the requester has one. The caller holds a hazard
+// guard on the responder's memory. The calls do not wait.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,17 +15,17 @@ namespace verbena {
 
 class PayloadStream {
  public:
-  // What has come of the message's bytes goes to `remote`, from request.done on. kPartly: come again when
-  // more has come, or (nothing has moved) at once.
+  // Places the bytes of the message that have come into `remote`, from request.done on. kPartly: to be called
+  // again when more have come, or at once if none was placed.
   virtual Placed place(Request& request, const iovec* remote, size_t remotes) = 0;
-  // The answer to a READ: `remote`, all of it. kWhole: it is on its way.
+  // Sends all of `remote` as the answer to a READ. kWhole: it is being sent.
   virtual Placed fetch(Request& request, const iovec& remote) = 0;
 
  protected:
   ~PayloadStream() = default;
 };
 
-// The part [from, from + size) of a list of ranges; at most `most` of them, the number of which is answered.
+// The part [from, from + size) of a list of ranges, in at most `most` ranges. Returns their number.
 size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iovec* out, size_t most);
 
 }  // namespace verbena

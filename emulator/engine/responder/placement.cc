@@ -156,8 +156,8 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
   for (int tries = 0; tries < 20; ++tries) {
     uint64_t holder = 0;
     if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
-    // In our own name, and it is this thread's turn: nobody of this process is at work there. The word is a
-    // peer's memory, and damaged.
+    // It names this process, and no thread of this process is at work there: this thread has the lock for
+    // that. The word is a peer's memory, and damaged.
     if (holder == mine) return true;
     const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
     if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
@@ -171,7 +171,8 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
 
 }  // namespace
 
-Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address, uint64_t* before) {
+Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
+                         uint64_t* before) {
   PeerAdapter& adapter = *requester.path.memory;
   const NodeDirectory& directory = requester.process->directory();
   const NodeMembership& membership = requester.process->membership();
@@ -236,7 +237,7 @@ bool eager_is_settled(RequesterContext& requester, const iovec* remote, size_t r
   PeerPath& path = requester.path;
   if (!path.has_eager) return true;
   const CompletionRing& ring = path.completions;
-  // While the CQ is being resized it takes a moment until all that has landed is scattered.
+  // While the CQ is being resized it takes a moment until all eager messages are scattered.
   const uint32_t generation = ring.cq->ring_generation.load(std::memory_order_acquire);
   if (ring.cq->scattered_generation.load(std::memory_order_acquire) != generation) return false;
   if (path.eager_generation != generation) {

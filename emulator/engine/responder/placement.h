@@ -33,15 +33,17 @@ Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalByt
 // Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
 // atomic of this kind on that adapter. kBusy: another initiator's
 // takes its time, nothing has happened; come again.
-Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address, uint64_t* before);
+Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
+                         uint64_t* before);
 
-// Has every message of this QP that is to go into `remote` (addresses of the responder) got there? Small
-// messages lie in the receive slots until their completion is polled; what would overlap one of them has to
-// wait. False: the responder's service thread has been asked to put them where they belong; come again.
+// Has every eager message of this QP for `remote` (addresses of the responder) been scattered? Eager messages
+// lie in the receive slots until their completions are polled, and what would overlap one of them has to
+// wait. False: the responder's service thread has been asked to scatter them; to be called again.
 bool eager_is_settled(RequesterContext& requester, const iovec* remote, size_t remotes);
 
-// Does a message that lies in the slot of `wqe` go where one of the ranges is? Its owner may have scattered
-// it meanwhile and be posting the slot again: then either answer will do, and all that he did before is seen.
+// Does a message in the slot of `wqe` go into one of the ranges? The owner may have scattered the message
+// meanwhile and be posting the slot again. Then either result will do, and all that the owner did before is
+// visible.
 bool leads_into(const ReceiveWqe& wqe, uint32_t max_sge, const iovec* ranges, size_t count);
 
 }  // namespace verbena

@@ -32,7 +32,7 @@ struct Receive {
   uint32_t length;  // bytes it takes, saturated
 };
 
-// An SRQ's WQE is taken when it is first asked for, and stays in hand until the message is complete.
+// A WQE of an SRQ is taken when it is first asked for, and is the current WQE until the message is complete.
 bool next_shared_receive(RequesterContext& requester, Receive* out) {
   PeerPath& path = requester.path;
   const SharedReceiveRing& ring = path.shared_receives;
@@ -70,8 +70,8 @@ Arrival arrival_of(const SendOperation& operation, const Request& request) {
           operation.carries_invalidate};
 }
 
-// Nothing is in hand any more. Before the completion is published: whoever dies in between leaves a slot that
-// its owner finds again, not one that completes twice.
+// There is no current WQE any more. Before the completion is published: a process that dies in between leaves
+// a slot that its owner finds again, not one that completes twice.
 void let_go(PeerPath& path) {
   if (path.current_wqe != 0 && path.target == nullptr) path.qp->srq_slot.store(0, std::memory_order_release);
   path.current_wqe = 0;
@@ -153,7 +153,7 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   PeerPath& path = requester.path;
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
-  // Before its completion can be polled: whoever polls it finds the QP in ERR.
+  // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   path.qp->pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
@@ -201,9 +201,10 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
     invalidated = true;
   }
 
-  // The WQE's own list, checked now: keys may have ended since it was posted. Of an element that is longer than its
-  // region what the message fills must lie within: so does rxe (rxe_mr.c, copy_data()), and perftest counts on it
-  // (ctx_set_recv_wqes() rounds the elements of an SRQ up to the MTU). hns checks the whole element.
+  // The WQE's own list, checked now: keys may have ended since it was posted. Of an element that is longer
+  // than its region what the message fills must lie within: so does rxe (rxe_mr.c, copy_data()), and perftest
+  // counts on it (ctx_set_recv_wqes() rounds the elements of an SRQ up to the MTU). hns checks the whole
+  // element.
   const ReceiveWqe& wqe = *receive.wqe;
   const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
@@ -319,7 +320,8 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
 }
 
 // ATOMIC WRITE: 8 aligned bytes, in one piece.
-Response respond_to_atomic_write(RequesterContext& requester, const Request& request, const LocalBytes& local) {
+Response respond_to_atomic_write(RequesterContext& requester, const Request& request,
+                                 const LocalBytes& local) {
   PeerPath& path = requester.path;
   const Translation place =
       translate(path.memory->view(), request.rkey, true, path.remote_pd, MemoryUse::remote_write,
@@ -376,8 +378,9 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   if (response.answer == Answer::kAck)
     count_request(requester, request.length, packets_of(request.length, requester.mtu));
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-    seen->on_response({requester.qpn, qp.qpn, requester.psn, request.length, static_cast<uint8_t>(request.opcode),
-                       static_cast<uint8_t>(response.answer), static_cast<uint8_t>(response.error)});
+    seen->on_response({requester.qpn, qp.qpn, requester.psn, request.length,
+                       static_cast<uint8_t>(request.opcode), static_cast<uint8_t>(response.answer),
+                       static_cast<uint8_t>(response.error)});
   return response;
 }
 

@@ -18,13 +18,14 @@
 namespace verbena {
 namespace {
 
-// So many SRQs are remembered per QP; programs have one per process they send to.
+// SRQs remembered per QP. Programs have one per process that they send to.
 constexpr size_t kMaxTargets = 256;
-// For a process that is asked for its segment in the middle of a request, perhaps in the driver's turn. One that does not
-// answer (stopped?) is silent, and asked after again with each try of the request.
+// For a process that is asked for its segment in the middle of a request, perhaps under the progress lock. A
+// process that does not answer may be stopped. It counts as silent, and is asked again with each attempt of
+// the request.
 constexpr int kPatienceMs = 100;
 
-// Finds the SRQ's adapter and pins it: from here on it is that SRQ of that process or none.
+// Finds the adapter of the SRQ and pins it: from here on the target is that SRQ of that process or none.
 VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<XrcTarget>* out) {
   Process& process = *requester.process;
   uint32_t slot, index;
@@ -35,8 +36,8 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
       process.peers().get(process.membership(), slot, generation, &target->adapter, {kPatienceMs});
   if (error == ETIMEDOUT) return VendorError::peer_silent;
   if (error != 0) {
-    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", requester.qpn,
-                 srqn, slot, error);
+    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", requester.qpn, srqn,
+                 slot, error);
     return VendorError::peer_gone;
   }
   // Frames lead to the receiving queue pair's process, and from there no further.
@@ -123,8 +124,9 @@ VendorError select_target(RequesterContext& requester, uint32_t srqn) {
 
 VendorError check_target(const RequesterContext& requester) {
   const XrcTarget& target = *requester.path.target;
-  return still_there(requester, target) && target.srq->xrcd == requester.path.qp->xrcd ? VendorError::none
-                                                                         : VendorError::remote_srq_unknown;
+  return still_there(requester, target) && target.srq->xrcd == requester.path.qp->xrcd
+             ? VendorError::none
+             : VendorError::remote_srq_unknown;
 }
 
 void abandon_current_wqe(RequesterContext& requester) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Extended reliable connection (XRC): an XRC_SEND queue pair is connected to an XRC_RECV one, and each of its
-// requests names an SRQ of the same domain, in whatever process, by its number. The SRQ's adapter is where
-// the request takes effect: its memory, its protection domain, its CQ; the connection's state and order are
-// the XRC_RECV queue pair's (InfiniBand Architecture Specification vol. 1, Annex A14).
+// Extended reliable connection (XRC), InfiniBand Architecture Specification vol. 1, Annex A14. An XRC_SEND
+// queue pair is connected to an XRC_RECV one. Each of its requests names an SRQ of the same domain, in any
+// process, by its number. The request takes effect in the adapter of that SRQ: in its memory, protection
+// domain and CQ. State and order of the connection are those of the XRC_RECV queue pair.
 #pragma once
 
 #include <memory>
@@ -24,34 +24,35 @@ struct XrcTarget {
   SharedReceiveRing receives;
   SharedCq* completion_queue = nullptr;
   CompletionRing completions;
-  std::atomic<uint64_t> head{0};       // CompletionRing::known_head
+  std::atomic<uint64_t> head{0};      // CompletionRing::known_head
   uint64_t first_eager_position = 0;  // as in PeerPath
   uint64_t last_eager_position = 0;
   bool has_eager = false;
 };
 
-// What an XRC_SEND queue pair keeps of them. Under send_lock.
+// The targets of an XRC_SEND queue pair. Under send_lock.
 struct XrcTargets {
   std::vector<std::unique_ptr<XrcTarget>> known;  // the one used last comes last
   int64_t wake_again_at = 0;                      // ns: the responder's successors are not woken before
 };
 
-// Makes SRQ `srqn` the one that requester.path is about. What is in hand of another is given back
-// (abandon_current_wqe). none; remote_srq_unknown: no SRQ has this number; peer_gone: its adapter cannot be
-// asked; remote_operation_failed: its memory cannot be reached. The caller holds send_lock and holds no
-// hazard guard.
+// Makes SRQ `srqn` the target of requester.path. The current WQE of another SRQ is given back
+// (abandon_current_wqe). The caller holds send_lock and no hazard guard.
+// - remote_srq_unknown: no SRQ has this number.
+// - peer_gone: its adapter cannot be asked.
+// - remote_operation_failed: its memory cannot be reached.
 VendorError select_target(RequesterContext& requester, uint32_t srqn);
-// Does the responder refuse the request for that? Otherwise it is tried again.
+// Does the responder refuse the request for this reason? Otherwise the request is tried again.
 constexpr bool refuses_target(VendorError error) {
   return error == VendorError::remote_srq_unknown || error == VendorError::remote_operation_failed;
 }
 
-// Is the target still there, and of the responder's domain? none, remote_srq_unknown. Holding a hazard guard
-// on both adapters.
+// Is the target still there, and of the responder's domain? none, remote_srq_unknown. The caller holds hazard
+// guards on both adapters.
 VendorError check_target(const RequesterContext& requester);
 
-// The message that has a request of an SRQ in hand will not be finished: completes it as flushed. The caller
-// holds send_lock and holds no hazard guard.
+// The current message will not be finished: completes the WQE that it has taken from an SRQ as flushed. The
+// caller holds send_lock and no hazard guard.
 void abandon_current_wqe(RequesterContext& requester);
 
 }  // namespace verbena

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// XRC_RECV queue pairs and their handles (ibv_create_qp_ex(3), ibv_open_qp(3)). An opening is a handle of
-// the program; the queue pair lives as long as one of them.
+// XRC_RECV queue pairs and their handles (ibv_create_qp_ex(3), ibv_open_qp(3)). The queue pair lives as long
+// as one of its handles.
 #include <errno.h>
 
 #include <algorithm>
@@ -48,8 +48,8 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
     return EINVAL;
   }
   if (found.slot != process.membership().slot()) return open_proxy_qp(context, xrcd, qpn, user_handle, out);
-  // If only others hold it, it is an orphaned QP; from here on it is not, and the service thread leaves it
-  // alone.
+  // If only other processes hold it, it is an orphaned QP. From here on it is not, and the service thread
+  // does not touch it.
   Qp* qp = process.qp(found.qp_index);
   const bool there =
       qp != nullptr && process.xrc_shared_qps().adopt_orphaned(qp) && process.qp(found.qp_index) == qp;
@@ -95,9 +95,9 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
   {
     std::lock_guard lock(qp->handles_mutex);
     const auto handle = std::find_if(qp->handles.begin(), qp->handles.end(),
-                                      [&](const QpHandle& o) { return o.user_handle == user_handle; });
+                                     [&](const QpHandle& o) { return o.user_handle == user_handle; });
     if (handle == qp->handles.end()) return EINVAL;
-    // The last one goes with the QP, so that its events are taken back after the last was raised.
+    // The last handle ends with the QP, so that its events are taken back after the last one was raised.
     last = qp->handles.size() == 1;
     closed = *handle;
     if (!last) {
@@ -108,7 +108,7 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
   }
   if (last && !end_xrc_qp(process.directory(), process.membership().node(), process.membership().slot(),
                           qp->shared->qpn, true)) {
-    // Others hold it: it stays, without a handle here.
+    // Other processes hold it: it stays, without a handle here.
     {
       std::lock_guard lock(qp->handles_mutex);
       closed = qp->handles.front();

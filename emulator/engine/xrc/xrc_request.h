@@ -13,7 +13,7 @@
 
 namespace verbena {
 
-// What one process asks of another that is the owner.
+// What a process asks of the owner.
 struct XrcModifyRequest {
   static constexpr uint32_t kModify = 0x4d'43'52'58;  // "XRCM"
   uint32_t what;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/xrc/xrc_request.h"
 #include "engine/xrc/xrc_shared_qp.h"
+#include "engine/xrc/xrc_request.h"
 #include "engine/xrc/xrc_shared_qps.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@
 namespace verbena {
 namespace {
 
-// How long a verb waits for a queue pair that is between two owners, and for the owner to answer.
+// How long a verb waits for a queue pair that is between two owners, and for the owner's reply.
 constexpr int64_t kBetween = 5'000'000'000;
 constexpr int kAnswerMs = 5000;
 
@@ -44,7 +44,7 @@ int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_hand
   try {
     auto qp = std::make_unique<Qp>();
     qp->proxy = std::make_unique<ProxyQp>();
-    ProxyQp& proxy = foreign_of(*qp);
+    ProxyQp& proxy = proxy_of(*qp);
     if (int error = process.peers().get(process.membership(), found.slot, generation, &proxy.owner);
         error != 0) {
       VERBENA_WARN("ibv_open_qp: cannot reach the adapter of QP 0x%06x (slot %u): errno %d", qpn, found.slot,
@@ -90,7 +90,7 @@ int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_hand
 
 namespace {
 
-// Where the queue pair is now; waits while it is between two owners. False: it has ended.
+// Finds where the queue pair is now. Waits while it is between two owners. False: it has ended.
 bool find_owner_of_shared_qp(Qp& qp, int64_t until, QpLocation* out) {
   for (;;) {
     const OwnerStatus owner_status = qp.process->xrc_shared_qps().find(qp, out);
@@ -153,7 +153,7 @@ int ProxyQp::query(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (responder.state == IBV_QPS_RESET) return 0;
   read_path(shared, attr);
   attr->qp_access_flags = shared.access;
-  if (responder.state == IBV_QPS_INIT) return 0;  // what is left shared is of the life before
+  if (responder.state == IBV_QPS_INIT) return 0;  // what is left in SharedQp is of the generation before
   attr->path_mtu = static_cast<ibv_mtu>(shared.path_mtu);
   attr->dest_qp_num = shared.dest_qpn;
   attr->min_rnr_timer = shared.min_rnr_timer;
@@ -166,9 +166,9 @@ int ProxyQp::query(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
 
 uint32_t close_proxy_qp(Qp* qp, uint64_t user_handle) {
   Process& process = *qp->process;
-  process.xrc_shared_qps().let_go(qp);  // from here on nobody else changes what it stands for
-  close_xrc_domain(process.directory(), foreign_of(*qp).entry);
-  if (foreign_of(*qp).owner->alive(process.directory())) foreign_of(*qp).owner->kick();
+  process.xrc_shared_qps().let_go(qp);  // from here on no other thread changes the proxy
+  close_xrc_domain(process.directory(), proxy_of(*qp).entry);
+  if (proxy_of(*qp).owner->alive(process.directory())) proxy_of(*qp).owner->kick();
   const QpHandle& handle = qp->handles.front();
   const uint32_t read = take_back_events(*handle.context, user_handle, handle.async_events);
   handle.xrcd->users.fetch_sub(1, std::memory_order_release);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // XRC_RECV queue pairs that several processes hold open (ibv_open_qp(3); kernel, verbs.c, ib_open_qp() and
-// __ib_destroy_shared_qp()). The queue pair lies in the adapter of the process that made it, its owner. Who
-// opens it elsewhere has an entry in the node's table (fabric/xrc_domains.h) and a Qp that only stands for
-// it:
+// __ib_destroy_shared_qp()). The queue pair lies in the adapter of the process that created it, its owner.
+// Another process that opens it has an entry in the node's table (fabric/xrc_domains.h) and a Qp that is a
+// proxy.
 //
-//  * The queue pair lives until its last handle, in whatever process, is destroyed: an owner that has
-//  destroyed his own
-//    keeps it as an orphaned QP until nobody else holds it.
-//  * Its events go to every handle: the owner writes them into SharedQp::events_told and wakes the others.
-//  * It outlives its owner, and the context that it was made on: one of the other holders takes it over, with
-//  its
-//    number, state and PSN, and is its owner from then on (xrc_succession.cc). Only if nobody can, the
-//    handles get IBV_EVENT_QP_FATAL, and the state is ERR.
-//  * It is modified from everywhere: the owner is asked (fabric/control_rpc.h), and answers in its service
-//    thread.
-//  One that is
-//    stopped does not: ETIMEDOUT, after five seconds.
+// - The queue pair lives until its last handle in any process is destroyed. An owner that has destroyed its
+// own handle
+//   keeps an orphaned QP until no other process holds it.
+// - Events go to every handle: the owner writes them into SharedQp::events_told and wakes the other
+// processes.
+// - The queue pair outlives its owner, and the context that it was created on. One of the other holders
+// becomes the
+//   owner, and keeps number, state and PSN (xrc_succession.cc). If none can, the state is ERR, and the
+//   handles get IBV_EVENT_QP_FATAL.
+// - Every process may modify it: the owner is asked (fabric/control_rpc.h), and replies in its service
+// thread. If the
+//   owner is stopped, the call ends with ETIMEDOUT after 5 s.
 #pragma once
 
 #include "engine/objects/context.h"
@@ -39,19 +39,19 @@ struct ProxyQp final : QpLocation, QpProxy {
 
   uint32_t entry = 0;  // in the node's table
   uint64_t events_seen = 0;
-  int64_t give_up_at = 0;  // ns: an owner that we have not met is dead, and somebody else is to come; 0: no
+  int64_t give_up_at = 0;  // ns: an unknown owner is dead, and a successor is awaited until then; 0: no
   bool lost = false;       // it has ended, and the program was told
-  SharedQp placeholder{};     // what Qp::shared points to: in RESET, for good
+  SharedQp placeholder{};  // what Qp::shared points to: in RESET, for good
 };
 
-// What `qp`, which is a handle on another process's queue pair, stands for.
-inline ProxyQp& foreign_of(const Qp& qp) { return static_cast<ProxyQp&>(*qp.proxy); }
+// The proxy of `qp`, which is a handle on the queue pair of another process.
+inline ProxyQp& proxy_of(const Qp& qp) { return static_cast<ProxyQp&>(*qp.proxy); }
 
-// Is it where it was, in use, and its owner alive?
+// Is the queue pair still in use where it was, and its owner alive?
 bool still_there(const Process& process, const QpLocation& proxy);
 
-// ---- of a handle on another process's queue pair ----
+// ---- handles on queue pairs of other processes ----
 int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp** out);
-uint32_t close_proxy_qp(Qp* qp, uint64_t user_handle);  // how many of its events the program has read
+uint32_t close_proxy_qp(Qp* qp, uint64_t user_handle);  // returns how many of its events the program has read
 
 }  // namespace verbena

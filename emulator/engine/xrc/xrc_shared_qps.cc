@@ -22,12 +22,12 @@
 namespace verbena {
 namespace {
 
-// Nobody is told when a process dies: who holds another's queue pair, or has an orphaned QP that others hold,
-// looks so often.
+// No event tells that a process has died. A process that holds the queue pair of another one, or has an
+// orphaned QP, looks this often.
 constexpr int64_t kLook = 200'000'000;
 constexpr int64_t kSoon = 10'000'000;
 
-// Somebody in the owner's process has opened it again.
+// A thread of the owner has opened it again.
 bool has_handle(Qp& qp) {
   std::lock_guard lock(qp.handles_mutex);
   return !qp.handles.empty();
@@ -97,13 +97,13 @@ bool XrcSharedQps::adopt_orphaned(Qp* qp) {
 OwnerStatus XrcSharedQps::find(Qp& qp, QpLocation* out) {
   std::lock_guard lock(mutex_);
   const OwnerStatus owner_status = serve_proxy(qp);
-  *out = foreign_of(qp);
+  *out = proxy_of(qp);
   return owner_status;
 }
 
-// What its owner has left word of, or that it is gone, and who comes after it.
+// Acts on the events that the owner has told, or on its end and succession.
 OwnerStatus XrcSharedQps::serve_proxy(Qp& qp) {
-  ProxyQp& proxy = foreign_of(qp);
+  ProxyQp& proxy = proxy_of(qp);
   if (proxy.lost) return OwnerStatus::kLost;
   if (proxy.there->incarnation == proxy.incarnation) raise_told_events(qp);
   const OwnerStatus owner_status = find_again(qp);
@@ -116,7 +116,7 @@ OwnerStatus XrcSharedQps::serve_proxy(Qp& qp) {
 }
 
 void XrcSharedQps::raise_told_events(Qp& qp) {
-  ProxyQp& proxy = foreign_of(qp);
+  ProxyQp& proxy = proxy_of(qp);
   const uint64_t word = proxy.there->events_told.load(std::memory_order_acquire);
   const uint64_t missed = (ToldEvents::count_of(word) - proxy.events_seen) & 0xffff;
   proxy.events_seen = ToldEvents::count_of(word);
@@ -124,8 +124,8 @@ void XrcSharedQps::raise_told_events(Qp& qp) {
     raise_qp_event(qp, static_cast<ibv_event_type>(ToldEvents::type(word, ago)));
 }
 
-// True: it has ended. Nothing here waits: whoever is at work in the queue pair, or holds the table's lock,
-// may be stopped.
+// True: it has ended. Nothing here waits: a process that is at work in the queue pair, or holds the table's
+// lock, may be stopped.
 bool XrcSharedQps::end_orphaned(OrphanedQp& orphaned) {
   Qp& qp = *orphaned.qp;
   if (!orphaned.ending) {

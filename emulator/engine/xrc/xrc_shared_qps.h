@@ -20,7 +20,7 @@ struct QpnEntry;
 // What has become of a queue pair that another process has made.
 enum class OwnerStatus : uint8_t {
   kThere,
-  kLater,  // its owner has ended, and nobody has taken it over yet
+  kLater,  // its owner has ended, and it has no new one yet
   kLost,
 };
 
@@ -29,20 +29,20 @@ class XrcSharedQps {
   explicit XrcSharedQps(Process& process) : process_(process) {}
 
   // ---- handles on queue pairs of other processes ----
-  int hold(Qp* qp);      // ENOMEM
-  void let_go(Qp* qp);   // on return the service thread does not touch it any more
+  int hold(Qp* qp);                           // ENOMEM
+  void let_go(Qp* qp);                        // on return the service thread does not touch it any more
   OwnerStatus find(Qp& qp, QpLocation* out);  // where what `qp` stands for is now
 
   // ---- own queue pairs ----
-  int keep_orphaned(Qp* qp);   // it lives while others hold it. ENOMEM
-  bool adopt_orphaned(Qp* qp);  // if it is one, it is none any more; false: it is ending
-  // The context closes: what others still hold they take over, the rest ends.
+  int keep_orphaned(Qp* qp);    // it lives while other processes hold it. ENOMEM
+  bool adopt_orphaned(Qp* qp);  // ends that, if it is one; false: it is being destroyed
+  // The context is closed: queue pairs that other processes hold are left to them, the others end.
   void leave_context(Context& context);
 
-  // A request of another process (fabric/control_rpc.h), in the service thread. Answers the size of the
-  // reply; 0: none of ours.
+  // A request of another process (fabric/control_rpc.h), in the service thread. Returns the size of the
+  // reply; 0: the request is for another module.
   size_t reply(const std::byte* request, size_t size, std::byte* reply);
-  // The service thread's work. When there is something to look at again, ns; kEndOfTime: when woken.
+  // The service thread's work. Returns when to call again, ns; kEndOfTime: when woken.
   int64_t serve();
 
  private:
@@ -57,7 +57,7 @@ class XrcSharedQps {
   OwnerStatus attach(Qp& qp, const QpnEntry& entry, uint32_t generation);
   OwnerStatus take_over(Qp& qp, const QpnEntry* entry);
   bool end_orphaned(OrphanedQp& orphaned);
-  // Made on `context`; unless another context of the device is there. Takes mutex_.
+  // Those created on `context`, unless the device is open in another context. Takes mutex_.
   std::vector<Qp*> take_qps_of(Context& context);
 
   Process& process_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What becomes of an XRC_RECV queue pair whose owner ends before its other holders do: one of them takes it
-// over (xrc_shared_qp.h). All there is of it lies in its SharedQp, which the holders have mapped.
+// Succession: the owner of an XRC_RECV queue pair ends before the other holders, and one of them becomes the
+// owner (xrc_shared_qp.h). All state of the queue pair is in its SharedQp, which the holders have mapped.
 #include <errno.h>
 
 #include <new>
@@ -24,24 +24,25 @@
 namespace verbena {
 namespace {
 
-// The service thread asks a new owner for its segment: two that ask each other must both give in soon.
+// For the reply of a new owner that is asked for its segment. Two service threads that ask each other must
+// both give up soon.
 constexpr int kAttachMs = 50;
-// So long an owner's successor may be dead itself, before those who have not met it give the queue pair up.
+// The owner's successor may be dead as well. Holders that have not mapped it wait this long for the next one.
 constexpr int64_t kSecondSuccession = 1'000'000'000;  // ns
 
-// What goes over besides SharedQp's attributes.
-struct HandoverState {
+// What the successor gets besides the attributes in SharedQp.
+struct InheritedState {
   ibv_qp_state state = IBV_QPS_RESET;
   uint32_t rq_psn = 0;
 };
 
-// False: there is nothing to inherit.
-bool read_handover_state(const SharedQp& old, uint32_t incarnation, HandoverState* out) {
+// False: the queue pair had ended.
+bool read_inherited_state(const SharedQp& old, uint32_t incarnation, InheritedState* out) {
   if (old.incarnation != incarnation) return false;
   ResponderState responder = ResponderState::unpack(old.responder_state.load(std::memory_order_acquire));
   if (old.in_use.load(std::memory_order_acquire) == 0) {
     if (old.left_in == 0) return false;
-    // Its owner has shut the gate, and lives on without it.
+    // The owner is alive and has left the queue pair to the other holders.
     responder = {responder.generation - 1, static_cast<uint8_t>(old.left_in - 1)};
   }
   if (responder.state > IBV_QPS_ERR) return false;
@@ -51,7 +52,7 @@ bool read_handover_state(const SharedQp& old, uint32_t incarnation, HandoverStat
   return true;
 }
 
-void apply_handover_state(Qp& successor, const SharedQp& old, const HandoverState& left) {
+void apply_inherited_state(Qp& successor, const SharedQp& old, const InheritedState& left) {
   SharedQp& shared = *successor.shared;
   shared.dest_qpn = successor.attr.dest_qp_num = old.dest_qpn;
   shared.dest_slot = old.dest_slot;
@@ -69,7 +70,7 @@ void apply_handover_state(Qp& successor, const SharedQp& old, const HandoverStat
   successor.requester.psn = successor.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  // Of what requesters have left word and nobody has acted on.
+  // Pending flags that the old owner has not acted on.
   shared.pending_flags.store(old.pending_flags.load(std::memory_order_acquire), std::memory_order_release);
   if (change_quota(*successor.context, Counted::kResponderResources, "ibv_open_qp", 0,
                    old.max_dest_rd_atomic) == 0)
@@ -92,7 +93,7 @@ bool still_there(const Process& process, const QpLocation& proxy) {
 }
 
 OwnerStatus XrcSharedQps::attach(Qp& qp, const QpnEntry& entry, uint32_t generation) {
-  ProxyQp& proxy = foreign_of(qp);
+  ProxyQp& proxy = proxy_of(qp);
   std::shared_ptr<PeerAdapter> owner = process_.shared_self();
   if (entry.slot != process_.membership().slot() &&
       process_.peers().get(process_.membership(), entry.slot, generation, &owner, {kAttachMs}) != 0)
@@ -105,22 +106,21 @@ OwnerStatus XrcSharedQps::attach(Qp& qp, const QpnEntry& entry, uint32_t generat
   proxy.index = entry.qp_index;
   proxy.incarnation = there->incarnation;
   proxy.there = there;
-  proxy.events_seen = 0;  // it has told none before it took the queue pair over
+  proxy.events_seen = 0;  // a new owner has told none yet
   proxy.give_up_at = 0;
   return OwnerStatus::kThere;
 }
 
-// `entry`: where the directory says that it is, which is not so any more; nullptr: the directory has
-// forgotten it.
+// Becomes the owner. `entry`: the outdated entry of the directory; nullptr: it has none.
 OwnerStatus XrcSharedQps::take_over(Qp& qp, const QpnEntry* entry) {
-  ProxyQp& proxy = foreign_of(qp);
+  ProxyQp& proxy = proxy_of(qp);
   const SharedQp& old = *proxy.there;
   const uint32_t qpn = qp.shared->qpn;
-  // Whoever has begun a request while its owner lived may still move the PSN.
+  // A requester that began a request before the owner ended may still advance the PSN.
   if (!hazards_released(process_.directory(), proxy.owner->slot(), old.dest_slot, kHazardPatience))
     return OwnerStatus::kLater;
-  HandoverState left;
-  if (!read_handover_state(old, proxy.incarnation, &left)) return OwnerStatus::kLost;
+  InheritedState left;
+  if (!read_inherited_state(old, proxy.incarnation, &left)) return OwnerStatus::kLost;
   Qp* successor = nullptr;
   try {
     orphaned_.reserve(orphaned_.size() + 1);
@@ -134,35 +134,37 @@ OwnerStatus XrcSharedQps::take_over(Qp& qp, const QpnEntry* entry) {
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_XRC_RECV;
   if (set_up_qp(successor, init, qpn) != 0) return OwnerStatus::kLost;  // the device has no room for it here
-  successor->xrcd->users.fetch_sub(1, std::memory_order_release);        // handles count, and it has none
-  apply_handover_state(*successor, old, left);
+  successor->xrcd->users.fetch_sub(1, std::memory_order_release);       // counts handles: this one has none
+  apply_inherited_state(*successor, old, left);
   if (!process_.directory().take_over_qpn(qpn, entry, process_.membership().slot(), successor->index)) {
     process_.forget_qp(successor->index);
     process_.qp_is_gone(successor->index);
     successor->shared->in_use.store(0, std::memory_order_release);
     free_qp(successor);
-    return OwnerStatus::kLater;  // somebody was faster
+    return OwnerStatus::kLater;  // another process was faster
   }
   orphaned_.push_back({successor, false});
   VERBENA_INFO("QP 0x%06x outlives the process that made it: it is this one's now", qpn);
-  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0) process_.self().report(*successor->shared);
+  if (successor->shared->pending_flags.load(std::memory_order_relaxed) != 0)
+    process_.self().report(*successor->shared);
   kick_holders(process_, qpn);
   return attach(qp, {qpn, process_.membership().slot(), successor->index},
                 process_.membership().generation());
 }
 
 OwnerStatus XrcSharedQps::find_again(Qp& qp) {
-  ProxyQp& proxy = foreign_of(qp);
+  ProxyQp& proxy = proxy_of(qp);
   if (proxy.lost) return OwnerStatus::kLost;
   if (still_there(process_, proxy)) return OwnerStatus::kThere;
   QpnEntry entry;
   if (!process_.directory().find_qpn(qp.shared->qpn, &entry)) return take_over(qp, nullptr);
-  const uint32_t generation = process_.directory().slot(entry.slot).generation.load(std::memory_order_acquire);
+  const uint32_t generation =
+      process_.directory().slot(entry.slot).generation.load(std::memory_order_acquire);
   const bool is_owners = entry.slot == proxy.owner->slot() && entry.qp_index == proxy.index;
   const bool lives = process_.directory().alive(entry.slot, generation);
   if (is_owners && (!lives || generation == proxy.owner->generation())) return take_over(qp, &entry);
   if (lives) return attach(qp, entry, generation);
-  // A successor that is dead as well, and that we have not met: those who have know more of the queue pair.
+  // A successor that is dead as well, and that this process has not mapped. Processes that have know more.
   if (proxy.give_up_at == 0) proxy.give_up_at = now_ns() + kSecondSuccession;
   return now_ns() < proxy.give_up_at ? OwnerStatus::kLater : OwnerStatus::kLost;
 }
@@ -171,8 +173,7 @@ OwnerStatus XrcSharedQps::find_again(Qp& qp) {
 
 namespace {
 
-// Its other holders go on with it; here it is no more. Its place in the table stays what it is, for them to
-// read.
+// Leaves the queue pair to its other holders. Its SharedQp stays as it is, for them to read.
 void leave_to_others(Qp& qp) {
   Process& process = *qp.process;
   const uint32_t qpn = qp.shared->qpn;
@@ -214,7 +215,7 @@ std::vector<Qp*> XrcSharedQps::take_qps_of(Context& context) {
     if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || process_.is_going(i)) continue;
     std::lock_guard handles(qp->handles_mutex);
     if (qp->context != &context) continue;
-    // With the kernel a context takes its handles along, too; here the program may still destroy them.
+    // The kernel ends a context's handles with it as well. Here the program may still destroy them.
     if (other != nullptr)
       qp->context = other;
     else

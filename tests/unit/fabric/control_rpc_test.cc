@@ -64,7 +64,7 @@ class ControlRpc : public ::testing::Test {
   // Something else than a question comes: `bytes`, with these descriptors.
   void send_raw(size_t length, const std::vector<int>& fds) {
     UnixAddress address;
-    ASSERT_EQ(address.set(folder_, "questions"), 0);
+    ASSERT_EQ(address.set(folder_, "requests"), 0);
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     std::string bytes(length, 'x');
     iovec data{bytes.data(), bytes.size()};
@@ -135,7 +135,8 @@ TEST_F(ControlRpc, AProcessThatDoesNotReplyIsEtimedout) {
 
 TEST_F(ControlRpc, AProcessWithoutAReplyIsEconnrefused) {
   listen();
-  const auto answering = owner([](void*, const std::byte*, size_t, std::byte*, Descriptor&) { return size_t{0}; });
+  const auto answering =
+      owner([](void*, const std::byte*, size_t, std::byte*, Descriptor&) { return size_t{0}; });
   EXPECT_EQ(put("abc"), ECONNREFUSED);
 }
 

@@ -56,7 +56,7 @@ class Node : public ::testing::Test {
     EXPECT_TRUE(fs::create_directory(folder));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    (folder + "/hand-over").copy(address.sun_path, sizeof address.sun_path - 1);
+    (folder + "/segment").copy(address.sun_path, sizeof address.sun_path - 1);
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(fd, 1), 0);

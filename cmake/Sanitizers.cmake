@@ -7,8 +7,8 @@ if(VERBENA_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
   if(VERBENA_SANITIZE MATCHES "thread")
-    # ThreadSanitizer does not model fences and warns of it. Ours order a store before a load (Dekker); they never are
-    # the only synchronisation of other data.
+    # ThreadSanitizer does not model fences and warns of it. Ours order a store before a load (Dekker); no data
+    # are published by a fence alone.
     add_compile_options(-Wno-tsan)
   endif()
 endif()

@@ -34,7 +34,7 @@ class Kernel:
 
     def in_order(self, wanted):
         """The files of the named modules, and of all that they need, dependencies first. Unknown names are left out:
-         another kernel may have them built in, or not at all."""
+        another kernel may have them built in, or not at all."""
         order = []
 
         def add(name):

@@ -5,7 +5,7 @@
     conformance/selftest/program.py SCRIPTED [verbena run --]
 
 SCRIPTED is main() of verbs-conformance with the tests of scripted.cc, which have every verdict; the device comes from
- the command before it.
+the command before it.
 """
 import html.parser
 import json

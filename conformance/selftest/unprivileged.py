@@ -5,7 +5,7 @@
     conformance/selftest/unprivileged.py VERBENA SUITE [OPTION...]
 
 As root it becomes another user first (the user of `nobody`); any other user has no rights anyway. Exit status 77 where
- that user cannot reach the programs.
+that user cannot reach the programs.
 """
 import json
 import os

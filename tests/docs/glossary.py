@@ -46,7 +46,7 @@ RULES = [
     ("land", r"\b(?:landed|lands|landings?)\b", "eager data, bounce buffer; is placed, arrives", r"\blanding pages?\b"),
     ("slice", r"\bslices?\b", "chunk, segment", r"\btime(?:-| )?slices?\b|[.]slice\b|\bslice\("),
     ("birth life lives", r"\bbirths?\b|" + TYPE + r"(?-i:Life)\b|\b(?:life|lives) before\b"
-     r"|\b(?:whole|all|earlier|later|former) lives\b"
+     r"|\b(?:earlier|later|former) lives\b|\bwhole lives of\b"
      r"|\b(?:another|earlier|former|previous|next|last|new|second) life\b", "incarnation, generation", r"\bbirth time\b"),
     ("crowd", r"\bcrowds?\b", "multicast channel", None),
     ("approach ticket call", TYPE + r"(?-i:Approach|Ticket)\b|\b(?-i:k Approach|k Ticket)\b|\btickets?\b"

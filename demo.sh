@@ -30,7 +30,7 @@ say() {
 run() { "$VERBENA" run --node demo -- "$@"; }
 
 build() {
-  # Only what is run below. Without link-time optimisation: half of the compiling, and messages a little slower.
+  # Only the programs used below. Without link-time optimisation: half the compile time, and slightly slower messages.
   if ! { cmake --preset release -B "$BUILD" -DVERBENA_TESTS=OFF -DVERBENA_BENCH=OFF \
            -DVERBENA_PRECOMPILE=ON -DVERBENA_WHOLE_PROGRAM=OFF &&
          cmake --build "$BUILD" -j "$(nproc)" --target verbena verbena-preload verbena_provider; } \

@@ -16,13 +16,13 @@ jobs=$(nproc)
 selection() {  # the tests a preset runs; release runs all
   case $1 in
     asan) echo "-L ^asan\$" ;;
-    # The suites of the programs that the target tsan_tests builds. Of NodeMembershipTest
-    # not those that fill all slots: the sanitizer knows of 64 locks that one thread holds. Of provider.verbs what has threads of its own.
+    # The suites of the programs that the target tsan_tests builds. Of NodeMembershipTest not those that fill all slots:
+    # the sanitizer supports 64 locks held by one thread. Of provider.verbs those with threads of their own.
     tsan) echo "-R ^unit\\.(.*/)?(Threads.*|CompletionRingThreads|SharedReceiveRingThreads|Hazards|Events|AsyncEvents|Rnr.*|Silent.*|Draining|Datagram.*|Multicast.*|UnreliableConnection|Connecting|Connected|ConnectedNodes|DatagramNodes|ConnectionListenerTest|TwoProcesses|Datagrams|Groups|Resolving|TheService|TheFailedDevice|TheDevice|TheInfinibandDevice|ControlRpc|RemoteNode|ProgressLock|DrainBeforeClose|HostileNode|MulticastChannelTest|Chunk|XrcChunk|RepeatedRead|RefusedRequest|AddressesFollowed|PortDown|FailedDevice.*|Node|NodePath|NodeName|SegmentPassing|MetProcesses)\\.|^unit\\.NodeMembershipTest\\.(IsAlive|IsNotIn|Leaves|Of|In|Does|Comes)|^provider\\.rdma_cm\\.|^provider\\.verbs\\.(WrTest\\.TwoThreads|ResizeTest\\.UnderLoad)|^network\\.(pingpong\\.namespaces|rdma_cm\\.loopback|ledger\\.loopback)\$|^boundary\\.Descriptors\\." ;;
   esac
 }
 
-# The conformance suite is a program of its own: it runs on the release's device, which is the one that is installed.
+# The conformance suite is a program of its own: it runs on the device of the release build, which is the installed one.
 options() {
   case $1 in
     release) echo "-DVERBENA_MUTANTS=ON" ;;
@@ -37,16 +37,16 @@ target() {
   esac
 }
 
-# gcc's sanitizers cannot lay out their shadow where the kernel randomises more address bits than they know
-# (vm.mmap_rnd_bits above 28, Ubuntu 24.04): they run without randomisation where that may be asked for.
+# gcc's sanitizers cannot lay out their shadow memory where the kernel randomises more address bits than they support
+# (vm.mmap_rnd_bits above 28, Ubuntu 24.04): they run without randomisation where that is allowed.
 launcher() {
   case $1 in
     asan | tsan) if setarch "$(uname -m)" -R true 2>/dev/null; then echo "setarch $(uname -m) -R"; fi ;;
   esac
 }
 
-# Tests make and remove thousands of nodes, each some hundred small files: eight times as fast in memory as on ext4,
-# which looks at every inode that was freed in the last seconds.
+# Tests make and remove thousands of nodes, each with some hundred small files: eight times as fast in memory as on
+# ext4, which checks every inode freed in the last seconds.
 temporary=${TMPDIR:-/tmp}
 if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')" -gt 1048576 ]; then
   temporary=/dev/shm

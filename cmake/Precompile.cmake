@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Most of what a build from nothing costs is reading the same headers again: GoogleTest's for each test, the standard
-# library's for each file. With VERBENA_PRECOMPILE they are read once. test.sh asks for it; who builds again and again
-# is better served by ccache, which precompiled headers are in the way of, and so it is off by itself. Every file
-# includes what it uses all the same: a build without it is the proof.
+# Most of a build from nothing goes into reading the same headers again: GoogleTest's for each test, the standard
+# library's for each file. With VERBENA_PRECOMPILE they are read once; test.sh asks for it. It is off by default:
+# repeated builds are faster with ccache, which precompiled headers get in the way of. Every file still includes what it
+# uses, as a build without the option proves.
 option(VERBENA_PRECOMPILE "Read common headers once: faster from nothing" OFF)
 
 set(VERBENA_STANDARD_HEADERS <algorithm> <array> <atomic> <cstdint> <cstring> <memory> <mutex> <string> <vector>
@@ -14,16 +14,16 @@ if(VERBENA_PRECOMPILE)
   add_compile_options(-g1)  # a fifth less than -g
 endif()
 
-# Files that GoogleTest's, CLI11's or the JSON library's templates are most of, together: what eight files that know the
-# command line's options take 52 s for takes 11 s in one piece, 40 tests 16 s instead of 90. `BATCH n` files of the target
-# at a time, or the named files in one piece and the others each by itself.
+# Compiles files together that consist mostly of the templates of GoogleTest, CLI11 or the JSON library: eight files
+# with command line options take 11 s in one piece instead of 52 s, 40 tests 16 s instead of 90. `BATCH n` files of the
+# target at a time, or the named files in one piece and the others each by itself.
 function(verbena_unite target)
   cmake_parse_arguments(arg "" "BATCH" "TOGETHER" ${ARGN})
   if(NOT VERBENA_PRECOMPILE)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
-  target_compile_options(${target} PRIVATE -Wno-shadow)  # of what another file has; a build by files looks for it
+  target_compile_options(${target} PRIVATE -Wno-shadow)  # of other files of the piece; a build by files checks for it
   if(arg_BATCH)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${arg_BATCH})
   else()
@@ -36,13 +36,13 @@ endfunction()
 function(verbena_precompile target)
   if(VERBENA_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE ${ARGN})
-    # gcc 12 no longer knows that a precompiled <string> is a system header, and warns of what it thinks of it.
+    # gcc 12 does not know that a precompiled <string> is a system header, and warns of its code.
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()
 endfunction()
 
-# The headers for all programs of a folder that are compiled alike, once for all of them: those with options of their
-# own read for themselves.
+# The headers for all programs of a folder with the same compile options, precompiled once for all of them. Programs
+# with options of their own precompile for themselves.
 function(verbena_precompile_programs folder shared)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)

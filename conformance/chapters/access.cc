@@ -61,7 +61,7 @@ class AccessTest : public PairTest {
       throw NotClaimed{"device_cap_flags has no memory windows of type 2"};
   }
 
-  // Fresh ends, and what is accessed at the far one. Its rkey.
+  // Fresh ends, and the memory to access at the far one. Returns its rkey.
   uint32_t make_target(int access, uint32_t size = length) {
     PairSpec spec;
     if (target_ != Target::mr) spec.both.access |= IBV_ACCESS_MW_BIND;

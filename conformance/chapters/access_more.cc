@@ -10,7 +10,7 @@ namespace {
 
 class Fixture : public PairTest {
  protected:
-  // A request that is refused when it is posted has the status that it would have had.
+  // A request that is refused when it is posted has the status that its completion would have had.
   ibv_wc_status status_of(const SendRequest& request) {
     if (near().post(request) != 0) return IBV_WC_LOC_PROT_ERR;
     return near().completion().status;
@@ -165,7 +165,7 @@ class WindowsAndRegions : public Fixture {
         const bool may_be = (window & writes) == 0 || (region & local) != 0;
         EXPECT_EQ(bound.status == IBV_WC_SUCCESS, may_be) << ibv_wc_status_str(bound.status);
         if (bound.status != IBV_WC_SUCCESS) continue;
-        // What is allowed first: what is not ends the connection.
+        // The allowed access first: the other one ends the connection.
         const bool write_first = (window & writes) != 0;
         for (const bool is_write : {write_first, !write_first}) {
           SendRequest request =
@@ -192,7 +192,7 @@ CONFORMANCE_TEST(access, ReceivesBeyondTheirRegion, "access.local.receive-bounds
     new_pair();
     near().fill(0, 64, 0x11);
     const wire::Region region = far().register_region(1024, 256, IBV_ACCESS_LOCAL_WRITE);
-    if (far().receive({{1, {{offset, 64, region.lkey}}}}) != 0) continue;  // found out at once
+    if (far().receive({{1, {{offset, 64, region.lkey}}}}) != 0) continue;  // detected at once
     EXPECT_NE(status_of(send_request({{0, 64}})), IBV_WC_SUCCESS);
     EXPECT_NE(far().received().status, IBV_WC_SUCCESS);
     EXPECT_TRUE(far().untouched(0, 1024));

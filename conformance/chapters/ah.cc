@@ -27,7 +27,7 @@ class Fixture : public DeviceTest {
 
   Ah create(ibv_ah_attr attr) { return Ah(CALL(ibv_create_ah(near().pd, &attr))); }
 
-  // A datagram from one end by this handle; what the receiver's completion says.
+  // Sends a datagram from one end by this handle; returns the receiver's completion.
   ibv_wc send(End& from, ibv_ah* ah, End& to) {
     EXPECT_TRUE(succeeded(to.post_receive(0, 256)));
     from.buffer[1000] = 0x77;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Asynchronous events of the near end's QPs and CQs, whatever the far one does to raise them. That of an
-// SRQ's limit is in srq.cc.
+// Asynchronous events of the near end's QPs and CQs, raised with the far end's help. That of an SRQ's limit
+// is in srq.cc.
 #include <poll.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ class Fixture : public PairTest {
  protected:
   End& native() { return pair().native().end; }
 
-  // The next event of this type, not acknowledged; others on the way are acknowledged and let go. Throws
+  // The next event of this type, not acknowledged; others before it are acknowledged and dropped. Throws
   // Deviation when it does not come.
   ibv_async_event wait_for(ibv_event_type type) {
     const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
@@ -56,7 +56,7 @@ class Fixture : public PairTest {
       }
     }
   }
-  // An event of the near QP, whichever of those that this device raises is to be had; gives its type.
+  // Waits for an event of the near QP that this device can raise; returns its type.
   ibv_event_type provoke() {
     ibv_qp_attr attr = {};
     attr.qp_state = IBV_QPS_SQD;
@@ -145,7 +145,7 @@ CONFORMANCE_TEST(async, OneOfSeveralThreadsGetsIt, "ibv_get_async_event.one-thre
   provoke();
   const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
   while (got == 0 && std::chrono::steady_clock::now() < deadline) give_way();
-  // Time for a second one, if there were one.
+  // Time for a second event, if there were one.
   const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::milliseconds(30));
   while (got == 1 && std::chrono::steady_clock::now() < end) give_way();
   stop = true;

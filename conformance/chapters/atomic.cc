@@ -133,7 +133,7 @@ class Contention : public Fixture {
  protected:
   static constexpr uint32_t times = 200;
 
-  // As many as a small device has protection domains for, beside those of the pair.
+  // As many as a small device has protection domains for, besides those of the pair.
   uint32_t adders() { return static_cast<uint32_t>(std::clamp(device().attributes().max_pd - 2, 1, 3)); }
 
   // An end at `link` and one at the target's host that shares its memory, connected.

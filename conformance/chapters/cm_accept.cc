@@ -26,7 +26,7 @@ class Fixture : public CmTest {
     make_qp(near_);
     ASSERT_EQ(accept(), 0);
   }
-  // So many bytes are taken and arrive, one more is refused.
+  // So many bytes are accepted and arrive, one more is refused.
   void expect_limit(rdma_port_space space, size_t most) {
     only_infiniband();
     be_asked({}, space);

@@ -14,7 +14,7 @@ class Fixture : public CmTest {
       if (bytes[i] != 0) return false;
     return true;
   }
-  // So many bytes are taken and arrive, one more is refused.
+  // So many bytes are accepted and arrive, one more is refused.
   void expect_limit(rdma_port_space space, size_t most) {
     only_infiniband();
     prepare(space);
@@ -126,7 +126,7 @@ CONFORMANCE_TEST(cm_connect, DepthsArriveCrosswise, "rdma_connect.responder-reso
 CONFORMANCE_TEST(cm_connect, DepthsBeyondTheLimits, "rdma_connect.depth-limit") {
   const int resources = device().attributes().max_qp_rd_atom,
             depth = device().attributes().max_qp_init_rd_atom;
-  // RDMA_MAX_RESP_RES and RDMA_MAX_INIT_DEPTH have 255 for themselves.
+  // RDMA_MAX_RESP_RES and RDMA_MAX_INIT_DEPTH have the value 255 for themselves.
   if (resources >= 254 || depth >= 254) throw NotTested{"the device's limits are all that a byte can say"};
   for (const bool of_responder : {true, false}) {
     prepare();
@@ -180,7 +180,7 @@ CONFORMANCE_TEST(cm_connect, RetryCountsAreOfThreeBits, "rdma_connect.retry-3-bi
   EXPECT_LE(request.connection.rnr_retry_count, 7);
 }
 
-// The far end takes no second try: a send that finds no receive fails at the first answer.
+// The far end allows no retry: a send that finds no receive fails at the first RNR NAK.
 CONFORMANCE_TEST(cm_connect, RnrRetryCountLimitsTheTries, "rdma_connect.rnr-retry") {
   only_infiniband();
   ConnectionSpec impatient;
@@ -254,7 +254,7 @@ CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-da
   EXPECT_EQ(far().bytes(40, 8), std::vector<uint8_t>(8, Buffer::untouched));
 }
 
-// Who has no QP any more that could be connected refuses the response (ucma_process_conn_resp in rdma-core's
+// An id that has no QP to connect any more refuses the response (ucma_process_conn_resp in rdma-core's
 // librdmacm/cma.c).
 CONFORMANCE_TEST(cm_connect, QpThatCannotConnectIsAnError, "rdma_get_cm_event.conn-error",
                  "rdma_get_cm_event.status-error") {

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 class Fixture : public CmTest {
  protected:
-  // `source`: of the port under test, where another one of this machine may have the address.
+  // `source`: an address of the port under test, where another port of this machine may have `address`.
   static AddressInfo information(const SocketAddress& address, int flags,
                                  const SocketAddress* source = nullptr) {
     rdma_addrinfo hints = {}, *found = nullptr;
@@ -48,7 +48,7 @@ class Fixture : public CmTest {
   CmId make_passive(uint32_t depth = 4, ibv_pd* pd = nullptr) {
     return make_endpoint(information(address(), RAI_PASSIVE), depth, pd);
   }
-  // The far end asks it; what rdma_get_request gives.
+  // The far end connects to it; returns the id from rdma_get_request.
   CmId take_request(rdma_cm_id* listener, const ConnectionSpec& spec = {}) {
     far().resolve(local_address(listener));
     far().make_qp();

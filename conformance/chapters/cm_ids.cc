@@ -245,7 +245,7 @@ CONFORMANCE_TEST(cm_setup, WildcardBindsToNoDevice, "rdma_bind_addr.wildcard") {
 
 CONFORMANCE_TEST(cm_setup, ForeignAddressIsRefused, "rdma_bind_addr.foreign") {
   const CmId id = make_id();
-  // Of the range for documentation (RFC 5737): nobody has it.
+  // Of the range for documentation (RFC 5737): no machine has it.
   EXPECT_TRUE(minus_one(bind(id, SocketAddress("203.0.113.77", 0))));
 }
 

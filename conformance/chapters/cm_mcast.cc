@@ -55,7 +55,7 @@ class Fixture : public CmTest {
   }
   void leave() { EXPECT_SUCCEEDS(rdma_leave_multicast(near_, group().get())); }
 
-  // To the group, with what the event said.
+  // Sends to the group, by the event's parameters.
   void send(rdma_ud_param to) {
     const Ah ah(CALL(ibv_create_ah(near_->pd, &to.ah_attr)));
     ASSERT_NE(ah, nullptr) << errno_text(errno);

@@ -69,7 +69,7 @@ class Fixture : public CmTest {
   }
   std::vector<uint8_t> of_pieces() const { return joined(own(1000, 16), own(200, length - 16)); }
 
-  // Waits, with the helper, for what is there or comes; the context is `context_`.
+  // Waits, with the helper, for a completion; its context must be `context_`.
   ibv_wc sent() { return taken("rdma_get_send_comp", rdma_get_send_comp); }
   ibv_wc received() { return taken("rdma_get_recv_comp", rdma_get_recv_comp); }
   void expect_sent(ibv_wc_opcode opcode) {
@@ -85,7 +85,7 @@ class Fixture : public CmTest {
     EXPECT_EQ(wc.byte_len, length);
     EXPECT_EQ(wc.wr_id, reinterpret_cast<uint64_t>(&context_));
   }
-  // The far end has received what these bytes are.
+  // The far end has received these bytes.
   void expect_arrival(const std::vector<uint8_t>& bytes) {
     const ibv_wc wc = far().received();
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << wc_text(wc);
@@ -194,7 +194,7 @@ CONFORMANCE_TEST(cm_verbs, InlineSendNeedsNoRegistration, "rdma_post_send.inline
     else
       ASSERT_SUCCEEDS(rdma_post_send(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE));
     const auto was = own(0, length);
-    fill(buffer_.data(), length, 200);  // the buffer is free when the call is back
+    fill(buffer_.data(), length, 200);  // the buffer may be reused when the call returns
     expect_sent(IBV_WC_SEND);
     expect_arrival(was);
   }
@@ -328,7 +328,7 @@ CONFORMANCE_TEST(cm_verbs, WaitsForAReceive, "rdma_get_recv_comp.blocks") {
   completed.get();
 }
 
-// A send waits for the far end's receive: rnr_retry_count 7 is for ever.
+// A send waits for the far end's receive: rnr_retry_count 7 is without limit.
 CONFORMANCE_TEST(cm_verbs, WaitsForASend, "rdma_get_send_comp.blocks") {
   only_infiniband();
   connect_ends();
@@ -339,7 +339,7 @@ CONFORMANCE_TEST(cm_verbs, WaitsForASend, "rdma_get_send_comp.blocks") {
   completed.get();
 }
 
-// With a channel that does not wait there is nothing to wait for.
+// With a non-blocking channel there is nothing to wait for.
 CONFORMANCE_TEST(cm_verbs, WhatCannotWaitFails, "rdma_get_recv_comp.error", "rdma_get_send_comp.error") {
   connect_ends();
   ibv_wc wc = {};

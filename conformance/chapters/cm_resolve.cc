@@ -83,7 +83,7 @@ CONFORMANCE_TEST(cm_setup, ResolvesFromTheSourceGiven, "rdma_resolve_addr.source
 
 CONFORMANCE_TEST(cm_setup, AddressOfNobody, "rdma_resolve_addr.error", "rdma_get_cm_event.status-error",
                  "rdma_cm.started") {
-  // Ranges for documentation (RFC 5737, RFC 3849) and future use (RFC 1112): nobody has them.
+  // Ranges for documentation (RFC 5737, RFC 3849) and future use (RFC 1112): no machine has them.
   for (const char* nobody : {"203.0.113.77", "2001:db8::77", "240.0.0.77"}) {
     const CmId id = make_id();
     const int result = CALL(rdma_resolve_addr(id, nullptr, SocketAddress(nobody, 7).get(), 200));
@@ -92,7 +92,7 @@ CONFORMANCE_TEST(cm_setup, AddressOfNobody, "rdma_resolve_addr.error", "rdma_get
       continue;
     }
     const CmEvent event = next_event(channel());
-    if (event->event == RDMA_CM_EVENT_ADDR_RESOLVED) continue;  // a router would take it
+    if (event->event == RDMA_CM_EVENT_ADDR_RESOLVED) continue;  // a router would accept it
     EXPECT_EQ(event->event, RDMA_CM_EVENT_ADDR_ERROR) << nobody;
     const About about("rdma_get_cm_event.status-error");
     EXPECT_LT(event->status, 0) << "an errno value, negative";

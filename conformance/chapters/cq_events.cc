@@ -9,7 +9,8 @@
 namespace conformance {
 namespace {
 
-// The near end is in the test's hands: its CQs, one for each queue, have a channel. The far end is asked.
+// The test owns the near end's objects: its CQs, one for each queue, have a channel. The far end gets
+// requests.
 class Fixture : public PairTest {
  protected:
   static PairSpec with_channel() {
@@ -23,7 +24,7 @@ class Fixture : public PairTest {
   ibv_comp_channel* channel() { return pair(with_channel()).native().channel; }
   Endpoint& other() { return pair(with_channel()).far; }
 
-  // A message of the near end; its own completion is polled.
+  // Sends from the near end, and polls its own completion.
   void send() {
     ASSERT_EQ(other().receive(0, 64), 0);
     ibv_sge element = own().sge(0, 8);
@@ -31,7 +32,7 @@ class Fixture : public PairTest {
     EXPECT_TRUE(succeeded(own().post(wr)));
     EXPECT_EQ(completion(own().cq).status, IBV_WC_SUCCESS);
   }
-  // A message of the far end; it stays in the near one's CQ.
+  // Sends from the far end; the completion stays in the near end's CQ.
   void be_sent(unsigned flags = 0) {
     EXPECT_TRUE(succeeded(own().post_receive(0, 64)));
     SendRequest request = send_request({{0, 8}});
@@ -139,7 +140,7 @@ CONFORMANCE_TEST(cq, AcknowledgesSeveralAtOnce, "ibv_ack_cq_events.several") {
   }
   CALL(ibv_ack_cq_events(own().receives(), 3));
   EXPECT_SUCCEEDS(own().qp.destroy());
-  EXPECT_SUCCEEDS(own().receive_cq.destroy());  // would wait for ever for an event that was not acknowledged
+  EXPECT_SUCCEEDS(own().receive_cq.destroy());  // would block on an unacknowledged event
 }
 
 CONFORMANCE_TEST(cq, DestroyWaitsForAcknowledgement, "ibv_ack_cq_events.destroy-waits") {

@@ -45,7 +45,7 @@ class Fixture : public PairTest {
     sender_.emplace(topology().far(), wire::MakeEnd{});
     conformance::connect(device(), qp_, *sender_);
   }
-  // From the far end: a completion at the extended CQ.
+  // Sends from the far end, for a completion at the extended CQ.
   void send(uint64_t id, ibv_wr_opcode opcode = IBV_WR_SEND) {
     ibv_sge element{buffer_.address(), 64, mr_->lkey};
     ibv_recv_wr receive = {id, nullptr, &element, 1};

@@ -10,7 +10,7 @@
 namespace conformance {
 namespace {
 
-// The near end's CQs are in the test's hands, one for each queue; the far end is asked.
+// The test owns the near end's CQs, one for each queue; the far end gets requests.
 class Fixture : public PairTest {
  protected:
   static PairSpec separate() {
@@ -132,7 +132,7 @@ CONFORMANCE_TEST(cq, OneQueueServesSeveralQps, "ibv_poll_cq.shared") {
 CONFORMANCE_TEST(cq, TakesAsManyAsItSays, "ibv_create_cq.holds-all") {
   PairSpec spec = separate();
   spec.both.cq_entries = 16;
-  const int capacity = make_cq(device(), spec.both.cq_entries)->cqe;  // what 16 entries become
+  const int capacity = make_cq(device(), spec.both.cq_entries)->cqe;  // the capacity that 16 entries become
   if (capacity > std::min(4096, device().attributes().max_qp_wr))
     throw NotTested{"more entries than can be filled"};
   spec.both.receive_depth = static_cast<uint32_t>(capacity);

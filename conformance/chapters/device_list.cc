@@ -90,7 +90,7 @@ CONFORMANCE_TEST(device, OpensMoreThanOnce, "ibv_open_device.several", "ibv_clos
   EXPECT_SUCCEEDS(pd.destroy());
 }
 
-// A context of the same descriptor, or the answer that this device cannot do it.
+// Imports a copy of the descriptor. Throws NotClaimed where the device properly refuses that.
 Context import_of(ibv_context* original) {
   const int copy = dup(original->cmd_fd);
   Context imported(CALL(ibv_import_device(copy)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Device and port: what the queries report, and whether it fits together.
+// Device and port: what the queries report, and whether it is consistent.
 #include <string.h>
 #include <unistd.h>
 

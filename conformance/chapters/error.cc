@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Errors, generated from a table: which status the requester sees, what becomes of the responder, which event
-// it raises.
+// Errors, generated from a table: the requester's status, the responder's state, and the event that it
+// raises.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -66,7 +66,7 @@ class ErrorTest : public PairTest {
  protected:
   bool is(const char* key) const { return row_.key == std::string(key); }
 
-  // Makes the error happen, once. The requester's completion.
+  // Provokes the error once. Returns the requester's completion.
   Completion provoke() {
     if (is_atomic(row_.opcode) && device().attributes().atomic_cap == IBV_ATOMIC_NONE)
       throw NotClaimed{"atomic_cap is none"};
@@ -169,7 +169,7 @@ class Fixture : public PairTest {
       throw Deviation{"a region is needed", Where::current()};
     return gone.lkey;
   }
-  // A request with a wrong lkey; NotTested where that is refused when it is posted.
+  // A request with a wrong lkey; NotTested where it is refused when it is posted.
   Completion fail_locally(uint64_t id = 7) {
     if (near().post(send_request({{1024, 8, stale_lkey(near())}}, id)) != 0)
       throw NotTested{"the request is refused when it is posted"};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Everything that the device has: others get nothing meanwhile, so that these are for --allow-disruptive.
+// Uses up everything that the device has. Others get nothing meanwhile, so these tests are for
+// --allow-disruptive.
 #include <functional>
 #include <vector>
 
@@ -10,12 +11,12 @@
 namespace conformance {
 namespace {
 
-// What a process may have at once before this is a test of its memory rather than of the device.
+// So many objects a process may have before this tests its memory rather than the device.
 constexpr size_t enough = 20000;
 
 class Fixture : public DeviceTest {
  protected:
-  // `make` gives an object, or none and errno.
+  // `make` returns an object, or null and sets errno.
   template <typename Object>
   void exhaust(size_t claimed, const std::function<Object()>& make) {
     std::vector<Object> all;

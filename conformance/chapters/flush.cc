@@ -10,7 +10,7 @@ namespace {
 
 class Fixture : public PairTest {
  protected:
-  // A requester that waits for ever for a receive, with a CQ for each queue.
+  // A requester that waits without limit for a receive, with a CQ for each queue.
   static PairSpec waiting(ibv_qp_type type = IBV_QPT_RC) {
     PairSpec spec;
     spec.both.type = type;
@@ -120,7 +120,7 @@ CONFORMANCE_TEST(flush, ResetDiscards, "flush.reset-discards") {
   EXPECT_TRUE(near().stays_empty(true));
   EXPECT_TRUE(far().stays_empty(true));
   expect_traffic();
-  ASSERT_EQ(near().post(send_request({{0, 8}}, 5)), 0);  // waits: nothing is posted over there any more
+  ASSERT_EQ(near().post(send_request({{0, 8}}, 5)), 0);  // waits: nothing more is posted at the far end
   EXPECT_TRUE(near().stays_empty());
   ASSERT_EQ(near().to_state(IBV_QPS_RESET), 0);
   EXPECT_TRUE(near().stays_empty());
@@ -181,7 +181,7 @@ CONFORMANCE_TEST(flush, DrainedQueueReceives, "flush.sqd.receives") {
 CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "flush.sqd.event") {
   pair(waiting());
   ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
-  EXPECT_TRUE(near().stays_empty());  // under way: it meets no receive
+  EXPECT_TRUE(near().stays_empty());  // under way: it finds no receive
   ASSERT_EQ(drain(true), 0);
   EXPECT_EQ(near().state(), IBV_QPS_SQD);
   {

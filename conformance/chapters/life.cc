@@ -32,7 +32,7 @@ class Fixture : public PairTest {
     for (uint64_t id = 0; id < count; ++id) EXPECT_EQ(seen[id], 1) << "wr_id " << id;
     EXPECT_EQ(seen.size(), count);
   }
-  // Posts, again and again where the queue is full.
+  // Posts; retries while the queue is full.
   static void post_patiently(const std::function<int()>& post) {
     const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(8));
     for (int error; (error = post()) != 0; give_way())
@@ -164,7 +164,7 @@ CONFORMANCE_TEST_AS(Traits().limit(30), life, MadeAgainAndAgain, "life.again") {
   }
 }
 
-// Ends beside those of the pair, connected with each other.
+// Ends besides those of the pair, connected with each other.
 struct Beside {
   Endpoint near, far;
   Beside(Topology& topology, const Pair& pair, bool shares_cqs = false)
@@ -273,9 +273,9 @@ CONFORMANCE_TEST_AS(Traits().limit(30), life, ThreadsReceives, "threads.post-rec
 }
 
 CONFORMANCE_TEST_AS(Traits().limit(30), life, ThreadsMakeAndDestroy, "threads.make-and-destroy") {
-  const int makers = std::min(3, device().attributes().max_pd - 2);
+  const int creators = std::min(3, device().attributes().max_pd - 2);
   pair();
-  run_in_threads(static_cast<size_t>(makers + 1), [&](size_t thread) {
+  run_in_threads(static_cast<size_t>(creators + 1), [&](size_t thread) {
     for (uint32_t round = 0; round < 20; ++round) {
       if (thread > 0) {
         Endpoint end(topology().near(), {});

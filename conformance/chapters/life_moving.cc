@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Regions that go, or change, while bytes move; and limits used to the last.
+// Regions that are deregistered, or change, during transfers; and limits used to the last.
 #include <atomic>
 #include <set>
 #include <string>
@@ -17,8 +17,8 @@ constexpr int remote = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_AC
 
 class Moving : public PairTest {
  protected:
-  // While the far end carries out `opcode` on a region of the near end again and again, `change` takes from
-  // it what the requests need. What was under way ends well or not; one that begins afterwards does not.
+  // While the far end carries out `opcode` on a region of the near end again and again, `change` removes what
+  // the requests need. Requests under way may succeed or fail; one that begins afterwards fails.
   void change_under_way(ibv_wr_opcode opcode, const std::function<int(ibv_mr*)>& change) {
     PairSpec spec;
     spec.both.buffer = 2 * length;
@@ -150,14 +150,14 @@ CONFORMANCE_TEST(life, AllElementsOfASharedQueue, "life.limits.srq-sge") {
   EXPECT_EQ(received.byte_len, bytes);
   uint64_t at = 0;
   for (const ibv_sge& element : elements) {
-    if (most <= 512) {  // otherwise they lie on each other
+    if (most <= 512) {  // otherwise they overlap
       EXPECT_TRUE(near().has_pattern(element.addr - end.buffer.address(), element.length, 5, at));
     }
     at += element.length;
   }
 }
 
-// As many as can be had, and no more than that.
+// As many as the device gives, and no more than that.
 template <typename Object, typename Make>
 std::string count(const char* what, int claimed, Make make) {
   std::vector<Object> all;

@@ -38,9 +38,9 @@ class Fixture : public PairTest {
     return end;
   }
 
-  // A group of the family of the port's GID: datagrams of RoCE v2 are of IPv4 where that one is, and so is
-  // their group's address (Linux drivers/infiniband/core/cma.c, cma_iboe_set_mgid()). Of a small scope, so
-  // that nothing leaves the machine's own network.
+  // A group of the family of the port's GID: datagrams of RoCE v2 are IPv4 where that one is, and so is their
+  // group's address (Linux drivers/infiniband/core/cma.c, cma_iboe_set_mgid()). Of a small scope, so that
+  // nothing leaves the machine's own network.
   ibv_gid group(uint8_t number) {
     ibv_gid gid = {};
     if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device().gid().raw)) != 0) {
@@ -56,7 +56,7 @@ class Fixture : public PairTest {
   }
   ibv_gid own_gid() { return device().gid(); }
 
-  // What `end` sends from now on goes to the group; it is in RTS.
+  // `end`, which is in RTS, sends to the group from now on.
   static void lead_to(Endpoint& end, const ibv_gid& to) {
     EndFacts all;
     all.qpn = all.receiving_qpn = 0xffffff;
@@ -74,8 +74,8 @@ class Fixture : public PairTest {
     ASSERT_EQ(from.post(send_request({{1000, bytes}})), 0);
     EXPECT_EQ(from.completion().status, IBV_WC_SUCCESS);
   }
-  // Sends until `to` has received a message, whose completion it gives: on a network of several machines it
-  // takes a while until all of it knows of a member. `to` has received no other one then.
+  // Sends until `to` has received a message; returns its completion. In a network of several machines it
+  // takes a while until all of them know a member. `to` has received nothing else then.
   static Completion send_until_received(Endpoint& from, Endpoint& to) {
     const auto deadline = Clock::now() + scaled(std::chrono::seconds(5));
     do {
@@ -109,7 +109,7 @@ CONFORMANCE_TEST(mcast, NonsenseIsRefused, "ibv_attach_mcast.ud-only", "ibv_atta
   EXPECT_TRUE(refused(near().attach(own_gid(), lid)));
 }
 
-// A member at either side, whoever sends.
+// A member at each side; either side sends.
 CONFORMANCE_TEST(mcast, MembersReceiveOthersDoNot, "ibv_attach_mcast.delivers",
                  "ibv_attach_mcast.other-group", "ibv_detach_mcast.ends") {
   const ibv_gid gid = group(3), another = group(4);
@@ -154,8 +154,8 @@ CONFORMANCE_TEST(mcast, EveryMemberReceives, "ibv_attach_mcast.delivers") {
   for (Endpoint& member : members) EXPECT_EQ(member.detach(gid, lid), 0);
 }
 
-// After a first message that all of the network knows the members by, one that each receives once. It is
-// longer: what was sent before may still be on its way.
+// After a first message, by which the whole network has learnt the members, one that each receives once. It
+// is longer, since copies of the first may still be on their way.
 CONFORMANCE_TEST_AS(Traits().alone().limit(30), mcast, AsManyAsCanBeInAGroup, "ibv_attach_mcast.limit") {
   ends();
   const ibv_device_attr& claims = device().attributes();

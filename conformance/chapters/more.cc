@@ -96,7 +96,7 @@ CONFORMANCE_TEST(more, DeviceMemoryIsRegistered, "ibv_reg_dm_mr.zero-based", "ib
   uint8_t bytes[4] = {};
   ASSERT_SUCCEEDS(ibv_memcpy_from_dm(bytes, dm, 8, 4));
   EXPECT_EQ(bytes[0], 0x77);
-  // The other way: what is there is sent.
+  // The other direction: device memory is sent.
   ibv_sge element = {8, 4, mr->lkey};
   ibv_send_wr wr = {};
   wr.sg_list = &element;
@@ -206,7 +206,7 @@ CONFORMANCE_TEST(more, RateLimitNeedsAQpThatCanSend, "ibv_modify_qp_rate_limit.s
   EXPECT_TRUE(refused(set(caps.qp_rate_limit_max), {EINVAL})) << "in RESET";
 }
 
-// 20 Mbit/s: what is sent takes 100 ms, and more with headers.
+// 20 Mbit/s: the data take 100 ms, and more with headers.
 CONFORMANCE_TEST(more, RateLimitHolds, "ibv_modify_qp_rate_limit.holds", "ibv_modify_qp_rate_limit.off") {
   constexpr uint32_t kbps = 20'000, size = 8192, count = 32, burst = 16384;
   const ibv_packet_pacing_caps& caps = claimed();
@@ -300,7 +300,7 @@ CONFORMANCE_TEST(more, LastByteComesLast, "ibv_query_qp_data_in_order.true") {
 CONFORMANCE_TEST(more, EnvironmentInitialisesFork, "ibv_fork_init.environment") {
   if (ibv_is_fork_initialized() == IBV_FORK_ENABLED) throw NotTested{"fork support is on without it"};
   for (const char* name : {"RDMAV_FORK_SAFE", "IBV_FORK_SAFE"}) {
-    const pid_t child = fork();  // libibverbs looks when it is first called, and nobody has in this process
+    const pid_t child = fork();  // libibverbs reads it at its first call; here it was not called
     if (child == 0) {
       setenv(name, "1", 1);
       int count = 0;
@@ -352,7 +352,7 @@ CONFORMANCE_TEST(more, ParentGoesOnAfterAFork, "ibv_fork_init.parent-goes-on") {
   if (child == 0) {
     close(hold[1]);
     char byte;
-    _exit(read(hold[0], &byte, 1) < 0 ? 1 : 0);  // until the parent lets go
+    _exit(read(hold[0], &byte, 1) < 0 ? 1 : 0);  // until the parent lets it go
   }
   close(hold[0]);
   exchange(2);

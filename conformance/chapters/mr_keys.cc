@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Memory regions: what their keys are good for, seen from two connected ends.
+// Memory regions: what their keys allow, seen from two connected ends.
 #include "support/pair.h"
 
 namespace conformance {
 namespace {
 
-// The near end's objects are in the test's hands: its regions are examined, by its own requests and by those
-// of the far end.
+// The test owns the near end's objects: its regions are examined, by its own requests and by those of the far
+// end.
 class Fixture : public PairTest {
  protected:
   End& own() { return pair().native().end; }
@@ -15,7 +15,7 @@ class Fixture : public PairTest {
   // One SEND of these bytes; its status.
   ibv_wc_status send(ibv_sge from) {
     ibv_send_wr wr = own().request(IBV_WR_SEND, &from);
-    if (const int error = own().post(wr); error != 0) return IBV_WC_LOC_PROT_ERR;  // found out at once
+    if (const int error = own().post(wr); error != 0) return IBV_WC_LOC_PROT_ERR;  // detected at once
     return completion(own().cq).status;
   }
   // One access of the far end to the near one's memory; its first byte is 0x77.
@@ -67,7 +67,7 @@ CONFORMANCE_TEST(mr, WithoutLocalWriteNothingIsReceived, "ibv_reg_mr.local-write
   wr.sg_list = &element;
   wr.num_sge = 1;
   ibv_recv_wr* bad;
-  if (CALL(ibv_post_recv(own().qp, &wr, &bad)) != 0) return;  // found out at once
+  if (CALL(ibv_post_recv(own().qp, &wr, &bad)) != 0) return;  // detected at once
   far().fill(0, 64, 0x77);
   ASSERT_EQ(far().post(send_request({{0, 64}})), 0);
   EXPECT_NE(far().completion().status, IBV_WC_SUCCESS);

@@ -24,7 +24,7 @@ class Fixture : public DeviceTest {
     if (!pd_) pd_ = make_pd(device());
     return pd_;
   }
-  // The function, not the macro of the same name: that one sorts optional access flags out.
+  // The function, not the macro of the same name, which drops optional access flags.
   Mr reg(void* address, size_t length, int access) {
     return Mr(CALL((ibv_reg_mr)(pd(), address, length, access)));
   }
@@ -289,7 +289,7 @@ CONFORMANCE_TEST(mr, PrefetchWithoutFaults, "ibv_advise_mr.no-fault") {
   const Mr mr = region(IBV_ACCESS_LOCAL_WRITE);
   const int error = advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, IBV_ADVISE_MR_FLAG_FLUSH,
                            buffer_.address(), 8192, mr->lkey);
-  // A kernel that is older than this advice takes it for an unknown one (page: "isn't supported").
+  // A kernel that is older than this advice treats it as unknown (page: "isn't supported").
   if (error == ENOTSUP || error == EINVAL)
     throw NotClaimed{"this advice refused with " + errno_text(error) + ", others are taken"};
   EXPECT_TRUE(succeeded(error));

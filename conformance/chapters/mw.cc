@@ -32,7 +32,7 @@ class Fixture : public PairTest {
                       static_cast<unsigned>(access)};
     return bind;
   }
-  // Posts the bind and waits for it; the status, or IBV_WC_MW_BIND_ERR where it is refused at once.
+  // Posts the bind and waits for it; returns the status, IBV_WC_MW_BIND_ERR if it is refused at once.
   ibv_wc_status bind(ibv_mw* mw, ibv_mw_bind how) {
     if (CALL(ibv_bind_mw(binder().qp, mw, &how)) != 0) return IBV_WC_MW_BIND_ERR;
     return completion(binder().cq).status;

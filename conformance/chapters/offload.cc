@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What only some adapters do: rules for flows, work queues, counters, lists of tags; and device memory by its
-// handle. Who does not claim one of them refuses it.
+// Capabilities that only some adapters have: flow rules, work queues, counters, tag lists; and device memory
+// by its handle. A device that does not claim one of them refuses it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ using Table = std::unique_ptr<ibv_rwq_ind_table, Ended<ibv_rwq_ind_table, end_ta
 using Counters = std::unique_ptr<ibv_counters, Ended<ibv_counters, end_counters>>;
 using Context = std::unique_ptr<ibv_context, Ended<ibv_context, end_context>>;
 
-// A rule for a destination that is nobody's: no traffic of others is touched. Its parts follow one another
-// without gaps, as in the example of ibv_create_flow(3).
+// A rule for a destination that no machine has: it does not touch the traffic of others. Its parts follow one
+// another without gaps, as in the example of ibv_create_flow(3).
 class Rule {
  public:
   explicit Rule(uint8_t port, ibv_counters* counters = nullptr, bool holds_its_parts = true) {

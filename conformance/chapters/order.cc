@@ -34,7 +34,7 @@ class Fixture : public PairTest {
     if (!pair().has_atomics()) throw NotClaimed{"atomic_cap is none"};
   }
 
-  // Large WRITEs, then a small message: when that has been received all of them are there.
+  // Large WRITEs, then a small message: when it has been received, all of them are complete.
   void write_then(ibv_qp_type type, ibv_wr_opcode last) {
     pair(of(type));
     constexpr uint32_t size = 100'000;

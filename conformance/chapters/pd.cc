@@ -14,7 +14,7 @@ namespace {
 
 using Fixture = DeviceTest;
 
-// The PD is refused while `object` lives, and goes once it is gone.
+// The PD is refused while `object` exists, and can be deallocated once it is gone.
 template <typename Object>
 void expect_busy(Pd& pd, Object& object) {
   EXPECT_REFUSED(ibv_dealloc_pd(pd));
@@ -37,7 +37,7 @@ CONFORMANCE_TEST(pd, SeveralSideBySide, "ibv_alloc_pd.several") {
 
 CONFORMANCE_TEST(pd, ManyAtOnce, "ibv_alloc_pd.many") {
   const int count =
-      std::clamp(device().attributes().max_pd - 8, 2, 1000);  // some for whoever else uses the device
+      std::clamp(device().attributes().max_pd - 8, 2, 1000);  // some for other users of the device
   std::vector<Pd> all;
   for (int i = 0; i < count; ++i) {
     all.emplace_back(CALL(ibv_alloc_pd(context())));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What tests of posting in one state or another are made of.
+// Fixtures for tests of posting in one state or another.
 #pragma once
 
 #include "support/fixture.h"

@@ -57,8 +57,8 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   EXPECT_TRUE(stays_empty(near().cq));
 }
 
-// The requests are still outstanding when one more comes: the far end has no receive for them, and is asked
-// for ever.
+// The requests must still be outstanding when one more is posted: the far end has no receive for them, and
+// the requester retries without limit.
 CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full", "ibv_post_send.after-poll") {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
@@ -195,7 +195,7 @@ CONFORMANCE_TEST(post, InlineReadMeansNothing, "ibv_post_send.inline-read") {
 
 class SendInState : public PostInState {
  protected:
-  // A QP in `state`, one request posted to it; gives what ibv_post_send gave.
+  // Posts one request to a QP in `state`; returns the result of ibv_post_send.
   int post_in(ibv_qp_state state) {
     qp_in(state);
     ibv_sge element{buffer_.address(), 8, mr_->lkey};

@@ -66,7 +66,7 @@ class ProductTest : public PairTest {
     return operation.opcode != IBV_WR_TSO || (tso.max_tso > 0 && (tso.supported_qpts >> type_.type & 1) != 0);
   }
 
-  // A QP with inline data can be had; asked once.
+  // Can a QP with inline data be created? Asked once.
   bool has_inline() {
     if (!has_inline_) {
       try {
@@ -102,7 +102,7 @@ class ProductTest : public PairTest {
       throw Deviation{"to connect the ends", Where::current()};
   }
 
-  // What ibv_post_send gives. `rkey`: of the window that the opcode is about.
+  // Result of ibv_post_send. `rkey`: of the window that the opcode is about.
   int post(const Operation& operation, unsigned flags, uint64_t id = request_id, uint32_t rkey = 0) {
     const ibv_wr_opcode opcode = operation.opcode;
     if (opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_TSO) {
@@ -133,7 +133,7 @@ class ProductTest : public PairTest {
     return windows_.back();
   }
 
-  // A signaled request that a QP in RTS carries out: what its completion stands behind has finished.
+  // A signaled request that a QP in RTS carries out: everything before its completion has finished.
   void post_marker() {
     const Operation& operation = type_.type == IBV_QPT_UD ? operations[0] : operations[2];
     if (takes_a_receive(operation.opcode)) {
@@ -199,7 +199,7 @@ class OpcodeTest final : public ProductTest {
       ASSERT_EQ(far().receive(0, 256), 0);
     }
     ASSERT_EQ(post(operation_, flags, request_id, rkey), 0);
-    // Whether a window of another type of QP can be invalidated from afar is said nowhere.
+    // No source says whether a remote peer can invalidate a window of another type of QP.
     if (operation_.opcode == IBV_WR_SEND_WITH_INV && type_.bit != rc) {
       finish(flags);
       return;
@@ -214,7 +214,7 @@ class OpcodeTest final : public ProductTest {
     if (type_.type == IBV_QPT_UD && (flags & IBV_SEND_SIGNALED) == 0) far().received();  // the marker's
   }
 
-  // A set of flags that the opcode does not have: refused, or taken once.
+  // A set of flags that the opcode does not have: refused, or accepted once.
   void expect_at_most_one(unsigned flags) {
     const uint32_t rkey = key();
     if (receives()) {
@@ -237,7 +237,7 @@ class OpcodeTest final : public ProductTest {
     is_ready_ = false;
   }
 
-  // Waits for the completion if there must be one, then sees to it that there is no other.
+  // Waits for the completion if there must be one, then checks that there is no other.
   void finish(unsigned flags) {
     is_ready_ = false;
     if ((flags & IBV_SEND_SIGNALED) != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Queue pairs: creating and destroying them, and what their capabilities are good for.
+// Queue pairs: creating and destroying them, and that their capabilities hold.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -216,7 +216,7 @@ CONFORMANCE_TEST(qp, QueuesHoldWhatCapSays, "ibv_create_qp.cap-holds") {
   for (uint32_t i = 0; i < near().facts().receive_depth; ++i)
     ASSERT_EQ(near().receive(0, 64, i), 0) << "receive " << i << " of " << near().facts().receive_depth;
   SendRequest request = remote_request(IBV_WR_RDMA_WRITE, {{0, 8}}, far().facts());
-  request.flags = 0;  // its place is taken until a later completion is polled
+  request.flags = 0;  // its slot is taken until a later completion is polled
   for (uint32_t i = 0; i < near().facts().send_depth; ++i)
     ASSERT_EQ(near().post(request), 0) << "send " << i << " of " << near().facts().send_depth;
 }

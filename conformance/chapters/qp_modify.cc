@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Queue pairs: values that ibv_modify_qp refuses, and values that ibv_query_qp gives back. Which attributes
+// Queue pairs: values that ibv_modify_qp refuses, and values that ibv_query_qp returns. Which attributes
 // belong to which transition is in qp_table.cc.
 #include <cstring>
 
@@ -24,7 +24,7 @@ class Fixture : public PairTest {
     return qp;
   }
 
-  // From RESET or INIT one state further, with one value changed: refused, and nothing has happened.
+  // One state further from RESET or INIT, with one value changed: refused, and nothing has changed.
   template <typename Change>
   void expect_refused(ibv_qp_state from, ibv_qp_type type, const char* what, Change change) {
     Qp qp = qp_in(from, type);

@@ -55,7 +55,7 @@ class TableTest : public DeviceTest {
     return qp;
   }
 
-  // A request with a key that no region has: in SQE from then on, or in ERR, where the device has no SQE.
+  // Posts a request with a key that no region has: the QP is in SQE then, or in ERR if the device has no SQE.
   void fail_a_request(ibv_qp* qp) {
     ibv_ah_attr address = device().own_address();
     if (type_ == IBV_QPT_UD) ah_ = Ah(CALL(ibv_create_ah(pd_, &address)));
@@ -127,7 +127,8 @@ class Optional final : public LegalTest {
   using LegalTest::LegalTest;
   void run() override {
     for (const int bit : attribute_bits()) {
-      // IBV_QP_PORT in SQD is the kernel's table alone; IBV_QP_AV of UC fails in uverbs, which adds the port.
+      // IBV_QP_PORT in SQD is in the kernel's table only; IBV_QP_AV of UC fails in uverbs, which adds the
+      // port.
       const bool doubtful = row_.from == IBV_QPS_SQD && row_.to == IBV_QPS_SQD &&
                             (bit == IBV_QP_PORT || (bit == IBV_QP_AV && type_ == IBV_QPT_UC));
       if ((row_.optional & bit) == 0 || doubtful) continue;
@@ -168,7 +169,7 @@ class Illegal final : public TableTest {
     Qp qp = qp_in(from_);
     for (const ibv_qp_state to : all_states) {
       if (transition_of(type_, from_, to) || (from_ == IBV_QPS_RESET && to == IBV_QPS_ERR)) continue;
-      // With no attribute, and with those that lead there from the state before.
+      // With no attribute, and with those that lead there from the state before it.
       for (const ibv_qp_state before : {from_, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR}) {
         const auto usual = transition_of(type_, before, to);
         const int mask = usual ? usual->required : 0;

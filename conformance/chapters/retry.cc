@@ -37,7 +37,7 @@ class Fixture : public PairTest {
     spec.path.retry_count = retries;
     return spec;
   }
-  // Posts, waits for the completion, and gives the time that both took.
+  // Posts, waits for the completion, and returns the time that both took.
   microseconds time_of(const SendRequest& request, ibv_wc_status expected) {
     const auto begin = Clock::now();
     if (near().post(request) != 0) throw Deviation{"ibv_post_send; expected: 0", Where::current()};
@@ -46,7 +46,7 @@ class Fixture : public PairTest {
     EXPECT_EQ(done.status, expected) << completion_text(done);
     return time;
   }
-  // Failure comes when it must, and in the end: `late` bounds it on a busy machine.
+  // The failure comes at the right time, and at last: `late` bounds it on a busy machine.
   static void expect_in_time(ClauseId not_sooner, ClauseId not_never, microseconds time, microseconds least,
                              std::chrono::seconds late) {
     {

@@ -48,8 +48,8 @@ class Fixture : public CmTest {
     EXPECT_SUCCEEDS(ask(fd, reinterpret_cast<sockaddr*>(&name), &size));
     return SocketAddress(reinterpret_cast<sockaddr*>(&name));
   }
-  // What the library asks for unless it is told otherwise (rdma-core librdmacm/rsocket.c, rs_create_ep):
-  // elements for the end of the peer's ring and its beginning, and small messages inline.
+  // What the library asks for by default (rdma-core librdmacm/rsocket.c, rs_create_ep): elements for the end
+  // of the peer's ring and its beginning, and small messages inline.
   void need_queue() {
     const Pd pd = make_pd(device());
     const Cq cq = make_cq(device());

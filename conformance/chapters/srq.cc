@@ -158,7 +158,7 @@ CONFORMANCE_TEST(srq, LimitIsChecked, "ibv_modify_srq.limit-range", "ibv_modify_
   }
 }
 
-// Two receiving QPs that share an SRQ, in the test's hands, and at the far end a sender for each.
+// Two receiving QPs of the test's own that share an SRQ, and at the far end a sender for each.
 class SharingTest : public PairTest {
  protected:
   void prepare(ibv_qp_type type = IBV_QPT_RC, uint32_t depth = 8) {

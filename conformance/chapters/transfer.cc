@@ -88,7 +88,7 @@ class SizesTest final : public PairTest {
     EXPECT_TRUE(target.untouched(at + size, margin)) << "behind the message";
   }
 
-  // UC tells the sender nothing of the arrival, and an RDMA WRITE the receiver neither.
+  // UC tells the sender nothing of the arrival, and an RDMA WRITE tells the receiver nothing either.
   static void wait_until_it_came(Endpoint& target, uint32_t at, uint32_t size, uint64_t seed) {
     const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(5));
     while (!target.has_pattern(at, size, seed) && std::chrono::steady_clock::now() < end) {

@@ -49,7 +49,7 @@ class InlineTest : public PairTest {
       EXPECT_TRUE(far().untouched(at + size, 64));
     }
   }
-  // Nobody says when a UC WRITE has arrived.
+  // Nothing tells when a UC WRITE has arrived.
   void wait_for(uint64_t at, uint64_t size, uint64_t seed) {
     const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
     while (!far().has_pattern(at, size, seed) && std::chrono::steady_clock::now() < deadline) {
@@ -118,7 +118,7 @@ CONFORMANCE_TEST(transfer, AnyAddress, "transfer.odd-addresses") {
   }
 }
 
-// Bytes of memory that can be had, or 0.
+// Available bytes of memory, or 0.
 uint64_t available_memory() {
   std::ifstream file("/proc/meminfo");
   for (std::string word; file >> word;) {

@@ -32,7 +32,7 @@ class TransferTest : public PairTest {
   }
   bool is_datagram() const { return type_.type == IBV_QPT_UD; }
 
-  // `size` bytes by a SEND, which the other end checks.
+  // Sends `size` bytes, which the other end checks.
   void send(Endpoint& from, Endpoint& to, uint32_t size) {
     SCOPED_TRACE("SEND of " + std::to_string(size) + " bytes");
     const uint64_t seed = ++seed_;
@@ -71,7 +71,7 @@ class TransferTest : public PairTest {
 class WrapTest final : public TransferTest {
   using TransferTest::TransferTest;
   void run() override {
-    // The end of the numbers within a message, between two, and behind a READ's answer.
+    // The wrap-around of the numbers within a message, between two, and after a READ's answer.
     for (const uint32_t psn : {0xffffffu, 0xfffffeu, 0xfffffau}) {
       SCOPED_TRACE("from " + std::to_string(psn));
       wire::Connect path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a device does not claim it refuses: each test is for a device without the capability.
+// What a device does not claim, it refuses: each test is for a device without the capability.
 #include <fcntl.h>
 
 #include "support/pair.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What tests of the ibv_wr_* interface are made of.
+// Fixtures for tests of the ibv_wr_* interface.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline constexpr uint64_t rc_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_S
 inline constexpr uint64_t atomic_operations =
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
-// The near end is an extended QP in the test's hands; the far one an ordinary end, which is asked.
+// The near end is an extended QP of the test's own; the far one an ordinary end, which gets requests.
 class ExtendedQpTest : public PairTest {
  protected:
   ibv_qp_init_attr_ex attributes(ibv_qp_type type, uint64_t operations) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Extended reliable connections: domains, shared receive queues, QPs. The receiving half is in the test's
-// hands, and the sender at the far end.
+// Extended reliable connections: domains, shared receive queues, QPs. The test owns the receiving half; the
+// sender is at the far end.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -79,7 +79,7 @@ class Fixture : public PairTest {
     srq = Srq(CALL(ibv_create_srq_ex(context(), &attr)));
     if (!srq) throw Deviation{"an XRC SRQ is needed; errno " + errno_text(errno), Where::current()};
   }
-  // A sending QP in the test's own hands. `operations`: IBV_QP_EX_WITH_*, of an extended one.
+  // A sending QP of the test's own. `operations`: IBV_QP_EX_WITH_*, of an extended one.
   Qp make_sender(ibv_cq* cq, uint64_t operations = 0) {
     ibv_qp_init_attr_ex sender = {};
     sender.qp_type = IBV_QPT_XRC_SEND;
@@ -106,7 +106,7 @@ class Fixture : public PairTest {
     ibv_recv_wr* bad;
     ASSERT_EQ(CALL(ibv_post_srq_recv(srq, &wr, &bad)), 0);
   }
-  // The far sender's request to buffer_, eight bytes from the beginning of its own.
+  // The far sender's request to buffer_, with eight bytes from the beginning of its own buffer.
   ibv_wc_status post(ibv_wr_opcode opcode, ibv_srq* to, size_t offset = 1024) {
     SendRequest request = send_request({{0, 8}}, 1, opcode);
     request.imm = 0x01020304;

@@ -63,7 +63,7 @@ class Archive:
 
 
 def libraries_of(program):
-    """The files ldd(1) names."""
+    """The files that ldd(1) names."""
     listed = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return re.findall(r"(?:=> |^\s*)(/\S+) \(0x", listed, re.MULTILINE)
 

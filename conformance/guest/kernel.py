@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The guest's kernel: taken out of the distribution's package, nothing is installed."""
+"""The guest's kernel: unpacked from the distribution's package, nothing is installed."""
 
 import gzip
 import lzma
@@ -12,7 +12,7 @@ META_PACKAGE = "linux-image-amd64"
 
 
 class Unavailable(Exception):
-    """What keeps the guest from being made here, in words."""
+    """Why the guest cannot be made here."""
 
 
 class Kernel:
@@ -33,8 +33,8 @@ class Kernel:
             self._builtin = {pathlib.Path(line).stem.replace("-", "_") for line in builtin.read_text().split()}
 
     def in_order(self, wanted):
-        """The files of the modules named, and of all they need, those needed first. Unknown names are left out: another
-        kernel may have them built in, or not at all."""
+        """The files of the named modules, and of all that they need, dependencies first. Unknown names are left out:
+        another kernel may have them built in, or not at all."""
         order = []
 
         def add(name):
@@ -54,7 +54,7 @@ class Kernel:
         return name in self._paths or name in self._builtin
 
     def uncompressed(self, folder: pathlib.Path):
-        """The ELF image inside: without hardware virtualisation, unpacking it would be most of the start."""
+        """The ELF image inside: without hardware virtualisation, unpacking it would take most of the boot time."""
         target = folder / f"vmlinux-{self.release}"
         if not target.exists():
             image = payload_of(self.compressed.read_bytes())
@@ -76,13 +76,13 @@ def read_module(path: pathlib.Path) -> bytes:
 
 
 def needed_by(path: pathlib.Path):
-    """As the module itself says: depends= in its .modinfo (depmod(8) reads the same)."""
+    """The dependencies that the module itself names: depends= in its .modinfo (depmod(8) reads the same)."""
     found = re.search(rb"\0depends=([^\0]*)\0", read_module(path))
     return [name.replace("-", "_") for name in found.group(1).decode().split(",") if name] if found else []
 
 
 def payload_of(image: bytes):
-    """What a bzImage unpacks; the formats and their marks are those of the kernel's scripts/extract-vmlinux."""
+    """Unpacks a bzImage; the formats and their marks are those of the kernel's scripts/extract-vmlinux."""
     for mark, unpack in ((b"\x1f\x8b\x08", lambda data: gzip_stream(data)),
                          (b"\xfd7zXZ\0", lambda data: lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(data))):
         start = image.find(mark)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The virtual machine: started, listened to, and ended when its time is over."""
+"""The virtual machine: started, its console read, ended when its time is over."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from kernel import Unavailable
 
 
 def command(emulator, image, accel, memory, arguments):
-    # microvm would start faster, and has no disk that every kernel knows.
+    # microvm would boot faster, but has no disk that every kernel supports.
     return [str(emulator), "-machine", f"q35,accel={accel}", "-cpu", "host" if accel == "kvm" else "max", "-smp", "2",
             "-m", memory, "-kernel", str(image), "-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot",
             "-nodefaults", *arguments]
 
 
 def boots_with_kvm(emulator, image, folder) -> bool:
-    """A /dev/kvm that can be opened may still not run a guest: only a kernel that speaks is proof."""
+    """A /dev/kvm that can be opened may still not run a guest: only a kernel that prints something is proof."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     try:
@@ -35,7 +35,7 @@ def boots_with_kvm(emulator, image, folder) -> bool:
 
 
 def lines(process, deadline):
-    """What the machine's console says, line by line, until it ends or the time does (then TimeoutError)."""
+    """The lines of the machine's console, until it ends or the time is over (then TimeoutError)."""
     selector = selectors.DefaultSelector()
     selector.register(process.stdout, selectors.EVENT_READ)
     rest = b""
@@ -55,8 +55,8 @@ def lines(process, deadline):
 
 
 def run(emulator, image, initrd, disk, accel, memory, timeout) -> int:
-    """The suite's exit status as the guest tells it."""
-    # no_timer_check and what follows: a guest that the host leaves without a processor for a while is not broken.
+    """The suite's exit status, from the guest's console."""
+    # no_timer_check and what follows: a guest that is not scheduled for a while is not broken.
     arguments = ["-initrd", str(initrd), "-drive", f"file={disk},format=raw,if=virtio",
                  "-append", "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check nowatchdog "
                             "rcupdate.rcu_cpu_stall_suppress=1"]
@@ -81,7 +81,7 @@ def run(emulator, image, initrd, disk, accel, memory, timeout) -> int:
         if time.monotonic() >= deadline:
             print(f"the guest was ended after {timeout:g} s", file=sys.stderr)
             return 2
-        if began:  # then it is no matter of this machine
+        if began:  # then the cause is not this machine
             print("the guest ended before the suite did: see what it said above", file=sys.stderr)
             return 2
         raise Unavailable("the guest did not start: see what it said above")

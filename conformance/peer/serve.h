@@ -7,13 +7,13 @@
 
 namespace conformance {
 
-// Listens until SIGTERM or SIGINT; each connection is served by a process of its own, which opens the device
-// anew and ends with its connection. Prints "listening on ADDRESS, port N" when it is ready. Throws
+// Listens until SIGTERM or SIGINT. Each connection is served by a process of its own, which opens the device
+// again and ends with its connection. Prints "listening on ADDRESS, port N" when it is ready. Throws
 // std::runtime_error when it cannot listen.
 void serve(const Options& options);
 
-// A process of its own that serves one connection to this one: another process on this machine, whatever the
-// topology. To be called before the caller opens the device. Gives the caller's descriptor.
+// Starts a process that serves one connection to this one: another process on this machine, whatever the
+// topology. Must be called before the caller opens the device. Returns the caller's descriptor.
 int fork_host(const Options& options);
 
 }  // namespace conformance

@@ -108,7 +108,7 @@ std::set<std::string> tests_in_vain(const std::vector<const TestInfo*>& selected
   return out;
 }
 
-// Which topology, and what the peer says of its device. Throws std::runtime_error when there is no peer.
+// The topology, and what the peer says about its device. Throws std::runtime_error when there is no peer.
 void add_topology(const Options& options, Facts& facts) {
   facts.emplace_back("topology", options.peer.empty() ? "loopback" : "pair with " + options.peer);
   if (options.peer.empty()) return;

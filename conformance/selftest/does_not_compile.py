@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""A test without a clause, and one of a clause that nobody wrote, do not compile; one with its clause does.
+"""A test without a clause, and one of a clause that does not exist, do not compile; one with its clause does.
 
     conformance/selftest/does_not_compile.py COMPILER [OPTION...]      as chapters are compiled
 """

@@ -4,8 +4,8 @@
 
     conformance/selftest/program.py SCRIPTED [verbena run --]
 
-SCRIPTED is main() of verbs-conformance with the tests of scripted.cc, of every verdict; what precedes it on its command
-line, a device.
+SCRIPTED is main() of verbs-conformance with the tests of scripted.cc, which have every verdict; the device comes from
+the command before it.
 """
 import html.parser
 import json
@@ -40,7 +40,7 @@ def deviation(clause, reason="It is <so> & \"known\".", more=""):
 
 
 class Page(html.parser.HTMLParser):
-    """Open elements must be closed; what refers to something outside is gathered."""
+    """Checks that elements are closed; collects references to anything outside."""
 
     EMPTY = {"meta", "input", "br"}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Tests of every verdict, with the suite's own main(): what program.py looks at. They ask nothing of the
-// device; the clauses are borrowed. A program of its own, so that no run of the suite has them.
+// Tests of every verdict, with the suite's own main(), for program.py. They do not use the device; the
+// clauses are borrowed. A program of its own, so that no run of the suite contains them.
 #include <signal.h>
 #include <unistd.h>
 

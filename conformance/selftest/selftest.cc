@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Does the chassis see? Tests that pass, fail, crash, hang and abstain are run by the real runner, without
-// any device, and their verdicts are compared. A program of its own, as the runner's children run GoogleTest.
+// Does the suite itself work? Tests that pass, fail, crash, hang and abstain are run by the real runner,
+// without any device, and their verdicts are compared. A program of its own, as the runner's children run
+// GoogleTest.
 #include <signal.h>
 #include <unistd.h>
 
@@ -134,7 +135,7 @@ std::vector<Expectation> expectations_of(const std::string& text) {
   return read_expectations(name);
 }
 
-// A deviation that is known does not count; one that is known and does not occur is told, unless it need not.
+// A known deviation does not count; one that does not occur is reported, unless it need not occur.
 int check_expectations(const std::vector<const TestInfo*>& selected, const std::vector<TestResult>& results) {
   const std::string name(first.clause().id);
   const auto entry = [](const std::string& clause, const char* more) {
@@ -181,7 +182,7 @@ int check_expectations(const std::vector<const TestInfo*>& selected, const std::
   return faults;
 }
 
-// A message comes back as it went; each shorter one, and one with a byte more, is refused.
+// A message is decoded to itself; each shorter one, and one with a byte more, is refused.
 int check_wire() {
   wire::Send sent{7, {{}, {}}};
   sent.list[1].elements = {{-5, 6, 7}, {8, 9}};
@@ -207,7 +208,7 @@ int check_wire() {
   return faults;
 }
 
-// What the build asks: a clause without a test is told, and each way in which a test does not fit its
+// The build's audit: a clause without a test is reported, and each way in which a test does not fit its
 // clauses.
 int check_audit() {
   const auto excused = [](const Clause& clause) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The quick tests as a user without rights, who afterwards has left nothing behind: no process, no file, no object.
+"""The quick tests as a user without rights. Afterwards nothing is left: no process, no file, no object.
 
     conformance/selftest/unprivileged.py VERBENA SUITE [OPTION...]
 
-Run by root it becomes another user first (the user of `nobody`); otherwise whoever runs it has no rights anyway. 77
-where that user cannot reach the programs.
+As root it becomes another user first (the user of `nobody`); any other user has no rights anyway. Exit status 77 where
+that user cannot reach the programs.
 """
 import json
 import os
@@ -28,7 +28,7 @@ def another_user():
 
 
 def left_running(mark):
-    """Processes that have the mark in their environment, also in a session of their own."""
+    """Processes with the mark in their environment, also those in a session of their own."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -50,7 +50,7 @@ def main():
         print(f"{verbena} or {suite} cannot be reached without rights")
         return SKIPPED
     mark = "CONFORMANCE_MARK_" + uuid.uuid4().hex
-    # Below /tmp: a path that the user can reach whoever made it, and short enough for the node's sockets.
+    # Below /tmp: a path that the user can reach, whichever user made it, and short enough for the node's sockets.
     with tempfile.TemporaryDirectory(prefix="conformance.", dir="/tmp") as folder:
         folder = pathlib.Path(folder)
         for name in ("home", "tmp", "run", "report"):
@@ -65,8 +65,8 @@ def main():
         common = {"env": environment, "cwd": folder / "home", "timeout": TIME, "stdin": subprocess.DEVNULL, **user}
         run = subprocess.run([verbena, "run", "--node", NODE, "--", suite, "--quick", "--report-dir", folder / "report",
                               *options], **common)
-        # librdmacm keeps its devices open to the end of the process. A kernel clears up after that one at once; on a
-        # node it is whoever comes by next.
+        # librdmacm keeps its devices open to the end of the process. A kernel cleans up after it at once; a node does
+        # when the next process joins it.
         subprocess.run([verbena, "run", "--node", NODE, "--", suite, "--filter", "device.OpensMoreThanOnce"],
                        stdout=subprocess.DEVNULL, check=True, **common)
         status = json.loads(subprocess.run([verbena, "status", "--node", NODE, "--json"], stdout=subprocess.PIPE,

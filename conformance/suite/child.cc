@@ -86,7 +86,7 @@ void run_in_child(const TestInfo& test, const Options& options, Trace& trace, in
   if (own.in_vain.count(test.full_name()) > 0) own.time_scale = std::min(own.time_scale, 1.0);
   use_options(own);
   use_trace(&trace);
-  // What the device's driver prints goes nowhere unless it is asked for: the report is the suite's word.
+  // Output of the device's driver is discarded unless it is asked for: the report is the suite's output.
   if (getenv("CONFORMANCE_VERBOSE") == nullptr) {
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(nowhere, STDOUT_FILENO);

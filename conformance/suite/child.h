@@ -12,11 +12,11 @@
 
 namespace conformance {
 
-// Runs the test in this process and writes its findings to `descriptor` as they come, an end mark last. Ends
+// Runs the test in this process and writes its findings to `descriptor` as they come, then an end mark. Ends
 // the process.
 [[noreturn]] void run_in_child(const TestInfo& test, const Options& options, Trace& trace, int descriptor);
 
-// Parent: what a child has written until its end.
+// Parent: reads what a child has written until its end.
 void read_findings(const std::string& bytes, TestResult& result);
 
 // Within a child, for test.cc.

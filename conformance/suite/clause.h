@@ -41,8 +41,8 @@ std::span<const Chapter> chapters();  // in the order of the report
 
 std::string_view name_of(Level level);
 
-// A clause that exists. Made from a literal, an id that no clauses file has is a compile error; what does so
-// includes clause_ids.h, and is compiled again when clauses come or go.
+// The id of a clause that exists. Made from a literal; an id that no clauses file has is a compile error. A
+// file that does so includes clause_ids.h, and is compiled again when clauses are added or removed.
 class ClauseId {
  public:
   consteval ClauseId(const char* id);  // NOLINT: implicit on purpose. Defined in clause_ids.h

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Build-time program: reads the clauses files, refuses what is not well formed, writes the tables that
+// Build-time program: reads the clauses files, refuses what is not well formed, and writes the tables that
 // suite/clause.h and clause.cc include.
 //
 //   clause_compiler OUTPUT_DIRECTORY FILE.toml...
@@ -129,7 +129,7 @@ void read_file(const std::string& path, std::vector<Clause>& clauses, std::vecto
   }
 }
 
-// Written only when changed: what includes it is not compiled again for nothing.
+// Written only when changed, so that its includers are not compiled again for nothing.
 void write(const std::string& path, const std::string& text) {
   std::ifstream before(path);
   std::stringstream old;

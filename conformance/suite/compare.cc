@@ -28,7 +28,8 @@ Json read(const std::string& path) {
   return json;
 }
 
-// A report of verdicts alone (conformance/expectations/shrink) leaves the promises to the clauses files.
+// A report reduced to verdicts (conformance/expectations/shrink) has no promises: the clauses files have
+// them.
 std::string promise_of(const Json& clause, const std::string& id) {
   const auto known = ClauseId::find(id);
   return clause.value("promise", known ? std::string(known->clause().promise) : "");

@@ -33,7 +33,7 @@ struct Options {
   std::string compare_html;          // compare: where the table goes as HTML, or empty
 };
 
-// Nothing when the program is to end at once with `status` (help, or a bad command line).
+// Nothing when the program must end at once with `status` (help, or a wrong command line).
 std::optional<Options> parse_options(int argc, char** argv, int& status);
 
 bool matches(const std::string& filter, const std::string& test_name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The tests that exist. A test names its chapter and its clauses where it is written; one without a clause
-// does not compile, one that names a clause nobody wrote neither, and a clause that no test names fails the
-// build (audit.h).
+// The tests that exist. A test names its chapter and its clauses where it is written. A test without a
+// clause, or with one that does not exist, does not compile; a clause without a test fails the build
+// (audit.h).
 #pragma once
 
 #include <gtest/gtest.h>

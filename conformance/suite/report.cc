@@ -74,8 +74,8 @@ void count(const ClauseReport& clause, Summary& summary) {
   summary.pending += !clause.id.clause().pending.empty();
 }
 
-// Of the character that begins at `at`; 0 where none does. XML has no surrogates, and ends at U+10FFFF; what
-// is longer than it need be is none.
+// The length of the character that begins at `at`; 0 if none does. XML has no surrogates, and ends at
+// U+10FFFF; overlong encodings are none.
 size_t utf8_length(const std::string& text, size_t at) {
   const auto byte = [&](size_t i) {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;

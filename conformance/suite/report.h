@@ -57,10 +57,10 @@ std::string to_junit(const Report& report);
 std::string to_html(const Report& report);
 std::string to_text(const Report& report);  // the summary at the end of a run
 
-// Those that say why this test deviates; nothing where one of its deviations is not expected.
+// The reasons of this test's deviations; nothing if one of them is not expected.
 std::vector<const Expectation*> expectations_of(const Report& report, const TestReport& test);
 
-// report.json, report.xml and report.html into `directory`, which is made. Throws std::runtime_error.
+// Writes report.json, report.xml and report.html into `directory`, which it makes. Throws std::runtime_error.
 void write_reports(const Report& report, const std::string& directory);
 
 // &, <, >, " as entities; control characters as spaces; what is not UTF-8 as U+FFFD.

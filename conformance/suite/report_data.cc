@@ -81,8 +81,7 @@ std::string to_json(const Report& report) {
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-// JUnit knows no deviation that is known: such a test is skipped, with the reasons, and what it saw is its
-// output.
+// JUnit has no known deviation: such a test is skipped, with the reasons, and its findings are its output.
 std::string to_junit(const Report& report) {
   std::ostringstream out, cases;
   size_t failures = 0, skipped = 0;

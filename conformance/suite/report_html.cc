@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The report for people. Complete without its script; that only filters, and opens what is printed in older
+// The report for people. Complete without its script, which only filters, and opens what is printed in older
 // browsers.
 #include <algorithm>
 #include <sstream>
@@ -37,7 +37,7 @@ void counts(std::ostream& out, const Summary& s) {
       << s.pending << " clauses wait for a test and " << s.untestable << " no program can test.</p>\n";
 }
 
-// Of use with the script alone, which shows them.
+// Of use with the script only, which shows them.
 void filters(std::ostream& out) {
   out << "<div class=\"filters\" hidden>";
   for (const std::string& kind :

@@ -31,7 +31,7 @@ struct Job {
 
 void wake_up(int) {}
 
-// SIGCHLD is delivered within ppoll() only; children get back what this process was started with.
+// SIGCHLD is delivered within ppoll() only; children get the signal mask with which this process was started.
 class ChildSignal {
  public:
   ChildSignal() {
@@ -101,15 +101,15 @@ class Runner {
       close(ends[0]);
       return give_up(next_++, std::string("fork: ") + strerror(errno));
     }
-    setpgid(pid, pid);  // whoever of the two comes first
+    setpgid(pid, pid);  // by parent and child: either may come first
     const auto now = Clock::now();
     const auto limit =
         milliseconds(static_cast<int64_t>(1000.0 * test.traits.limit_seconds * options_.time_scale));
     jobs_[slot].reset(new Job{next_++, pid, ends[0], now, now + limit, {}});
   }
 
-  // Until a child writes or ends, or the next deadline. The end of a test is the end of its process, whatever
-  // its own children still hold open.
+  // Waits until a child writes or ends, or for the next deadline. A test ends with its process, even if its
+  // own children still hold the pipe open.
   void wait() {
     std::vector<pollfd> polled;
     auto wake = Clock::now() + std::chrono::seconds(1);
@@ -126,7 +126,7 @@ class Runner {
       if (jobs_[slot]) look_after(slot);
   }
 
-  // Whatever there is to read without waiting.
+  // Reads what is there, without waiting.
   static void read_all(Job& job) {
     char buffer[4096];
     for (pollfd more{job.descriptor, POLLIN, 0}; !job.closed && poll(&more, 1, 0) > 0;) {

@@ -20,8 +20,8 @@ struct Progress {
   std::chrono::milliseconds elapsed;
 };
 
-// One result for each of `selected`, in its order. `told` hears of every end. A test that exceeds its limit
-// is killed with all its processes, named, and the next one goes on.
+// One result for each of `selected`, in its order. `told` is called at the end of each test. A test that
+// exceeds its limit is killed with all its processes and reported, and the next one goes on.
 std::vector<TestResult> run_tests(const std::vector<const TestInfo*>& selected, const Options& options,
                                   const std::function<void(const Progress&)>& told);
 

@@ -49,7 +49,7 @@ void Test::TestBody() {
 
 About::About(ClauseId clause) { scopes().push_back(clause); }
 About::~About() {
-  // An exception on its way out is still about this clause: the base class asks after the unwinding.
+  // An exception that passes through is still about this clause: the base class asks after the unwinding.
   if (std::uncaught_exceptions() == 0) scopes().pop_back();
 }
 

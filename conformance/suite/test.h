@@ -40,7 +40,7 @@ class Test : public testing::Test {
   virtual void run() = 0;
 };
 
-// While it lives, what is found concerns one clause of the test, not all of them.
+// As long as it exists, findings concern one clause of the test, not all of them.
 class About {
  public:
   explicit About(ClauseId clause);
@@ -58,9 +58,9 @@ void not_claimed(const std::string& reason);
 const Options& options();
 void use_options(const Options& options);  // of this process; they must outlive it
 std::chrono::milliseconds scaled(std::chrono::milliseconds time);  // times --time-scale
-// Between two looks at what has not happened yet. Not sched_yield(2): Linux 6.18, with a scheduling group for each
-// session, has been seen to leave both processors for two seconds to a program one thread of which yields while
-// another wakes every 200 us, with others ready to run.
+// Pause between two checks of a condition. Not sched_yield(2): Linux 6.18, with a scheduling group for each
+// session, has been seen to leave both processors for two seconds to a program one thread of which yields
+// while another wakes every 200 us, with others ready to run.
 void give_way();
 
 // "Returns the value of errno on failure": some positive errno value, or one of those named.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The last calls of a test, in memory that the parent shares: they are there also after a crash or a hang.
+// The last calls of a test, in memory shared with the parent, which can read them even after a crash or a
+// hang.
 #pragma once
 
 #include <cerrno>
@@ -29,17 +30,18 @@ class Trace {
   Shared* shared_;
 };
 
-// The trace of the test that this process runs; calls outside of a test leave no trace.
+// The trace of the test that this process runs; calls outside of a test are not traced.
 void use_trace(Trace* trace);
 void trace(const std::string& line);
 
 std::string errno_text(int error);  // "EINVAL", or the number
 
-// What a call gave, as the trace shows it.
+// A call's result, as the trace shows it.
 std::string result_text(const void* pointer, int error);
 std::string result_text(long long number, int error);
 
-// Calls, and leaves "EXPRESSION = RESULT" in the trace. errno is 0 before the call and untouched after it.
+// Makes the call, and leaves "EXPRESSION = RESULT" in the trace. errno is 0 before the call and unchanged
+// after it.
 template <typename Callable>
 auto traced(const char* expression, Callable callable) {
   errno = 0;

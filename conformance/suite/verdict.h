@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What is said about a clause, and how it follows from what its tests saw. Pure: no device, no files.
+// The verdict on a clause, and how it follows from what its tests saw. Pure: no device, no files.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ enum class Verdict : uint8_t {
 std::string_view name_of(Verdict verdict);  // "CONFORMS", "DEVIATES", "NOT CLAIMED", "NOT TESTED"
 std::optional<Verdict> verdict_named(std::string_view name);
 
-// What a test has to say besides "as promised".
+// A finding of a test besides "as promised".
 struct Finding {
   enum class Kind : char { deviation = 'D', not_claimed = 'C', not_tested = 'N', observation = 'O' };
   Kind kind;

@@ -11,7 +11,7 @@
 
 namespace conformance {
 
-// Pages of its own, between two that nobody may touch; filled with one byte.
+// Pages between two guard pages; filled with one byte.
 class Buffer {
  public:
   static constexpr uint8_t untouched = 0x5a;

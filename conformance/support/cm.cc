@@ -171,7 +171,7 @@ CmId CmTest::make_listener(rdma_port_space space) {
   return id;
 }
 
-// What an end still has to say of a connection goes with its identifier.
+// Pending events of a connection go with its identifier.
 void CmTest::start_over() {
   far().destroy();
   near_ = CmId();

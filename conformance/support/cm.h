@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Two ends of the rdma_cm. The near one is the test's own: identifiers, events and QPs in its hands. The far
-// one lives wherever far ends live (support/pair.h): everything that goes to it and comes from it is plain
-// data, a request of cm_messages.h each.
+// Two ends of the rdma_cm. The near one is the test's own: identifiers, events and QPs. The far one is
+// wherever far ends are (support/pair.h): everything that goes to it and comes from it is plain data, a
+// request of cm_messages.h each.
 #pragma once
 
 #include <optional>
@@ -21,21 +21,23 @@ struct RemoteMemory {
 };
 
 // One identifier that listens, and one that is the far end of the test: from a request, a resolution or a
-// binding. Calls that give an int give 0 or the errno value; what goes wrong over there is thrown here.
+// binding. Calls that return an int return 0 or the errno value; failures at the far end are thrown here.
 class CmFar {
  public:
   // In this process it has the near end's address; elsewhere one of its own, of the same family.
   CmFar(Topology& topology, const SocketAddress& near);
 
-  // The passive side. listen: where it listens then. reserve: where nobody listens as long as this lives.
+  // The passive side. listen: returns its address. reserve: an address where no process listens as long as
+  // this exists.
   SocketAddress listen(rdma_port_space space = RDMA_PS_TCP) { return listen_at({}, space); }
   SocketAddress listen_at(const SocketAddress& address, rdma_port_space space = RDMA_PS_TCP);
   SocketAddress reserve(rdma_port_space space = RDMA_PS_TCP);
   EventFacts take_request();  // its identifier becomes the far end
   int accept(const ConnectionSpec& spec = {});
   int reject(const std::vector<uint8_t>& data = {});
-  // All of it by itself, while the test waits in a call: takes a request, makes a QP, posts a receive of
-  // 1,024 bytes, accepts, waits for the established event. served: the request; throws what went wrong.
+  // Does all of it by itself, while the test waits in a call: takes a request, makes a QP, posts a receive of
+  // 1,024 bytes, accepts, waits for the established event. served: returns the request; throws the failure,
+  // if any.
   void serve(const ConnectionSpec& spec = {});
   EventFacts served();
 
@@ -62,7 +64,7 @@ class CmFar {
   SocketAddress local();
   void destroy();  // the far end; a listener stays
 
-  // Data. The memory is there from make_qp on, and may be read and written by the peer.
+  // Data. The memory exists from make_qp on, and the peer may read and write it.
   RemoteMemory memory();
   void fill(size_t offset, const std::vector<uint8_t>& bytes);
   std::vector<uint8_t> bytes(size_t offset, size_t length);
@@ -95,25 +97,25 @@ class CmTest : public DeviceTest {
   CmId make_bound(rdma_port_space space = RDMA_PS_TCP);
   CmId make_listener(rdma_port_space space = RDMA_PS_TCP);
 
-  // near_ is active: routed to the far end, with a QP, connecting. Gives the far end's request.
+  // near_ is active: routed to the far end, with a QP, connecting. Returns the far end's request.
   EventFacts ask(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
                  Where where = Where::current());
   void prepare(rdma_port_space space = RDMA_PS_TCP, Where where = Where::current());  // all but connecting
   int connect(const ConnectionSpec& spec = {});                                       // 0 or errno
-  // near_ is passive: what the far end asked for. The event goes before near_ does.
+  // near_ is passive: returns the far end's request. The event must go before near_ does.
   CmEvent be_asked(const ConnectionSpec& spec = {}, rdma_port_space space = RDMA_PS_TCP,
                    Where where = Where::current());
   int accept(const ConnectionSpec& spec = {});
 
-  // A connection, near_ active; what the near end's event says.
+  // A connection, near_ active; returns the near end's event.
   EventFacts establish(const ConnectionSpec& near = {}, const ConnectionSpec& far = {},
                        Where where = Where::current());
 
-  // near_ looks the far end's datagram service up; what the established event says.
+  // near_ looks up the far end's datagram service; returns the established event.
   EventFacts look_up(const ConnectionSpec& answer = {}, Where where = Where::current());
   Ah address_handle(const EventFacts& found, Where where = Where::current());
 
-  // Throws NotClaimed on iWARP: InfiniBand's messages say more than those of MPA.
+  // Throws NotClaimed on iWARP: InfiniBand's messages carry more than those of MPA.
   void only_infiniband();
   // The largest value that the device claims, at most `wanted`.
   uint8_t responder_resources(uint8_t wanted);

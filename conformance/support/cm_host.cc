@@ -18,7 +18,7 @@ void must(int result, const char* what) {
                     Where::current()};
 }
 
-// The parameters of a connection, as tests have them and as they travel.
+// The parameters of a connection, as tests and as messages have them.
 template <typename To, typename From>
 To parameters_of(const From& from) {
   return {from.data,

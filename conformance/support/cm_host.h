@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The far end of the rdma_cm: does what cm_messages.h asks, in the test's own process or in the server's.
+// The far end of the rdma_cm: carries out the requests of cm_messages.h, in the test's own process or in the
+// server's.
 #pragma once
 
 #include <future>
@@ -20,7 +21,7 @@ wire::CmConnection to_wire(const ConnectionSpec& spec);
 EventFacts from_wire(const wire::CmEventFacts& facts);
 
 // One identifier that listens, and one that is the far end of the test: from a request, a resolution or a
-// binding. All work on one channel, asynchronously. Throws Deviation where what a request needs fails.
+// binding. Both use one channel, asynchronously. Throws Deviation when a call that a request needs fails.
 class CmHost final : public Service {
  public:
   explicit CmHost(Device& device) : device_(device) {}

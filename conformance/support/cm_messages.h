@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What can be asked of the far end of the rdma_cm, wherever it lives (support/cm.h says what each request
-// does). Nothing here has a pointer in it.
+// Requests to the far end of the rdma_cm, wherever it is (support/cm.h says what each does). Nothing here
+// contains a pointer.
 #pragma once
 
 #include <rdma/rdma_cma.h>

@@ -25,8 +25,8 @@ struct EventChannelDestroyer {
 };
 using EventChannel = Owned<rdma_event_channel, EventChannelDestroyer>;
 
-// With its QP and SRQ. Its events must have been acknowledged, or it does not return; that of an identifier
-// in synchronous operation is.
+// With its QP and SRQ. Its events must have been acknowledged, or the destructor blocks; the event of an
+// identifier in synchronous operation is.
 struct CmIdDestroyer {
   static int destroy(rdma_cm_id* id) {
     rdma_destroy_ep(id);
@@ -55,7 +55,7 @@ class SocketAddress {
   SocketAddress(const std::string& text, uint16_t port);  // numeric
   explicit SocketAddress(const sockaddr* address);        // of either family; else empty
 
-  // librdmacm takes addresses that it does not change without const.
+  // Addresses for librdmacm, which takes ones that it does not change without const.
   sockaddr* get() const { return reinterpret_cast<sockaddr*>(&storage_); }
   socklen_t size() const;
   int family() const { return storage_.ss_family; }
@@ -89,7 +89,7 @@ CmId make_id(rdma_event_channel* channel, rdma_port_space space = RDMA_PS_TCP,
 ibv_qp_type type_of(rdma_port_space space);
 // Attributes for a QP of this identifier's type that the device says it can have; CQs are the library's.
 ibv_qp_init_attr queue_attributes(rdma_cm_id* id, const QpSpec& spec = {});
-// Throws NotClaimed where the device refuses a UD QP, or inline data: not every one has them.
+// Throws NotClaimed where the device refuses a UD QP, or inline data: these are optional.
 void make_qp(rdma_cm_id* id, const QpSpec& spec = {}, Where where = Where::current());
 ibv_qp_attr attributes_of(ibv_qp* qp);  // all that the CM sets
 
@@ -107,7 +107,7 @@ std::vector<uint8_t> pattern(size_t length);  // bytes that are not 0
 // (rdma_get_cm_event(3)).
 testing::AssertionResult begins_with(const std::vector<uint8_t>& seen, const std::vector<uint8_t>& sent);
 
-// What an event says, without its pointers: it can come over a wire.
+// An event without pointers, so that it can be sent to another process.
 struct EventFacts {
   rdma_cm_event_type type;
   int status;
@@ -122,9 +122,9 @@ EventFacts facts_of(const rdma_cm_event& event);
 bool becomes_readable(int descriptor, std::chrono::milliseconds time);  // times --time-scale
 // Waits. Throws Deviation when none comes within the time (times --time-scale).
 CmEvent next_event(rdma_event_channel* channel, Where where = Where::current());
-// The same; throws Deviation when it is another.
+// The same; throws Deviation when it is another event.
 CmEvent next_event(rdma_event_channel* channel, rdma_cm_event_type expected, Where where = Where::current());
-// Waits for a short while and expects nothing. For what must not happen: never a proof, always bounded.
+// Waits for a short while and expects nothing: for what must not happen. No proof, but bounded.
 testing::AssertionResult stays_quiet(rdma_event_channel* channel,
                                      std::chrono::milliseconds time = std::chrono::milliseconds(20));
 
@@ -132,7 +132,7 @@ testing::AssertionResult stays_quiet(rdma_event_channel* channel,
 void resolve(rdma_cm_id* id, const SocketAddress& to, Where where = Where::current());
 int resolve_milliseconds();  // what tests give resolving, --time-scale included
 
-// What a call that gives 0, or -1 and errno, did: 0 or the errno value. To be called right after it.
+// Result of a call that returns 0, or -1 and errno: 0 or the errno value. Must be called right after it.
 int error_of(int result);
 // "-1 with errno": some errno value, or one of those named.
 testing::AssertionResult minus_one(int result, std::initializer_list<int> allowed = {});

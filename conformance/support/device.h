@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The device under test, opened, with what it claims. Nothing here asks which device it is: name and vendor
-// are for the report only.
+// The device under test, opened, with what it claims. Nothing here depends on which device it is: name and
+// vendor are for the report only.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,7 +33,7 @@ class Device {
   const ibv_gid& gid() const { return gid_; }
   bool is_ethernet() const { return port_.link_layer == IBV_LINK_LAYER_ETHERNET; }
 
-  // The address of this port as a QP or an address handle of the same port reaches it.
+  // This port's address for a QP or an address handle of the same port.
   ibv_ah_attr own_address() const { return address_of(gid_, port_.lid); }
   // The same for the port of another device.
   ibv_ah_attr address_of(const ibv_gid& gid, uint16_t lid) const;

@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 using wire::Kind;
 
 namespace {
-// How long a slow machine takes for the pages of a buffer: 10 MB in a second.
+// Time that a slow machine needs for the pages of a buffer: 10 MB per second.
 milliseconds page_time(const wire::MakeEnd& spec) { return scaled(milliseconds(spec.buffer / 10'000)); }
 uint32_t scaled_count(milliseconds time) { return static_cast<uint32_t>(scaled(time).count()); }
 }  // namespace

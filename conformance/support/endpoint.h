@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An end as a test sees it: at this side or at the other, in this process or in another one. Each call is one
-// request to the end's host (messages.h) and throws what Link::call throws.
+// An end for tests: at this side or at the other, in this process or in another one. Each call is one request
+// to the end's host (messages.h) and throws what Link::call throws.
 #pragma once
 
 #include <string>
@@ -45,9 +45,9 @@ class Endpoint {
   ibv_qp_state state() { return query().state; }
   wire::State query();
 
-  // As many completions as there are, when `count` are there or the time is over.
+  // Returns the completions when `count` of them are there or the time is over.
   std::vector<Completion> poll(uint32_t count, std::chrono::milliseconds time, bool receives = false);
-  // Throws Deviation when they are not there within the time (times --time-scale).
+  // The same; throws Deviation when they are not there within the time (times --time-scale).
   std::vector<Completion> completions(uint32_t count, bool receives = false, Where where = Where::current(),
                                       std::chrono::milliseconds time = std::chrono::seconds(5));
   Completion completion(Where where = Where::current()) { return completions(1, false, where).front(); }

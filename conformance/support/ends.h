@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Two connected ends and what tests do with them. A test speaks of `near` and `far` and asks of the far end
-// only what can be asked over a wire: post, wait for completions, bytes of its buffer, its address and rkey.
+// Two connected ends and what tests do with them. Tests use only what can be asked of the far end by
+// messages: post, wait for completions, bytes of its buffer, its address and rkey.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,7 +20,7 @@ std::vector<ibv_wc> completions(ibv_cq* cq, size_t count, Where where = Where::c
                                 std::chrono::milliseconds time = std::chrono::seconds(3));
 // The same for one.
 ibv_wc completion(ibv_cq* cq, Where where = Where::current());
-// Polls for a short while and expects nothing. For what must not happen: never a proof, always bounded.
+// Polls for a short while and expects nothing: for what must not happen. No proof, but bounded.
 testing::AssertionResult stays_empty(ibv_cq* cq,
                                      std::chrono::milliseconds time = std::chrono::milliseconds(20));
 

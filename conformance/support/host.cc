@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Hosts: what comes and goes. What ends do with data is in host_data.cc.
+// Hosts: creating and destroying ends. What ends do with data is in host_data.cc.
 #include "support/host.h"
 
 #include <arpa/inet.h>

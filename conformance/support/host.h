@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Makes ends and does with them what it is asked (messages.h): in the test's own process, in the server's, or
+// Makes ends and carries out requests for them (messages.h): in the test's own process, in the server's, or
 // in a helper process.
 #pragma once
 
@@ -29,7 +29,7 @@ class Descriptor {
   int descriptor_;
 };
 
-// A hosted end: an End with what only some have.
+// A hosted end: an End with what only some of them have.
 struct HostedEnd {
   explicit HostedEnd(size_t buffer) : end(buffer) {}
 
@@ -55,14 +55,14 @@ struct HostedEnd {
   ibv_qp* receiving() const { return receiver ? receiver.get() : end.qp.get(); }
 };
 
-// Answers kinds that are not the data path's, from 100 on. One object for each host; any thread.
+// Handles kinds other than the data path's, from 100 on. One object for each host; thread-safe.
 class Service {
  public:
   virtual ~Service() = default;
-  // Throws as wire::from_bytes and the makers of objects do.
+  // Throws what wire::from_bytes and the creation of objects throw.
   virtual std::string answer(uint16_t kind, const std::string& request) = 0;
 };
-// Kinds from `first` to `last` are answered by what `make` makes, on the device of the host.
+// Kinds from `first` to `last` are handled by the object that `make` creates, on the device of the host.
 void register_service(uint16_t first, uint16_t last, std::function<std::unique_ptr<Service>(Device&)> make);
 
 class Host {

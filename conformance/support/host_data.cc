@@ -90,7 +90,7 @@ bool poll_one(ibv_cq* cq, ibv_wc& wc) {
 }
 
 // "A join request for the multicast group must be sent" (ibv_attach_mcast(3), NOTES): on Ethernet that is the
-// membership of the interface behind the GID. Where there is none, the device may deliver all the same.
+// membership of the interface behind the GID. Without one the device may deliver all the same.
 int join_ip_group(Device& device, const ibv_gid& gid) {
   const bool is_ipv4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(device.gid().raw)) != 0;
   const int socket = ::socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds answer_time = std::chrono::seconds(15);  // of any request, in addition to its work
+constexpr milliseconds answer_time = std::chrono::seconds(15);  // for any request, in addition to its work
 constexpr milliseconds idle_time = std::chrono::minutes(10);    // a client that is silent for so long is gone
 constexpr milliseconds send_time = std::chrono::seconds(30);
 
@@ -61,7 +61,7 @@ bool receive_all(int descriptor, std::string& bytes, size_t length, Clock::time_
   return true;
 }
 
-// Length, then what `head` and `body` are. False at the end of the stream, when it is late or too long.
+// Reads the length, then `head` and `body`. False at the end of the stream, when it is late or too long.
 bool send_frame(int descriptor, const std::string& head, const std::string& body,
                 Clock::time_point deadline) {
   wire::Writer frame;
@@ -130,7 +130,7 @@ std::string LoopbackLink::exchange(wire::Kind kind, const std::string& request, 
 
 StreamLink::StreamLink(int descriptor) : descriptor_(descriptor) {
   const int on = 1;
-  setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails, rightly, on other sockets
+  setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails, as it should, on other sockets
   peer_ = call<wire::HelloAnswer>(wire::Kind::hello, wire::Hello{}, std::chrono::seconds(15));
   if (peer_.its_version != wire::version)
     fail("it speaks version " + std::to_string(peer_.its_version) + ", this program " +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The way to a host of ends: in this process, or at the other side of a stream. A request is answered before
-// the next is sent.
+// The connection to a host of ends: in this process, or at the other side of a stream. A request is answered
+// before the next is sent.
 //
 // On a stream: length (4 bytes, of what follows), kind (2), request; back: length, outcome (1), answer or
 // text.
@@ -25,8 +25,8 @@ class Link {
  public:
   virtual ~Link() = default;
 
-  // Waits at most `work` longer than an answer may take anyway. Throws what the host threw (Deviation,
-  // NotClaimed, NotTested), and Deviation when it does not answer. Any thread.
+  // Waits at most `work` longer than for any answer. Throws what the host threw (Deviation, NotClaimed,
+  // NotTested), and Deviation when it does not answer. Thread-safe.
   template <typename Answer, typename Request>
   Answer call(wire::Kind kind, const Request& request, std::chrono::milliseconds work = {}) {
     try {
@@ -56,11 +56,11 @@ class LoopbackLink final : public Link {
 
 class StreamLink final : public Link {
  public:
-  // Takes the descriptor of a connected stream. Throws Deviation where the other side is none of ours.
+  // Takes ownership of a connected stream's descriptor. Throws Deviation if the other side is none of ours.
   explicit StreamLink(int descriptor);
   ~StreamLink() override;
 
-  // HOST or HOST:PORT. Throws std::runtime_error when nobody answers within the time.
+  // HOST or HOST:PORT. Throws std::runtime_error when there is no answer within the time.
   static std::unique_ptr<StreamLink> to(const std::string& address, std::chrono::milliseconds time);
 
   const wire::HelloAnswer& peer() const { return peer_; }
@@ -73,7 +73,7 @@ class StreamLink final : public Link {
   wire::HelloAnswer peer_;
 };
 
-// The other side of a StreamLink: answers until the stream ends, is silent for too long, or brings what is no
+// The other side of a StreamLink: answers until the stream ends, is silent for too long, or brings an invalid
 // request. Closes the descriptor.
 void serve_stream(int descriptor, Host& host);
 

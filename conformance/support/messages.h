@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What can be asked of an end, wherever it lives. Nothing here has a pointer in it. A field `end` is the
-// number that MakeEnd gave; offsets are those of the end's buffer.
+// Requests to an end, wherever it is. Nothing here contains a pointer. A field `end` is the number from
+// MakeEnd; offsets are those of the end's buffer.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -70,7 +70,7 @@ struct HelloAnswer {
   CONFORMANCE_FIELDS(its_version, facts)
 };
 
-// A queue pair with all that it needs. Of XRC it is two, a sending and a receiving one.
+// A queue pair with all that it needs. For XRC it is two, a sending and a receiving one.
 struct MakeEnd {
   ibv_qp_type type = IBV_QPT_RC;  // IBV_QPT_XRC_SEND: both halves, an SRQ and a domain
   uint32_t send_depth = 8, receive_depth = 8, send_sges = 1, receive_sges = 1, inline_data = 0;
@@ -88,7 +88,7 @@ struct MakeEnd {
                      access, buffer, cq_entries, separate_cqs, srq, channel, shares, shares_cqs)
 };
 
-// What the other end, and the test, must know of an end.
+// What the other end, and the test, must know about an end.
 struct EndFacts {
   uint32_t end = 0;
   uint32_t qpn = 0, receiving_qpn = 0, srqn = 0;  // receiving_qpn: of XRC the other half, otherwise the same

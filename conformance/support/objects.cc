@@ -42,7 +42,7 @@ Channel make_channel(Device& device, Where where) {
 }
 
 Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access, Where where) {
-  // Through the function: ibv_reg_mr is a macro that sorts optional access flags out.
+  // Calls the function: ibv_reg_mr is a macro that drops optional access flags.
   return Mr(required(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)), "an MR", where));
 }
 

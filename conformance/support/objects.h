@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Objects a test needs and does not examine. Each throws Deviation when the device does not give it, or
-// NotClaimed where the device may say that it has no such thing (and says so with a proper errno value).
+// Objects that a test needs and does not examine. Each function throws Deviation when the device does not
+// create the object, or NotClaimed where the device may say that it has none (with a proper errno value).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,7 +18,7 @@ namespace conformance {
 constexpr int all_remote_access =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-// Is this errno value the answer of a device that has no such thing?
+// Does this errno value say that the device has no such thing?
 bool is_refusal(int error);
 
 Pd make_pd(Device& device, Where where = Where::current());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Owners of verbs objects: destroyed at the end of the scope, or earlier by destroy(), which gives the verb's
-// result.
+// Owners of verbs objects: destroyed at the end of the scope, or earlier by destroy(), which returns the
+// verb's result.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -30,7 +30,7 @@ class Owned {
   Object* operator->() const { return object_; }
   operator Object*() const { return object_; }  // NOLINT: verbs take the pointer
 
-  // No longer owned.
+  // Releases ownership.
   Object* release() { return std::exchange(object_, nullptr); }
 
   // The object stays owned when the verb refuses.

@@ -20,7 +20,7 @@ struct PairSpec {
   bool is_connected = true;
 };
 
-// Where near and far ends of a test are made.
+// Makes the near and far ends of a test.
 class Topology {
  public:
   explicit Topology(Device& device);  // throws Deviation when the peer does not answer
@@ -54,8 +54,7 @@ class Pair {
   PairSpec spec_;
 };
 
-// Connects a QP of the test's own with an end, each with the other; both are in RTS then. Throws as bring_to
-// does.
+// Connects a QP of the test's own with an end; both are in RTS then. Throws what bring_to throws.
 void connect(Device& device, ibv_qp* qp, Endpoint& end, Where where = Where::current());
 
 // A test with a pair of ends, made when first asked for.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Bytes that say where they belong: of a seed and a position, so that what was moved, lost or repeated is
-// seen.
+// Bytes that depend on a seed and their position, so that moved, lost and repeated bytes are detected.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Several threads of a test. What one throws is thrown again when all have ended.
+// Several threads of a test. An exception of one is thrown again when all have ended.
 #pragma once
 
 #include <exception>

@@ -10,7 +10,7 @@
 
 namespace conformance {
 
-// A call that has to wait for something: another thread makes it, this one watches.
+// A blocking call: another thread makes it, this one watches.
 class WaitingCall {
  public:
   explicit WaitingCall(std::function<int()> call);
@@ -18,9 +18,9 @@ class WaitingCall {
   WaitingCall(const WaitingCall&) = delete;
   WaitingCall& operator=(const WaitingCall&) = delete;
 
-  // Has begun, and does not return for a short while (times --time-scale): never a proof, always bounded.
+  // Has begun, and does not return for a short while (times --time-scale). No proof, but bounded.
   testing::AssertionResult waits();
-  // What it returned; waits for that.
+  // Waits until the call returns; returns its result.
   int result();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Messages as bytes: fixed-width numbers, least significant byte first; lists and texts led by their count. A
-// structure names its fields once, for both directions:
+// Messages as bytes: fixed-width numbers, least significant byte first; lists and texts begin with their
+// count. A structure names its fields once, for both directions:
 //
 //   struct Poll {
 //     uint32_t end = 0;
@@ -18,7 +18,7 @@
 
 namespace conformance::wire {
 
-// The bytes are not what they should be: too few, too many, or a count that cannot be.
+// The bytes are invalid: too few, too many, or an impossible count.
 struct Malformed {};
 
 class Writer {
@@ -56,7 +56,7 @@ class Writer {
   }
 };
 
-// Throws Malformed rather than reading what is not there.
+// Throws Malformed instead of reading beyond the end.
 class Reader {
  public:
   explicit Reader(const std::string& bytes) : bytes_(bytes) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What queue pairs cost a process that does nothing: opens the first verbs device, connects RC QPs to one
-// another in pairs, and reports memory per QP and the CPU time of a sleep. Prints one line of JSON; links
+// another in pairs, and reports memory per QP and the CPU time of a sleep. Prints one line of JSON. Links
 // libibverbs only, so it runs on any adapter.
 //
 //   verbena_bench_idle_qps [--qps N] [--depth WORK_REQUESTS] [--seconds S]
@@ -78,7 +78,7 @@ int64_t memfd_bytes() {
 
 struct Memory {
   int64_t resident, anonymous, shared, memfd;
-  // Touched pages of a memfd are in `resident` and in `memfd`; take whichever way of counting finds more.
+  // Touched pages of a memfd are in `resident` and in `memfd`: take the larger count.
   int64_t held() const { return std::max(resident, anonymous + memfd); }
 };
 
@@ -153,7 +153,7 @@ int run(int argc, char** argv) {
   const Memory opened = memory_now();
   const std::vector<ibv_qp*> qps = create_qps(pd, cq, options);
   for (size_t i = 0; i < qps.size(); ++i) {
-    const size_t peer = (i ^ 1) < qps.size() ? i ^ 1 : i;  // an odd one out talks to itself
+    const size_t peer = (i ^ 1) < qps.size() ? i ^ 1 : i;  // without a partner: connected to itself
     connect(qps[i], qps[peer]->qp_num, {port.gid, port.attributes.lid}, port);
   }
   const Memory created = memory_now();

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A yardstick that libfabric-bin does not have: how many short messages a second pass from one process to
-// another over libfabric. The server receives, the client sends; clock and figure are the client's, from the
-// first message to the server's word that it has the last. Prints one line of JSON.
+// A yardstick that libfabric-bin lacks: how many short messages per second one process can send to another
+// over libfabric. The server receives, the client sends; the client measures, from the first message to the
+// server's message that it has the last. Prints one line of JSON.
 //
 //   verbena_bench_libfabric_rate --port P [options]          the server
 //   verbena_bench_libfabric_rate --port P [options] HOST     the client; HOST tells the address family, too
 //
-//   --provider NAME   as fi_info(1) names it (tcp); one that wants its memory registered is not for this
-//   program
+//   --provider NAME   as fi_info(1) names it (tcp); not one that requires registered memory
 //   --family 4|6      of the server (4)
-//   --size BYTES, --count MESSAGES, --window MESSAGES        64, 1000000; sends or receives that are posted
-//   at most, 128
+//   --size BYTES, --count MESSAGES    (64), (1000000)
+//   --window MESSAGES                 sends or receives that are posted at most (128)
 //   --how inject|send fi_inject, or fi_send with a completion for each message
 //
-// Each process has one endpoint, FI_EP_RDM as fi_pingpong has with -e rdm, and one thread, of which the
-// provider is told (FI_THREAD_DOMAIN); completions are read in batches. The addresses of the endpoints go
-// over a TCP connection to port P. Sources: fi_getinfo(3), fi_endpoint(3), fi_msg(3), fi_cq(3), fi_av(3),
+// Each process has one endpoint, FI_EP_RDM as fi_pingpong has with -e rdm, and one thread, which is declared
+// to the provider (FI_THREAD_DOMAIN); completions are read in batches. The addresses of the endpoints go over
+// a TCP connection to port P. Sources: fi_getinfo(3), fi_endpoint(3), fi_msg(3), fi_cq(3), fi_av(3),
 // fi_domain(3), fi_rxm(7).
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -132,7 +131,7 @@ class Endpoint {
     return done(fi_recv(endpoint_, bytes, size, nullptr, FI_ADDR_UNSPEC, context), "fi_recv");
   }
 
-  // Completions that were there, and drives the endpoint: its progress is manual.
+  // Reads completions and drives the endpoint: its progress is manual.
   size_t poll(fi_cq_msg_entry* entries) {
     const ssize_t got = fi_cq_read(completions_, entries, kBatch);
     if (got == -FI_EAGAIN) return 0;
@@ -183,7 +182,7 @@ class Traffic {
     for (size_t i = 0; i < std::min(number, window_); ++i) post_receive(i);
   }
 
-  // Returns when the message is the provider's; drives until then.
+  // Returns when the provider has taken the message; drives the endpoint until then.
   void send_one() {
     if (inject_) {
       while (!endpoint_.try_inject(out_.data(), size_)) drive();
@@ -228,8 +227,8 @@ class Traffic {
   size_t next_ = 0;
 };
 
-// Both: one message there and one back, so that the connection stands before the clock starts. Then the
-// client's messages, and one back when all are there.
+// Both sides: one message there and one back, so that the connection exists before the clock starts. Then the
+// client's messages, and one back when all have come.
 void serve(const Options& options, Traffic& traffic, const Talk& talk) {
   while (traffic.received() < 1) traffic.drive();
   traffic.send_one();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a message costs between two processes that are connected by many queue pairs: SENDs go to and fro, one
-// at a time, message i on queue pair i mod U, both ends polling one completion queue. Prints one line of
-// JSON: half round trips. Links libibverbs only, so it runs on any adapter.
+// The latency of a message between two processes that are connected by many queue pairs: SENDs go back and
+// forth, one at a time, message i on queue pair i mod U, and both ends poll one completion queue. Prints one
+// line of JSON: half round trips. Links libibverbs only, so it runs on any adapter.
 //
 //   verbena_bench_many_qps_latency --port P [options]        the server
 //   verbena_bench_many_qps_latency --port P [options] HOST   the client, which measures
@@ -10,9 +10,9 @@
 //   --qps N            connected, the same at both ends (1)
 //   --used U           of them (all)
 //   --size BYTES       of a message (8), sent inline if the device takes it
-//   --count MESSAGES   there and back (50000), the same at both ends; one for each queue pair in use, and
-//   1,000,
-//                      go before
+//   --count MESSAGES   there and back (50000), the same at both ends; before them go one for each queue pair
+//   in
+//                      use, and 1,000 more
 //   --gid-index I      default: the first that is not link-local
 //
 // Numbers and addresses of the queue pairs go over a TCP connection to port P. Sources: ibv_post_send(3),
@@ -41,7 +41,7 @@ namespace {
 
 constexpr unsigned kTimeLimitSeconds = 60;
 constexpr uint64_t kWarmUp = 1000;
-constexpr uint32_t kSends = 16;  // whose completions have not been seen, at most
+constexpr uint32_t kSends = 16;  // not completed, at most
 constexpr uint32_t kInlineBytes = 64;
 constexpr uint64_t kCompletions = 4095;  // at least: the queue is the same size whether one or 1,000 use it
 
@@ -122,7 +122,7 @@ class End {
     ++unseen_;
   }
 
-  // Returns when the next message has come, which is on this queue pair.
+  // Returns when the next message has come, on this queue pair.
   void receive(size_t at) {
     while (!came_) poll();
     came_ = false;
@@ -166,7 +166,7 @@ class End {
 
   const uint32_t size_;
   const size_t used_;
-  std::vector<char> buffers_;  // what is sent, and behind it what comes
+  std::vector<char> buffers_;  // the buffer to send from, and behind it those to receive into
   ibv_mr* memory_ = nullptr;
   ibv_cq* completions_ = nullptr;
   unsigned flags_ = 0;

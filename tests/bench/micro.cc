@@ -2,7 +2,7 @@
 //
 // Yardsticks of our own: what the kernel and the memory of this machine can do without any adapter on top.
 // One measure per call; prints one line of JSON. Times are of one operation (for the hand-overs: half a round
-// trip), taken over short batches so that reading the clock does not weigh on what is measured.
+// trip), taken over short batches, so that reading the clock adds little.
 //
 //   verbena_bench_micro MEASURE [--size BYTES] [--count OPERATIONS] [--cpus A,B]
 //
@@ -42,7 +42,7 @@ constexpr unsigned kTimeLimitSeconds = 60;
 struct Options {
   size_t size = 8;
   size_t count = 100000;
-  int initiator_cpu = -1;  // -1: wherever the scheduler likes
+  int initiator_cpu = -1;  // -1: any, chosen by the scheduler
   int target_cpu = -1;
 };
 
@@ -59,7 +59,7 @@ void pin(int cpu) {
   if (sched_setaffinity(0, sizeof set, &set) != 0) die("sched_setaffinity");
 }
 
-// Memory that is there: every page is touched before anything is timed.
+// Memory with all pages present: each is touched before the measurement.
 char* map_pages(size_t size, int sharing) {
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) die("mmap");
@@ -67,7 +67,7 @@ char* map_pages(size_t size, int sharing) {
   return static_cast<char*>(memory);
 }
 
-// Microseconds per operation, one sample per batch. The first tenth warms up and is left out.
+// Microseconds per operation, one sample per batch. The first tenth is a warm-up and not counted.
 template <typename Operation>
 std::vector<double> sample(const Options& options, Operation operation) {
   const size_t batch = options.size >= 65536 ? 4 : 64;
@@ -84,7 +84,7 @@ std::vector<double> sample(const Options& options, Operation operation) {
   return samples;
 }
 
-// A child process on the other CPU. It dies with its parent, whatever happens.
+// A child process on the other CPU. It ends with its parent in any case.
 class Child {
  public:
   template <typename Body>
@@ -107,7 +107,7 @@ class Child {
   pid_t pid_;
 };
 
-// What a sleeping target tells its initiator: where its buffer lies, and its own memory as a descriptor.
+// What a sleeping target sends its initiator: the address of its buffer, and its memory as a descriptor.
 struct Target {
   uint64_t address;
   int memory;
@@ -289,7 +289,7 @@ void send_all(int fd, const char* bytes, size_t size) {
   }
 }
 
-// Never sleeps: asks again until all is there.
+// Never sleeps: calls recv again until all bytes have come.
 void poll_all(int fd, char* bytes, size_t size) {
   while (size > 0) {
     const ssize_t got = recv(fd, bytes, size, MSG_DONTWAIT);
@@ -320,7 +320,7 @@ std::vector<double> tcp_hand_over(const Options& options) {
   return samples;
 }
 
-// One stream in one direction; the receiver takes what is there.
+// One stream in one direction; the receiver reads what is there.
 std::vector<double> tcp_stream(const Options& options) {
   const Connection connection = connect_loopback();
   const Child child(options.target_cpu, [&] {

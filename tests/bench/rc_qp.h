@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// RC queue pairs of the first verbs device, as the measures need them. Any adapter will do. Ends the program,
-// with a line that says why, when something fails.
+// RC queue pairs of the first verbs device of any adapter, for the measures. Ends the program with a message
+// when something fails.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,7 +20,7 @@ struct Port {
   uint8_t gid_index;
 };
 
-// Where a queue pair leads to.
+// What a queue pair is connected to.
 struct Destination {
   ibv_gid gid;
   uint16_t lid;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The TCP connection over which the two processes of a measure agree before it begins: server and client send
-// each other values of the same type. Ends the program, with a line that says why, when something fails;
-// getaddrinfo(3), tcp(7).
+// The TCP connection over which the two processes of a measure prepare it: server and client send each other
+// values of the same type. Ends the program with a message when something fails; getaddrinfo(3), tcp(7).
 #pragma once
 
 #include <netdb.h>
@@ -29,7 +28,7 @@ namespace verbena::bench {
 
 class Talk {
  public:
-  // With a host, the client, which calls it; without one, the server, which takes the first caller by
+  // With a host: the client, which connects to it. Without one: the server, which accepts one connection by
   // `family`.
   Talk(const std::string& host, const std::string& port, int family = AF_INET)
       : fd_(host.empty() ? accept_one(port, family) : call(host, port)) {}
@@ -37,7 +36,7 @@ class Talk {
   Talk(const Talk&) = delete;
   Talk& operator=(const Talk&) = delete;
 
-  // This end's address in numbers.
+  // This end's address as text, in numbers.
   std::string address() const {
     sockaddr_storage name{};
     socklen_t size = sizeof name;
@@ -50,7 +49,7 @@ class Talk {
     return host;
   }
 
-  // Sends `bytes` bytes and waits for as many. Up to what a socket holds, as both send first.
+  // Sends `bytes` bytes and receives as many. At most what a socket buffers, since both sides send first.
   void exchange(const void* mine, void* others, size_t bytes) {
     if (send(fd_, mine, bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(bytes)) die("send", errno);
     if (recv(fd_, others, bytes, MSG_WAITALL) != static_cast<ssize_t>(bytes))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The table alone, without hooks, so that the sanitizers see into it.
+// The table alone, without hooks, so that the sanitizers can check it.
 #include "boundary/descriptors.h"
 
 #include <errno.h>
@@ -166,8 +166,8 @@ TEST_F(Descriptors, ThreadsDoNotDisturbEachOther) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-// The table is nearly full, so that it is swept every few dozen descriptors: an entry that is made during a
-// sweep outlives it.
+// The table is nearly full, so it is swept every few dozen descriptors: an entry made during a sweep outlives
+// it.
 TEST_F(Descriptors, SweepSparesWhatIsMadeMeanwhile) {
   constexpr int kKept = 4064;  // of 4,096
   rlimit limit{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What can happen to a descriptor behind the boundary's back. Each trap has cost somebody a day.
+// Changes of a descriptor that the boundary does not see. Each of these has been a real bug.
 #include <errno.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

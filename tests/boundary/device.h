@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A device file, claimed as the provider claims it, by a handler that writes down what it gets.
+// A device file, claimed as the provider claims it; its handler records what it gets.
 #pragma once
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ inline void release(int fd) {
   function(fd);
 }
 
-// Counts commands; remembers the last when one thread writes at a time.
+// Counts commands; remembers the last one, if only one thread writes at a time.
 struct Recorder {
   std::atomic<int> commands{0};
   std::string last;

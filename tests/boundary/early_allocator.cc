@@ -23,7 +23,7 @@ void look_for_configuration() {
   (void)!stat("/sys/class/infiniband/verbena0", &status);
   const int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) close(fd);
-  // Says that it was here; the test looks for it.
+  // Says that it was here; the test looks for that.
   (void)!write(2, "allocator awake\n", 16);
 }
 

@@ -39,9 +39,9 @@ int __fxstatat64(int, int, const char*, struct stat64*, int);
 namespace verbena::testing {
 namespace {
 
-// A stream for freopen(3), which leaves the structure to nobody when it fails: kept reachable for leak checkers.
+// A stream for freopen(3), which does not free it when it fails: kept reachable for leak checkers.
 FILE* spare_stream() {
-  static auto& all = *new std::vector<FILE*>;  // never destroyed: leak checkers look after everything else
+  static auto& all = *new std::vector<FILE*>;  // never destroyed: leak checkers do not need it
   all.push_back(tmpfile());
   return all.back();
 }
@@ -336,7 +336,7 @@ TEST(Paths, TheWayOutLeadsToTheMachine) {
 }
 
 TEST(Paths, ANullPathIsTheKernelsToRefuse) {
-  // Through a pointer that has lost the attribute which says that nobody does this.
+  // Through a pointer without the nonnull attribute.
   int (*volatile call)(const char*, int) = access;
   EXPECT_EQ(call(nullptr, F_OK), -1);
   EXPECT_EQ(errno, EFAULT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Starts itself again with the preload and a node of its own, so that the tests live where a program lives.
+// Executes itself again with the preload and a node of its own, so that the tests run where a program runs.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kInside[] = "VERBENA_BOUNDARY_TEST";
 
-// ASan and TSan want to be first in the preload order; the boundary has to live with either.
+// ASan and TSan must come first in the preload order; the boundary has to work with either.
 void add_option(const char* variable, const char* option) {
   const char* before = getenv(variable);
   const std::string value = before != nullptr ? std::string(before) + ":" + option : option;

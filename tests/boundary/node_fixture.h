@@ -9,8 +9,8 @@ namespace verbena::testing {
 
 inline constexpr char kNodeGuid[] = "0001:0203:0405:0607";
 
-// A new folder under $TMPDIR with the tree of one device, verbena0, and its uverbs0. Ends the program when it
-// cannot be made.
+// Makes a folder under $TMPDIR with the tree of one device, verbena0, and its uverbs0. Ends the program when
+// it cannot be made.
 std::string make_node();
 void remove_folder(const std::string& path);
 

@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"/../sys/class/infiniband", kNodePlace, "/run/node/sys/class/infiniband"},
         Case{"/usr/../sys/class/infiniband", kNodePlace, "/run/node/sys/class/infiniband"},
         Case{"/sys/class/infiniband/../infiniband_verbs", kNodePlace, "/run/node/sys/class/infiniband_verbs"},
-        // Inside, ".." behind a link is the kernel's to understand.
+        // Inside, ".." behind a symbolic link is resolved by the kernel.
         Case{"/sys/class/infiniband_verbs/uverbs0/device/..", kNodePlace,
              "/run/node/sys/class/infiniband_verbs/uverbs0/device/.."},
 

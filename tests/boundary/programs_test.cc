@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Programs of the machine, under the preload with its node.
+// Programs of the machine, under the preload with a node.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -81,8 +81,8 @@ TEST(Programs, AnAllocatorThatOpensFilesBeforeAnyConstructor) {
   EXPECT_EQ(outcome.output, "allocator awake\n" + kGuidLine);
 }
 
-// libibverbs reads the tree, finds the device file as the tree says, and then misses the driver: as far as it
-// comes without the provider.
+// libibverbs reads the tree, finds the device file that it names, and then lacks the driver: it gets no
+// further without the provider.
 TEST(Programs, StockIbvDevicesFindsTheDevice) {
   NEEDS("ibv_devices");
   const Outcome outcome = run("IBV_SHOW_WARNINGS=1 ibv_devices");

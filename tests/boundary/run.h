@@ -7,7 +7,7 @@ namespace verbena::testing {
 
 struct Outcome {
   int status;          // what exit(2) was given; 128 + the signal otherwise
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 
 // Runs a command line of sh(1); a minute at most.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Addresses of the loopback that are this process' by its pid, so that tests that run at once do not meet.
+// Loopback addresses chosen by this process's pid, so that tests that run at the same time do not share any.
 #pragma once
 
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A new folder for what a test leaves, in $TMPDIR or /tmp: "verbena-", for what, and six characters of
-// mkdtemp(3). Short, since the addresses of unix sockets, 107 characters at most, are made of it. "": none
-// can be made, errno says why. It is the caller's to remove.
+// Makes a folder for what a test leaves behind, in $TMPDIR or /tmp: "verbena-", the purpose, and six
+// characters of mkdtemp(3). The path is short, since it becomes part of unix socket addresses (107 characters
+// at most). "" and errno: it cannot be made. The caller removes it.
 #pragma once
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// System calls that are refused to this process, and to what it starts, from now on (seccomp(2)).
+// Refuses system calls to this process and to all that it starts, from now on (seccomp(2)).
 #pragma once
 
 #include <linux/filter.h>
@@ -16,10 +16,10 @@ namespace verbena::test {
 
 struct RefusedSystemCall {
   long number;  // SYS_...
-  int error;    // what it gives
+  int error;    // errno of the refusal
 };
 
-// False, and errno: the machine does not let a process do that.
+// False, with errno: the machine does not allow it.
 inline bool refuse_calls(std::initializer_list<RefusedSystemCall> calls) {
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const RefusedSystemCall& call : calls) {

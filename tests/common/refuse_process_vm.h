@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What strict containers and other kernels do with process_vm_readv(2) and process_vm_writev(2), in this
-// process and whatever it becomes.
+// Refusals of process_vm_readv(2) and process_vm_writev(2) as in strict containers and on other kernels, for
+// this process and its children.
 #pragma once
 
 #include <errno.h>
@@ -22,7 +22,7 @@ inline bool filter_calls(sock_filter* rules, unsigned short count) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// They answer EPERM. False as above.
+// The calls fail with EPERM. False: as above.
 inline bool refuse_process_vm() {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -34,8 +34,8 @@ inline bool refuse_process_vm() {
   return filter_calls(rules, sizeof rules / sizeof *rules);
 }
 
-// They answer ESRCH to any number but the process `pid` itself; Linux also takes its threads'. False as
-// above.
+// The calls fail with ESRCH for every number but that of process `pid` itself, while Linux also takes the
+// numbers of its threads. False: as above.
 inline bool process_vm_knows_only(pid_t pid) {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A plain program of librdmacm, told on stdin what to do, one word after the other. It answers each command
-// with "ok
-// ..." or "error ...", and tells events as they come: "event NAME STATUS ID [NEW ID]". Ids are numbers, in
-// the order in which they come into being.
+// A program of librdmacm that takes commands on stdin, one a line. It answers each with "ok ..." or "error
+// ...", and reports events as they come: "event NAME STATUS ID [NEW ID]". Ids are numbered in the order of
+// their creation.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Programs of librdmacm (cm_role.cc) as the driver holds them, and two of them on the way to a connection.
+// Programs of librdmacm (cm_role.cc) under the driver's control, and pairs of them on the way to a
+// connection.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +22,7 @@ class CmRole {
 
   pid_t pid() const { return pid_; }
 
-  // One command; its answer without the "ok ".
+  // Sends a command. Returns the answer without the "ok ".
   std::string call(const std::string& command);
 
   // The next event, "NAME STATUS ID [NEW ID]"; "" when none comes in time.
@@ -30,12 +31,12 @@ class CmRole {
   // Reads events until one has a name of `names`; Failure when none comes.
   void expect_any(const std::set<std::string>& names);
 
-  // Takes no events from its channel until it is told to. hear() does nothing to one that hears.
+  // Stops reading events from its channel until hear(), which does nothing to a role that reads them.
   void turn_deaf();
   void hear();
 
   void die();
-  void stop();   // SIGSTOP, and waits until it stands
+  void stop();   // SIGSTOP; returns when the process has stopped
   void go_on();  // SIGCONT
 
  private:
@@ -59,23 +60,22 @@ enum class Stage {
   kRequested,  // the server has not answered
   kResponded,  // the client has not confirmed
   kEstablished,
-  kDisconnecting,  // one side has said so, the other not yet
+  kDisconnecting,  // one side has disconnected, the other not yet
 };
 
-// Whether the ids have queue pairs: librdmacm takes them through their states, and answers a response by
-// itself.
+// Whether the ids have queue pairs. If so, librdmacm changes their states and answers a response by itself.
 enum class Form { kIdsAlone, kWithQueuePairs };
 
 std::string name_of(Stage stage);
 std::string name_of(Form form);
 
-// A server and a client, on the way to a connection. The server's ids: 0 listens, 1 is the connection's.
+// A server and a client, on the way to a connection. The server's id 0 listens, 1 is the connection's.
 struct Pair {
   std::unique_ptr<CmRole> server = std::make_unique<CmRole>();
   std::unique_ptr<CmRole> client = std::make_unique<CmRole>();
   std::string port;
 
-  // With queue pairs the client is deaf at kResponded: else it would confirm.
+  // With queue pairs the client does not read events at kResponded: it would confirm.
   void go_to(Stage stage, Form form, bool client_disconnects);
   void resolve(CmRole& role) const;
   static void route(CmRole& role);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A process with ids of the connection manager, with and without queue pairs, is killed or stopped at every
-// stage of a connection's life, at either end. The peer of a dead one is told within a second, others go on,
-// and its ids, ports and groups are gone. A stopped one holds nobody up, and hears of everything when it goes
-// on.
+// stage of a connection, at either end.
+// - Killed: its peer is told within a second, other connections go on, and its ids, ports and groups are
+//   gone.
+// - Stopped: it delays nobody, and is told of everything when it goes on.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -40,7 +41,7 @@ struct Holders {
   }
 };
 
-// What happens to whom, when.
+// The stage, whether the client is hit, and the form.
 using Parameters = std::tuple<Stage, bool, Form>;
 
 struct Situation {
@@ -61,7 +62,7 @@ struct ConnectionManager : testing::TestWithParam<Parameters> {
   const Situation now{GetParam()};
   Pair beside, pair;
 
-  // The end of a connection, as the one hears of it whom the other has left.
+  // Events that can tell the survivor of the end of its connection.
   std::set<std::string> end_of_it() const {
     const std::set<std::string> early = {"REJECTED", "UNREACHABLE", "CONNECT_ERROR", "DISCONNECTED"};
     if (now.stage == Stage::kEstablished) return {"DISCONNECTED"};
@@ -82,13 +83,13 @@ struct ConnectionManager : testing::TestWithParam<Parameters> {
 
 class ConnectionManagerKilled : public ConnectionManager {
  protected:
-  // Of a request that it has not answered a server hears no more: accepting it will fail (Linux, ucma.c:
-  // ucma_event_handler, "ignore events for new connections").
+  // A server is told no more of a request that it has not answered; accepting that request will fail (Linux,
+  // ucma.c: ucma_event_handler, "ignore events for new connections").
   std::set<std::string> news() const {
     return now.stage == Stage::kRequested && now.hits_client ? std::set<std::string>{} : end_of_it();
   }
 
-  // Somebody in the dead one's place, and on its port, is connected to.
+  // A new process takes the dead one's place and port; connecting to it succeeds.
   void replace() {
     victim() = std::make_unique<CmRole>();
     victim()->call("id tcp");
@@ -146,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(QueuePairs, ConnectionManagerKilled,
                                           testing::Values(Form::kWithQueuePairs)),
                          name_of_case);
 
-// The survivor has asked for the end, and the victim dies before it has answered: it has heard of it, or was
+// The survivor disconnects, and the victim dies before it answers: after it was told, or while it was
 // stopped.
 using Unanswered = std::tuple<bool, Form, bool>;
 
@@ -197,7 +198,7 @@ struct ConnectionManagerLookup : testing::Test {
     pair.client->call("connect 0");
     pair.server->expect("CONNECT_REQUEST 0 0 1");
   }
-  // Who asked before is no hindrance to another one.
+  // An earlier lookup does not get in the way of another one.
   void expect_an_answer_for_another(CmRole& server, const std::string& id) const {
     CmRole another;
     another.call("id udp");
@@ -246,12 +247,12 @@ TEST_F(ConnectionManagerLookup, WhoseAskerDiesIsAnsweredAllTheSame) {
 
 class ConnectionManagerStopped : public ConnectionManager {
  protected:
-  // All that it has: of a server the connection's id first, then the listener.
+  // Destroys all its ids. A server has the connection's id first, then the listener.
   static void give_up(CmRole& role, bool is_server) {
     if (is_server) role.call("destroy 1");
     role.call("destroy 0");
   }
-  // A request that it has not answered and that is withdrawn is silently gone from a server (see above).
+  // A server is not told when a request that it has not answered is withdrawn (see above).
   std::set<std::string> news() const {
     return now.stage == Stage::kRequested && !now.hits_client ? std::set<std::string>{} : end_of_it();
   }
@@ -277,7 +278,7 @@ INSTANTIATE_TEST_SUITE_P(All, ConnectionManagerStopped,
                                           testing::Values(Form::kIdsAlone, Form::kWithQueuePairs)),
                          name_of_case);
 
-// What is asked of it waits.
+// Commands to the stopped process wait.
 TEST(ConnectionManagerStop, OfAServerDelaysTheRequest) {
   Pair pair;
   pair.go_to(Stage::kRouteResolved, Form::kWithQueuePairs, false);
@@ -309,7 +310,7 @@ TEST(ConnectionManagerGroups, OfTheDeadAreLeft) {
   EXPECT_EQ(after.groups.count(stays.pid()), 1u);
 }
 
-// Who connects to a server that died meanwhile is told so at once, not after all retries.
+// A client that connects to a server that has died is told at once, not after all retries.
 TEST(ConnectionManagerDeath, OfTheServerBeforeConnectingIsTold) {
   Pair pair;
   pair.go_to(Stage::kRouteResolved, Form::kIdsAlone, false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What messages contain: a function of the flow's salt and the message's running number, in every word, so
-// that a word of another message, of an older round or of nobody is recognised. Pure.
+// What messages contain: in every word, a function of the flow's salt and the message's number, so that a
+// word of another message, of an earlier round or of no message is recognised. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,7 @@ inline bool holds(const void* place, uint32_t size, uint64_t salt, uint64_t numb
   return true;
 }
 
-// The number of the message whose bytes lie at `place`, among those below `below` that go there; UINT64_MAX:
-// of none.
+// The number of the message, below `below` and sent to `place`, whose bytes lie there; UINT64_MAX: of none.
 inline uint64_t find_write(const void* place, uint64_t salt, uint64_t slot, uint64_t below) {
   for (uint64_t lap = (below + kWriteSlots - 1) / kWriteSlots + 1; lap-- > 0;) {
     const uint64_t number = lap * kWriteSlots + slot;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a role program tells the driver while it works, in memory that both map: it outlives the role. Each
-// flow is one direction of traffic over one queue pair of the role.
+// What a role program reports while it works, in memory that it shares with the driver and that outlives it.
+// A flow is one direction of traffic over one queue pair of the role.
 #pragma once
 
 #include <time.h>
@@ -46,7 +46,7 @@ struct FlowReport {
 struct ControlBlock {
   FlowReport flows[kFlows];
   std::atomic<uint32_t> has_problem;
-  char problem[240];                 // the first thing that was not as it should be
+  char problem[240];                 // the first error found
   std::atomic<uint64_t> iterations;  // of the main loop
   char doing[64];                    // the last command taken
 };

@@ -131,7 +131,7 @@ void await(const std::function<bool()>& condition, const std::string& what) {
     if (looks < 100) {
       sched_yield();
     } else {
-      const timespec pause = {0, 50'000};  // leaves the processors to those we wait for
+      const timespec pause = {0, 50'000};  // leaves the processors to the processes that are waited for
       nanosleep(&pause, nullptr);
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A role program as the driver holds it. Every wait is bounded; when one runs out, everybody's whereabouts
-// are printed and a Failure is thrown, and with it all roles die.
+// A role program under the driver's control. Every wait is bounded: when one expires, the state of all roles
+// is printed and a Failure is thrown, which ends all roles.
 #pragma once
 
 #include <sys/types.h>
@@ -22,20 +22,19 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// From CRASH_SEED, else from the clock; printed once, so that a run can be repeated as far as the machine
-// lets it.
+// From CRASH_SEED, else from the clock; printed once. A run can be repeated with it, as far as timing allows.
 uint64_t random_number();
 // CRASH_ROUNDS, else `usual`.
 int rounds(int usual);
 
-// Spins for `nanoseconds`: a sleep would end when the scheduler likes.
+// Spins for `nanoseconds`: the end of a sleep depends on the scheduler.
 void busy_wait(int64_t nanoseconds);
 
-// Waits for `condition`; `what` is told when it does not come true.
+// Waits for `condition`; when it does not come true, the message says `what`.
 void await(const std::function<bool()>& condition, const std::string& what);
 void require(bool condition, const std::string& what);
 
-// States, system calls and counters of all roles there are.
+// States, system calls and counters of all roles.
 std::string whereabouts();
 
 class RoleProcess {
@@ -51,20 +50,20 @@ class RoleProcess {
   ControlBlock& block() const { return *block_; }
   FlowReport& flow(int index) const { return block_->flows[index]; }
 
-  // One command; its answer without the "ok ". Failure when it says otherwise.
+  // Sends a command. Returns the answer without the "ok "; Failure when it is another one.
   std::string call(const std::string& command);
   uint64_t call_for_number(const std::string& command) { return std::stoull(call(command)); }
   void send_line(const std::string& command);
   std::string read_answer(const std::string& to);
 
-  // Failure when the role has found something wrong.
+  // Failure when the role has found an error.
   void check();
 
   void signal(int number);
-  void stop();   // SIGSTOP, and waits until it stands
+  void stop();   // SIGSTOP; returns when the process has stopped
   void go_on();  // SIGCONT
   void kill_and_reap();
-  void become_canary();  // after "await-exec"; waits until the new program stands where the role's memory was
+  void become_canary();  // after "await-exec"; returns when the new program runs where the role's memory was
   void quit();
 
   // ---- ptrace(2); the caller's thread is the tracer ----

@@ -23,7 +23,7 @@ constexpr size_t kCounterAt = kReadAt + 1;
 constexpr size_t kRegionSize = 32 * kPage;
 static_assert((kCounterAt + 1) * kPage <= kRegionSize);
 
-// Where nothing lies by itself, so that a program that comes after this one can put a canary there.
+// An address where nothing is mapped otherwise, so that a program executed later can put a canary there.
 constexpr uintptr_t kMemoryAddress = 0x2000'0000'0000;
 
 constexpr int kAccess =
@@ -235,7 +235,7 @@ void Endpoint::check_answer(int f, uint64_t number) {
   if (kind != Kind::kFetchAndAdd) return;
   uint64_t before;
   std::memcpy(&before, buffer, 8);
-  // Nobody else adds there: each addition finds the one before it.
+  // No other process adds there: each addition finds the value of the one before it.
   if (before != flow.fetched)
     report("flow %d: addition %llu found %llu instead of %llu", f, static_cast<unsigned long long>(number),
            static_cast<unsigned long long>(before), static_cast<unsigned long long>(flow.fetched));
@@ -291,7 +291,7 @@ bool Endpoint::handle_receive(int f, const ibv_wc& wc) {
       wc.opcode == (kind == Kind::kWriteWithImmediate ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
   if (!right_opcode || wc.byte_len != size_of(kind, number) ||
       !holds(place, wc.byte_len, flow.plan.salt, number)) {
-    uint64_t other = number + 2 * kReceives;  // whose bytes are these?
+    uint64_t other = number + 2 * kReceives;  // of which message are these bytes?
     while (other > 0 && !holds(place, 8, flow.plan.salt, other)) --other;
     uint32_t right = 0;
     while (right < wc.byte_len &&
@@ -388,7 +388,7 @@ bool Endpoint::verify(int f, uint64_t acknowledged, uint64_t posted) {
     if (found == UINT64_MAX && newest[slot] == UINT64_MAX &&
         std::count(place, place + kWriteSize, 0) == kWriteSize)
       continue;
-    bool in_doubt = false;  // some unacknowledged WRITE may lie there half
+    bool in_doubt = false;  // an unacknowledged WRITE may lie there in part
     for (uint64_t n = acknowledged; n < posted; ++n)
       in_doubt = in_doubt || (writes(kind_of(kind, n)) && n % kWriteSlots == slot);
     if (found != UINT64_MAX || !in_doubt || ++torn > 1)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One process's verbs objects: a device, a CQ that all its queue pairs share, one region of memory, and up to
-// kFlows queue pairs. pump() keeps the traffic of all flows going, checks every byte and every completion,
-// and reports through the control block.
+// One process's verbs objects: a device, a CQ for all its queue pairs, one memory region, and up to kFlows
+// queue pairs. pump() keeps the traffic of all flows going, checks every byte and completion, and reports
+// through the control block.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -36,25 +36,24 @@ class Endpoint {
   explicit Endpoint(ControlBlock& block) : block_(block) {}
   ~Endpoint() { close(); }
 
-  // All of them answer false after report()ing why.
+  // All of them return false after they have called report() with the reason.
   bool open(int cqe, bool with_channel);
   void close();
   bool make_qp(int flow, PeerAddress* own);
   bool connect(int flow, const PeerAddress& peer, uint8_t timeout, uint8_t retry_count);
   bool start(int flow, const FlowPlan& plan);
   void pause(int flow) { flows_[flow].active = false; }
-  // Has everything that this flow's region received from an initiator that got so far arrived whole?
+  // Has everything arrived whole that this flow's region received from an initiator which got so far?
   bool verify(int flow, uint64_t acknowledged, uint64_t posted);
-  // With `mark`: called right before the one verb that this is about.
+  // `mark` is called right before the one verb that the function is about.
   bool post_next(int flow, void (*mark)() = nullptr);
-  // From now on this side of the flow, a target so far, is the one that posts (small messages, when asked
-  // to).
+  // This side of the flow, a target until now, posts from now on: small messages, on request.
   void turn(int flow);
   bool post_receive(int flow, uint64_t buffer, void (*mark)() = nullptr);
   bool drop(int flow);
   ibv_qp_state state(int flow);
-  // Polls until the CQ is empty, posts what may be posted. Answers in how many microseconds there is
-  // something to do again at the latest; 0: at once, -1: not before a completion.
+  // Polls until the CQ is empty and posts what may be posted. Returns the microseconds after which it must be
+  // called again at the latest; 0: at once, -1: not before a completion.
   int64_t pump();
   // One ibv_poll_cq between two marks; completions handled afterwards.
   int poll_once(void (*mark)() = nullptr);

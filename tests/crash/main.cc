@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Starts itself again under `verbena run` with a node of its own, and takes the node away afterwards.
+// Executes itself again under `verbena run` with a node of its own, and removes the node afterwards.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a node's directory and folders must look like when just these processes live there.
+// What a node's directory and folders must look like when exactly these processes use it.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ class NodeCheck {
  public:
   NodeCheck();  // the node of VERBENA_NODE
 
-  // "" or what is not as it must be: a slot, folder or hazard record of nobody, or a process without a slot.
+  // "", or what is wrong: a slot, folder or hazard record that no process owns, or a process without a slot.
   // A process must have entered since the last one died.
   std::string only(const std::set<pid_t>& living) const;
   bool has_qpn(uint32_t qpn) const;

@@ -22,7 +22,7 @@ constexpr const char* kWhomNames[] = {"Sender", "Receiver", "Both"};
 
 constexpr int64_t kLongestTraffic = 3'000'000;  // nanoseconds until the blow
 constexpr int kStopMilliseconds = 50;           // at least, and until the others have been seen going on
-constexpr int kRounds = 34;  // times three whom, times polling and events: about 200 instants of each blow
+constexpr int kRounds = 34;  // times three targets, times polling and events: about 200 instants of each blow
 
 Kind kind_of_round(int round) { return static_cast<Kind>(static_cast<uint32_t>(round) % kKinds); }
 
@@ -32,7 +32,7 @@ class RandomInstants : public testing::TestWithParam<std::tuple<Blow, Whom, bool
   bool hits_receiver() const { return std::get<1>(GetParam()) != Whom::kSender; }
   bool with_channels() const { return std::get<2>(GetParam()); }
 
-  // Those who are hit.
+  // Calls `act` for the roles that are hit.
   static void for_each_hit(const Ensemble& all, bool sender, bool receiver,
                            const std::function<void(RoleProcess&)>& act) {
     if (sender) act(*all.victim);
@@ -43,7 +43,7 @@ class RandomInstants : public testing::TestWithParam<std::tuple<Blow, Whom, bool
   void stop_round(Ensemble& all, int round);
 };
 
-// After the blow the dead one's process is gone, or another program that must stay as it is.
+// After the blow the process is gone, or another program runs in it, whose memory must not change.
 void RandomInstants::lethal_round(Ensemble& all, Blow blow, int round) {
   const Times times;
   all.start_round(kind_of_round(round), times);
@@ -87,7 +87,7 @@ void RandomInstants::stop_round(Ensemble& all, int round) {
   const int64_t stopped = now_ns();
   all.bystander.await_progress(3, "while somebody is stopped");
   if (!hits_receiver()) all.side.await_progress(3, "while the sender is stopped");
-  // One-sided requests need nobody's time at the target.
+  // One-sided requests need no processor time at the target.
   const Kind kind = all.main.kind;
   if (!hits_sender() && (kind == Kind::kWrite || kind == Kind::kRead || kind == Kind::kFetchAndAdd))
     all.main.await_progress(3, "while the receiver is stopped");

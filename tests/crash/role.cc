@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The program that gets killed, stopped and replaced, and its peers: a verbs program like any other, driven
-// by lines on a socket. It answers each with "ok ..." or with what is wrong.
+// The program that is killed, stopped and replaced, and its peers: an ordinary verbs program, driven by lines
+// on a socket. It answers each line with "ok ..." or with what is wrong.
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ void say(const std::string& line) {
   if (send(kCommandFd, text.data(), text.size(), MSG_NOSIGNAL) < 0) _exit(3);
 }
 
-// Segments of other adapters and of the own one that are mapped here.
+// Segments of other adapters and of its own that this process maps.
 size_t mapped_segments() {
   std::ifstream maps("/proc/self/maps");
   std::set<std::string> inodes;
@@ -74,7 +74,7 @@ class Role {
       if (wait_us == 0 && !command_is_there(0)) continue;
       if (!wait(wait_us)) continue;
       std::string line;
-      if (!read_line(&line)) return 0;  // the driver is gone
+      if (!read_line(&line)) return 0;  // the driver has ended
       std::snprintf(block_.doing, sizeof block_.doing, "%s", line.c_str());
       obey(line);
       if (quit_) return 0;
@@ -95,7 +95,7 @@ class Role {
       if (wait_us < 0) sched_yield();
       return command_is_there(0);
     }
-    // Another look after arming: what came before raises no event.
+    // Polls once more after arming: a completion that came before raises no event.
     if (wait_us == 0 || !endpoint_.arm()) return command_is_there(0);
     pollfd both[2] = {{kCommandFd, POLLIN, 0}, {endpoint_.channel()->fd, POLLIN, 0}};
     const timespec time = {wait_us / 1'000'000, wait_us % 1'000'000 * 1000};
@@ -177,7 +177,7 @@ class Role {
     poll_until_empty();
     answer(endpoint_.verify(flow, acknowledged, posted));
   }
-  // Empty once is not empty: an entry that another producer is just filling may hide those behind it.
+  // An empty poll is no proof: an entry that another producer is just filling may hide those behind it.
   void poll_until_empty() {
     for (int empty = 0; empty < 100;) empty = endpoint_.poll_once() > 0 ? 0 : empty + 1;
   }
@@ -218,7 +218,7 @@ class Role {
     frozen_ = false;
     answer(true);
   }
-  // The target of a flow begins to send the other way: one request, to learn of the peer's fate.
+  // The target of a flow sends the other way: one request, to find out what has become of the peer.
   void turn(std::istringstream& words) {
     int flow = 0;
     words >> flow;
@@ -238,7 +238,7 @@ class Role {
     answer(block_.has_problem.load() == 0);
   }
 
-  // One call between two marks for whoever traces us. No answer: the tracer sees it.
+  // One call between two marks, for the process that traces this one. No answer: the tracer sees it.
   void step(std::istringstream& words) {
     std::string what;
     int flow = 0;
@@ -279,7 +279,7 @@ class Role {
   bool quit_ = false;
 };
 
-// The program that a role becomes: it puts a pattern where the role's memory was and looks whether it stays.
+// The program that a role becomes: it writes a pattern where the role's memory was and checks that it stays.
 int canary(uintptr_t address, size_t size) {
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000

@@ -12,11 +12,11 @@ namespace {
 // not keep the others from going round the ring.
 constexpr int kCqe = 64;
 
-// What a loaded machine may add to a time.
+// Time that a loaded machine may add.
 constexpr int64_t kSlack = 3'000'000'000;
 
 constexpr uint32_t kBystanderPace =
-    200;  // microseconds; they are to be seen going on, not to fill the machine
+    200;  // microseconds; they are there to make progress, not to load the machine
 constexpr uint32_t kNeighbourPace = 50;
 
 std::string text(uint64_t number) { return std::to_string(number); }
@@ -137,14 +137,14 @@ void Ensemble::end_round() {
     const bool from_lives = link->from == victim.get() || link->from == neighbour.get();
     const bool to_lives = link->to == target.get();
     if (from_lives && to_lives && link == &side) continue;
-    // Whoever lives drops his end; the other one has died.
+    // The survivor drops its queue pair; the other end has died.
     for (const uint32_t qpn : {link->from_qpn, link->to_qpn})
       if (qpn != 0) gone.push_back(qpn);
     if (from_lives) link->from->call("drop " + std::to_string(link->from_flow));
     if (to_lives) link->to->call("drop " + std::to_string(link->to_flow));
     *link = {};
   }
-  // Segments of the dead are not mapped any more: there is the own one, and that of each peer.
+  // Segments of dead processes are no longer mapped, only the neighbour's own and that of each peer.
   require(neighbour->call_for_number("segments") == (side.from != nullptr ? 2u : 1u),
           "the neighbour maps a segment of nobody");
   if (target)

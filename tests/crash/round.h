@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Who takes part: a victim that sends to a target; a neighbour that sends to the same target, by way of the
-// same CQ there; and two bystanders who exchange messages with each other and with nobody else.
+// The roles of a round: a victim that sends to a target; a neighbour that sends to the same target, by way of
+// the same CQ there; and two bystanders that exchange messages with each other only.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace verbena::crash {
 
-// timeout 8 and one repetition: 2 * 4.096 us * 2^8 until nobody is given up (ibv_modify_qp(3)).
+// timeout 8 and one retry: a peer is given up after 2 * 4.096 us * 2^8 (ibv_modify_qp(3)).
 struct Times {
   int timeout = 8;
   int retry_count = 1;
@@ -42,11 +42,10 @@ struct Link {
   void await_progress(uint64_t messages, const std::string& when) const;
 };
 
-// The initiator of `link` outlives its target: what was not delivered fails, in time, and the rest is
-// flushed.
+// The initiator of `link` outlives its target: undelivered requests fail in time, and the rest is flushed.
 void expect_retry_exceeded(const Link& link, const Times& times, int64_t died_ns);
 // The target of `link` outlives its initiator: what has arrived is whole, what is posted can be flushed, and
-// its own requests fail in time.
+// the target's own requests fail in time.
 void expect_intact(const Link& link);
 void expect_target_can_end(const Link& link, const Times& times);
 
@@ -55,17 +54,18 @@ class Ensemble {
   explicit Ensemble(bool with_channels);
   ~Ensemble() = default;
 
-  // A victim and a target where there are none.
+  // Starts a victim and a target where there are none.
   void fill_up();
-  // Connects everybody who is not; traffic of `kind` from victim to target runs when this returns.
+  // Connects the roles that are not connected; traffic of `kind` from victim to target runs when this
+  // returns.
   void start_round(Kind kind, const Times& times);
   // Connects neighbour and target if they are not.
   void start_side(const Times& times);
   // Takes down the queue pairs of the round that are left.
   void end_round();
-  // Who is in the node: checks that nothing of anybody else is left.
+  // Checks that the node has nothing of any other process.
   void expect_only_the_living();
-  // Everybody leaves; nothing is left.
+  // All roles end; nothing is left.
   void finish();
 
   bool with_channels;
@@ -79,7 +79,7 @@ class Ensemble {
   std::unique_ptr<RoleProcess> make(const char* name);
   void expect_no_numbers_left();
 
-  std::vector<uint32_t> gone;  // numbers of queue pairs that went since somebody last looked
+  std::vector<uint32_t> gone;  // numbers of queue pairs that were destroyed since the last check
 };
 
 }  // namespace verbena::crash

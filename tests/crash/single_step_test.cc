@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One call is executed instruction by instruction (ptrace(2)) up to some instruction. There the process
-// stands, and everybody else's traffic has to go on; then it is killed, or it goes on as if nothing had been.
+// One call is executed instruction by instruction (ptrace(2)) up to some instruction. The process stops
+// there, and the traffic of all others has to go on. Then it is killed, or it continues as if nothing had
+// happened.
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
@@ -24,7 +25,7 @@ class SingleStep : public testing::Test {
 #endif
   }
 
-  // Lets `role` run `command` up to its `count`th instruction. Answers how many were executed: fewer when the
+  // Lets `role` run `command` up to its `count`th instruction. Returns how many were executed: fewer when the
   // call has ended.
   static int step(RoleProcess& role, const std::string& command, int count) {
     role.send_line(command);
@@ -34,7 +35,7 @@ class SingleStep : public testing::Test {
     return count;
   }
 
-  // Calls round(k) for instructions k all over the call, until it answers false: beyond the end.
+  // Calls round(k) for instructions k spread over the call, until it returns false: the call was shorter.
   template <typename Round>
   static void sample(int length, Round&& round) {
     const int stride = std::max(1, length / rounds(kRounds));
@@ -50,7 +51,7 @@ class SingleStep : public testing::Test {
   }
 
   // Victim and target connected, the target's receives posted, the neighbour at work; the victim does nothing
-  // by itself. Three messages have gone, so that everything is warm.
+  // by itself. Three messages have been sent, so that everything is warm.
   static void prepare(Ensemble& all, Kind kind) {
     all.fill_up();
     all.expect_only_the_living();
@@ -84,7 +85,7 @@ class SingleStep : public testing::Test {
   static void target_at(const std::string& command, bool dies);
 };
 
-// The victim dies in the middle of ibv_post_send; before, the neighbour goes round the target's CQ.
+// The victim dies in the middle of ibv_post_send, after the neighbour has gone round the target's CQ.
 void SingleStep::kill_sender_at(Kind kind, bool with_channels) {
   Ensemble all(with_channels);
   const std::string command = "step send 0";
@@ -131,7 +132,7 @@ void SingleStep::go_on_sender_at(Kind kind, bool with_channels) {
   all.finish();
 }
 
-// A queue pair that does not lead to the stopped one is taken down at once.
+// A queue pair that is not connected to the stopped process is destroyed at once.
 void SingleStep::take_down_another_at(Kind kind) {
   Ensemble all(false);
   const std::string command = "step send 0";
@@ -152,7 +153,7 @@ void SingleStep::take_down_another_at(Kind kind) {
   all.finish();
 }
 
-// The target stands in the middle of `command` while the victim sends, writes, reads and adds.
+// The target is stopped in the middle of `command` while the victim sends, writes, reads and adds.
 void SingleStep::target_at(const std::string& command, bool dies) {
   Ensemble all(false);
   sample(length_of(all, Kind::kMixed, true, command), [&](int k) {
@@ -163,7 +164,7 @@ void SingleStep::target_at(const std::string& command, bool dies) {
     const bool ended = step(*all.target, command, k) < k;
     all.victim->call("thaw");
     all.neighbour->call("thaw");
-    // What was posted lets so many through: four receives' worth and the requests between.
+    // The posted receives allow that many: four receives' worth and the requests between them.
     await([&] { return all.main.sent().acknowledged.load() >= 12; },
           "twelve messages while the receiver stands in the middle of " + command);
     if (!dies) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Processes that feed one SRQ are killed at random instants of their traffic, one after the other, over RC
-// and over XRC. What the SRQ's owner must see of it: no message that is not whole, every message of those who
-// live, and in the end every slot of the SRQ again.
+// Processes that send to one SRQ are killed at random instants of their traffic, one after the other, over RC
+// and over XRC. What the SRQ's owner must see: no partial message, every message of the survivors, and in the
+// end every slot of the SRQ again.
 //
 // CRASH_ROUNDS: how many are killed; CRASH_SEED: the seed that a run printed.
 #include <fcntl.h>
@@ -52,7 +52,7 @@ struct Plan {
   uint32_t length;
 };
 
-// Sends messages that say all over whose they are, `count` of them or until it is killed.
+// Sends messages filled with the producer's number, `count` of them or until it is killed.
 int produce(const Child& parent, const Plan& plan, uint32_t number, uint32_t count) {
   const Owned<Context> context = open_device();
   const Owned<Pd> pd = make_pd(context.get());
@@ -101,7 +101,7 @@ class Owner {
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
-  // Posts until every slot is in use; how many were free.
+  // Posts until every slot is in use. Returns how many were free.
   uint32_t fill_up() {
     uint32_t posted = 0;
     while (post_next() == 0) ++posted;
@@ -109,11 +109,12 @@ class Owner {
   }
   uint64_t posted() const { return srq_->ring.posted(); }
 
-  // Takes a message and posts another request. Who sent it; -1: there is none, -2: one that must not be.
+  // Takes a message and posts another request. Returns its producer; -1: there is no message, -2: a wrong
+  // one.
   int take() {
     ibv_wc wc{};
     if (poll_cq(cq_.get(), 1, &wc) == 0) return -1;
-    if (wc.status == IBV_WC_WR_FLUSH_ERR) return post_next() == 0 ? -1 : -2;  // of a victim, in the middle
+    if (wc.status == IBV_WC_WR_FLUSH_ERR) return post_next() == 0 ? -1 : -2;  // of a victim, half sent
     if (wc.status != IBV_WC_SUCCESS || wc.byte_len != plan_.length) return -2;
     const uint8_t* bytes = memory_.data() + wc.wr_id * plan_.length;
     const uint8_t from = bytes[0];
@@ -124,7 +125,7 @@ class Owner {
   }
 
  private:
-  // Requests' buffers go round, twice as many as there are slots: none is in use twice.
+  // The buffers are used in rotation, twice as many as there are slots: none is in use twice.
   int post_next() {
     const uint64_t id = next_ % (2 * kSlots);
     Sges sges{memory_.sge(id * plan_.length, plan_.length)};
@@ -169,7 +170,7 @@ TEST_P(SrqProducers, MayBeKilledAtAnyInstant) {
                   std::get<1>(GetParam())};
   const uint32_t count = victims();
   std::mt19937_64 random(seed());
-  // They open the device themselves, so they are forked before this process does.
+  // The children open the device themselves, so they are forked before this process opens it.
   std::vector<std::unique_ptr<Child>> producers;
   for (uint32_t i = 0; i <= count; ++i)
     producers.push_back(std::make_unique<Child>([&, i](const Child& parent) {
@@ -189,7 +190,7 @@ TEST_P(SrqProducers, MayBeKilledAtAnyInstant) {
       while (now_ns() < blow) ASSERT_NE(owner.take(), -2);
       producers[i]->kill_now();
       while ((from = owner.take()) != -1) ASSERT_EQ(from, static_cast<int>(i));
-      owner.fill_up();  // what it had in hand
+      owner.fill_up();  // the slot of its current message
       EXPECT_EQ(owner.posted(), kSlots) << "after the death of " << i;
     }
     producers[count]->command('g');

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-# Drivers of the kernel and providers of rdma-core; who makes adapters; this one.
+# Drivers of the kernel and providers of rdma-core; makers of adapters; this one.
 WORDS = r"""
 bnxt\w* broadcom chelsio connectx cxgb\d efa efadv erdma hfi1\w* hns hns_roce\w* huawei ibmvnic infinipath intel ionic
 ipathverbs irdma i40iw iwpmd mana manadv marvell mellanox microsoft mlx4\w* mlx5\w* mthca nes nvidia ocrdma
@@ -14,7 +14,7 @@ pensando qedr qib qlogic rdmavt rxe rxe_\w+ rdma_rxe siw siw_\w+ softroce soft-r
 NAME = re.compile(r"(?<![A-Za-z0-9])(" + "|".join(WORDS.split()) + r")(?![A-Za-z0-9])", re.IGNORECASE)
 
 root = pathlib.Path(sys.argv[1]) / "conformance"
-sources = [path for room in ("chapters", "peer", "program", "suite", "support") for path in sorted((root / room).iterdir())]
+sources = [path for folder in ("chapters", "peer", "program", "suite", "support") for path in sorted((root / folder).iterdir())]
 clauses = sorted((root / "clauses").glob("*.toml"))
 found = []
 for path in sources + clauses:

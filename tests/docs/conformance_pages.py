@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Each manual page of verbs and rdma_cm, as the distribution installs them, has a clause, or a reason why it has none.
 
-A page is had by a clause whose id begins with one of its names, or whose source cites it. The reasons are in
-conformance/pages_without_clauses.txt. 77 where the pages are not installed.
+A page has a clause if the id of one begins with one of its names, or if the source of one cites it. The reasons are in
+conformance/pages_without_clauses.txt. Exit status 77 where the pages are not installed.
 """
 
 import gzip

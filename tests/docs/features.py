@@ -2,7 +2,7 @@
 """docs/FEATURES.md, or docs/ERRORS.md, names every verb, opcode, flag, completion status and event of the installed
 <infiniband/verbs.h>.
 
-With or without ibv_ and the enumeration's prefix; NAME_* stands for all that begin so.
+A name may lack ibv_ and the enumeration's prefix; NAME_* stands for all that begin so.
 """
 
 import pathlib

@@ -17,7 +17,7 @@ namespace {
 using namespace wire;
 
 constexpr uint64_t kNode = 77;           // the stranger's
-constexpr uint32_t kNobodys = 0xabcdef;  // a queue pair that is asked for to see that all has been carried out
+constexpr uint32_t kNobodys = 0xabcdef;  // a QP that settle() queries
 
 struct Field {
   FrameKind kind;
@@ -187,7 +187,7 @@ void Attack::spoil(FrameBytes& bytes) {
     std::memcpy(bytes.data() + field.offset, &value, field.size);
   }
   if (how == 2 && input_.below(16) == 0) bytes[input_.below(sizeof(uint32_t))] ^= input_.byte();  // its length
-  // If it is no frame any more, or ends elsewhere, what follows is nothing either.
+  // After bytes that are no frame, or that end elsewhere, nothing is in step any more.
   Frame decoded;
   in_step_ &= decode(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), &decoded) == Decoded::kFrame &&
               decoded.head_size + decoded.payload == bytes.size();
@@ -204,7 +204,7 @@ FrameBytes Attack::frame(Head head, uint32_t payload) {
 
 // ---- requests ----------------------------------------------------------------------------------------------
 
-// Memory that the request may be about; now and then it may not.
+// Mostly memory that the request may access.
 void Attack::aim(RequestHead& head, uint32_t size) {
   const Part* part = &victim_.open;
   uint64_t from = 0, room = part->size;
@@ -278,7 +278,7 @@ bool Attack::say_request(uint32_t queue) {
   return say(bytes);
 }
 
-// Who takes no answers asks for more than a socket holds.
+// A peer that reads no answers asks for more than a socket holds.
 bool Attack::say_long_read(uint32_t queue) {
   if (deaf_) queue = kOrdinary;
   for (int i = 0; i < (deaf_ ? 6 : 1); ++i) {
@@ -290,11 +290,11 @@ bool Attack::say_long_read(uint32_t queue) {
     courses_[queue].psn += packets_of(size);
     if (!say(frame(head, 0))) return false;
   }
-  if (deaf_ && input_.below(2) == 1) victim_.register_anew();
+  if (deaf_ && input_.below(2) == 1) victim_.register_again();
   return true;
 }
 
-// In chunks. They may stop, or go on with other words than they began with.
+// In chunks. They may stop, or go on with a head that differs from the first.
 bool Attack::say_long_request(uint32_t queue) {
   static constexpr uint8_t kOpcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM,
                                          IBV_WR_SEND_WITH_INV};
@@ -315,7 +315,7 @@ bool Attack::say_long_request(uint32_t queue) {
     if (at != 0 && input_.below(8) == 0) said.srqn = srq_number(victim_.small_shared);
     const FrameBytes bytes = frame(said, said.opcode == IBV_WR_RDMA_READ ? 0 : payload);
     if (!cut && input_.below(32) == 1) {
-      // Half of it, and a new connection, over which all of the message is said again.
+      // Half of a chunk, and a new connection, over which the whole message is sent again.
       last_ = bytes;
       stranger_->say(bytes.data(), bytes.size() / 2, [this] { meanwhile(); });
       begin_connection();
@@ -414,7 +414,7 @@ bool Attack::say_noise() {
 
 bool Attack::step() {
   meanwhile();
-  // Of the queue pairs that take requests, the others only now and then.
+  // Mostly the queue pairs that take requests.
   static constexpr uint8_t kTaking[] = {kOrdinary, kOrdinary, kWriteOnly, kUnreliable, kExtended, kExtended};
   const uint8_t what = input_.below(32);
   const uint32_t queue =
@@ -433,7 +433,7 @@ bool Attack::step() {
       head.qpn = victim_.queues[queue].number();
       return say(frame(head, 0));
     }
-    case 24:  // as after a break: what was said is said again
+    case 24:  // as after a broken connection: requests are repeated
       if (input_.below(2) == 0) begin_connection();
       for (const FrameBytes& bytes : said_)
         if (!say(bytes)) return false;
@@ -453,7 +453,7 @@ bool Attack::step() {
     case 29:
       victim_.bind_window();
       return true;
-    case 30:  // another life of the requester's
+    case 30:  // a new incarnation of the requester
       courses_[queue].path_generation += input_.below(2);
       courses_[queue].number = input_.below(4);
       return true;
@@ -466,7 +466,7 @@ bool Attack::step() {
           deaf_ = !deaf_;
           return true;
         case 3:
-          victim_.register_anew();
+          victim_.register_again();
           return true;
         case 4:
           if (victim_.replace(victim_.queues[queue]))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the stranger says: frames as they should be, one behind the other, for each of the victim's queue pairs, and
-// answers to what the victim asks; and now and then one in which a field or two are not what they should be, one that
-// was there before, half of one.
+// What the stranger sends: valid frames, one after the other, for each of the victim's queue pairs, and
+// answers to the victim's requests. Now and then one in which a field or two are wrong, one that was sent
+// before, or half of one.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class Attack {
  public:
   Attack(Victim& victim, Input& input, uint64_t run);
 
-  // The next thing that the input says; false: he hangs up now.
+  // Sends the next thing that the input chooses; false: the stranger closes the connection now.
   bool step();
-  // All that was said has been carried out, if it was frames to the end.
+  // Waits until all that was sent has been carried out, if it was frames to the end.
   void settle();
 
-  // What checks the decoder by itself.
+  // The last frame, for the check of the decoder by itself.
   const FrameBytes& last() const { return last_; }
 
  private:
@@ -58,15 +58,15 @@ class Attack {
   Victim& victim_;
   Input& input_;
   std::unique_ptr<Stranger> stranger_;
-  bool in_step_ = true;  // what was said so far are whole frames
+  bool in_step_ = true;  // only whole frames have been sent so far
   std::array<Course, kQueues> courses_{};
-  std::vector<wire::RequestHead> asked_;  // the victim's requests
+  std::vector<wire::RequestHead> asked_;  // requests that came from the victim
   std::vector<wire::QueryHead> queries_;
-  std::vector<wire::AnswerHead> answers_;  // that were said
+  std::vector<wire::AnswerHead> answers_;  // that were sent
   bool settled_ = false;
-  bool deaf_ = false;  // he takes nothing: what the victim has to say stays with it
+  bool deaf_ = false;  // reads nothing: what the victim has to send stays with it
   FrameBytes last_;
-  std::vector<FrameBytes> said_;  // the last requests
+  std::vector<FrameBytes> said_;  // the last requests that were sent
 };
 
 }  // namespace verbena::fuzz

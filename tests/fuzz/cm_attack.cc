@@ -19,9 +19,9 @@ namespace {
 
 using namespace cm;
 
-// A name of his own each time: to one that is known already the victim answers as he has done before.
+// A new name each time: to a process that it knows the victim replies as it did before.
 uint64_t next_node = 0x1000;
-constexpr uint64_t kLastWord = 0x1a57;  // the transaction of the message that is answered whatever went before
+constexpr uint64_t kLastTransaction = 0x1a57;  // the transaction of a message that is answered in any case
 constexpr size_t kMostIds = 64;
 constexpr uint64_t kTcp = 0x0106'0000, kUdp = 0x0111'0000;  // service ids, but for the port
 
@@ -54,7 +54,7 @@ class Talk {
     return m;
   }
 
-  // Of a new connection; or of one that may not be.
+  // A request for a new connection, sometimes with an id that is in use.
   Message opening() {
     static constexpr MessageKind kKinds[] = {MessageKind::kReq, MessageKind::kReq, MessageKind::kReq,
                                              MessageKind::kSidrReq, MessageKind::kSidrReq};
@@ -71,7 +71,7 @@ class Talk {
     return m;
   }
 
-  // What comes next after what was heard last.
+  // The reply to the message received last.
   Message answer() {
     const Message to = heard_.front();
     heard_.pop_front();
@@ -113,24 +113,24 @@ class Talk {
     for (const Frame& frame : stranger_.hear_messages()) {
       Message m;
       require(decode(frame, &m), "what is said are messages");
-      is_answered_ |= m.kind == MessageKind::kDrep && m[Field::kTransaction] == kLastWord;
+      is_answered_ |= m.kind == MessageKind::kDrep && m[Field::kTransaction] == kLastTransaction;
       heard_.push_back(m);
       if (heard_.size() > 64) heard_.pop_front();
     }
   }
 
-  // Who disconnects what is not connected is told that it is not.
+  // A DREQ for a connection that does not exist is answered by a DREP.
   void settle() {
     if (!is_whole_) return;
     Message m = begun(MessageKind::kDreq);
-    m[Field::kTransaction] = kLastWord;
+    m[Field::kTransaction] = kLastTransaction;
     m[Field::kRemoteId] = 0xffffffff;
     Frame frame;
     encode(m, frame);
     stranger_.say(frame.data(), frame.size(), [this] { hear(); });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (!is_answered_) {
-      require(!stranger_.is_over(), "who sends messages is not hung up on");
+      require(!stranger_.is_over(), "a peer that sends messages stays connected");
       require(std::chrono::steady_clock::now() < deadline, "what was said is judged");
       stranger_.wait();
       hear();

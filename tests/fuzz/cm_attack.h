@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The victim's connection manager, of whom anybody with the fabric's key may ask for connections over TCP: a listener,
-// and what a stranger says to it. Messages as they should be, in turn, answers to what the victim says; and some of
-// them with a field or a byte that is not.
+// The victim's connection manager, with listeners, of which any process with the fabric's key may ask for
+// connections over TCP, and what a stranger sends to it: valid messages, in sequence, replies to what the
+// victim sends, and some of them with a wrong field or byte.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class CmVictim {
   CmVictim& operator=(const CmVictim&) = delete;
 
   static constexpr uint16_t kServicePort = 7471;
-  // Ids that have come with requests: accepted, refused, hung up on and destroyed.
+  // Accepts, rejects, disconnects and destroys ids that came with requests.
   void settle(Input& input);
 
  private:
@@ -35,7 +35,7 @@ class CmVictim {
   std::deque<cm::Id*> alive_;  // answered, and not destroyed yet
 };
 
-// One connection of a stranger's. What he says has been judged when it returns.
+// One connection of a stranger. When it returns, the victim has judged all that was sent.
 void attack_cm(CmVictim& victim, Input& input);
 
 }  // namespace verbena::fuzz

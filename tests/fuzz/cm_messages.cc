@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Any bytes from another process of the node: the decoder by itself (what it takes, it writes again the
-// same), and the whole service, fed over its socket while ids listen and connect: no crash, and it still
-// answers afterwards.
+// Any bytes from another process of the node: to the decoder by itself (what it accepts, it encodes to the
+// same bytes), and to the whole service, over its socket, while ids listen and connect. No crash, and the
+// service still answers afterwards.
 #include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -85,7 +85,7 @@ class Scene {
                   new_listener(service_, PortSpace::kUdp, IBV_QPT_UD)};
   }
 
-  // A connection to the service, greeted, or with what the input says instead.
+  // A connection to the service, greeted with a hello, or with bytes of the input instead.
   int connect(Input& input) {
     const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un to = {};
@@ -98,7 +98,7 @@ class Scene {
     return fd;
   }
 
-  // Everything sent has been taken, or the service has closed.
+  // The service has read everything, or has closed the connection.
   static void wait_taken(int fd) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     int waiting = 0;
@@ -108,7 +108,7 @@ class Scene {
     }
   }
 
-  // Ids that have come with requests, used and given back.
+  // Ids that have come with requests: used and destroyed.
   void settle(Input& input) {
     std::vector<Id*> mine;
     {
@@ -125,7 +125,7 @@ class Scene {
     }
   }
 
-  // The service is alive: an id connects to its listener and is told something.
+  // The service is alive: an id connects to its listener and gets an event.
   void begin_connection(Input& input) {
     Id* id = new_id(service_, PortSpace::kTcp, IBV_QPT_RC);
     const sockaddr_in to = address();
@@ -165,7 +165,7 @@ class Scene {
   std::vector<Id*> listeners_, active_;
 };
 
-// A message of which most is plausible, then damaged.
+// A message that is mostly plausible, then damaged.
 size_t build(Input& input, uint8_t* out, size_t room) {
   Message message = {};
   message.kind = static_cast<MessageKind>(0x10 + input.below(9));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Where the compiler has no libFuzzer: the same targets, fed with random inputs and with mutations of those
-// that went before. Knows of libFuzzer's options -max_total_time=SECONDS, -seed=N and -runs=N, and runs the
-// files that are named. What is running is in the file named by -artifact_prefix + "current", so that a crash
-// can be repeated.
+// For compilers without libFuzzer: the same targets, run with random inputs and with mutations of earlier
+// ones. Knows libFuzzer's options -max_total_time=SECONDS, -seed=N and -runs=N, and runs the files that are
+// named. The current input is in the file named by -artifact_prefix + "current", so that a crash can be
+// repeated.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

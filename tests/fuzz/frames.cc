@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Any bytes from somebody who has the fabric's key: to the decoder of frames by itself, and over connections to a
-// process that has queue pairs of each kind connected to his, members of multicast groups, and a connection manager. No
-// crash, no end of waiting; memory without remote rights stays as it is, and is told nobody; and who behaves is served.
+// Any bytes from a peer that has the fabric's key: to the decoder of frames by itself, and over connections
+// to a process that has queue pairs of each kind connected to that peer, members of multicast groups, and a
+// connection manager.
+// - No crash, and every wait ends.
+// - Memory without remote rights neither changes nor is disclosed.
+// - An honest peer is served.
 #include "wire/frame.h"
 
 #include <arpa/inet.h>
@@ -44,7 +47,7 @@ void decode_any(const uint8_t* data, size_t size) {
     require(decode(bytes, i, &part) != Decoded::kFrame, "part of a head is no frame");
 }
 
-// A process of another node that speaks to all groups, and somebody without the key who does so, too.
+// A process of another node that sends to all groups, and a sender to them without the key.
 class MulticastMember {
  public:
   explicit MulticastMember(const Victim& victim)
@@ -101,7 +104,7 @@ class MulticastMember {
   const int unsigned_;
 };
 
-// For the life of the process: its threads are at work until the last.
+// Never destroyed: its threads work as long as the process.
 struct Scene {
   Victim victim;
   CmVictim connections;

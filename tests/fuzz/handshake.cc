@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Any bytes from another machine: to the handshake's two sides by themselves, and to a whole gate over its
-// TCP port. No crash; nobody without the key is let in; and who has it still is.
+// Any bytes from another machine: to both sides of the handshake by themselves, and to a whole connection
+// listener over its TCP port. No crash; a peer without the key is refused, and a peer with it is still
+// admitted.
 #include "wire/handshake.h"
 
 #include <sys/socket.h>
@@ -61,7 +62,7 @@ struct Inhabitant final : ConnectionObserver {
   std::atomic<uint64_t> arrivals{0}, failures{0};
 };
 
-// One of each for the life of the process: its end is theirs.
+// One of each, as long as the process.
 struct Scene {
   Scene() {
     folder = make_folder();
@@ -77,7 +78,7 @@ struct Scene {
   uint64_t runs = 0;
 };
 
-// Bytes of the input, or, where it says so, what the protocol wants there with some of them changed.
+// Bytes of the input, or the message that the protocol expects with some bytes changed.
 template <size_t size>
 std::array<uint8_t, size> mixed(Input& input, const std::array<uint8_t, size>& proper) {
   std::array<uint8_t, size> bytes = proper;
@@ -101,13 +102,13 @@ void shake(Input& input) {
   const auto proof = mixed(input, caller.proof());
   called.proof_arrived(proof);
   const bool whole = said == caller.hello() && challenge == called.challenge() && proof == caller.proof();
-  require(whole == (called.step() == CalledHandshake::Step::kAdmitted), "who changes a byte is not let in");
+  require(whole == (called.step() == CalledHandshake::Step::kAdmitted), "a changed byte is refused");
   if (!whole) return;
   const auto answer = welcome(key, called.admitted().transcript, {9, 1, 1}, Refusal::kNone);
   const auto heard = mixed(input, answer);
   caller.welcome_arrived(heard);
   require(!(caller.step() == CallerHandshake::Step::kDone) || heard == answer,
-          "who changes a byte is not believed");
+          "a changed welcome is refused");
 }
 
 void knock(const Scene& scene, Input& input) {
@@ -137,12 +138,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int i = 0; i < 8 && !input.empty(); ++i) shake(input);
   knock(scene, input);
   if (input.byte() % 32 != 0) return 0;
-  // Whoever has the key comes in all the same.
+  // A peer with the key is admitted all the same.
   const uint64_t before = scene.there->arrivals.load();
   ++scene.runs;
   scene.here->connection_listener.connect(loopback(3), {}, Target::any_process(), seconds_from_now(30));
   for (int i = 0; i < 30000 && scene.there->arrivals.load() == before; ++i) usleep(1000);
-  require(scene.there->arrivals.load() == before + 1, "who has the key is let in");
+  require(scene.there->arrivals.load() == before + 1, "a peer with the key is admitted");
   return 0;
 }
 

@@ -33,10 +33,10 @@ FrameHead HonestPeer::ask(RequestHead head, const std::vector<uint8_t>& bytes, F
   std::vector<uint8_t> frame(head.length);
   std::memcpy(frame.data(), &head, sizeof head);
   std::copy(bytes.begin(), bytes.end(), frame.begin() + sizeof head);
-  require(connection_.say(frame.data(), frame.size(), [this] { victim_.poll(); }), "who behaves is not hung up on");
+  require(connection_.say(frame.data(), frame.size(), [this] { victim_.poll(); }), "an honest peer stays connected");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   for (;;) {
-    require(std::chrono::steady_clock::now() < deadline, "who behaves is served");
+    require(std::chrono::steady_clock::now() < deadline, "an honest peer is served");
     victim_.poll();
     for (Heard& heard : connection_.hear()) {
       if (heard.head.start.kind == FrameKind::kQuery) {
@@ -45,7 +45,7 @@ FrameHead HonestPeer::ask(RequestHead head, const std::vector<uint8_t>& bytes, F
         continue;
       }
       require(heard.head.start.kind == answer && heard.head.answer.target_qpn == theirs(kForHonest),
-              "who behaves is answered what he asked");
+              "an honest peer gets the answer to its request");
       require(heard.head.answer.number == (answer == FrameKind::kAck ? next_ + 1 : next_), "answers come in order");
       ++next_;
       *said = std::move(heard.bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Who behaves, whatever others do: he is served, over one connection from the first to the last.
+// A peer that follows the protocol: it is served, whatever others do, over one connection from the first run
+// to the last.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace verbena::fuzz {
 class HonestPeer {
  public:
   explicit HonestPeer(Victim& victim);
-  // Writes, reads back, adds, sends: all of it is answered, rightly.
+  // Writes, reads back, adds, sends: every request gets the right answer.
   void require_served();
 
  private:

@@ -35,7 +35,7 @@ class Input {
   size_t size_;
 };
 
-// Ends the process with these words when the promise does not hold.
+// Ends the process with this message when the condition does not hold.
 void require(bool holds, const char* promise);
 
 }  // namespace verbena::fuzz

@@ -21,14 +21,14 @@ inline NetworkKey fabric_key() {
   return key;
 }
 
-// A new folder for temporary files, of whoever asks.
+// Makes a folder for temporary files.
 inline std::string make_folder() {
   std::string folder = test::new_folder("fuzz");
   require(!folder.empty(), "there is room for temporary files");
   return folder;
 }
 
-// The folder goes with the process.
+// Removes the folder when the process ends.
 struct RemoveAtExit {
   const std::string& folder;
   ~RemoveAtExit() {
@@ -37,7 +37,7 @@ struct RemoveAtExit {
   }
 };
 
-// Makes the node of loopback(last) in `folder`; its path.
+// Makes the node of loopback(last) in `folder`; returns its path.
 inline std::string make_node(const std::string& folder, uint8_t last, uint16_t port) {
   DeviceTableOptions options;
   options.network.enabled = true;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Any commands to three open /dev/infiniband/rdma_cm, with the real connection manager behind them: no crash,
-// no write outside the response, nobody waits, and when the files are closed no id is left.
+// Any commands to three open files of /dev/infiniband/rdma_cm, with the real connection manager behind them:
+// no crash, no write outside the response, no thread blocked, and no id left when the files are closed.
 //
-// An input is a row of commands. Most have the form they should have, with small ids and few addresses, so
-// that requests meet listeners; some have bytes of the input instead, or lengths, or response pointers.
+// An input is a sequence of commands. Most are valid, with small ids and few addresses, so that requests meet
+// listeners; some have bytes of the input, or wrong lengths or response pointers, instead.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,13 +47,13 @@ int find_file(int fd, verbena_boundary_handler* out) {
   return EBADF;
 }
 
-// Where responses go; the guard behind the room that the command names stays as it is.
+// Where responses go; the guard behind the response of the given length must not change.
 struct Response {
   alignas(8) uint8_t bytes[2 * kRoom];
 };
 
-// It lies where nothing else does, whichever byte of its address an input changes: what is written through a
-// wrong response pointer of the program is the program's own loss.
+// The address stays away from all other memory, whichever byte of it an input changes: what is written
+// through a wrong response pointer of the program is the program's own loss.
 Response& make_response() {
   void* const place = reinterpret_cast<void*>(uintptr_t{0x2a2a'2a2a'2000});
   void* const memory = mmap(place, sizeof(Response), PROT_READ | PROT_WRITE,
@@ -68,7 +68,7 @@ uint64_t response_address(Input& input) {
     case 0:
       return 0;
     case 1:
-      return input.take<uint64_t>() | uint64_t{1} << 63;  // nobody's
+      return input.take<uint64_t>() | uint64_t{1} << 63;  // in no mapping
     default:
       return reinterpret_cast<uintptr_t>(response.bytes);
   }
@@ -345,7 +345,7 @@ void run_command(Input& input) {
   write_command(file, &command, input.below(32) == 0 ? input.byte() : sizeof command);
   for (size_t i = 0; i < kRoom && !damaged; ++i)
     require(response.bytes[command.header.out + i] == kGuard, "nothing is written behind the response");
-  // Let the service's thread catch up now and then.
+  // Lets the service's thread catch up now and then.
   if (input.below(8) == 0) std::this_thread::yield();
   if (input.below(16) == 0) {
     pollfd entry = {.fd = file.fd, .events = POLLIN, .revents = 0};

@@ -21,7 +21,7 @@ using namespace wire;
 
 template <size_t size>
 void hear_whole(int fd, std::array<uint8_t, size>* out) {
-  require(recv(fd, out->data(), size, MSG_WAITALL) == static_cast<ssize_t>(size), "who has the key is answered");
+  require(recv(fd, out->data(), size, MSG_WAITALL) == static_cast<ssize_t>(size), "a peer with the key is answered");
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Stranger::Stranger(uint8_t from, uint64_t node, const Target& target)
   const linger at_once{1, 0};  // no connections left in TIME_WAIT
   setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   const int on = 1, little = 16384;
-  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);  // who does not listen is soon waited for
+  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);  // soon full if it does not read
   setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const timeval patience{30, 0};
   setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -50,7 +50,7 @@ Stranger::Stranger(uint8_t from, uint64_t node, const Target& target)
   std::array<uint8_t, kWelcomeSize> answer;
   hear_whole(fd_, &answer);
   caller.welcome_arrived(answer);
-  require(caller.step() == CallerHandshake::Step::kDone, "who has the key is let in");
+  require(caller.step() == CallerHandshake::Step::kDone, "a peer with the key is admitted");
 }
 
 Stranger::~Stranger() { close(fd_); }

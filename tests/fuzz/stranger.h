@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A connection by somebody who has the fabric's key, and does with it what he likes.
+// A connection by a peer that has the fabric's key and sends whatever it likes.
 #pragma once
 
 #include <sys/socket.h>
@@ -23,21 +23,21 @@ struct Heard {
 
 class Stranger {
  public:
-  // From loopback(from) to the victim; in the name of process {node, 1, 1}.
+  // From loopback(from) to the victim, in the name of process {node, 1, 1}.
   Stranger(uint8_t from, uint64_t node, const wire::Target& target);
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
   ~Stranger();
 
-  // Sends all of it. Meanwhile, and as long as the other end takes no more, `meanwhile` is called: that he polls, and
-  // that what he says is heard. False: he has hung up.
+  // Sends all bytes. While the socket takes no more, `meanwhile` is called, to poll for the victim and to
+  // read what the victim sends. False: the victim has closed the connection.
   bool say(const void* bytes, size_t size, const std::function<void()>& meanwhile);
-  // What has come as whole frames since; nothing is waited for.
+  // The whole frames that have come since the last call; does not wait.
   std::vector<Heard> hear();
   // Waits a moment for more.
   void wait() const;
   bool is_over() const { return over_; }
-  // The same of a connection to the connection manager.
+  // The same for a connection to the connection manager.
   std::vector<cm::Frame> hear_messages();
 
  private:

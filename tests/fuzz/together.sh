@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Runs fuzz targets side by side, at what the other tests leave of the processors: a minute of each costs little more than
-# the minute. What they said is shown of those that failed; exit status 1: some have.
+# Runs fuzz targets side by side, with the processor time that other tests leave: a minute of each costs little more
+# than the minute. Shows the output of those that failed; exit status 1: some have.
 #
 #   together.sh VERBENA FOLDER SECONDS TARGET...       TARGET: path of fuzz_NAME; artifacts and logs go to FOLDER/NAME.*
 set -u

@@ -53,7 +53,7 @@ Victim::Victim() : folder_(make_folder()), node_(make_node(folder_, kVictim, kPo
   make_queues();
 }
 
-// Secrets everywhere; what may be read or written is cleared.
+// The secret everywhere; memory that may be read or written is cleared.
 void Victim::lay_out() {
   struct {
     Part* part;
@@ -138,7 +138,7 @@ bool Victim::replace(Queue& queue) {
 void Victim::connect(const Queue& queue) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!connected(queue))
-    require(std::chrono::steady_clock::now() < deadline, "who has hung up does no more harm");
+    require(std::chrono::steady_clock::now() < deadline, "a peer that has hung up does no more harm");
 }
 
 void Victim::begin_again() {
@@ -189,7 +189,7 @@ bool Victim::connected(const Queue& queue) {
   return false;
 }
 
-// Each receive request has a place of its own, in which nothing else is; as many as there are places.
+// Each receive request has a place of its own, as many as there are places.
 void Victim::post_receives() {
   const auto post = [&](int times, auto post_one) {
     const uint64_t place = uint64_t{next_receive_++ % kReceives} * kReceiveStride;
@@ -256,7 +256,7 @@ void Victim::post_requests(Input& input) {
   post_request(queues[row.queue], request, open, 0, row.size);
 }
 
-// A new one: of the last the stranger may have ended the key.
+// Allocates a new window, since the stranger may have invalidated the key of the last one.
 void Victim::bind_window() {
   if (window_ != nullptr) require(dealloc_mw(window_) == 0, "a window goes, bound or not");
   require(alloc_mw(pd_, IBV_MW_TYPE_2, &window_) == 0, "there is a memory window");
@@ -275,7 +275,7 @@ void Victim::bind_window() {
   post_send(queues[kOrdinary].qp, &request, &bad);  // it may be in ERR by now
 }
 
-void Victim::register_anew() {
+void Victim::register_again() {
   require(dereg_mr(open.mr) == 0, "memory is deregistered");
   register_part(pd_, open, kAll);
 }
@@ -289,7 +289,7 @@ void Victim::poll() {
 
 void Victim::require_same(const uint8_t* from, const uint8_t* to) const {
   require(std::memcmp(from, then_.data() + (from - arena_.data()), static_cast<size_t>(to - from)) == 0,
-          "memory is nobody's but its owner's, and whom he allows to write");
+          "memory changes only where its owner allows it");
 }
 
 void Victim::require_untouched() const {

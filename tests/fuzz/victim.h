@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The process that frames are sent to: a queue pair of each kind, each connected to a number of the stranger's, with
-// receive requests, with requests of its own that wait for his answers, and with memory of which he may reach a part.
+// The process that frames are sent to. It has a queue pair of each kind, connected to a QP number of the
+// stranger's, with receive requests, with requests of its own that wait for the stranger's answers, and with
+// memory of which the stranger may access a part.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,7 +34,7 @@ enum QueueName : uint8_t {
   kQueues
 };
 
-// What the other end's number of a queue pair is.
+// The number of the stranger's QP that queue pair `queue` is connected to.
 constexpr uint32_t theirs(uint32_t queue) { return 0x123 + queue; }
 
 struct Queue {
@@ -44,7 +45,7 @@ struct Queue {
   uint32_t number() const { return qp_number(qp); }
 };
 
-// Bytes of the arena that lie together; between two of them, and at the ends, is a guard.
+// A part of the arena; guards lie between the parts and at both ends.
 struct Part {
   uint8_t* bytes = nullptr;
   size_t size = 0;
@@ -58,40 +59,40 @@ class Victim {
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
 
-  // All queue pairs that are the stranger's to RTS, with what they had forgotten, and a few receive requests. What he
-  // has sent before may be read only now, and end in ERR before RTS is asked for: then once more, and he has hung up,
-  // so that it ends.
+  // Takes all queue pairs of the stranger's through RESET to RTS, and posts a few receive requests. A request
+  // that the stranger sent before may be carried out only now and take one to ERR before it is in RTS. Then
+  // the change is made again; it succeeds at last, since the stranger's connection is closed.
   void begin_again();
-  // That one alone, once.
+  // That queue pair alone, once.
   void connect(const Queue& queue);
 
-  // Another queue pair in its place, with another number; false: that one stays.
+  // Replaces the queue pair by a new one with another number; false: that one is never replaced.
   bool replace(Queue& queue);
 
-  // More receive requests; a request; another window.
+  // Posts receive requests; posts a send request; binds the window again.
   void post_receives();
   void post_requests(Input& input);
   void bind_window();
-  // What may be reached has other keys, whatever is under way.
-  void register_anew();
+  // Registers the accessible memory again, under other keys, whatever is under way.
+  void register_again();
   void poll();
-  // What the honest peer's queue pair receives, one message: its bytes are in `honest`, from kReceivesAt on.
+  // One receive for the honest peer's message: its bytes are in `honest`, from kReceivesAt on.
   void post_receive_for_honest();
   bool poll_for_honest(ibv_wc* wc) { return poll_cq(for_honest_, 1, wc) == 1; }
   static constexpr uint32_t kReceivesAt = 2048;
 
-  // Whatever may not be reached is as it was.
+  // Memory that the stranger must not change is as it was.
   void require_untouched() const;
-  // 16 bytes that stand, over and over, where nobody may read.
+  // 16 bytes that fill, over and over, memory that must not be read.
   static const std::array<uint8_t, 16>& secret();
 
-  // Memory, by what a stranger may do with it.
+  // Memory, by what the stranger may do with it.
   Part open, readable, windowed, closed, receives;
-  Part honest;  // of another protection domain: whom the honest peer alone can reach
+  Part honest;  // of another protection domain, for the honest peer alone
   static constexpr uint32_t kBound = 16384, kBoundSize = 8192;  // of `windowed`: where the window is
-  uint32_t window_key = 0;                                      // of the last that was bound
+  uint32_t window_key = 0;                                      // of the window bound last
   std::array<Queue, kQueues> queues;
-  Srq *small_shared = nullptr, *large_shared = nullptr;  // XRC's
+  Srq *small_shared = nullptr, *large_shared = nullptr;  // of the XRC domain
   ibv_gid group{};
   const std::string& folder() const { return folder_; }
 

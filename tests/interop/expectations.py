@@ -2,8 +2,8 @@
 """pyverbs.expected: which tests of the suite do not pass, and why. Whatever it does not name passes.
 
 One line per test: `test, outcome: reason`, where the outcome is skip (the test says that it cannot run), fail, or
-maybe (it passes or is skipped, according to what the machine has); `skip since 50` where suites before rdma-core 50 do
-not have the test, as far as is known. Lines that begin with # are remarks.
+maybe (it passes or is skipped, depending on the machine); `skip since 50` where suites before rdma-core 50 do not have
+the test, as far as is known. Lines that begin with # are comments.
 """
 
 import os
@@ -35,7 +35,7 @@ def read(version, module=None):
 
 
 def differences(expected, seen):
-    """Sentences about what is not as expected; `seen` is {test: (outcome, text)}."""
+    """Messages about what is not as expected; `seen` is {test: (outcome, text)}."""
     for test, (outcome, text) in seen.items():
         wanted, reason = expected.get(test, ("pass", ""))
         if outcome not in (("pass", "skip") if wanted == "maybe" else (wanted,)):

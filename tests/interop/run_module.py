@@ -4,7 +4,7 @@
   run_module.py SUITE MODULE DEVICE REPORT DONE
 
 Appends one JSON object per line to REPORT: {"begin": test} and {"end": test, "outcome": ..., "text": ...}, so that
-whoever reads it knows which test was running if this process dies. Leaves out the tests that DONE names, one a line.
+the reader knows which test was running if this process dies. Leaves out the tests that DONE names, one a line.
 """
 
 import importlib
@@ -22,7 +22,7 @@ class Report(unittest.TestResult):
         super().__init__()
         self._file = open(path, "a")
         self._pid = os.getpid()
-        self._seen = None  # the worst that the running test has come to
+        self._seen = None  # the worst outcome of the running test so far
 
     def _write(self, **line):
         if os.getpid() != self._pid:  # a child that a test forked
@@ -80,7 +80,7 @@ def main():
     suite, module, device, report, done = sys.argv[1:]
     here = os.path.dirname(os.path.abspath(__file__))
     os.environ["PATH"] = os.path.join(here, "bin") + os.pathsep + os.environ["PATH"]
-    sys.path[0] = suite  # the modules say `from args_parser import parser`, too
+    sys.path[0] = suite  # the modules use `from args_parser import parser`, too
     # The package's own __init__.py imports every module, the vendors' included. Here it is an empty package.
     package = types.ModuleType("tests")
     package.__path__ = [suite]

@@ -38,7 +38,7 @@ VENDORS = ("test_mlx5_", "test_efa")  # tests of private interfaces
 
 
 def modules():
-    """Those of the suite that is installed."""
+    """The modules of the installed suite."""
     return sorted(GENERIC + [module for module, since in LATER.items() if since <= suite.version()])
 
 
@@ -52,7 +52,7 @@ class Lines:
         self.ended = {}
 
     def update(self):
-        """Whether there was anything new. A line that is only half written waits."""
+        """Reads what is new; False: nothing. A line that is only half written waits."""
         with open(self._path) as file:
             file.seek(self._read)
             text = file.read()
@@ -69,7 +69,7 @@ class Lines:
 
 
 def run_module(settings, folder, module):
-    """{test: (outcome, text)}. What dies or hangs is an outcome of its own; the tests after it still run."""
+    """{test: (outcome, text)}. A crash or a hang is an outcome of its own; the tests after it still run."""
     report, done = os.path.join(folder, "report"), os.path.join(folder, "done")
     open(report, "w").close()
     lines = Lines(report)
@@ -90,7 +90,7 @@ def run_module(settings, folder, module):
 
 
 def watch(child, lines, patience):
-    """The child's exit status, or None if one test took longer than `patience` seconds: then it is ended."""
+    """The child's exit status, or None if one test took longer than `patience` seconds: then it is killed."""
     deadline = time.monotonic() + patience
     while True:
         status = child.poll()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The pyverbs test suite as the distribution ships it: in the documentation folder of its package python3-pyverbs.
 
-Slim images leave documentation out (dpkg's path-exclude); then the package is downloaded and looked into.
+Slim images leave documentation out (dpkg's path-exclude); then the package is downloaded and unpacked.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ def unpack(into, build):
 
 
 def version():
-    """Of rdma-core: 44, say. 0: the package is not installed."""
+    """Version of rdma-core, such as 44. 0: the package is not installed."""
     asked = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], capture_output=True, text=True)
     found = re.match(r"(?:\d+:)?(\d+)", asked.stdout)
     return int(found[1]) if found else 0
@@ -42,7 +42,7 @@ def downloaded(folder):
     """The suite's folder inside the package that is installed."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # every module's test wants it, side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several tests may do this at once
         whole = said(["dpkg-query", "-W", "-f", "${Version}", PACKAGE], folder)
         package = os.path.join(folder, f"{PACKAGE} {whole}".replace(":", "%3a"))
         if not os.path.isdir(package):

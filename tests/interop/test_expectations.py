@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""That a result which is not as expected is told, in either direction."""
+"""A result that is not as expected is reported, in either direction."""
 
 import unittest
 

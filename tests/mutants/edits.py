@@ -24,7 +24,7 @@ HEAD = '#include "mutant.h"\n'
 KINDS = {"old": "new", "after": "add", "before": "add"}
 ASKS = re.compile(r'\bmutated\(\s*"([^"]*)"')
 ASKS_ANY = re.compile(r"\bis_any_mutant\(")
-# What the mutated library is made of; of the rest nobody would see a fault.
+# What the mutated library consists of; faults elsewhere would have no effect.
 PLACES = re.compile(r"(emulator/(?!tool/)|provider/(verbs|rdma_cm)/(?!entry\.cc$)).*\.cc$")
 
 
@@ -37,7 +37,7 @@ class Edit:
 
 
 def read_edits(faults):
-    """All edits in order. What is wrong with their form is added to `faults`."""
+    """All edits in order. Errors in their form are added to `faults`."""
     edits = []
     for path in sorted((here / "edits").glob("*.edits")):
         lines, part = None, ""

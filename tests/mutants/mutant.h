@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the planted faults are made with. Each copy that has an edit (edits/, docs/TESTING.md) includes this file
-// first. The adapter's own sources never do.
+// Support for planted faults. Each copy that has an edit (edits/, docs/TESTING.md) includes this file first.
+// The adapter's own sources never do.
 #pragma once
 
 #include <chrono>
@@ -22,14 +22,14 @@ inline bool mutated(const char* name) noexcept {
   return chosen != nullptr && std::strcmp(chosen, name) == 0;
 }
 
-// Is any fault chosen? Shortcuts that have none of their own are left out then.
+// Is any fault chosen? Fast paths without a fault of their own are left out then.
 inline bool is_any_mutant() noexcept {
   static const bool chosen = std::getenv("VERBENA_MUTANT") != nullptr;
   return chosen;
 }
 
-// Does `work` when everybody has had the time to look, in a thread of its own. The sleep is the fault: a driver that
-// is late.
+// Does `work` in a thread of its own, after a delay in which others can look. The sleep is the fault: a
+// driver that is late.
 template <typename Work>
 void later(Work work) {
   std::thread([work = std::move(work)] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// network_numbers QPN SLOT: whoever opens the device next on the node (VERBENA_NODE) gets that slot, and the
-// first queue pair made there that number, if they are free. By themselves they would come round after 16
-// million queue pairs.
+// network_numbers QPN SLOT: the process that opens the device next on the node (VERBENA_NODE) gets that slot,
+// and its first queue pair that number, if they are free. Otherwise numbers come round after 16 million queue
+// pairs only.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Preloaded: /proc/self/mem is a file that this user may not open, as in a process that is not dumpable
-// (proc(5)).
+// Preloaded: opening /proc/self/mem fails, as in a process that is not dumpable (proc(5)).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

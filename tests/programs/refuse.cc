@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Starts a program where process_vm_readv(2), process_vm_writev(2) and ptrace(2) are refused, as strict
-// containers refuse them (seccomp(2)); and, if so asked, where /proc/self/mem cannot be opened either
-// (no_memory_file.c).
+// Starts a program where process_vm_readv(2), process_vm_writev(2) and ptrace(2) are refused, as in strict
+// containers (seccomp(2)); on request /proc/self/mem cannot be opened either (no_memory_file.c).
 //
 //   programs_refuse EPERM|ENOSYS COMMAND ...
 //   programs_refuse EPERM|ENOSYS+memory-file COMMAND ...

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // wait_for listeners|bound|groups COUNT SECONDS: returns when so many ids of the node (VERBENA_NODE) listen,
-// or have a port, or so many memberships of multicast groups are there. Exit status 0; 1: not within that
-// time. What the programs print does not tell: they say that they start, not that they listen.
+// or have a port, or so many memberships of multicast groups exist. Exit status 0; 1: not within that time.
+// The programs' output does not help: it says that they start, not that they listen.
 #include <unistd.h>
 
 #include <chrono>

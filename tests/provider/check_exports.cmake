@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# cmake -DLIBRARY=… -DNM=… -DREADELF=… -P check_exports.cmake: a library for strangers' processes exports nothing but
-# the preload's entry point and asks for no C++ runtime.
+# cmake -DLIBRARY=… -DNM=… -DREADELF=… -P check_exports.cmake: a library that is loaded into any process exports nothing
+# but the preload's entry point and asks for no C++ runtime.
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(STRIP "${symbols}" symbols)
 if(NOT symbols MATCHES "^([0-9a-f]+ T verbena_rdma_cm_open)?$")

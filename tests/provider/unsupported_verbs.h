@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Every verb that the provider does not offer, called as a program calls it. Each entry answers the errno
-// value that the program sees; all must be EOPNOTSUPP. Objects that cannot be created are stood in for by
-// empty ones.
+// Every verb that the provider does not offer, called as a program calls it. Each entry returns the errno
+// value that the program sees; all must be EOPNOTSUPP. Empty objects take the place of those that cannot be
+// created.
 #pragma once
 
 #include <infiniband/verbs.h>

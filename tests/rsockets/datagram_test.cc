@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// rsocket(7), SOCK_DGRAM. librdmacm makes the address handle to itself of the port's LID alone
-// (ds_add_qp_dest in rsocket.c, 44.0), which no Ethernet device can take: these run with the link layer
+// rsocket(7), SOCK_DGRAM. librdmacm makes its address handle for itself of the port's LID alone
+// (ds_add_qp_dest in rsocket.c, 44.0), which no Ethernet device accepts: these tests run with the link layer
 // InfiniBand.
 #include <unistd.h>
 
@@ -10,8 +10,8 @@
 namespace verbena::rsockets {
 namespace {
 
-// Of this machine; with the link layer Infiniband no GID says it. Empty: there is none but the loopback's,
-// which rsockets take for a wildcard (rs_any_addr).
+// An address of this machine; with the link layer InfiniBand no GID contains it. Empty: there is only the
+// loopback's, which rsockets treat as a wildcard (rs_any_addr).
 std::string own_address() {
   const int fd = socket(AF_INET, SOCK_DGRAM, 0);
   Address anywhere("192.0.2.99", 9), own("0.0.0.0", 0);

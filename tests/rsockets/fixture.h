@@ -39,13 +39,13 @@ class Socket {
   int fd_ = -1;
 };
 
-// What of `events` there is at once; 0 when nothing.
+// Those of `events` that are there at once; 0: none.
 inline short ready_now(const Socket& socket, short events) {
   pollfd entry = {.fd = socket.get(), .events = events, .revents = 0};
   return rpoll(&entry, 1, 0) == 1 ? entry.revents : short{0};
 }
-// Waits for one of `events`, without a limit of rpoll's: librdmacm counts time spent several times over
-// (docs/FEATURES.md, "rpoll with a time limit"). main.cc's alarm ends what waits for ever.
+// Waits for one of `events`, without rpoll's time limit: librdmacm counts the elapsed time several times over
+// (docs/FEATURES.md, "rpoll with a time limit"). main.cc's alarm ends a wait without end.
 inline short becomes(const Socket& socket, short events) {
   pollfd entry = {.fd = socket.get(), .events = events, .revents = 0};
   return rpoll(&entry, 1, -1) == 1 ? entry.revents : short{0};
@@ -118,7 +118,7 @@ class PairTest : public StreamTest {
   }
 };
 
-// Bytes that repeat nowhere near: an LCG of 64 bits, its high byte.
+// Bytes without short periods: a 64-bit LCG, its high byte.
 inline std::vector<uint8_t> pattern(size_t size) {
   std::vector<uint8_t> bytes(size);
   uint64_t state = 88172645463325252;

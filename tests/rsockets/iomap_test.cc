@@ -8,7 +8,7 @@
 namespace verbena::rsockets {
 namespace {
 
-// The number of mappings has to be set before connecting; the one that accepts has its listener's.
+// The number of mappings has to be set before connecting; an accepted rsocket has its listener's.
 class IomapTest : public StreamTest {
  protected:
   void SetUp() override {
@@ -23,12 +23,12 @@ class IomapTest : public StreamTest {
     server.join();
     ASSERT_GE(passive_.get(), 0);
   }
-  // rclose does not come back while something is mapped: rs_free (rsocket.c, 44.0) gives the index up that
-  // its riounmap needs.
+  // rclose does not return while a mapping exists: rs_free (rsocket.c, 44.0) frees the index that its
+  // riounmap needs.
   void TearDown() override {
     if (passive_.get() >= 0) riounmap(passive_.get(), target_.data(), target_.size());
   }
-  // The mapping is there for the peer when bytes sent after it have arrived.
+  // The peer has the mapping when bytes sent after it have arrived.
   void pass_on(const Socket& from, const Socket& to) {
     char byte = 0;
     ASSERT_EQ(rsend(from.get(), "x", 1, 0), 1);

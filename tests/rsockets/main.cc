@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Blocking calls; here none may block for ever.
+// The calls block; in these tests none may do so without end.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

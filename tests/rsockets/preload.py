@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ordinary socket programs over rsockets: librspreload.so in a server and a client that know nothing of it.
+"""Ordinary socket programs over rsockets: librspreload.so in a server and a client written for plain sockets.
 
     preload.py --verbena build/release/bin/verbena
 """

@@ -46,7 +46,7 @@ TEST_F(PairTest, VectorsAreGathered) {
   EXPECT_STREQ(word, "vector");
 }
 
-// rrecvv (rsocket.c, 44.0) looks at nothing but the first buffer.
+// rrecvv (rsocket.c, 44.0) uses the first buffer only.
 TEST_F(PairTest, OfAVectorTheFirstBufferIsFilled) {
   ASSERT_EQ(rsend(active_.get(), "vector", 6, 0), 6);
   char a[3], b[3];
@@ -72,7 +72,7 @@ TEST_F(PairTest, AHundredMegabytesArriveUnchanged) {
   EXPECT_TRUE(received == bytes);
 }
 
-// Sends and receives so much, in one thread: with one thread for each, librdmacm waits for ever now and then
+// Sends and receives so many bytes in one thread: with a thread for each direction, librdmacm sometimes hangs
 // (docs/FEATURES.md, "Two threads on one rsocket").
 void exchange(const Socket& socket, const std::vector<uint8_t>& out, std::vector<uint8_t>* in) {
   make_nonblocking(socket);

@@ -26,7 +26,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return result;
 }
 
-// Reads both pipes until both end or the deadline comes; false then.
+// Reads both pipes until both end; false if the deadline comes first.
 bool drain(std::array<int, 2> pipes, std::array<std::string*, 2> texts, Clock::time_point deadline) {
   std::array<pollfd, 2> polled{{{pipes[0], POLLIN, 0}, {pipes[1], POLLIN, 0}}};
   int open = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Runs a command with a chosen environment and takes what it says. Every wait is bounded.
+// Runs a command in a chosen environment and returns its output. Every wait is bounded.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ struct Outcome {
 
 using Environment = std::map<std::string, std::string>;
 
-// Kills the command (and fails the test) when it is not done within 60 seconds.
+// Kills the command, and fails the test, when it takes longer than 60 seconds.
 Outcome run(const std::vector<std::string>& words, const Environment& environment);
 
-// A folder of its own for nodes; PATH and TMPDIR are all the environment there is.
+// A folder for nodes; PATH and TMPDIR are the whole environment.
 class CommandTest : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena doctor. The tree the command stands in has no provider, so that "good" is never the whole answer
-// here; each test looks at its own finding.
+// verbena doctor. The tree of the command has no provider, so "good" is never the overall result here; each
+// test checks its own finding.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

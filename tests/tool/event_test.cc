@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena event, from outside. What it does to the programs of the node is unit/engine/device/events_test.cc's.
+// verbena event, from outside. Its effects on the node's programs are in unit/engine/device/events_test.cc.
 #include <fstream>
 
 #include "command_under_test.h"

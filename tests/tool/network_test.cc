@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What opens a node to others: verbena key, run --ip, doctor --peer. Addresses are this test's by its pid.
+// What opens a node to others: verbena key, run --ip, doctor --peer. Addresses are chosen by this test's pid.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -48,7 +48,7 @@ class NetworkCommand : public CommandTest {
   Outcome outcome_;
 };
 
-// A process of a node, as far as others see it.
+// A process of a node, as others see it.
 class Listener {
  public:
   explicit Listener(const std::string& node) {
@@ -77,7 +77,7 @@ class Listener {
       if (arrived.begun_here)
         fd.store(arrived.fd);
       else
-        kept.push_back(arrived.fd);  // open for as long as the other end looks
+        kept.push_back(arrived.fd);  // open until the other end closes
     }
     void failed(uint64_t, wire::Refusal) override {}
     ~Nobody() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Device profiles: those that come with Verbena, and what is said of those that cannot be used.
+// Device profiles: the built-in ones, and the messages for those that cannot be used.
 #include "tool/profile.h"
 
 #include <algorithm>

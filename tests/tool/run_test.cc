@@ -22,7 +22,7 @@ const std::string kDriver =
 
 class RunCommand : public CommandTest {
  protected:
-  // Before the command itself as well; in a build with ASan that needs telling.
+  // Preloads `library` into the command itself, too; a build with ASan needs an option for that.
   void preload(const std::string& library) {
     environment_["LD_PRELOAD"] = library;
     environment_["ASAN_OPTIONS"] = "verify_asan_link_order=0";

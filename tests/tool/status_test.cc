@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Lives on a node as an adapter does until it is killed.
+// A process on a node, as an adapter is, until it is killed.
 class Inhabitant {
  public:
   explicit Inhabitant(const std::string& node, const std::function<void(NodeMembership&)>& furnish = {}) {
@@ -131,7 +131,7 @@ void furnish_srq(NodeMembership& membership) {
   segment.view().header().srq_high_water = 1;
 }
 
-// Two ids: one that listens and has joined a group, one that is connected to the process itself.
+// Two ids: one listens and has joined a group, the other is connected to the process itself.
 void furnish_cm(NodeMembership& membership) {
   static NodeDirectory directory;
   static cm::IdTable table;
@@ -236,7 +236,7 @@ TEST_F(StatusCommand, TellsAPeerThatIsGone) {
   EXPECT_FALSE(peer.contains("pid"));
 }
 
-// By its address: the slot in shared memory is this end's own.
+// By its address: the slot in shared memory is that of this end.
 TEST_F(StatusCommand, ShowsAPeerOfAnotherNodeByItsAddress) {
   const Inhabitant somebody(node_, [](NodeMembership& membership) {
     furnish_qp(membership);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the figures were taken on: no names of hosts, users or folders."""
+"""The machine of the measurements: no names of hosts, users or folders."""
 import os
 import platform
 import re
 
 from . import programs
 
-# How each program says its version; the first number with a dot in it counts.
+# How each program prints its version; the first number with a dot in it counts.
 _VERSIONS = {
     "perftest": ["ib_send_lat", "--version"],
     "libfabric": ["fi_info", "--version"],
@@ -27,7 +27,7 @@ def _cpu_model():
 
 def _version(command):
     try:
-        # perftest says its version and exits 1.
+        # perftest prints its version and exits with 1.
         text = programs.alone([programs.find(command[0])] + command[1:], must_succeed=False)
     except programs.Unavailable as reason:
         return "not available: %s" % reason

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured: a name, a way to take the figures once, and what they are called.
+"""The measures: a name, a function that takes the figures once, and a description.
 
 `Bench` carries what a run needs to know; a measure is a function of it that returns {statistic: value} or raises
 programs.Unavailable.
@@ -37,7 +37,7 @@ class Bench:
         return [self.built("verbena"), "run", "--", *command]
 
     def on_node(self, address, *command):
-        """The same on a node that others can reach by the address."""
+        """The same on a node that others can reach at the address."""
         return [self.built("verbena"), "run", "--ip", address, "--", *command]
 
 
@@ -62,7 +62,7 @@ def perftest_bandwidth(program, size, count):
     return _perftest(program, parse.perftest_bandwidth, "--report_gbits", "-N", size=size, count=count)
 
 
-# Two nodes on this machine, each with an address of its own; what a fabric's user has by default is their key.
+# Two nodes on this machine, each with an address of its own; the default key is that of the user.
 SERVER_ADDRESS, CLIENT_ADDRESS = "127.0.0.2", "127.0.0.3"
 
 
@@ -126,8 +126,8 @@ def idle_qps(qps=1000, depth=16, address=None):
 
 
 def many_qps_latency(qps, used=None, count=50000, within_a_node=False):
-    """Half round trips between two processes, of two nodes or of one, that are connected by so many QPs, message i on QP
-    i mod `used` (all)."""
+    """Half round trips between two processes, of two nodes or of one, that are connected by so many QPs. Message i is on
+    QP i mod `used` (default: all)."""
     def take(bench):
         port = programs.free_port()
         command = [bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--qps", str(qps), "--used",
@@ -142,7 +142,7 @@ def many_qps_latency(qps, used=None, count=50000, within_a_node=False):
 
 
 CONNECTIONS = 1000
-_CM_NODE = ("--node", "bench-connections")  # where nobody else listens
+_CM_NODE = ("--node", "bench-connections")  # where no other program listens
 
 
 def cmtime(connections=CONNECTIONS):
@@ -160,7 +160,7 @@ def cmtime(connections=CONNECTIONS):
     return take
 
 
-# name: (how to take it, what it is in words)
+# name: (function, description)
 MEASURES = {
     "ib_send_lat 8": (perftest_latency("ib_send_lat", 8), "ib_send_lat -s 8"),
     "ib_send_lat 4096": (perftest_latency("ib_send_lat", 4096), "ib_send_lat -s 4096"),
@@ -205,9 +205,9 @@ MEASURES = {
                                                size=1048576, count=4000), "ib_write_bw -s 1048576 between nodes"),
     "network send_bw 64": (between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", size=64,
                                          count=1000000), "ib_send_bw -s 64 between nodes"),
-    # perftest 4.5 signals once in 20 messages then, and takes every completion for so many: where they do not divide
-    # 1,000, the last of one queue pair counts for more than was left, and it stops polling before the others are done
-    # (run_iter_bw(), perftest_resources.c).
+    # perftest 4.5 signals once in 20 messages then, and counts every completion as so many. Where they do not divide
+    # 1,000, the last completion of a queue pair counts for more than was left, and it stops polling before the others
+    # are done (run_iter_bw(), perftest_resources.c).
     "network send_bw 64, 1 QP": (between_nodes("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N", "-t", "20",
                                                "-r", "20", size=64, count=400000), "ib_send_bw -s 64 -t 20, 1 QP"),
     "network send_bw 64, 1000 QPs": (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reads what the measured programs print. Pure functions: text in, {statistic: value} out, ParseError otherwise.
+"""Reads the output of the measured programs. Pure functions: text in, {statistic: value} out, ParseError otherwise.
 
 Latencies are in microseconds, bandwidths in GB/s (10^9), rates in million messages per second.
 """
@@ -85,8 +85,8 @@ def ucx_perftest(text):
     raise ParseError("no line of eight figures from ucx_perftest")
 
 
-# The steps of a connection in cmtime's table, as it names them (rdma-core 44, librdmacm/examples/cmtime.c), to the point
-# where it can be used; disconnect and destroy follow.
+# The steps of a connection in cmtime's table, by its names (rdma-core 44, librdmacm/examples/cmtime.c), until it can be
+# used; disconnect and destroy follow.
 CMTIME_SET_UP = ("create id", "bind addr", "resolve addr", "resolve route", "create qp", "connect")
 CMTIME_STEPS = CMTIME_SET_UP + ("disconnect", "destroy")
 _CMTIME_LINE = re.compile(r"^(%s) *: +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9.]+)$" % "|".join(CMTIME_STEPS),
@@ -114,14 +114,14 @@ def own_json(text):
     return {name: value for name, value in found.items() if isinstance(value, (int, float))}
 
 
-# Words by which a line says why a program gave up; a usage page or a table is no reason.
+# Words by which a line says why a program failed; a usage page or a table is no reason.
 _REASON = re.compile(r"error|fail|unable|cannot|can't|could ?n.t|no such|not |no rdma|invalid|refused|denied|abort|signal",
                      re.IGNORECASE)
 _PATH = re.compile(r"(?<![\w.])/(?:[^\s/:'\"]+/)+")
 
 
 def error_line(text):
-    """The line that tells best why a program failed, without the folders of this machine; '' if there is none."""
+    """The line that best explains why a program failed, without the folders of this machine; '' if there is none."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
     if not lines:
         return ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs the measured programs: one alone, or two as server and client, each pinned to a CPU of its own.
 
-Everything is bounded in time, and only processes started here are ended. Output goes to files, so that nobody waits
-for a reader while it is being measured.
+Every run is bounded in time, and only processes started here are ended. Output goes to files, so that no program
+waits for a reader while it is measured.
 """
 import os
 import shutil
@@ -19,7 +19,7 @@ LISTEN_LIMIT = 10.0  # seconds until a server listens
 
 
 class Unavailable(Exception):
-    """This figure cannot be had here and now; str() says why, in one line without paths."""
+    """This figure is not available; str() says why, in one line without paths."""
 
 
 class _Process:
@@ -40,7 +40,7 @@ class _Process:
         return self.output.read().decode(errors="replace")
 
     def end(self):
-        """Ends the process and what it started, if it still runs. It leads a session of its own."""
+        """Ends the process and its children, if it still runs. It leads a session of its own."""
         if self.child.poll() is None:
             try:
                 os.killpg(self.child.pid, signal.SIGKILL)
@@ -65,7 +65,8 @@ def free_port():
 
 
 def _listens(port):
-    """Whether somebody listens on the TCP port; state 0A of /proc/net/tcp, proc(5). Asks without connecting, because
+    """Whether some program listens on the TCP port; state 0A of /proc/net/tcp, proc(5). Looks without connecting,
+    because
     the servers take the first connection for their client."""
     wanted = ":%04X" % port
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -85,7 +86,7 @@ def _environment(extra):
 
 
 def _failed(processes, what):
-    """Unavailable, with the line that tells most: that of a process that failed by itself goes first."""
+    """Unavailable, with the line that explains most: first that of a process that failed by itself."""
     by_guilt = sorted(processes, key=lambda each: each.child.returncode in (None, 0))
     for process in by_guilt:
         line = parse.error_line(process.text())
@@ -128,7 +129,7 @@ def _await(processes, ready):
 
 
 def served(server, client, ready, cpus):
-    """Output of the client of a server that goes on for ever; `ready()` says when the client may start."""
+    """Output of the client of a server that runs until it is ended; `ready()` says when the client may start."""
     variables = _environment({})
     processes = [_Process(server, cpus[0], variables)]
     try:

@@ -15,7 +15,7 @@ def _range(side):
 
 
 def _absent(side):
-    """Said in the row itself, in few words; the whole line stands below the table."""
+    """The reason in the row itself, in a few words; the whole line is below the table."""
     reason = side.get("reason", "no figure")
     return "not available: %s" % (reason if len(reason) <= 40 else reason[:37] + "...")
 
@@ -53,7 +53,7 @@ def _cells(row):
 
 
 def _gaps(rows):
-    """Why figures are missing or were missing at times, each reason once."""
+    """Why figures are missing, or were missing in some rounds, each reason once."""
     reasons = {}
     for row in rows:
         for side in (row["figure"], row["yardstick"]):

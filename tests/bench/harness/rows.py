@@ -132,7 +132,7 @@ def summary(samples, name, statistic):
 
 def judge(row, samples, reasons):
     """One row as it is printed and written. `samples` maps a measure to a list of {statistic: value} or None (failed)
-    per round, `reasons` to why it is not, or not always, available."""
+    per round, `reasons` to why it was not available, or not always."""
     figure = summary(samples, row.subject, row.subject_statistic)
     result = {
         "work": row.work, "unit": row.unit, "note": row.note,

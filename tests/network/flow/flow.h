@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One queue pair over which numbered messages go one way, as fast as a clock says: what is lost, doubled, out
-// of order or damaged on an unreliable transport is seen by their numbers.
+// One queue pair over which numbered messages go one way at a fixed rate. The numbers show what is lost,
+// doubled, out of order or damaged on an unreliable transport.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -19,7 +19,7 @@ struct FlowSetup {
 
 class Flow {
  public:
-  // What one end tells the other.
+  // What each end tells the other.
   struct Address {
     ibv_gid gid;
     uint32_t qpn, mtu;
@@ -30,14 +30,14 @@ class Flow {
   uint32_t qpn() const { return own_.qpn; }
   void connect(const Address& peer);
 
-  // One message more, unless there are many under way or it has failed.
+  // Posts one more message, unless there are many under way or it has failed.
   void post();
   void complete(const ibv_wc& wc);
 
   bool rests() const { return completed_ == posted_; }
   ibv_wc_status status() const { return status_; }   // the first that was not success
-  uint64_t completed() const { return completed_; }  // with success; of who takes: messages that have come
-  // How far it is: of who takes, the number that would come next.
+  uint64_t completed() const { return completed_; }  // with success; at the receiver: messages that have come
+  // How far it has got: at the receiver, the number that comes next.
   uint64_t done() const { return sends_ ? completed_ : next_; }
   uint64_t posted() const { return posted_; }
   uint64_t missing() const { return missing_; }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // network_flow take|send --meet PATH [--meet PATH ...] [options]: messages one way until SIGTERM, a thousand
-// in a second (flow.h). The two meet as ledgers do (../ledger/meeting.h).
+// per second (flow.h). The two meet as ledgers do (../ledger/meeting.h).
 //
 //   --transport RC|UC|UD     (RC)
 //   --timeout N, --retry N   as of ibv_modify_qp(3) (18, 7)
-//   SIGUSR1                  who sends rests, then goes on
-//   SIGUSR2                  the next meeting: another queue pair, to whoever is met; the one before stays
+//   SIGUSR1                  the sender pauses, then goes on
+//   SIGUSR2                  the next meeting: another queue pair, to the peer met there; the earlier one
+//   stays
 //
-// Prints "at N" as messages are completed, or those up to number N have come or been missed, "rests",
-// "failed: STATUS", and at the end one line of JSON for each queue pair. Exit status: 0, whatever was lost;
-// 1, messages came twice, late or damaged; 2, it could not run.
+// Prints "at N" when messages up to number N have completed, or have come or are missing, "rests", "failed:
+// STATUS", and at the end one line of JSON for each queue pair. Exit status: 0, whatever was lost; 1,
+// messages came twice, late or damaged; 2, it could not run.
 #include <poll.h>
 #include <signal.h>
 #include <time.h>
@@ -129,7 +130,7 @@ class Flows {
     tell(meeting, std::vector<Flow::Address>{flow.address()});
     if (!hear(meeting, peer)) give_up("the other end has gone");
     flow.connect(peer[0]);
-    // Nobody sends to a queue pair that is not ready yet.
+    // Neither side sends to a queue pair that is not ready yet.
     std::vector<char> ready(1);
     tell(meeting, ready);
     if (!hear(meeting, ready)) give_up("the other end has gone");
@@ -158,7 +159,7 @@ class Flows {
     std::fflush(stdout);
   }
 
-  // Until something has completed or a signal has come, so many nanoseconds at most.
+  // Until something has completed or a signal has come, at most so many nanoseconds.
   void wait(int64_t at_most) {
     if (ibv_req_notify_cq(cq_, 0) != 0) give_up("ibv_req_notify_cq");
     drain();
@@ -202,7 +203,7 @@ class Flows {
   int64_t post_at_ = 0;
 };
 
-// Signals come while it waits, and nowhere else.
+// Signals are delivered during this wait only.
 void take_signals() {
   sigset_t ours;
   sigemptyset(&ours);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kWindow = 16;    // operations under way
 constexpr uint64_t kReceives = 16;  // posted by the target
-// A WRITE may be there before its receive is: then the message of kReceives before has not been looked at
+// A WRITE may come before its receive is posted: then the message kReceives before it has not been checked
 // yet.
 constexpr uint64_t kSlots = 2 * kReceives;
 constexpr size_t kSlot = 80 * 1024;  // the longest message, and some
@@ -172,8 +172,8 @@ void Line::check_answer(uint64_t number) {
   std::memcpy(&answer, slot(number), sizeof answer);
   const Kind counted = kind(number) == Kind::kRead ? Kind::kAdd : kind(number);
   const uint64_t wanted = before(number, counted);
-  // A READ that is repeated is executed again, and then sees what came after it (InfiniBand
-  // specification, 9.4.4), unless that has waited for it.
+  // A READ that is repeated is executed again, and then sees the results of later requests (InfiniBand
+  // specification, 9.4.4), unless they have waited for it.
   const bool exact = kind(number) != Kind::kRead || is_fenced(number + kAddAfterRead);
   const uint64_t most = exact ? wanted : before(account_.posted, counted);
   if (answer < wanted || answer > most)

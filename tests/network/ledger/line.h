@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One queue pair and what was done over it, written down at both ends: numbered operations, so that what is
-// lost, doubled or out of order is seen. Operation i is a SEND, a WRITE with immediate data, a FETCH_ADD, a
-// COMPARE_SWAP or a READ, in turn; each says, or brings back, how many went before it.
+// One queue pair and a record of its operations at both ends: they are numbered, so that what is lost,
+// doubled or out of order is seen. Operation i is a SEND, a WRITE with immediate data, a FETCH_ADD, a
+// COMPARE_SWAP or a READ, in turn; each carries, or brings back, the number of those before it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,7 +17,7 @@ namespace verbena::network {
 enum class Kind : uint32_t { kSend, kWrite, kAdd, kSwap, kRead, kCount };
 inline constexpr uint64_t kKinds = static_cast<uint64_t>(Kind::kCount);
 
-// What one end tells the other before and after, over the meeting place (main.cc).
+// What each end tells the other before and after, over the meeting place (main.cc).
 struct Address {
   ibv_gid gid;
   uint64_t memory;
@@ -47,7 +47,7 @@ class Line {
   Address address() const;
   void connect(const Address& peer, const Timing& timing);
 
-  // The initiator posts until its window is full or `end` operations are posted. False: it has failed before.
+  // The initiator posts until its window is full or `end` operations are posted. False: the line has failed.
   bool post(uint64_t end);
   // Takes a completion of this line.
   void complete(const ibv_wc& wc);
@@ -56,10 +56,10 @@ class Line {
   bool failed() const { return status_ != IBV_WC_SUCCESS; }
   ibv_wc_status status() const { return status_; }  // the first that was not success
   const Account& account() const { return account_; }
-  // Of a target: does everything that arrived agree with what the initiator says of itself? `known`: it could
-  // still say so.
+  // At a target: does everything that arrived agree with the initiator's own record? `known`: the initiator
+  // could still send it.
   void compare(const Account& initiator, bool known);
-  // What is wrong, in words; empty: nothing.
+  // The error, as text; empty: none.
   const std::string& fault() const { return fault_; }
   uint64_t received() const { return received_; }
   uint64_t added() const { return counters()[0]; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // network_ledger serve|drive --meet PATH [options]: two processes whose operations are counted at both ends
-// (line.h). They meet at a unix socket in the file system, which no fault of the network touches, and tell
-// each other their addresses, and at the end what each has posted and seen complete.
+// (line.h). They meet at a unix socket in the file system, which no fault of the network affects, and
+// exchange their addresses and, at the end, what each has posted and seen complete.
 //
-//   --lines N     queue pairs (1); with --both every second one is driven by the one who serves
+//   --lines N     queue pairs (1); with --both every second one is driven by the server
 //   --count N     operations of each line, 0 until SIGTERM (1000)
 //   --timeout N, --retry N   as of ibv_modify_qp(3) (18, 7)
 //
@@ -91,11 +91,11 @@ class Ledger {
     tell(meeting_, own);
     if (!hear(meeting_, peer)) give_up("the other end has gone");
     for (size_t i = 0; i < lines_.size(); ++i) lines_[i].connect(peer[i], plan.timing);
-    // Nobody sends to a queue pair that is not ready yet.
+    // Neither side sends to a queue pair that is not ready yet.
     std::vector<char> ready(1);
     tell(meeting_, ready);
     if (!hear(meeting_, ready)) give_up("the other end has gone");
-    peer_done_ = accounts().size() == lines_.size();  // who has no target has nothing to hear
+    peer_done_ = accounts().size() == lines_.size();  // without a target there is nothing to wait for
   }
 
   int run() {
@@ -152,12 +152,12 @@ class Ledger {
     }
   }
 
-  // Until something has completed or the other end says something, half a second at most.
+  // Until something has completed or the other end has sent something, at most half a second.
   void wait() {
     if (ibv_req_notify_cq(devices_.cq, 0) != 0) give_up("ibv_req_notify_cq");
     drain();
     pollfd both[] = {{channel_->fd, POLLIN, 0}, {peer_done_ ? -1 : meeting_, POLLIN, 0}};
-    // What drain() found just now may allow the next to be posted: then there is no waiting.
+    // What drain() has just found may allow another post: then it does not wait.
     if (poll(both, 2, can_post() ? 0 : 500) < 0 && errno != EINTR) give_up("poll");
     if ((both[0].revents & POLLIN) != 0) {
       ibv_cq* cq = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Where the two programs of a test tell each other what they have to know: a unix socket in the file system,
-// which no fault of the network touches.
+// Where the two programs of a test exchange what they need to know: a unix socket in the file system, which
+// no fault of the network affects.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ namespace verbena::network {
 // Prints what failed, with errno, and ends the process with status 2.
 [[noreturn]] void give_up(const char* what);
 
-// Who serves makes the socket, says "listening" and waits; the other one comes. The connection.
+// The server makes the socket, prints "listening" and waits; the client connects. Returns the connection.
 int meet(const std::string& path, bool serve);
 
 template <typename T>
@@ -26,7 +26,7 @@ void tell(int fd, const std::vector<T>& values) {
     give_up("send");
 }
 
-// False: the other end has gone.
+// False: the other end has closed.
 template <typename T>
 bool hear(int fd, std::vector<T>& values) {
   const size_t size = values.size() * sizeof(T);

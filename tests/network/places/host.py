@@ -11,7 +11,7 @@ from harness.processes import Node, Program
 
 
 class Place:
-    """Where hosts are: hosts(count) is a context that yields so many."""
+    """Where hosts are: hosts(count) is a context that yields that many."""
 
     def __init__(self, settings, key, ipv6=False):
         self.settings = settings
@@ -20,7 +20,7 @@ class Place:
 
 
 class Host(Node):
-    """What is started here has this address and, where there are namespaces, sees nothing of the other hosts."""
+    """Programs started here have this address and, with namespaces, see nothing of the other hosts."""
 
     def __init__(self, settings, name, address, key, enter=()):
         super().__init__(settings, ("--ip", address, "--key", key), as_user=enter)
@@ -31,7 +31,7 @@ class Host(Node):
         self.enter = tuple(enter)  # the command that starts another one on this host
 
     def enter_by(self, *command):
-        """From now on what is started here is started by `command`."""
+        """From now on programs are started here by `command`."""
         self._as_user = [*command, *self.enter]
 
     def start_plain(self, *command, name=None):
@@ -42,17 +42,17 @@ class Host(Node):
         return program
 
     def adopt(self, program):
-        """From now on `program` is one of this host's: in its transcript, and ended with it."""
+        """From now on `program` belongs to this host: it is in its transcript, and ends with it."""
         self._programs.append(program)
 
     def call(self, *command):
-        """Runs a tool of the machine on this host; what it prints."""
+        """Runs a tool of the machine on this host; returns its output."""
         done = subprocess.run([*self.enter, *command], capture_output=True, text=True, timeout=60)
         expect(done.returncode == 0, f"{' '.join(command)} on {self.name}: {done.stderr.strip()}")
         return done.stdout
 
     def tool(self, verb, *options, status=0):
-        """What `verbena VERB` prints here, told which node is meant; it must end with `status`."""
+        """The output of `verbena VERB` here, with the node named; it must end with `status`."""
         line = [*self.enter, self.verbena, verb, *map(str, self.options), *map(str, options)]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=self.environment())
         expect(done.returncode == status, f"verbena {verb} ended with status {done.returncode}: {done.stdout}{done.stderr}")
@@ -73,7 +73,7 @@ class Host(Node):
             time.sleep(0.005)
 
     def end_programs(self):
-        """Ends what runs here still, and forgets it: the next row begins with an empty transcript."""
+        """Ends what still runs here, and forgets it: the next row begins with an empty transcript."""
         for program in self._programs:
             program.kill()
         self._programs.clear()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Hosts as network namespaces: each has one interface, whose other end is a port of a bridge.
 
-The whole lives in a user namespace (or, where only root may have network namespaces, without one): no rights are needed,
-nothing of the machine's network is touched, and it is gone when the test ends, however that ends.
+All of it is in a user namespace (or, where only root may have network namespaces, without one): no rights are needed,
+nothing of the machine's network is touched, and everything is gone when the test ends, however it ends.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from harness.failure import Failure, Skip
 from places.host import Host, Place
 
 INSIDE = "VERBENA_TEST_INSIDE"  # set: this process is in the namespaces already
-# In a user namespace of one's own; as root, where those are forbidden.
+# In a user namespace; as root, where those are forbidden.
 WAYS = (("unshare", "--user", "--map-root-user", "--net"), ("unshare", "--net"))
 NETWORK, NETWORK6 = "10.77.0.", "fd77::"
 
 
 def enter():
-    """Goes on inside namespaces of its own, in the same program with the same arguments. Raises Skip."""
+    """Continues inside new namespaces, in the same program with the same arguments. Raises Skip."""
     if INSIDE in os.environ:
         return
     reasons = []
     for way in WAYS:
-        # What is to be made later, tried here: some machines allow the namespaces, and no bridge in them.
+        # Tries what is needed later: some machines allow the namespaces, and no bridge in them.
         trial = ("ip link add name bridge type bridge && ip link add name port0 type veth peer name eth0 "
                  "&& ip link set port0 master bridge")
         try:
@@ -48,7 +48,7 @@ def ip(*words, enter=()):
 
 
 class Namespace:
-    """Lives as long as this process: its keeper ends when the pipe that it reads is closed."""
+    """Exists as long as this process: its keeper ends when the pipe that it reads is closed."""
 
     def __init__(self):
         self._keeper = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE,
@@ -93,7 +93,7 @@ class NamespaceHost(Host):
             self.add_address(self.plain_address)
 
     def add_address(self, address, interface="eth0"):
-        # nodad: an address that is still looked for elsewhere cannot be bound to.
+        # nodad: a tentative address cannot be bound to.
         nodad = ["nodad"] if ":" in address else []
         self._namespace.ip("address", "add", self._with_prefix(address), "dev", interface, *nodad)
 
@@ -105,7 +105,8 @@ class NamespaceHost(Host):
         return f"{address}/{64 if ':' in address else 24}"
 
     def add_interface(self, bridge, *addresses):
-        """eth1, with a cable of its own to that bridge. It is gone with the bridge's port, whose name this answers."""
+        """eth1, with a cable of its own to that bridge. Returns the name of the bridge's port, with which it is
+        removed."""
         port = f"{bridge}.{self._port}"
         ip("link", "add", "name", port, "type", "veth", "peer", "name", "eth1", "netns", self._namespace.pid)
         ip("link", "set", port, "master", bridge, "up")
@@ -128,21 +129,21 @@ class NamespaceHost(Host):
         self._namespace.ip("link", "set", "eth0", "up")
 
     def pull_cable(self):
-        """This host and the others no longer hear each other, and this one's interface has no carrier."""
+        """Cuts this host off from the others; its interface has no carrier."""
         ip("link", "set", self._port, "down")
 
     def plug_cable(self):
         ip("link", "set", self._port, "up")
 
     def vanish(self):
-        """The machine is gone, and no word of that reaches the others."""
+        """The machine is gone, and the others get no notice of that."""
         ip("link", "del", self._port)
         for program in self._programs:
             program.kill()
         self._namespace.end()
 
     def boot(self):
-        """The machine is there again, with its addresses, and knows nothing of what it was."""
+        """The machine is there again, with its addresses, but none of its connections."""
         shutil.rmtree(self.folder)
         os.mkdir(self.folder, 0o700)
         self._live_in(Namespace())
@@ -152,7 +153,7 @@ class NamespaceHost(Host):
         self._namespace.end()
 
     def isolate(self, yes=True):
-        """Isolated hosts do not hear each other; everybody else hears them. Nobody's interface notices."""
+        """Isolated hosts do not hear each other; all others hear them. No interface loses its carrier."""
         ip("link", "set", self._port, "type", "bridge_slave", "isolated", "on" if yes else "off")
 
     def break_connections(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every host is the same node, as without --ip: what fails here as well is not the network's fault. By hand, but
+"""Every host is the same node, as without --ip: what fails here as well is no fault of the network. By hand, except
 for what goes between the processes of a node as it does between nodes (rows/refused.py)."""
 
 import contextlib

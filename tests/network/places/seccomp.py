@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The filter of system calls that container engines set by default, as a program for the kernel.
 
-The profile (JSON, one list of rules) is the engines' own file; libseccomp makes the program of it. Constants and
-structures: <seccomp.h> of libseccomp 2.5.
+The profile (JSON, one list of rules) is the engines' own file; libseccomp compiles it. Constants and structures:
+<seccomp.h> of libseccomp 2.5.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ class Comparison(ctypes.Structure):
 
 
 def applies(rule):
-    """To a container on this machine without any capability."""
+    """As for a container on this machine without any capability."""
     includes, excludes = rule.get("includes") or {}, rule.get("excludes") or {}
     architecture = ARCHITECTURES.get(os.uname().machine)
     return not includes.get("caps") and architecture in (includes.get("arches") or [architecture]) \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The rows, by what they look at. Importing this package fills rows.table.GROUPS."""
+"""The rows, by subject. Importing this package fills rows.table.GROUPS."""
 
 from rows import (addresses, conformance, containers, faults, faults_cm, flows, hosts, ipv6, ledger, net,  # noqa: F401
                   perftest, pingpong, qperf, rdma_cm, refused, strangers, vanished)  # noqa: F401

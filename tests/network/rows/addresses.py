@@ -37,7 +37,7 @@ def expect_state(host, state):
 
 
 def loses_and_gets_back(host, lose, get_back):
-    """Every process with an open device is told, once."""
+    """Every process with an open device gets the event, once."""
     watchers = [watch(host), watch(host)]
     for change, told in ((lose, LOST), (get_back, LOST + BACK)):
         change()
@@ -79,7 +79,7 @@ def second_address(host, address):
 
 @rows.row("one_of_two")
 def one_of_two(hosts):
-    """Others reach the node by the other one: its port stays up."""
+    """Other nodes reach the node at the other address: its port stays up."""
     host, address = hosts[0], "10.78.0.2"
     with second_address(host, address):
         watcher = watch(host)

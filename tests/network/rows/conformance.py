@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""verbs-conformance in pair: the far ends of its tests live on the other node."""
+"""verbs-conformance in pair: the far ends of its tests are on the other node."""
 
 import os
 import re

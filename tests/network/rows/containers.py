@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Two containers as an engine makes them by default, with docker/entry as their entry point, try each other.
 
-Each has a network, processes, and /tmp of its own, 64 MB of /dev/shm, a file system that is read-only, a user who is not
-root and has no capabilities, and the engines' filter of system calls. The images' own file systems: docker/README.md.
+Each has a network, processes, and /tmp of its own, 64 MB of /dev/shm, a read-only file system, a user who is not root
+and has no capabilities, and the engines' filter of system calls. The images' own file systems: docker/README.md.
 """
 
 import os
@@ -24,8 +24,8 @@ pairs = group("containers", places=("namespaces",))
 
 
 def start(host, *command, variables=(), filtered=True, image=None):
-    """Starts `command` through the entry script in a container on `host`: over the machine's own file system, with the
-    device of the build under test, or over that of an image, with its own."""
+    """Starts `command` through the entry script in a container on `host`: on the machine's file system, with the
+    device of the build under test, or on that of an image, with its own."""
     if shutil.which("bwrap") is None:
         raise Skip("bwrap (package bubblewrap) is not installed")
     filter_file = os.path.join(host.folder, "filter")
@@ -74,7 +74,7 @@ def run(host, *command, **more):
 
 @alone.row("defaults_hold")
 def defaults_hold(hosts):
-    """The container is as said above: this row is about the test, not about Verbena."""
+    """The container is as described above: this row is about the test, not about Verbena."""
     seen = run(hosts[0], "sh", "-c", "id -u; df -B1 --output=size /dev/shm | tail -1; ls /proc | grep -c '^[0-9]';"
                " grep -E 'CapEff|Seccomp:' /proc/self/status; touch /verbena 2>&1 || true").out
     for wanted in (USER, str(SHM_BYTES), "CapEff:\t0000000000000000", "Seccomp:\t2", "Read-only file system"):
@@ -106,7 +106,7 @@ for test in TESTS:
     pairs.add(test, lambda hosts, t=test: pair(hosts, t, PAIR), quick=test != "conformance")
 pairs.add("pingpong_without_filter", lambda hosts: pair(hosts, "pingpong", PAIR, filtered=False))
 
-# The images themselves, unpacked by docker/build-images; by hand, as making them takes its time.
+# The images themselves, unpacked by docker/build-images; by hand, since building them takes long.
 images = group("images", places=(), needs_network=False)
 images_apart = group("images_apart", places=())
 
@@ -120,7 +120,7 @@ def unpacked(name):
 
 @images.row("runtime_sees_the_device")
 def runtime_sees_the_device(hosts):
-    """Nothing in the image but a program of one's own, here a shell, looks at devices."""
+    """No program of the image looks at devices but one of our own, here a shell."""
     seen = run(hosts[0], "sh", "-c", "ls /sys/class/infiniband; cat /sys/class/infiniband/verbena0/node_guid",
                image=unpacked("runtime"))
     expect("verbena0" in seen.out, f"the runtime image shows {seen.out}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What becomes of RC connections when the network fails, told by ledgers."""
+"""RC connections when the network fails, as ledgers see it."""
 
 import time
 
@@ -10,8 +10,8 @@ from rows.table import group
 rows = group("faults", places=("namespaces",), processors=1)
 three = group("faults_of_three", hosts=3, places=("namespaces",), processors=1)
 BOTH = ("--both", "--lines", 2)
-UNSCHEDULED = 5  # seconds more that a process without a processor is given (docs/NETWORK.md)
-BUSY = 3  # seconds in which a busy machine has ended the program and said so
+UNSCHEDULED = 5  # seconds more for a process that is not scheduled (docs/NETWORK.md)
+BUSY = 3  # seconds in which a busy machine ends the program and reports it
 
 
 @rows.row("cable_pulled_within_retries")
@@ -42,12 +42,12 @@ def cable_pulled_for_good(hosts):
     expect(took < HASTY_SECONDS + UNSCHEDULED + BUSY, f"it failed after {took:.2f} s only, instead of {HASTY_SECONDS:.2f} s")
     pair.report(pair.serve)
     hosts[0].plug_cable()
-    Pair(*hosts, "--count", 500).end_well()  # whoever connects now is served
+    Pair(*hosts, "--count", 500).end_well()  # later connections are served
 
 
 @rows.row("connections_reset")
 def connections_reset(hosts):
-    """TCP's connections end again and again; nobody notices but by the time it takes."""
+    """TCP's connections end again and again; only the time that it takes shows it."""
     pair = Pair(*hosts, *ENDLESS, *PATIENT, *BOTH)
     for round_number in range(10):
         pair.wait_progress(100)
@@ -59,7 +59,7 @@ def connections_reset(hosts):
 
 @rows.row("half_open")
 def half_open(hosts):
-    """The target ends while the cable is out: no word of it reaches the initiator."""
+    """The target ends while the cable is out: the initiator gets no notice of it."""
     pair = Pair(*hosts, *ENDLESS, *HASTY)
     pair.wait_progress()
     hosts[0].pull_cable()
@@ -91,7 +91,7 @@ def address_taken_away_for_good(hosts):
 
 @rows.row("peers_are_shown")
 def peers_are_shown(hosts):
-    """`verbena status` names the queue pair at the other end, and where it is."""
+    """`verbena status` shows the queue pair at the other end, and where it is."""
     pair = Pair(*hosts, *ENDLESS, *PATIENT, *BOTH)
     pair.wait_progress()
     qps = [[qp for process in host.processes() for qp in process["qps"]] for host in hosts]
@@ -103,7 +103,7 @@ def peers_are_shown(hosts):
 
 @rows.row("bytes_are_shown")
 def bytes_are_shown(hosts):
-    """What `verbena status` shows of a connection is what its queue pairs have sent, and a head for each."""
+    """What `verbena status` counts for a connection is what its queue pairs have sent, and a head for each."""
     pair = Pair(*hosts, *ENDLESS, *PATIENT)
     pair.wait_progress()
     sent = sum(qp["bytes_out"] for process in hosts[1].processes() for qp in process["qps"])
@@ -113,7 +113,7 @@ def bytes_are_shown(hosts):
 
 
 def pairs_with_the_first(hosts, lost):
-    """Two ledgers at the first host, in progress: the second host's, with these options, and the third's."""
+    """Two running ledgers at the first host: the second host's, with these options, and the third's."""
     first, second, third = hosts
     pairs = Pair(second, first, *ENDLESS, *lost), Pair(third, first, *ENDLESS, *PATIENT)
     for pair in pairs:
@@ -123,7 +123,7 @@ def pairs_with_the_first(hosts, lost):
 
 @three.row("two_do_not_hear_each_other")
 def two_do_not_hear_each_other(hosts):
-    """The first reaches the third all the while, and the second as soon as it can again."""
+    """The first host reaches the third all the while, and the second as soon as it can again."""
     apart, together = pairs_with_the_first(hosts, PATIENT)
     for host in hosts[:2]:
         host.isolate()

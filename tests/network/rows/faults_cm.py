@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What becomes of rdma_cm's connections when the network fails. The queue pairs' timeout is what rdma_cm says of RoCE:
-4.096 us * 2^17, one more than its packet life time (emulator/cm/connection.cc, send_req()), and rping's retries are
-seven (examples/rping.c)."""
+"""Connections of rdma_cm when the network fails. The queue pairs' timeout is rdma_cm's for RoCE: 4.096 us * 2^17, one
+more than its packet life time (emulator/cm/connection.cc, send_req()), and rping's retries are seven
+(examples/rping.c)."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ from rows.vanished import wait_silence
 rows = group("faults_of_rdma_cm", places=("namespaces",), processors=1)
 PINGS = 5000
 FAILS_AFTER = 8 * 4.096e-6 * 2 ** 17
-NOTICED = 30 + 15  # seconds until TCP tells, and those for which the process is called (emulator/cm/link.h)
+NOTICED = 30 + 15  # seconds until TCP reports it, and those in which it is connected again (emulator/cm/link.h)
 
 
 def ping(hosts, count=PINGS):
@@ -52,7 +52,7 @@ def within_retries(hosts):
 
 @rows.row("rping.cable_pulled_for_good")
 def for_good(hosts):
-    """Whichever has something under way, one of the two at least, fails; the other learns of it when it can."""
+    """The side with requests under way, one of the two at least, fails; the other one learns of it when it can."""
     sides = ping(hosts, 1 << 30)
     began = time.monotonic()
     hosts[SERVER].pull_cable()
@@ -70,7 +70,7 @@ def for_good(hosts):
 
 
 def call_without_cable(hosts):
-    """The client, which has asked; nobody hears it."""
+    """The client's request is under way, and no process hears it."""
     server = serve_by_manager(hosts, ("ucmatose",))
     hosts[SERVER].pull_cable()
     return server, hosts[CLIENT].start("ucmatose", "-s", hosts[SERVER].address, name="ucmatose (client)")
@@ -79,7 +79,7 @@ def call_without_cable(hosts):
 @rows.row("ucmatose.request_is_repeated")
 def request_is_repeated(hosts):
     server, client = call_without_cable(hosts)
-    time.sleep(2)  # long enough for all that it can do by itself
+    time.sleep(2)  # long enough for all that it does by itself
     expect(client.poll() is None, "the client has given up")
     hosts[SERVER].plug_cable()
     finish(hosts, client, server)
@@ -88,7 +88,7 @@ def request_is_repeated(hosts):
 
 @rows.row("ucmatose.nobody_answers", quick=False)
 def nobody_answers(hosts):
-    """16 requests, each waited for as cases.rdma_cm.server_stopped() says."""
+    """16 requests, with the timeouts of cases.rdma_cm.server_stopped()."""
     _, client = call_without_cable(hosts)
     began = time.monotonic()
     seconds = 16 * (2 * 0.256 + 4.096)
@@ -100,7 +100,7 @@ def nobody_answers(hosts):
 
 
 def stop_in_its_turn(hosts, client):
-    """While the server waits for it, and has nothing under way itself."""
+    """While the server waits for it, and has no request under way itself."""
     deadline = time.monotonic() + hosts[SERVER].settings.patience
     while True:
         client.signal(signal.SIGSTOP)

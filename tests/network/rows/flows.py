@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What becomes of unreliable transports when the network fails: numbered messages one way (tests/network/flow), of which
-some may be lost, none comes twice, late or damaged, and the sender learns of nothing."""
+"""Unreliable transports when the network fails: numbered messages one way (tests/network/flow). Some may be lost, none
+comes twice, late or damaged, and the sender gets no notice."""
 
 import json
 import os
@@ -14,13 +14,13 @@ _meetings = iter(range(1 << 30))
 
 
 def say_of(side):
-    """How many messages this side has said to be done, of the meeting it is at."""
+    """The number of messages this side has reported, of its current meeting."""
     said = [line.split()[1] for line in side.out.splitlines() if line.startswith("at ") and line.split()[1:]]
     return int(said[-1]) if said else 0
 
 
 class Flow:
-    """`taking` gets what `sending` posts, both of them hosts."""
+    """`taking` receives what `sending` posts; both are hosts."""
 
     def __init__(self, taking, sending, transport, *options):
         self._taking = taking
@@ -29,11 +29,11 @@ class Flow:
         self.send = start(sending, "send", transport, options, meet)
 
     def wait_progress(self, more=300):
-        """Until so many more messages have come."""
+        """Waits until so many more messages have come."""
         wait_progress(self.take, self._patience, more)
 
     def wait_standstill(self):
-        """Until nothing has come for a while."""
+        """Waits until nothing has come for a while."""
         last, since = -1, time.monotonic()
         while time.monotonic() - since < 0.3:
             if (now := say_of(self.take)) != last:
@@ -41,8 +41,9 @@ class Flow:
             time.sleep(0.01)
 
     def end(self):
-        """(what the sender, what the taker says) when the last message has come. What waits for room when its sender
-        ends is lost."""
+        """(the sender's report, the receiver's) when the last message has come. Messages that still wait when their
+        sender
+        ends are lost."""
         self.send.signal(signal.SIGUSR1)
         self.send.wait_for_output("rests", self._patience)
         deadline = time.monotonic() + self._patience
@@ -54,7 +55,7 @@ class Flow:
         return end(self.send, self._patience), {**end(self.take, self._patience), "dropped": dropped}
 
     def dropped(self):
-        """Messages that found no receive request, as their receiver had no processor for so long."""
+        """Messages that found no receive request, since their receiver was not scheduled for so long."""
         return sum(qp["dropped"] for process in self._taking.processes() for qp in process.get("qps", []))
 
 
@@ -63,7 +64,7 @@ def new_meeting(host):
 
 
 def start(host, part, transport, options, *meetings):
-    """meetings[0] is gone to at once: who takes is there when this returns."""
+    """The side goes to meetings[0] at once: a receiver listens there when this returns."""
     program = os.path.join(host.settings.build, "bin", "network_flow")
     line = [word for meeting in meetings for word in ("--meet", meeting)]
     side = host.start(program, part, *line, "--transport", transport, *options, name=f"flow ({part} on {host.name})")
@@ -82,7 +83,7 @@ def wait_progress(side, patience, more=300):
 
 
 def wait_all(side, messages, patience):
-    """Until the last of so many has come, or been missed."""
+    """Waits until the last of so many has come, or is missing."""
     deadline = time.monotonic() + patience
     while say_of(side) < messages:
         expect(time.monotonic() < deadline, f"the last of {messages} messages has not come to {side.name}")
@@ -90,7 +91,7 @@ def wait_all(side, messages, patience):
 
 
 def end(side, patience):
-    """What it says of its last meeting."""
+    """Its report of its last meeting."""
     side.signal(signal.SIGTERM)
     seen = side.wait(patience)
     reports = [json.loads(line) for line in side.out.splitlines() if line.startswith("{")]
@@ -108,7 +109,7 @@ def expect_success(report):
 
 
 def cable_pulled(hosts, transport):
-    """TCP has it all when the cable is back in time."""
+    """TCP delivers everything when the cable is back in time."""
     flow = Flow(*hosts, transport)
     flow.wait_progress()
     hosts[0].pull_cable()
@@ -125,16 +126,16 @@ LOST_AFTER = 2  # seconds that a message waits for a connection (docs/NETWORK.md
 
 
 def connection_lost(hosts, transport):
-    """While nobody can be reached messages are lost, and only then; those after it arrive."""
+    """Messages are lost only while the peer cannot be reached; later ones arrive."""
     flow = Flow(*hosts, transport)
     flow.wait_progress()
     hosts[0].pull_cable()
     for host in hosts:
         host.break_connections()
     gone_on = say_of(flow.send)
-    time.sleep(LOST_AFTER + 1)  # what is posted first has waited so long
+    time.sleep(LOST_AFTER + 1)  # the message posted first has waited so long
     wait_progress(flow.send, hosts[0].settings.patience, 1)
-    expect(say_of(flow.send) > gone_on, "the sender waits for who cannot be reached")
+    expect(say_of(flow.send) > gone_on, "the sender waits for a host that cannot be reached")
     hosts[0].plug_cable()
     flow.wait_progress()
     counted = sum(qp["lost"] for process in hosts[1].processes() for qp in process["qps"])
@@ -146,7 +147,7 @@ def connection_lost(hosts, transport):
 
 
 def connections_reset(hosts, transport):
-    """What is on its way is lost, what comes later is not."""
+    """Messages on their way are lost, later ones are not."""
     flow = Flow(*hosts, transport)
     for number in range(10):
         flow.wait_progress(100)

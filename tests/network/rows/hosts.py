@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The hosts themselves, without Verbena: what the other groups take for granted."""
+"""The hosts themselves, without Verbena: what the other groups rely on."""
 
 import sys
 
@@ -16,7 +16,7 @@ with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
     while data := peer.recv(4096):
         peer.sendall(data)
 """
-# Says "answer N" for every line of its input file, or why there is none. argv: address, port, seconds to wait.
+# Prints "answer N" with the bytes that came back, or why none came. argv: address, port, seconds to wait.
 CLIENT = """
 import socket, sys, time
 patience = float(sys.argv[3])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Nodes that have an IPv6 address and no other. The machines have IPv4 addresses as well, by which programs whose own
-sockets know of nothing else find each other."""
+"""Nodes that have an IPv6 address and no other. The machines have IPv4 addresses as well, by which programs find each
+other whose own sockets use nothing else."""
 
 from harness.failure import expect
 from rows import conformance, ledger, perftest, pingpong, rdma_cm
@@ -40,7 +40,7 @@ def udaddy(hosts):
 
 @rows.row("doctor_and_status")
 def tools(hosts):
-    """Both show the other node by its IPv6 address."""
+    """Both show the other node's IPv6 address."""
     server = hosts[SERVER].start("ibv_asyncwatch")
     server.wait_for_output("async event FD", hosts[SERVER].settings.patience)
     address = hosts[SERVER].address

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Operations that are counted at both ends (tests/network/ledger): nothing is lost, doubled or out of order, and atomics
-are applied exactly once. Here while the network is well, and while processes end and stop."""
+"""Operations that are counted at both ends (tests/network/ledger): nothing is lost, doubled or out of order, and
+atomics are applied exactly once. Here without faults of the network, while processes end and stop."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ _meetings = iter(range(1 << 30))
 
 
 class Pair:
-    """A ledger on two hosts: `drive` posts, `serve` is posted to (with --both, each does both)."""
+    """A ledger on two hosts: `drive` posts to `serve` (with --both, each posts to the other)."""
 
     def __init__(self, serving, driving, *options):
         self.hosts = (serving, driving)
@@ -38,12 +38,12 @@ class Pair:
 
     @staticmethod
     def done(side):
-        """How many operations this side has said to be complete."""
+        """The number of operations that this side has reported complete."""
         said = [line.split()[1] for line in side.out.splitlines() if line.startswith("at ") and line.split()[1:]]
         return int(said[-1]) if said else 0
 
     def wait_progress(self, more=300):
-        """Until so many more operations are complete."""
+        """Waits until so many more operations are complete."""
         goal = self.done(self.drive) + more
         deadline = time.monotonic() + self._patience
         while self.done(self.drive) < goal:
@@ -52,7 +52,7 @@ class Pair:
             time.sleep(0.01)
 
     def wait_standstill(self):
-        """Until nothing has been completed for a while."""
+        """Waits until nothing has been completed for a while."""
         last, since = -1, time.monotonic()
         while time.monotonic() - since < 0.3:
             now = self.done(self.drive)
@@ -68,7 +68,7 @@ class Pair:
         return json.loads(lines[-1])
 
     def end_well(self):
-        """Ends an endless one. Every operation has succeeded, and was seen at the other end, once."""
+        """Ends an endless one. Every operation has succeeded, and the other end has seen it once."""
         for side in (self.drive, self.serve):
             if self._endless:
                 side.signal(signal.SIGTERM)
@@ -80,7 +80,7 @@ class Pair:
         return driven, served
 
     def end_failed(self):
-        """The connection has failed as RC fails; what arrived is consistent nevertheless."""
+        """The connection has failed with an RC status; what arrived is consistent nevertheless."""
         driven = self.report(self.drive)
         expect(list(driven["statuses"]) == [FAILED], f"the lines ended with {driven['statuses']}")
         if self.serve.poll() is None:
@@ -105,20 +105,20 @@ for variant, options in {"one_line": ("--count", 5000), "both_ways": ("--both", 
 
 @rows.row("several_pairs")
 def several_pairs(hosts):
-    """Processes of one node have connections of their own."""
+    """The processes of one node have connections of their own."""
     pairs = [Pair(*hosts, "--count", 1000, "--both", "--lines", 2) for _ in range(3)]
     for pair in pairs:
         pair.end_well()
 
 
 def connections(host):
-    """Of each process on the host, how many to other nodes."""
+    """For each process on the host, its number of connections to other nodes."""
     return [len(process["connections"]) for process in host.processes() if process["program"] == "network_ledger"]
 
 
 @rows.row("queue_pairs_share_a_connection")
 def queue_pairs_share_a_connection(hosts):
-    """200 of them, which call each other from both ends at once."""
+    """200 of them, which connect to each other from both ends at once."""
     pair = Pair(*hosts, *ENDLESS, *PATIENT, "--lines", 200, "--both")
     pair.wait_progress()
     for host in hosts:
@@ -156,7 +156,7 @@ def target_killed(hosts):
 
 @rows.row("initiator_killed")
 def initiator_killed(hosts):
-    """What the dead one has posted last may have arrived or not; what arrived is in order and counted once."""
+    """The last requests of the dead process may have arrived or not; what arrived is in order and counted once."""
     pair = Pair(*hosts, *ENDLESS, *PATIENT)
     pair.wait_progress()
     pair.drive.kill()
@@ -186,7 +186,7 @@ def initiator_stopped_and_continued(hosts):
 
 @rows.row("target_stays_stopped")
 def target_stays_stopped(hosts):
-    """Silence ends as the queue pair's timeout and retries say."""
+    """Silence ends after the queue pair's timeout and retries."""
     pair = Pair(*hosts, *ENDLESS, *HASTY)
     pair.wait_progress()
     with stopped(pair.serve):
@@ -199,7 +199,7 @@ def target_stays_stopped(hosts):
 
 @rows.row("a_stopped_process_delays_nobody_else")
 def a_stopped_process_delays_nobody_else(hosts):
-    """All processes of a node listen on one port; that one of them is stopped keeps nobody from connecting."""
+    """All processes of a node listen on one port; a stopped one does not keep others from connecting."""
     first = Pair(*hosts, *ENDLESS, *PATIENT)
     first.wait_progress()
     with stopped(first.serve):
@@ -210,7 +210,7 @@ def a_stopped_process_delays_nobody_else(hosts):
 
 @rows.row("a_new_process_gets_nothing_old")
 def a_new_process_gets_nothing_old(hosts):
-    """Whoever comes after one that was killed has a ledger of its own."""
+    """The successor of a killed process has a ledger of its own."""
     for _ in range(3):
         first = Pair(*hosts, *ENDLESS, *HASTY)
         first.wait_progress()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""`verbena run --net`: nodes with all addresses that their machines have, here of both families on two interfaces."""
+"""`verbena run --net`: nodes with all addresses of their machines, here of both families on two interfaces."""
 
 import contextlib
 import ipaddress
@@ -47,7 +47,7 @@ def gids(host):
 
 
 def full(address):
-    """As sysfs shows a GID."""
+    """A GID in sysfs' format."""
     return ipaddress.IPv6Address(address if ":" in address else f"::ffff:{address}").exploded
 
 
@@ -62,7 +62,7 @@ def exchange(hosts, tables, pair):
 
 @rows.row("ibv_rc_pingpong.over_each_gid")
 def over_each_gid(hosts):
-    """Between the two, and within one of them; there over the loopback's, too, which leads to nobody else."""
+    """Between the two, and within one of them; there over the loopback's addresses, too, which reach no other host."""
     with two_interfaces(hosts) as each:
         tables = [gids(host) for host in hosts]
         for table, own in zip(tables, each):

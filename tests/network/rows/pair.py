@@ -10,7 +10,7 @@ SERVER, CLIENT = 0, 1  # which of the hosts
 
 
 def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", harmless=()):
-    """Programs that find each other over a TCP port of their own. Both must end well and report no trouble.
+    """Programs that find each other over a TCP port of their own. Both must succeed and print no errors.
 
     Returns (server, client), when both have ended.
     """
@@ -26,8 +26,8 @@ def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", har
 
 
 def by_manager(hosts, server, client, server_ends=True):
-    """Programs that find each other through rdma_cm. Returns (server, client); what they must have said is the
-    caller's to know."""
+    """Programs that find each other through rdma_cm. Returns (server, client); the caller knows what their output must
+    be."""
     first = serve_by_manager(hosts, server)
     second = hosts[CLIENT].start(*client, name=f"{client[0]} (client)")
     finish(hosts, second, *([first] if server_ends else []))

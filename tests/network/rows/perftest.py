@@ -8,8 +8,8 @@ from rows.pair import CLIENT, SERVER, by_port, finish, serve_by_manager
 from rows.table import group
 
 FEW, ITERATIONS = 50, 500
-# 4.096 us * 2^20 (ibv_modify_qp(3)): perftest's own half a second, all retries together, is less than a program may be without
-# a processor on a busy machine.
+# 4.096 us * 2^20 (ibv_modify_qp(3)): perftest's own half a second, all retries together, is less than the time for
+# which a busy machine may not schedule a program.
 TIMEOUT = ("-u", 20)
 LATENCY = ("ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat")
 BANDWIDTH = ("ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw")

@@ -10,7 +10,7 @@ from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
 
 rows = group("rdma_cm")
-# Their addresses are of one machine, or they take minutes.
+# With addresses of one machine; otherwise they take minutes.
 LEFT_OUT = ("rping.ipv6", "rstream.its_own_sizes")
 
 
@@ -53,7 +53,7 @@ rows.add("mckey.on_both_nodes", lambda hosts: multicast(hosts, "224.10.10.10"))
 
 @rows.row("rping.nobody_listens")
 def nobody_listens(hosts):
-    hosts[SERVER].run("true")  # the node is there, and nobody listens
+    hosts[SERVER].run("true")  # the node exists, and no process listens
     client = hosts[CLIENT].start("rping", "-c", "-a", hosts[SERVER].address, "-C", 1)
     expect(client.wait(hosts[CLIENT].settings.patience) != 0, "rping connected to nobody")
 

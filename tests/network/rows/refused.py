@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Processes that may reach nobody's memory by the kernel's help, not even their own: process_vm_readv(2) and _writev(2)
+"""Processes that cannot reach any memory with the kernel's help, not even their own: process_vm_readv(2) and _writev(2)
 are refused, and /proc/self/mem cannot be opened (tests/programs/refuse.cc)."""
 
 from harness.refusing import refusing
@@ -35,7 +35,7 @@ add("ib_send_bw.xrc", lambda hosts: measure(hosts, "ib_send_bw", ("-c", "XRC"), 
 add("ib_send_lat.ud", lambda hosts: measure(hosts, "ib_send_lat", ("-c", "UD", "-s", 4096), (4096,), iterations=100))
 add("ledger", lambda hosts: Pair(*hosts, "--both", "--lines", 2, "--count", 1000).end_well())
 
-# Within one node, where frames take the place of what cannot be reached.
+# Within one node, where frames are used instead of direct access.
 within = group("refused_within", places=("one_node",))
 ONE_NODE = ("one_line", "both_ways", "lines_50", "several_pairs", "target_killed", "initiator_killed",
             "target_stopped_and_continued", "initiator_stopped_and_continued", "target_stays_stopped",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Nodes that do not belong together: what both logs, and `verbena doctor --peer`, say of it."""
+"""Nodes that do not belong together: what both logs, and `verbena doctor --peer`, say about it."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ def another_key_is_logged(hosts):
     with another_key(hosts[CLIENT]):
         client = hosts[CLIENT].start("ibv_rc_pingpong", *options, hosts[SERVER].address,
                                      name="ibv_rc_pingpong (client)")
-    # Whichever has the lesser address has called.
+    # The process with the lower address has connected.
     expect(client.wait(hosts[CLIENT].settings.patience) != 0, "a node with another key was let in")
     server.kill()  # it would wait for ever
     for who, said in ((server, server.err), (client, client.err)):

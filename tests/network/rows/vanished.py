@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A machine that is silently gone while nothing is under way: whoever was connected to it has half of a connection, and
-does not know. It may come back as another one: the same addresses, and nobody of before."""
+"""A machine that vanishes silently while nothing is under way: its peer has half of a connection, and does not know. It
+may come back as another one, with the same addresses and none of its processes."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ NOTICED = 30  # seconds after which TCP notices (docs/NETWORK.md)
 
 
 def connected(goes, stays, part):
-    """(the side that stays, where it meets the next one): messages have gone between the two, and none does now. `part`:
-    what the one does that stays."""
+    """(the side that stays, the meeting for the next peer): messages have gone between the two, and none does now.
+    `part`: what the side that stays does."""
     meetings = new_meeting(stays), new_meeting(stays)
     sides = {}
     for each in ("take", "send"):
@@ -32,7 +32,7 @@ def connected(goes, stays, part):
 
 
 def wait_silence(host):
-    """Until TCP has nothing to say any more (ss(8), --info: unacked)."""
+    """Waits until TCP has nothing unacknowledged (ss(8), --info: unacked)."""
     deadline = time.monotonic() + host.settings.patience
     while "unacked:" in host.call("ss", "--tcp", "--info", "--no-header", "state", "established"):
         expect(time.monotonic() < deadline, f"the connections on {host.name} do not come to rest")
@@ -40,8 +40,8 @@ def wait_silence(host):
 
 
 def meet_again(side, host, part, meeting, rests=True):
-    """`side`, which rests or does not, goes on with somebody new on `host`, who does `part`."""
-    if part == "send":  # who takes is to be there first
+    """`side`, which pauses or not, goes on with a new peer on `host`, which does `part`."""
+    if part == "send":  # the receiver has to listen first
         side.signal(signal.SIGUSR2)
         side.wait_for_lines("listening", 2, host.settings.patience)
     other = start(host, part, "RC", HASTY, meeting)
@@ -86,8 +86,8 @@ def new_requests_fail(hosts):
 
 
 def successor(hosts, stays_to, comes_to):
-    """Who stays believes to be connected to its predecessor: it is reached by one who sends, and served by one who only
-    takes."""
+    """The side that stays believes that it is connected to the predecessor. As a sender it reaches the successor; as a
+    receiver it is served by it."""
     goes, stays = hosts
     side, meeting = connected(goes, stays, stays_to)
     goes.vanish()
@@ -117,8 +117,8 @@ def names(host, side):
 
 
 def successor_with_the_same_numbers(hosts, kill_first):
-    """Whoever had the number has been killed, and what was for it is still sent again, when a new process has it: that
-    one gets what is sent to itself, from the first message on, and nothing else."""
+    """The process that had the number was killed, and messages for it are still sent again when a new process has the
+    number: that one gets the messages for itself, from the first one on, and nothing else."""
     goes, stays = hosts
     patience = goes.settings.patience
     before = new_meeting(stays)
@@ -127,7 +127,7 @@ def successor_with_the_same_numbers(hosts, kill_first):
     wait_progress(taker, patience)
     qpn, slot, generation = names(goes, taker)
     if not kill_first:
-        goes.pull_cable()  # not even the end of its connection is heard of
+        goes.pull_cable()  # not even the end of its connection is noticed
     taker.kill()
     goes.run(os.path.join(goes.settings.build, "bin", "network_numbers"), qpn, slot)
     after = new_meeting(stays)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The programs that only look: ibv_devices, ibv_devinfo, ibv_asyncwatch."""
+"""The programs that only query: ibv_devices, ibv_devinfo, ibv_asyncwatch."""
 
 import re
 import signal
@@ -136,9 +136,9 @@ def asyncwatch(settings):
         expect("event_type" not in watch.out, "an event was reported although nothing happened")
 
 
-# What `verbena event DEVICE WHAT` makes ibv_get_async_event(3) answer: event_type, as ibv_asyncwatch names it, and its
-# number in <infiniband/verbs.h>; DEVICE_FATAL is not a port's (ibv_get_async_event(3)). A port that is up does not come
-# up: it goes down first.
+# The result of ibv_get_async_event(3) after `verbena event DEVICE WHAT`: event_type, as ibv_asyncwatch names it, and
+# its number in <infiniband/verbs.h>; DEVICE_FATAL has no port (ibv_get_async_event(3)). A port has to go down before it
+# comes up.
 HAPPENINGS = (
     ("port-down", "IBV_EVENT_PORT_ERR (10), port 1"),
     ("port-up", "IBV_EVENT_PORT_ACTIVE (9), port 1"),
@@ -155,7 +155,7 @@ def reported(program):
 
 @case("ibv_asyncwatch.events", quick=True, processors=1)
 def asyncwatch_events(settings):
-    """Each event of the command is read as that event, once, by everybody who has the device open."""
+    """Each event of the command is read as that event, once, by every process that has the device open."""
     with Node(settings) as node:
         watches = [node.start("ibv_asyncwatch", name=f"ibv_asyncwatch {i}") for i in range(2)]
         for watch in watches:

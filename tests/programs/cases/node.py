@@ -20,16 +20,16 @@ from harness.registry import case
 
 FOREVER = 1_000_000_000  # rounds: the test ends it
 IDLE_SECONDS = 2
-IDLE_TICKS = 2  # a program that waits may be charged for having started, not for waiting
+IDLE_TICKS = 2  # a program that waits may be charged for its start, not for waiting
 
 
-# Four that poll: on two processors each of them waits its turn for most of the time.
+# Four that poll: on two processors each of them is not scheduled for half of the time.
 MESSAGES = 500
 
 
 @case("four_processes", quick=True)
 def four_processes(settings):
-    """Two pairs at once on one node; neither hears anything of the other."""
+    """Two pairs at once on one node; neither gets anything of the other."""
     with Node(settings) as node:
         pairs = []
         for number in range(2):
@@ -61,7 +61,7 @@ def waiting_asyncwatch(node):
 
 
 def stays_idle(settings, begin):
-    """The time that passes here is what is measured: two seconds of waiting must cost nothing."""
+    """The wait is the measurement: two seconds of waiting must cost nothing."""
     with Node(settings) as node:
         program = begin(node)
         before = program.cpu_ticks()
@@ -100,7 +100,7 @@ MESSAGE, LEAST_CQE = 4096, 501
 
 
 def shows_the_rest(node, pids):
-    """CQs, MRs and counters of programs that exchange messages for ever, in JSON and in the table."""
+    """CQs, MRs and counters of programs that exchange messages without end, in JSON and in the table."""
     before = {process["pid"]: process for process in node.processes()}
     for pid in pids:
         process = before[pid]
@@ -184,7 +184,8 @@ def states(ids):
 
 @case("status.shows_rdma_cm", processors=1)
 def status_shows_rdma_cm(settings):
-    """A persistent server, a client that pings for ever and a member of a group: what each has, of whom, in which state."""
+    """A persistent server, a client that pings without end and a member of a group: what each has, its peer, its
+    state."""
     address, port, group = "127.0.0.1", 7999, "224.10.10.11"
     listens = f"{address}:{port}"
     with Node(settings) as node:
@@ -225,7 +226,7 @@ def status_shows_rdma_cm(settings):
 
 @case("nothing_left_behind", quick=True, processors=1)
 def nothing_left_behind(settings):
-    """When everybody has ended, no slot is taken and no folder of one is left."""
+    """When all have ended, no slot is taken and no folder of one is left."""
     with Node(settings) as node:
         run_pair(node, PROGRAM, both=("-g", 1, "-n", 100))
         expect(not node.processes(), "the status still shows processes")
@@ -236,7 +237,7 @@ def nothing_left_behind(settings):
 
 @case("exit_status", quick=True, processors=1)
 def exit_status(settings):
-    """`verbena run` ends as the program ends."""
+    """`verbena run` ends with the program's status."""
     with Node(settings) as node:
         node.run("sh", "-c", "exit 0")
         node.run("sh", "-c", "exit 3", status=3)
@@ -244,7 +245,7 @@ def exit_status(settings):
 
 
 def installed_profile(settings, prefix):
-    """Device profiles and the conformance suite come along."""
+    """Device profiles and the conformance suite are installed, too."""
     with Node(settings, ["--profile", "minimal"], verbena=os.path.join(prefix, "bin", "verbena")) as node:
         most = re.search(r"max_srq:\s+(\d+)", node.run("ibv_devinfo", "-v").out)
         expect(most is not None and int(most[1]) == 0, "the profile `minimal` is not that of the prefix")

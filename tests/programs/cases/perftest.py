@@ -112,8 +112,8 @@ OFFERED = {
 }
 
 
-# perftest measures the processor's clock as it starts. Disturbed by others it says so, and all its figures are 0
-# (perftest 4.5, src/get_clock.c, sample_get_cpu_mhz): then it begins anew.
+# perftest measures the processor's clock at its start. When other programs disturb it, it reports that, and all its
+# figures are 0 (perftest 4.5, src/get_clock.c, sample_get_cpu_mhz): then it is started again.
 UNCALIBRATED = "Correlation coefficient r^2"
 
 

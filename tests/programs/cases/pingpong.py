@@ -84,7 +84,7 @@ def ethernet_needs_gid(settings):
         expect("Failed to modify QP to RTR" in server.err, "the server was not refused at RTR")
 
 
-# What a device may have or not: (option, attribute of ibv_devinfo -v that tells, what the program says without).
+# Capabilities: (option, attribute of ibv_devinfo -v that shows it, what the program prints without).
 CAPABILITIES = {
     "timestamps": ("-t", r"completion timestamp_mask:\s+0x", "isn't completion timestamp capable"),
     "odp": ("-o", r"general_odp_caps:\s+ODP_SUPPORT\s", "isn't ODP capable"),
@@ -93,7 +93,7 @@ CAPABILITIES = {
 
 
 def capability(settings, option, claim, refusal):
-    """What the device claims, works; what it does not claim, is refused in the program's own words."""
+    """What the device claims, works; what it does not claim, is refused with the program's own message."""
     with Node(settings) as node:
         claimed = re.search(claim, node.run("ibv_devinfo", "-v").out)
         if not claimed:

@@ -26,10 +26,10 @@ def wait_for(node, what, count=1):
 
 
 # rping of rdma-core 44 closes its channel at the end, after everything else, while its other thread may be about to ask
-# for the next event; that one then ends the program (later ones wait for it: examples/rping.c, main()).
+# for the next event, which then fails and ends the program (later versions wait for it: examples/rping.c, main()).
 CLOSED_TOO_EARLY = re.compile(r"(client DISCONNECT EVENT\.\.\.\n)?rdma_get_cm_event: Bad file descriptor\n")
-# What the device says of it: between nodes the other end's process may have ended before the connection did, and the
-# channel may be closed in the midst of the command that asks for the next event.
+# What the device logs about it: between nodes the other end's process may have ended before the connection did, and the
+# channel may be closed during the command that asks for the next event.
 OF_THE_DEVICE = re.compile(r"^verbena\[\d+\] warn: (no connection to \S+: nobody listens at the port|"
                            r"rdma_cm: command GET_EVENT: errno 9)\n", re.MULTILINE)
 
@@ -106,13 +106,13 @@ ROWS = [
         quick=True),
     both("connections_1000", "cmtime", client=("-s", ADDRESS, "-c", "1000"), says="destroy", server_ends=False),
     both("bound", "cmtime", client=("-s", ADDRESS, "-b", ADDRESS, "-c", "50"), says="bind addr", server_ends=False),
-    # The sizes it measures by itself, 64 B to 1 MiB: 111,100 round trips. Blocking, because without (its default, which
-    # ends as well) two programs that poll take minutes for them on a busy machine.
+    # The sizes that it measures by default, 64 B to 1 MiB: 111,100 round trips. Blocking, because two programs that
+    # poll (its default, which works as well) take minutes for them on a busy machine.
     both("its_own_sizes", "rstream", ("-T", "b"), says="1m_bw"),
     both("size_64K", "rstream", ("-S", "65536", *RSTREAM), quick=True),
     both("nonblocking", "rstream", ("-S", "1000", *RSTREAM, "-T", "n")),
     both("blocking", "rstream", ("-S", "1000", *RSTREAM, "-T", "b")),
-    # Not -T a: the server hangs up after its last byte, and rstream's client takes POLLHUP beside POLLIN for a failure
+    # Not -T a: the server closes after its last byte, and rstream's client takes POLLHUP beside POLLIN for a failure
     # when both are there at its last poll (examples/common.c, do_poll). tests/rsockets polls instead.
     both("verified", "rstream", ("-S", "10000", *RSTREAM, "-T", "v")),
     both("resolved", "rstream", ("-S", "1000", *RSTREAM, "-T", "r")),
@@ -142,8 +142,8 @@ add("rstream.gid", lambda settings: by_gid(settings, (), ("rstream", "-S", "1000
 def many_clients(settings):
     """A persistent server (-P) serves several at once, and one after them.
 
-    They come one by one: its main thread takes the id of a request from where its event thread has put it (rping.c,
-    child_cm_id), and of two requests that come too fast it forgets the first.
+    They come one by one: its main thread takes a request's id from where its event thread has put it (rping.c,
+    child_cm_id), and it forgets the first of two requests that come too fast.
     """
     with Node(settings) as node:
         server = node.start("rping", "-s", "-a", ADDRESS, "-P", name="rping (server)")
@@ -166,7 +166,7 @@ def nobody_listens(settings):
 
 
 def expect_failure_after(program, seconds, event, settings):
-    """The clock of the test starts late and stops late: the failure does not come early, and not much later."""
+    """The test's clock starts late and stops late: the failure does not come early, and not much later."""
     began = time.monotonic()
     expect(program.wait(seconds + settings.patience) != 0, f"{program.name} succeeded")
     took = time.monotonic() - began
@@ -185,8 +185,8 @@ def address_of_nobody(settings):
 
 @case("rping.server_stopped", processors=1)
 def server_stopped(settings):
-    """A request is sent 16 times (CMA_MAX_CM_RETRIES), and an answer waited for twice the packet life time of RoCE and the
-    peer's response time: 2 * 0.256 s + 4.096 s (cm.c, ib_send_cm_req; cma.c, CMA_CM_RESPONSE_TIMEOUT)."""
+    """A request is sent 16 times (CMA_MAX_CM_RETRIES). The time for an answer is twice the packet life time of RoCE and
+    the peer's response time: 2 * 0.256 s + 4.096 s (cm.c, ib_send_cm_req; cma.c, CMA_CM_RESPONSE_TIMEOUT)."""
     with Node(settings) as node:
         server = node.start("rping", "-s", "-a", ADDRESS, "-C", 1, name="rping (server)")
         wait_for(node, "listeners")
@@ -213,7 +213,7 @@ def happens(node, what):
 
 @case("mckey.device_events", processors=1)
 def device_events(settings):
-    """A receiver that hears what becomes of its device. On InfiniBand a port that goes down loses its groups."""
+    """A receiver that gets the events of its device. On InfiniBand a port that goes down loses its groups."""
     with Node(settings, INFINIBAND) as node:
         receiver = node.start("stdbuf", "-oL", "mckey", "-m", "224.10.10.10", "-b", ADDRESS, name="mckey (receiver)")
         wait_for(node, "groups")
@@ -247,8 +247,8 @@ def copy(settings):
 
 
 def own_address(node):
-    """An address of the machine that a device has. rsockets' datagrams cannot be bound to loopback: as on Linux that
-    is bound to no device, and librdmacm goes on without (rsocket.c, ds_create_qp)."""
+    """An address of the machine that a device has. rsockets' datagrams cannot be bound to loopback: as on Linux that is
+    bound to no device, and librdmacm goes on without one (rsocket.c, ds_create_qp)."""
     words = node.run("hostname", "-I", name="addresses").out.split()
     found = [word for word in words if word.count(".") == 3 and not word.startswith("127.")]
     if not found:
@@ -283,15 +283,16 @@ def preloaded(settings):
         finish(node, client, server)
 
 
-# With -R perftest 4.5 connects twice. Before the second time both ends say that they are ready; only then does the server
-# listen, and the client calls (perftest_communication.c: create_rdma_cm_connection, rdma_cm_server_connection). On a busy
-# machine the client is faster now and then, is refused as it should be (nobody has the service: 8 of vol. 1, 12.6.7.2, or with
-# UD IB_SIDR_UNSUPPORTED of the kernel's ib_cm.h), and ends with a segmentation fault. Then both begin anew.
+# With -R perftest 4.5 connects twice. Before the second time both ends say that they are ready; only then does the
+# server listen, and the client connects (perftest_communication.c: create_rdma_cm_connection,
+# rdma_cm_server_connection). On a busy machine the client is sometimes faster, is rejected as it should be (no service:
+# 8 of vol. 1, 12.6.7.2, or with UD IB_SIDR_UNSUPPORTED of the kernel's ib_cm.h), and ends with a segmentation fault.
+# Then both are started again.
 PERFTEST_RACE = ("RDMA_CM_EVENT_REJECTED; error: 8.", "RDMA_CM_EVENT_UNREACHABLE; error: 1.")
 
 
 def perftest_pair(start_server, start_client, patience):
-    """Returns (server, client), as soon as the client has ended otherwise than by that race, or without a clock."""
+    """Returns (server, client) as soon as the client has ended without that race and with a valid clock."""
     for _ in range(5):
         server = start_server()
         client = start_client()
@@ -333,8 +334,8 @@ for test in ("send", "write", "read", "atomic"):
 add("ib_send_lat.rdma_cm_events", lambda settings: perftest_by_manager(settings, "ib_send_lat", ("-e",), ()))
 
 
-# qperf 0.4.11's server tells its port and only then listens there (rdma.c, cm_open_server; mended upstream since): the
-# client is faster now and then, and is refused as it should be. It says so at once; then it tries again.
+# qperf 0.4.11's server announces its port and only then listens there (rdma.c, cm_open_server; fixed upstream since):
+# the client is sometimes faster, and is rejected. It reports that at once; then it is started again.
 QPERF_RACE = "unexpected event from RDMA CM: Event rejected"
 
 

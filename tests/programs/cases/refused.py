@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where process_vm_readv(2) and _writev(2) are refused, as strict containers refuse them, and where no process can hand
-over its /proc/self/mem either, so that requests go as frames: everything works all the same."""
+"""Where process_vm_readv(2) and _writev(2) are refused, as in strict containers, and where no process can pass on its
+/proc/self/mem either, so that requests go as frames: everything works all the same."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from harness.processes import Node
 from harness.refusing import refusing
 from harness.registry import add, case
 
-# name: what refuse.cc is told
+# name: argument of refuse.cc
 PLACES = {"EPERM": "EPERM", "ENOSYS": "ENOSYS", "both": "EPERM+memory-file"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is around a program: the machine's own devices, its network, the shell that started it, what it was built with."""
+"""The environment of a program: the machine's own devices, its network, the shell that started it, its compiler."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from harness.refusing import refusing
 from harness.registry import case
 
 DEMO = pathlib.Path(__file__).resolve().parents[3] / "demo.sh"
-# What demo.sh says was seen, with the numbers that it found.
+# The findings that demo.sh prints, with their numbers.
 SHOWN = (r'Under "verbena run" a program sees this one',
          r"hca_id:\s+verbena0",
          r"state:\s+PORT_ACTIVE",
@@ -29,7 +29,7 @@ SHOWN = (r'Under "verbena run" a program sees this one',
 
 @case("demo")
 def demo(settings):
-    """demo.sh, on the build at hand: that it builds is what this build shows."""
+    """demo.sh on this build: it shows the build's features."""
     with Node(settings) as node:
         shown = node.ended(node.start_beside("bash", DEMO, more={"VERBENA_DEMO_BUILD": settings.build}))
         for words in SHOWN:
@@ -45,7 +45,7 @@ def write(path, text):
 
 
 def adapters_of_the_machine(folder):
-    """What sysfs and /dev would show of an adapter that the machine has: the files that libibverbs looks at."""
+    """What sysfs and /dev show of an adapter of the machine: the files that libibverbs reads."""
     folder = pathlib.Path(folder)
     adapter, verbs = folder / "class/infiniband/mlx5_0", folder / "class/infiniband_verbs/uverbs0"
     write(adapter / "node_guid", "0002:c903:0000:1234\n")
@@ -61,13 +61,13 @@ def adapters_of_the_machine(folder):
 
 @case("hides_real_devices", quick=True, processors=1)
 def hides_real_devices(settings):
-    """On a machine that has adapters, programs see ours and none of those."""
+    """On a machine with adapters, programs see ours and none of those."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise Skip("there is no bwrap")
     with tempfile.TemporaryDirectory(prefix="vp.") as folder:
         machine = adapters_of_the_machine(folder)
-        # sysfs takes no new folder to mount upon: its classes are another one's, with these two in it.
+        # sysfs takes no new folder to mount on: its classes come from another file system, with these two in it.
         there = (bwrap, "--dev-bind", "/", "/", "--bind", machine / "class", "/sys/class", "--tmpfs", "/dev/infiniband",
                  "--bind", machine / "dev", "/dev/infiniband")
         if not os.path.isdir("/dev/infiniband"):
@@ -123,7 +123,7 @@ def sixteen_devices(settings):
 
 @case("env.eval", processors=1)
 def env_eval(settings):
-    """What `verbena env` prints makes the device the shell's, and that of what it starts."""
+    """The output of `verbena env` gives the device to the shell and to all that it starts."""
     with Node(settings) as node:
         line = f'eval "$({node.verbena} env)"; ibv_devices | grep verbena0 && exec ibv_devinfo -d verbena0'
         seen = node.ended(node.start_beside("sh", "-c", line, name="a shell"))
@@ -134,10 +134,10 @@ REACH = "memory of another process: "
 
 
 def doctors_words(settings, what):
-    """The verdict about other processes' memory where `what` is refused, what was found, and the remedy."""
+    """The verdict about other processes' memory where `what` is refused, the finding, and the remedy."""
     with Node(settings) as node:
         node.enter_by(*refusing(settings, what))
-        # A leak detector's look at the end needs ptrace(2), which is refused here, too.
+        # A leak detector's check at the end needs ptrace(2), which is refused here, too.
         doctor = node.start_beside(node.verbena, "doctor", more={"ASAN_OPTIONS": "detect_leaks=0"})
         doctor.wait(settings.patience)
         found = re.search(r"^(\w+) +" + REACH + r"(.*)\n +remedy: (.*)$", doctor.out, re.M)
@@ -147,7 +147,7 @@ def doctors_words(settings, what):
 
 @case("doctor.process_vm_refused", quick=True, processors=1)
 def doctor_process_vm_refused(settings):
-    """What verbena doctor says where the kernel helps less to reach another process."""
+    """The output of verbena doctor where the kernel gives less access to other processes."""
     for error, word in (("EPERM", "Operation not permitted"), ("ENOSYS", "Function not implemented")):
         status, verdict, found, remedy = doctors_words(settings, error)
         expect(status == 0 and verdict == "note", f"{error}: status {status}, {verdict}")
@@ -160,7 +160,7 @@ EMULATOR = "libverbena-rdmav34.so"
 
 @case("loaded_when_needed", quick=True, processors=1)
 def loaded_when_needed(settings):
-    """Programs that have nothing to do with RDMA have nothing of the emulator in them."""
+    """Programs that do not use RDMA have nothing of the emulator in them."""
     with Node(settings) as node:
         for command in (("cat", "/proc/self/maps"), ("python3", "-c", "print(open('/proc/self/maps').read())"),
                         ("bash", "-c", "ls /sys/class/infiniband; cat /proc/$$/maps")):
@@ -169,12 +169,12 @@ def loaded_when_needed(settings):
             expect(EMULATOR not in maps, f"{command[0]} has loaded the emulator")
         watch = node.start("ibv_asyncwatch")
         watch.wait_for_output("async event FD", settings.patience)
-        expect(EMULATOR in open(f"/proc/{watch.pid}/maps").read(), "who opens the device has not loaded the emulator")
+        expect(EMULATOR in open(f"/proc/{watch.pid}/maps").read(), "ibv_asyncwatch has not loaded the emulator")
 
 
 @case("sanitized_sender", processors=1)
 def sanitized_sender(settings):
-    """A program that its compiler's address sanitizer watches sends, writes and reads with the adapter as it is installed."""
+    """A program built with the address sanitizer sends, writes and reads with the adapter as it is installed."""
     program = os.path.join(settings.build, "bin", "programs_sanitized_sender")
     if not os.path.exists(program):
         raise Skip("the build is sanitised itself, and so is every program of it")

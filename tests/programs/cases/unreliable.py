@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""ibv_ud_pingpong and ibv_uc_pingpong of ibverbs-utils: the same game over transports that acknowledge nothing."""
+"""ibv_ud_pingpong and ibv_uc_pingpong of ibverbs-utils: the same over transports without acknowledgements."""
 
 from cases import pingpong
 from harness.registry import add

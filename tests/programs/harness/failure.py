@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How a case says that something is not as it should be."""
+"""How a case reports a failure."""
 
 
 class Failure(Exception):

@@ -6,12 +6,12 @@ import re
 from harness import ports
 from harness.failure import expect
 
-# What these programs say when something went wrong, whatever their exit status.
+# Error messages of these programs, whatever their exit status.
 TROUBLE = re.compile(r"(?i)\b(errors?|failed|failure|failing|couldn't|unable|problems?|incompatib\w+|invalid)\b")
 
 
 def run_pair(node, program, server_options=(), client_options=(), both=(), harmless=()):
-    """Runs `program` as server and client; both must end with status 0 and report no trouble.
+    """Runs `program` as server and client; both must end with status 0 and print no errors.
 
     `harmless`: regular expressions of stderr lines that belong to the program and not to the device.
     """

@@ -7,12 +7,12 @@ Bandwidth: size, iterations, peak, average, message rate. (perftest 4.5, src/per
 
 from harness.failure import Failure, expect
 
-# perftest asks for inline data on devices whose part number it knows, says so on others (for reads and atomics,
-# too, that never go inline), and goes on without.
+# perftest asks for inline data on devices whose part number it knows, says so on others (also for reads and atomics,
+# which never go inline), and goes on without.
 HARMLESS = (r"^Device not recognized to implement inline feature\. Disabling it$",
-            # It measures the clock's frequency, on a machine that was busy just then (get_clock.c).
+            # It measures the clock's frequency, here on a machine that was busy at that moment (get_clock.c).
             r"^Correlation coefficient r\^2: [0-9.]+ < 0\.9$",
-            # UD: the sizes that it would try go beyond.
+            # UD: it would try larger sizes, too.
             r"^ Max msg size in UD is MTU 4096$", r"^ Changing to this MTU$")
 
 COLUMNS = {"lat": 9, "bw": 5}
@@ -39,11 +39,11 @@ def rows(program, kind):
 
 
 def check_table(program, kind, sizes, iterations):
-    """Every size is there, with `iterations` or a multiple of it (several QPs), and no number is zero or absurd."""
+    """Every size is there, with `iterations` or a multiple of it (several QPs), and all numbers are plausible."""
     table = rows(program, kind)
     expect(sorted(table) == sorted(sizes), f"{program.name} reports sizes {sorted(table)}, expected {sorted(sizes)}")
     for size, (count, *numbers) in table.items():
         expect(count > 0 and count % iterations == 0, f"{program.name}: {count:.0f} iterations for size {size}")
-        # Bandwidth's peak is 0 where perftest does not measure it; a standard deviation may well be 0.
+        # Bandwidth's peak is 0 where perftest does not measure it; a standard deviation may be 0.
         essential = numbers[1:] if kind == "bw" else [numbers[index] for index in (1, 2, 3, 5, 6)]
         expect(all(0 < number < 1e9 for number in essential), f"{program.name}: size {size} gives {numbers}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """TCP ports for the programs' own handshakes, and the moment a server listens on one.
 
-Tests run side by side, so a port is held by a lock file for as long as the test lives: two tests never choose
-the same one. Ports lie below the range from which the kernel takes those of outgoing connections.
+Tests run side by side, so a port is held by a lock file for as long as the test runs: two tests never choose the same
+one. Ports are below the range from which the kernel takes those of outgoing connections.
 """
 
 import fcntl
@@ -21,8 +21,8 @@ _locks = []  # kept open until the process ends: closing gives the port back
 
 
 def reserve():
-    """A port that nobody listens on and that no other test is using."""
-    user = os.environ.get("VERBENA_TEST_USER", os.getuid())  # in a user namespace: who that is outside
+    """A port on which no program listens and that no other test is using."""
+    user = os.environ.get("VERBENA_TEST_USER", os.getuid())  # in a user namespace: the user's number outside
     folder = os.path.join(tempfile.gettempdir(), f"verbena-test-ports-{user}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     for port in random.sample(range(FIRST, LAST), 200):
@@ -43,7 +43,7 @@ UNCONNECTED = "07"  # of a UDP socket: TCP_CLOSE
 
 
 def is_listening(port, udp=False, of="self"):
-    """`of`: a process of the network namespace that is meant."""
+    """`of`: a process in the network namespace that is meant."""
     tables, wanted = (("udp", "udp6"), UNCONNECTED) if udp else (("tcp", "tcp6"), LISTEN)
     for table in (f"/proc/{of}/net/{name}" for name in tables):
         try:
@@ -58,7 +58,7 @@ def is_listening(port, udp=False, of="self"):
 
 
 def wait_listening(port, server, seconds, udp=False, of="self"):
-    """Returns when somebody listens on `port`. Fails when `server` ends before, or after `seconds`."""
+    """Returns when a program listens on `port`. Fails when `server` ends before, or after `seconds`."""
     deadline = time.monotonic() + seconds
     while not is_listening(port, udp, of):
         if server.poll() is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs under `verbena run`, each with a bounded life, and the node they live on."""
+"""Programs under `verbena run`, each with a time limit, and their node."""
 
 import json
 import os
@@ -63,7 +63,7 @@ class Program:
         self.wait_for_lines(text, 1, seconds)
 
     def wait_for_lines(self, text, times, seconds):
-        """Until it has said `text` so many times."""
+        """Waits until it has printed `text` so many times."""
         deadline = time.monotonic() + seconds
         while self.out.count(text) < times:
             if self.poll() is not None:
@@ -85,13 +85,13 @@ class Program:
 
 
 class Node:
-    """A Verbena node of this test alone. Use as a context: at the end nothing it started is left."""
+    """A Verbena node of this test alone. A context manager: at its end nothing that it started is left."""
 
     def __init__(self, settings, options=(), as_user=None, verbena=None):
         self.settings = settings
         self.options = list(options)  # of `verbena run`
         self.verbena = verbena or settings.verbena
-        self._as_user = list(as_user or ())  # a command before `verbena`, to become somebody else
+        self._as_user = list(as_user or ())  # a command before `verbena`, to become another user
         self._programs = []
         # Short on purpose: a unix socket's path has 107 characters.
         self.folder = tempfile.mkdtemp(prefix="vp.")
@@ -119,7 +119,7 @@ class Node:
         return environment
 
     def enter_by(self, *command):
-        """From now on what is started here is started by `command`."""
+        """From now on programs are started here by `command`."""
         self._as_user = list(map(str, command))
 
     def give_to(self, uid, gid):
@@ -149,7 +149,7 @@ class Node:
         return program
 
     def processes(self):
-        """What `verbena status --json` says about the processes of this node."""
+        """The output of `verbena status --json` about the processes of this node."""
         line = [*self._as_user, self.verbena, "status", "--json"]
         program = Program("verbena status", line, self.environment(), None)
         self._programs.append(program)

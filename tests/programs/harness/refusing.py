@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where the kernel does not help one process to reach another's memory (tests/programs/refuse.cc)."""
+"""Where the kernel gives no access to another process's memory (tests/programs/refuse.cc)."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from harness.failure import Skip
 
 
 def refusing(settings, what):
-    """The command that starts another one there. `what`: EPERM or ENOSYS, and perhaps "+memory-file"."""
+    """The command that starts another one there. `what`: EPERM or ENOSYS, and optionally "+memory-file"."""
     command = [os.path.join(settings.build, "bin", "programs_refuse"), what]
     tried = subprocess.run([*command, "true"], capture_output=True, text=True, timeout=settings.patience)
     if tried.returncode == 77:

@@ -16,7 +16,7 @@ class Case:
     name: str
     run: object
     quick: bool  # also part of the sanitised run (docs/TESTING.md)
-    processors: int  # how many it keeps busy: two programs that poll want two
+    processors: int  # processors that it keeps busy: two programs that poll need two
 
 
 CASES = {}

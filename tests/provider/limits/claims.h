@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A device, a protection domain and a CQ, and what a test goes on to make of each kind.
+// A device, a protection domain and a CQ, and owners of the objects that a test makes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace verbena::test {
 
-// Of verbs that are inline functions of each file: Destroyer<> would have another type in each.
+// For verbs that are static inline functions: Destroyer<> would be another type in each file.
 struct DeallocMw {
   void operator()(ibv_mw* mw) const { EXPECT_EQ(ibv_dealloc_mw(mw), 0); }
 };
@@ -28,7 +28,7 @@ inline int claimed_in_environment(const char* name) {
   return text != nullptr ? atoi(text) : -1;
 }
 
-// What the device says that the tests run on: which cases there are depends on it. All 0 without a device.
+// Attributes of the device under test, on which the cases depend. All 0 without a device.
 struct Device {
   Device() {
     ibv_device** list = ibv_get_device_list(nullptr);
@@ -45,7 +45,7 @@ inline const Device& device() {
   static const Device it;
   return it;
 }
-// The cases of `all` that this device gives a reason for.
+// The cases of `all` that apply to this device.
 template <typename Case, typename Condition>
 std::vector<Case> where(Condition&& condition, std::vector<Case> all) {
   std::erase_if(all, [&](const Case& one) { return !condition(device(), one); });
@@ -72,7 +72,7 @@ class Claims : public testing::Test {
     while (!memberships_.empty()) detach_last();
   }
 
-  // Takes `made` over; 0, or why there is nothing to take.
+  // Takes ownership of `made`; 0, or why there is nothing to take.
   template <typename Owner, typename Object>
   static int keep(std::vector<Owner>& owners, Object* made) {
     if (made == nullptr) return errno;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How many objects ibv_query_device_ex(3) claims, against how many can be made: so many, and the next is
-// refused with ENOMEM; where it claims none, the first is refused with EOPNOTSUPP. Run with one device
-// profile after another (docs/PROFILES.md). What a profile has more of than can be made in a few seconds
-// (kMost) is left to the profiles that have less: the million regions, windows and address handles of
-// `default`.
+// How many objects ibv_query_device_ex(3) claims, against how many can be made. Exactly as many as claimed
+// can be made, and the next is refused with ENOMEM; where none is claimed, the first is refused with
+// EOPNOTSUPP. Run with one device profile after another (docs/PROFILES.md). Claims of more than can be made
+// in a few seconds (kMost) are tested with profiles that claim less: the million regions, windows and address
+// handles of `default`.
 #include <fcntl.h>
 
 #include <cerrno>
@@ -17,7 +17,7 @@
 namespace verbena::test {
 namespace {
 
-// Of most kinds, of regions, and of protection domains, which take a microsecond or two each.
+// For most kinds, for regions, and for protection domains, which take a microsecond or two each.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kMost = 600, kMostRegions = 600, kMostDomains = 600;
 #else
@@ -63,7 +63,7 @@ const std::vector<Kind> kKinds = {
      [](Claims& c) { return c.keep(c.qps_, c.qp(IBV_QPT_RC)); }},
     {"Srqs", [](const Device& d) { return d.attr.max_srq; },
      [](Claims& c) { return c.keep(c.srqs_, c.srq(1, 1)); }},
-    // Not among the device's attributes: the profile's name is told in the environment (CMakeLists.txt).
+    // The profile's name is no attribute of the device: the environment has it (CMakeLists.txt).
     {"XrcDomains", [](const Device&) { return claimed_in_environment("VERBENA_TEST_MAX_XRCD"); },
      [](Claims& c) {
        ibv_xrcd_init_attr attr = {};
@@ -82,7 +82,7 @@ const std::vector<Kind> kKinds = {
      [](Claims& c) { return c.attach(c.new_datagram_qp(), 1); }},
 };
 
-// Not of those that the device says nothing of, nor of too many.
+// Not kinds for which the device claims nothing, nor those with too many.
 bool can_be_counted(const Device& device, const Kind& kind) {
   const int claim = kind.claim(device);
   return claim >= 0 && claim <= kind.most;
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
     Of, Groups,
     testing::ValuesIn(where([](const Device& d, int) { return d.attr.max_mcast_grp != 0; }, std::vector{1})));
 
-// Where the total is reached before every group is full.
+// Where the device's total is reached before every group is full.
 class GroupsInAll : public Claims, public testing::WithParamInterface<int> {};
 bool total_comes_first(const Device& device, int) {
   const ibv_device_attr& attr = device.attr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How much of something one object may have: exactly what ibv_query_device_ex(3) and ibv_query_port(3) claim
-// is given and can be used, one more is refused (docs/PROFILES.md).
+// How large one object may be: exactly what ibv_query_device_ex(3) and ibv_query_port(3) claim can be had and
+// used, one more is refused (docs/PROFILES.md).
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -211,7 +211,8 @@ TEST_F(ConnectionSizes, AsInitiatorNotOneMore) {
   ASSERT_EQ(to_rtr(1, IBV_MTU_256), 0);
   EXPECT_EQ(to_rts(device_.max_qp_init_rd_atom + 1), EINVAL);
 }
-// As many as the device claims, each connected, and each carries a message. An earlier one does so again at the end.
+// As many as the device claims, each connected, and each carries a message. An earlier one does so again at
+// the end.
 TEST_F(ConnectionSizes, EveryQueuePairAtOnce) {
   const size_t all = static_cast<size_t>(std::min(device_.max_qp, kMostConnected));
   mrs_.emplace_back(ibv_reg_mr(pd_.get(), bytes_, sizeof bytes_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));

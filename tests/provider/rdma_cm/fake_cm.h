@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A double of the connection manager: it answers what it was told to, remembers what it was asked, and raises
-// the events that a test wants, so that the command layer can be tested without a node, peers or the preload.
+// A test double of the connection manager: it returns what it was told to, records the calls, and raises the
+// events that a test wants, so that the command layer can be tested without a node, peers or the preload.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ struct Id {
 namespace verbena::test {
 
 struct FakeManager {
-  int error = 0;          // what every function that can fail answers
+  int error = 0;          // what every function that can fail returns
   std::string last;       // the function that was called last
   int alive = 0;          // ids
-  cm::Route route = {};   // what query tells
-  ibv_qp_attr attr = {};  // what init_qp_attributes tells
+  cm::Route route = {};   // what query returns
+  ibv_qp_attr attr = {};  // what init_qp_attributes returns
   int mask = 0;           // likewise
   cm::ConnectionParameters parameters = {};
   bool parameters_given = false;
@@ -48,15 +48,15 @@ struct FakeManager {
 
 extern FakeManager fake;
 
-// Raises the event through the handler of its listener, or of its id. What the handler answers; a connection
-// request that is refused loses its id, as the service would do.
+// Raises the event through the handler of its listener, or of its id. Returns what the handler returns; a
+// connection request that is refused loses its id, as with the service.
 bool raise(const cm::Event& event);
 
 // A connection request that arrives at `listener`.
 bool raise_request(cm::Id* listener, cm::Event event = {});
 
-// Does what the service's thread does about pipes that nobody reads; waits up to five seconds for one. How
-// many.
+// Does the service thread's work for pipes that have no reader any more; waits up to five seconds for one.
+// Returns how many there were.
 int end_abandoned_pipes();
 
 }  // namespace verbena::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Commands as a program writes them, and the boundary's part played by hand (boundary/hooks_write.cc).
+// Commands as a program writes them; the fixture plays the boundary's part (boundary/hooks_write.cc).
 #pragma once
 
 #include <arpa/inet.h>
@@ -91,7 +91,7 @@ uint64_t address_of(T& object) {
   return reinterpret_cast<uintptr_t>(&object);
 }
 
-inline constexpr uint64_t kNowhere = 8;  // an address that is nobody's memory
+inline constexpr uint64_t kNowhere = 8;  // an address that is not mapped
 
 class RdmaCm : public ::testing::Test {
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Ids: whose they are, when they end, how many events the program was told.
+// Ids: to which file they belong, when they end, how many events the program got.
 #include "fixture.h"
 
 namespace verbena::test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What ucma_write (drivers/infiniband/core/ucma.c) says to commands that are none, and what every command
-// says to an id that is none and to a place for its response that is no memory.
+// What ucma_write (drivers/infiniband/core/ucma.c) returns for malformed commands, and what every command
+// returns for an id that does not exist and for a response address that is not mapped.
 #include <sys/mman.h>
 
 #include "fixture.h"
@@ -119,7 +119,7 @@ void put_address(Storage* to, const char* text) {
   memcpy(to, &address, sizeof address);
 }
 
-// A command about an id, with nothing wrong but what a test makes wrong.
+// A command about an id, valid but for what a test makes wrong.
 struct About {
   const char* name;
   uint32_t command;
@@ -251,7 +251,7 @@ class EveryCommand : public Malformed {
   alignas(8) uint8_t response_[1024] = {};
 };
 
-// Nothing else is wrong with these requests.
+// These requests have no other fault.
 TEST_F(EveryCommand, IsTakenWithAnIdThatIsOne) {
   for (const About& about : kAbouts) EXPECT_EQ(ask(about, create()), 0) << about.name;
 }
@@ -277,7 +277,7 @@ TEST_F(EveryCommand, TakesNoIdOfAnotherFile) {
   EXPECT_EQ(destroy_on(other, id), 0);
 }
 
-// What the command does is done or undone all the same: the fixture looks whether an id is left.
+// What the command does is done or undone all the same: the fixture checks whether an id is left.
 TEST_F(EveryCommand, SaysThatItsResponseHasNoPlace) {
   for (const About& about : kAbouts) {
     if (about.out == 0) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// QUERY_ROUTE, QUERY and INIT_QP_ATTR: what the program is told, and no byte more than it has room for.
+// QUERY_ROUTE, QUERY and INIT_QP_ATTR: what the response contains, and not a byte beyond its length.
 #include <infiniband/ib.h>
 #include <infiniband/sa.h>
 

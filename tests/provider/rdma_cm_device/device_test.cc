@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// /dev/infiniband/rdma_cm as a program under `verbena run` has it: the descriptor and its copies, other
+// /dev/infiniband/rdma_cm as a program under `verbena run` sees it: the descriptor and its copies, other
 // processes, raw commands.
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -66,10 +66,10 @@ class Device : public ::testing::Test {
     memcpy(&request.addr, &address, sizeof address);
     return command(fd, RDMA_USER_CM_CMD_BIND, request);
   }
-  // What binding to a taken port says; through a wildcard the second (cma.c, cma_check_port).
+  // What binding to a taken port returns; the second is with a wildcard address (cma.c, cma_check_port).
   static bool is_taken(int error) { return error == EADDRINUSE || error == EADDRNOTAVAIL; }
 
-  // The port is free (again) within ten seconds.
+  // The port becomes free within ten seconds.
   static bool becomes_free(uint16_t port) {
     const int fd = open(kDevice, O_RDWR | O_CLOEXEC);
     uint32_t id = 0;

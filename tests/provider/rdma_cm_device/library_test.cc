@@ -61,7 +61,7 @@ TEST_F(Librdmacm, ThreadThatWaitsForAnEventCanBeCancelled) {
   void* result = nullptr;
   ASSERT_EQ(pthread_join(waiting, &result), 0);
   EXPECT_EQ(result, PTHREAD_CANCELED);
-  // The channel goes on.
+  // The channel still works.
   ASSERT_EQ(resolve(), 0);
   pollfd entry = {.fd = channel_->fd, .events = POLLIN, .revents = 0};
   EXPECT_EQ(poll(&entry, 1, 10000), 1);

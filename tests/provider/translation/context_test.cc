@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A context's life and what is asked of the device: who owns which descriptor, and which errno goes out.
+// Opening and closing a context, and queries of the device: who owns which descriptor, and which errno is
+// returned.
 #include <rdma/ib_user_verbs.h>
 
 #include <vector>

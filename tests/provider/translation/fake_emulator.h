@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A double of the emulator: it remembers what it was asked and answers what it was told to, so that the
-// provider's translation can be tested without an adapter, a node or the preload.
+// A test double of the emulator: it records the calls and returns what it was told to, so that the provider's
+// translation can be tested without an adapter, a node or the preload.
 #pragma once
 
 #include "emulator.h"
@@ -9,7 +9,7 @@
 namespace verbena {
 
 struct FakeEmulator {
-  int error = 0;  // what every function that can fail answers
+  int error = 0;  // what every function that can fail returns
 
   int contexts = 0;  // alive
   bool objects_left = false;  // when one is closed

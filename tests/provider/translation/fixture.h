@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The provider on the fake emulator, seen through the machine's own libibverbs. The device is made by hand,
-// so that neither sysfs nor the preload is needed.
+// The provider on the fake emulator, seen through the machine's own libibverbs. The device is built by the
+// fixture, so that neither sysfs nor the preload is needed.
 #pragma once
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Regions, windows and device memory: which fields a program finds filled in, and what reaches the emulator.
+// Regions, windows and device memory: which fields the program gets filled in, and what reaches the emulator.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
@@ -202,7 +202,7 @@ TEST_F(MemoryTest, AHandleThatIsNotThereCannotBeImported) {
   EXPECT_EQ(errno, ENOENT);
 }
 
-// Without the preload nobody knows whose descriptor it is.
+// Without the preload the descriptor cannot be recognised.
 TEST_F(TranslationTest, ADescriptorThatNobodyClaimsCannotBeImported) {
   EXPECT_EQ(verbs::import_context(&device_.device, cmd_fd_), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);

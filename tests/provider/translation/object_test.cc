@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Protection domains, memory, completion queues and queue pairs: which fields a program finds filled in, what
-// reaches the emulator, and which errno comes back.
+// Protection domains, memory, completion queues and queue pairs: which fields the program gets filled in,
+// what reaches the emulator, and which errno comes back.
 #include <sys/mman.h>
 
 #include <chrono>

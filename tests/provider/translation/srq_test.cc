@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Shared receive queues: which fields a program finds filled in, what reaches the emulator, and which errno
+// Shared receive queues: which fields the program gets filled in, what reaches the emulator, and which errno
 // comes back.
 #include <chrono>
 #include <future>

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(All, UnsupportedVerbTest, testing::ValuesIn(kUnsupporte
                            return name;
                          });
 
-// Not a verb that could fail: 0 promises nothing about the order of bytes (ibv_query_qp_data_in_order(3)).
+// This call cannot fail: 0 promises nothing about the order of bytes (ibv_query_qp_data_in_order(3)).
 TEST_F(ObjectTest, DataInOrderIsNotPromised) {
   make_qp();
   EXPECT_EQ(ibv_query_qp_data_in_order(qp_, IBV_WR_RDMA_WRITE, 0), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// XRC domains, SRQs and receiving queue pairs: which fields a program finds filled in, what reaches the
+// XRC domains, SRQs and receiving queue pairs: which fields the program gets filled in, what reaches the
 // emulator.
 #include <fcntl.h>
 

@@ -49,7 +49,7 @@ TEST_F(AhTest, WithoutGrhIsForInfinibandOnly) {
 
 class AhFromWcTest : public DatagramTest {
  protected:
-  // What the receiver of a datagram from GID `index` to the same would answer to.
+  // The address that the receiver of a datagram from GID `index` to itself would reply to.
   ibv_ah_attr answer_to(int index) {
     ibv_gid gid;
     EXPECT_EQ(ibv_query_gid(context_.get(), kPort, index, &gid), 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_get_async_event(3): what arrives on the asynchronous descriptor, and that destroying waits for it.
+// ibv_get_async_event(3): what arrives on the asynchronous descriptor, and that destroying waits for
+// acknowledgements.
 #include <fcntl.h>
 
 #include <future>

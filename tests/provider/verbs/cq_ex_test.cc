@@ -251,12 +251,12 @@ TEST_F(StampTest, TheWallClockStampIsWallTime) {
   ASSERT_EQ(start(), 0);
   const uint64_t stamp = ibv_wc_read_completion_wallclock_ns(ex_);
   ibv_end_poll(ex_);
-  constexpr uint64_t kSlack = 1'000'000;  // the clocks are not read in one instant
+  constexpr uint64_t kSlack = 1'000'000;  // the clocks are not read at the same instant
   EXPECT_GE(stamp, before - kSlack);
   EXPECT_LE(stamp, after + kSlack);
 }
 
-// A small message travels in the completion entry, where the stamp is, too.
+// A small message travels in the completion entry, where the time stamp is, too.
 TEST_F(StampTest, EverySizeOfMessageArrivesWhole) {
   receive_into(attr(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP));
   for (uint32_t length = 80; length <= 104; length++) {

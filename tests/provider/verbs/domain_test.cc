@@ -10,7 +10,7 @@ namespace {
 
 using Td = std::unique_ptr<ibv_td, Destroyer<ibv_dealloc_td>>;
 
-// The program's allocators, and what they were asked.
+// The program's allocators, and their calls.
 struct Heap {
   std::map<void*, uint64_t> given;  // and for which resource
   ibv_pd* pd = nullptr;

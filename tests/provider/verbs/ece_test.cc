@@ -16,7 +16,7 @@ class EceTest : public PairTest {
     EXPECT_EQ(ece.comp_mask, 0u);
     return ece;
   }
-  // A pair whose requester has agreed to `options` before it was connected.
+  // A pair whose requester agreed to `options` before it was connected.
   void connect_with(uint32_t options) {
     requester_ = make_qp();
     ibv_qp_init_attr init = qp_init(responder_cq_.get(), responder_cq_.get());
@@ -27,7 +27,7 @@ class EceTest : public PairTest {
     connect(requester_.get(), responder_->qp_num);
     connect(responder_.get(), requester_->qp_num);
   }
-  // Is a message in its buffer as soon as it is sent?
+  // Is a message in its buffer as soon as it has been sent?
   bool arrives_before_it_is_polled(size_t length) {
     memset(remote_.data(), 0, length);
     memset(local_.data(), 7, length);

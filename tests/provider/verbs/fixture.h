@@ -78,7 +78,7 @@ class CqTest : public PdTest {
     return Cq(ibv_create_cq(context_.get(), cqe, this, channel, 0));
   }
 
-  // The next completion; when none comes, a failure and a completion that no test expects.
+  // The next completion; if none comes, a failure and a completion that no test expects.
   static ibv_wc next_completion(ibv_cq* cq) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     ibv_wc wc = {};
@@ -124,12 +124,12 @@ class CqTest : public PdTest {
   Cq cq_;
 };
 
-// What a test may want to be different about a connection.
+// Settings of a connection that a test may change.
 struct Connection {
   int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   uint8_t timeout = 14;
   uint8_t retry_count = 7;
-  uint8_t rnr_retry = 7;       // 7: for ever
+  uint8_t rnr_retry = 7;       // 7: without end
   uint8_t min_rnr_timer = 12;  // 0.64 ms
   uint8_t max_rd_atomic = 1;
 };
@@ -193,7 +193,7 @@ class QpTest : public CqTest {
     ibv_qp_attr attr = rts_attr(connection);
     return ibv_modify_qp(qp, &attr, kRtsMask);
   }
-  // RESET to RTS with itself or another as peer.
+  // From RESET to RTS, with itself or another as peer.
   void connect(ibv_qp* qp, uint32_t peer, const Connection& connection = {}) const {
     ASSERT_EQ(to_init(qp, connection), 0);
     ASSERT_EQ(to_rtr(qp, peer, connection), 0);

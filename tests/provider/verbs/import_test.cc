@@ -73,7 +73,7 @@ TEST_F(DeviceTest, AFileThatIsNoDeviceCannotBeImported) {
   close(fd);
 }
 
-// A command descriptor that came by SCM_RIGHTS: its objects are the adapter's of the process that sent it.
+// A command descriptor received by SCM_RIGHTS: its objects are in the adapter of the process that sent it.
 // -1: none came.
 int receive_descriptor(int socket) {
   char byte = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A thread that has been told to end, and a program that signals hit all the time: every verb is carried out
-// as a whole, and the device works on.
+// A thread that has been cancelled, and a program that gets signals all the time: every verb is carried out
+// as a whole, and the device still works.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -16,7 +16,7 @@ namespace {
 class CancellationTest : public PairTest {
  protected:
   // Carries out `verb` in a thread that has been cancelled and would end at the next cancellation point.
-  // False: it did.
+  // False: it did end there.
   static bool returns(const std::function<void()>& verb) {
     struct Call {
       const std::function<void()>& verb;
@@ -127,7 +127,7 @@ TEST_F(CancellationTest, ActsInNoVerb) {
   }
 }
 
-// Signals that interrupt every system call (no SA_RESTART), and come so often that they meet all of them.
+// Signals that interrupt every system call (no SA_RESTART), so often that all of them are hit.
 class SignalStorm {
  public:
   SignalStorm() {
@@ -151,7 +151,7 @@ class SignalStorm {
   struct sigaction before_ = {};
 };
 
-// Whole lives of a device: the fixture's is one, these are further ones.
+// Opens and closes devices; the fixture's is one, these are further ones.
 TEST_F(PairTest, SignalsInterruptNoVerb) {
   const SignalStorm storm;
   for (int life = 0; life < 40 && !HasFailure(); ++life) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Programs poll on memory: the last byte of a WRITE is seen last, and whoever looks at an aligned word of up
-// to 8 bytes sees all of it or nothing. One process writes, another one looks on; the sizes go by every way
-// there is: up to 8 bytes through the memory's file, more through process_vm_writev(2), more than a chunk in
-// several, and all of them through the file where that call is refused. (The call names the adapter's own
-// thread over there; where a kernel takes nothing but a process's number, the process.)
+// Programs poll on memory: the last byte of a WRITE is seen last, and a reader of an aligned word of up to 8
+// bytes sees all of it or nothing. One process writes, another one reads; the sizes cover every way of
+// writing: up to 8 bytes through the memory's file, more through process_vm_writev(2), more than a chunk in
+// several calls, and all of them through the file where that call is refused. (The call names the target
+// adapter's service thread or, where a kernel accepts only the number of a process, its process.)
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct Blackboard {
   std::atomic<uint64_t> address;
   std::atomic<uint32_t> rkey;
   std::atomic<int> there, connected;
-  std::atomic<uint32_t> seen;  // the last message of which the onlooker has seen the last byte
+  std::atomic<uint32_t> seen;  // the last message of which the reader has seen the last byte
   std::atomic<bool> failed;
   std::atomic<pid_t> onlooker;
 };
@@ -41,10 +41,10 @@ enum Ending { kWell, kTorn, kLost, kNoSeccomp };
 class OrderOfBytesTest : public QpTest {
  protected:
   static constexpr size_t kRoom = 4096;
-  // What one waits for may be a process that the machine, or its host, lets wait.
+  // The process that is waited for may not be scheduled for a while, by the machine or its host.
   static constexpr std::chrono::seconds kLong = 3 * kPatience;
 
-  // Each of the two processes has a device of its own: what the fixture of the parent has is not theirs.
+  // Each of the two processes has a device of its own; the fixture's device in the parent is not used.
   struct Side {
     Context context;
     Pd pd;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Memory by the page, for tests that take pages away, or give them later.
+// Memory by the page, for tests that unmap pages, or map them later.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace verbena::test {
 
 inline constexpr size_t kPageSize = 4096;
 
-// Pages that are freed when done.
+// Pages that are freed at the end.
 class Pages {
  public:
   explicit Pages(size_t count, int protection = PROT_READ | PROT_WRITE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A connected pair: the requester asks from `local_`, the responder answers out of `remote_`.
+// A connected pair: the requester works on `local_`, the responder on `remote_`.
 #pragma once
 
 #include "fixture.h"
@@ -21,7 +21,7 @@ class PairTest : public QpTest {
     make_pair();
   }
 
-  // Makes (again) both QPs and connects them.
+  // Makes both QPs (again) and connects them.
   void make_pair(const Connection& connection = {}, int sq_sig_all = 0) {
     requester_.reset();
     responder_.reset();
@@ -57,7 +57,7 @@ class PairTest : public QpTest {
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(requester_.get(), wr, &bad);
   }
-  // Posts one request and gives its completion.
+  // Posts one request and returns its completion.
   ibv_wc carry_out(ibv_send_wr wr) {
     EXPECT_EQ(post(&wr), 0);
     return next_completion(cq_.get());

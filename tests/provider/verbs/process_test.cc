@@ -26,7 +26,7 @@ class ClosedDeviceTest : public DeviceTest {
   void SetUp() override {}  // no other context
 };
 
-// Memory that was given back is somebody else's.
+// Memory that was freed may belong to another allocation.
 void use_what_is_free() {
   std::vector<void*> blocks;
   for (size_t size = 16; size < 4096; size += 16) {

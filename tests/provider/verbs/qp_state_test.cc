@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_modify_qp(3): the ways through the states, what each demands, and that a refusal changes nothing. What
-// is allowed is what the kernel allows (drivers/infiniband/core/verbs.c, qp_state_table).
+// ibv_modify_qp(3): the transitions, what each of them requires, and that a refusal changes nothing. Allowed
+// is what the kernel allows (drivers/infiniband/core/verbs.c, qp_state_table).
 #include <functional>
 #include <string>
 
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Table, ForbiddenJumpTest,
                                          Jump{IBV_QPS_RTS, IBV_QPS_RTR}, Jump{IBV_QPS_RTS, IBV_QPS_SQE},
                                          Jump{IBV_QPS_ERR, IBV_QPS_INIT}, Jump{IBV_QPS_ERR, IBV_QPS_RTS}));
 
-// ---- every required attribute is missed, and any foreign one refused ----
+// ---- each required attribute is needed, and each one that does not belong is refused ----
 
 struct Attribute {
   ibv_qp_state to;

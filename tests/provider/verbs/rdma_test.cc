@@ -242,9 +242,9 @@ int64_t processor_time_ns(clockid_t of) {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-// A long message goes in pieces: the call that posts it carries out some of it; polling, or the service thread, does the
-// rest. Measured in the time that this thread works and this process, which other programs of the machine do not add to;
-// what a host takes from its guest counts as work, so one of several messages has to show it.
+// A long message goes in pieces: the call that posts it carries out some of it; polling, or the service
+// thread, does the rest. Measured in CPU time of this thread and this process, to which other programs do not
+// add. Time that a host takes from its guest does count, so one of several messages has to show it.
 TEST_F(PairTest, PostingALongMessageTakesAFractionOfCarryingItOut) {
   constexpr size_t kLong = size_t{128} << 20;
   Buffer from(pd_.get(), kLong), to(pd_.get(), kLong);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// VERBENA_LOG=warn: a refusal is one line on stderr, and names the verb, the object or the value that was
-// given, and the rule (docs/ERRORS.md). What libibverbs refuses by itself never comes to the device, and says
-// nothing: the busy channel, GIDs and P_Keys that sysfs does not have, bits that its own header does not
+// VERBENA_LOG=warn: a refusal is one line on stderr, which names the verb, the object or the value that was
+// given, and the rule (docs/ERRORS.md). What libibverbs refuses by itself never reaches the device, and is
+// not logged: the busy channel, GIDs and P_Keys that sysfs does not have, bits that its own header does not
 // know, the verbs that are not offered at all.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -34,14 +34,14 @@ std::string said_during(const std::function<void()>& call) {
 }
 
 struct RefusedCall {
-  std::vector<std::string> words;  // that its line has: the verb, the value, the rule
+  std::vector<std::string> words;  // in its line: the verb, the value, the rule
   std::function<bool()> refused;
 };
 
 class RefusalLineTest : public PairTest {
  protected:
-  // The level is read once, when the library is loaded: so the table is gone through in a process that begins
-  // with it. True: this is that process.
+  // The level is read once, when the library is loaded, so the table is run in a process that begins with it.
+  // True: this is that process.
   static bool begins_with_the_log() {
     if (const char* level = getenv("VERBENA_LOG"); level != nullptr && std::string(level) == "warn")
       return true;

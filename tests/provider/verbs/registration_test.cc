@@ -275,7 +275,7 @@ TEST_F(OnDemandTest, UnknownAdviceAndFlagsAreRefused) {
 
 // ---- fork ----
 
-// In a child, since it is for the whole of a process, and before its first region: GoogleTest runs suites of
+// In a child, since it applies to the whole process, and before the first region: GoogleTest runs suites of
 // this name first.
 class ForkInitDeathTest : public testing::Test {
  protected:

@@ -26,7 +26,7 @@ class ReregTest : public PairTest {
   int rereg(int flags, ibv_pd* pd, void* addr, size_t length, int access) {
     return ibv_rereg_mr(mr_.get(), flags, pd, addr, length, access);
   }
-  // What becomes of a WRITE of one byte through the region.
+  // Status of a WRITE of one byte through the region.
   ibv_wc_status write(uint64_t address) {
     ibv_sge sge = local_.sge(0, 1);
     ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
@@ -34,7 +34,7 @@ class ReregTest : public PairTest {
     wr.wr.rdma.rkey = mr_->rkey;
     return carry_out(wr).status;
   }
-  // What becomes of a SEND of one byte out of it.
+  // Status of a SEND of one byte out of it.
   ibv_wc_status send(uint64_t address) {
     EXPECT_EQ(receive(remote_.sge(0, 1)), 0);
     const ibv_sge sge = {.addr = address, .length = 1, .lkey = mr_->lkey};
@@ -101,9 +101,9 @@ TEST_F(ReregTest, EverythingAtOnce) {
 }
 
 // Each set of flags changes what it names and nothing else. What it names is wrong before (another range,
-// another PD, no right to write); what it does not name is right, and offered something wrong where
-// libibverbs lets that pass (an access without its flag it does not). So a WRITE arrives if, and only if,
-// each of the three is as it should be.
+// another PD, no right to write). What it does not name is right, and the call passes a wrong value for it
+// where libibverbs allows that (not an access without its flag). So a WRITE arrives if and only if each of
+// the three is as it should be.
 class ReregFlagsTest : public ReregTest, public testing::WithParamInterface<int> {};
 
 TEST_P(ReregFlagsTest, ChangeWhatTheyNameAndNothingElse) {

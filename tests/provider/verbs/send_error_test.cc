@@ -165,7 +165,7 @@ TEST_F(SendErrorTest, AReceiveBufferWithoutLocalWriteFailsBothSides) {
   EXPECT_EQ(next_status(responder_cq_.get()), IBV_WC_LOC_PROT_ERR);
 }
 
-// What counts is where the message goes (engine/responder/responder.cc, respond_to_send()).
+// Only the bytes that the message reaches are checked (engine/responder/responder.cc, respond_to_send()).
 TEST_F(SendErrorTest, AReceiveBufferMayEndBeyondItsMrIfTheMessageDoesNot) {
   for (const uint32_t size : {8u, 256u, 4096u, 32768u}) {
     make_pair();

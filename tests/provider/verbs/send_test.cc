@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_post_send(3) and ibv_post_recv(3): SEND with everything that may go with it.
+// ibv_post_send(3) and ibv_post_recv(3): SEND with all its options.
 #include <arpa/inet.h>
 
 #include "pair.h"

@@ -61,7 +61,7 @@ TEST_F(SrqTest, AQueuePairWithOneHasNoReceiveQueue) {
   EXPECT_EQ(init.cap.max_recv_sge, 0u);
 }
 
-// What is asked for a receive queue that is not used may be anything.
+// A receive queue that is not used may be of any size.
 TEST_F(SrqTest, AQueuePairWithOneMayAskForAnyReceiveQueue) {
   ibv_qp_init_attr init = qp_init(receive_cq_.get(), receive_cq_.get());
   init.srq = srq_.get();
@@ -77,7 +77,7 @@ TEST_F(SrqTest, AQueuePairWithOneTakesNoReceives) {
   EXPECT_EQ(bad, &wr);
 }
 
-// Lengths on each side of where the way of the bytes changes.
+// Lengths around those at which the bytes take another path.
 class SrqMessageTest : public SrqTest, public testing::WithParamInterface<uint32_t> {};
 
 TEST_P(SrqMessageTest, Arrives) {
@@ -239,7 +239,7 @@ TEST_F(SrqTest, KeepsALimitThatIsNotReached) {
   EXPECT_FALSE(is_readable(context_->async_fd));
 }
 
-// As mlx5: whoever arms too late must not wait for ever.
+// As mlx5: a program that arms too late must not wait without end.
 TEST_F(SrqTest, TellsAtOnceWhenFewerAreLeftAlready) {
   ASSERT_EQ(arm(1), 0);
   EXPECT_EQ(next_event(), IBV_EVENT_SRQ_LIMIT_REACHED);
@@ -298,7 +298,7 @@ TEST_F(SrqTest, ARequestInTheMiddleOfAMessageIsFlushed) {
   ASSERT_EQ(to_state(line.receiver.get(), IBV_QPS_ERR), 0);
   const ibv_wc wc = next_completion(receive_cq_.get());
   EXPECT_EQ(wc.wr_id, 42u);
-  // The service thread may have brought it to its end before.
+  // The service thread may have completed it before.
   EXPECT_TRUE(wc.status == IBV_WC_WR_FLUSH_ERR || wc.status == IBV_WC_SUCCESS) << wc.status;
 }
 

@@ -357,7 +357,7 @@ TEST_F(WindowTest, RequestsBehindARefusedBindAreFlushed) {
   EXPECT_EQ(bind2(info()), IBV_WC_WR_FLUSH_ERR);
 }
 
-// ---- what is in use stays ----
+// ---- objects in use cannot be destroyed ----
 
 TEST_F(WindowTest, ABoundRegionIsNotDeregistered) {
   make(IBV_MW_TYPE_2);

@@ -110,7 +110,7 @@ class XrcTest : public SrqTest {
     return ibv_open_qp(context_.get(), &attr);
   }
 
-  // The domain outlives what is in it.
+  // The domain cannot be closed before what is in it.
   void TearDown() override {
     receiver_.reset();
     srq_.reset();
@@ -208,7 +208,7 @@ TEST_F(XrcTest, CompletionsLeaveWithTheirSrq) {
   EXPECT_TRUE(is_empty(receive_cq_.get()));
 }
 
-// The SRQ's requests are the SRQ's: those that are complete stay to be polled.
+// Completions of the SRQ's requests stay to be polled.
 TEST_F(XrcTest, CompletionsStayWhenTheReceiverGoes) {
   ASSERT_EQ(post(1, 0, 64), 0);
   ASSERT_EQ(request(IBV_WR_SEND, local_.sge(0, 8), number_of(srq_)), IBV_WC_SUCCESS);
@@ -216,7 +216,7 @@ TEST_F(XrcTest, CompletionsStayWhenTheReceiverGoes) {
   EXPECT_EQ(next_completion(receive_cq_.get()).wr_id, 1u);
 }
 
-// The first chunk has taken a request when the requester is put into error.
+// The first chunk has taken a request when the requester is put into ERR.
 TEST_F(XrcTest, ARequestInTheMiddleOfAMessageIsFlushed) {
   ASSERT_EQ(post(42, 0, kBufferSize), 0);
   ibv_sge sge = local_.sge(0, kBufferSize);
@@ -230,11 +230,11 @@ TEST_F(XrcTest, ARequestInTheMiddleOfAMessageIsFlushed) {
   ASSERT_EQ(to_state(sender_.get(), IBV_QPS_ERR), 0);
   const ibv_wc wc = next_completion(receive_cq_.get());
   EXPECT_EQ(wc.wr_id, 42u);
-  // The service thread may have brought it to its end before.
+  // The service thread may have completed it before.
   EXPECT_TRUE(wc.status == IBV_WC_WR_FLUSH_ERR || wc.status == IBV_WC_SUCCESS) << wc.status;
 }
 
-// ---- who keeps what ----
+// ---- references between objects ----
 
 TEST_F(XrcTest, ADomainStaysWhileAnSrqIsInIt) {
   receiver_.reset();

@@ -49,7 +49,7 @@ TEST_F(ArmingTest, AProducerThatDiesBeforeTheEventIsReplaced) {
   EXPECT_EQ(state(), Armed::kNo);
 }
 
-// The first has written its event, and the owner has read it, before the first runs again.
+// The first thread has written its event, and the owner has read it, before the first thread runs again.
 TEST_F(ArmingTest, AProducerThatDiesBeforeTheEventIsReplacedThoughAnotherEndsLate) {
   arm(word, Armed::kNext);
   ASSERT_TRUE(begin_raising(word, true, &first));

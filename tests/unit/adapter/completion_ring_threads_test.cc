@@ -14,14 +14,14 @@ namespace {
 
 constexpr uint32_t kProducers = 4;
 constexpr uint32_t kEach = 20000;
-// Through a ring of two entries every other message waits for somebody else to have a processor.
+// With a ring of two entries every other message waits until another thread is scheduled.
 constexpr uint32_t kEachOfTwo = 5000;
 
 bool in_time(std::chrono::steady_clock::time_point began) {
   return std::chrono::steady_clock::now() - began < std::chrono::seconds(50);
 }
 
-// Producer p is QP p and counts 0, 1, 2 … Answers what came out for each QP.
+// Producer p is QP p and counts 0, 1, 2 … Returns what came out for each QP.
 std::vector<std::vector<int64_t>> run(RingOfOwn& ring, CqeKind (*kind)(uint32_t), uint32_t each = kEach) {
   const auto began = std::chrono::steady_clock::now();
   std::vector<std::jthread> producers;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The packed words of shared memory: what goes in comes out, and the fields do not reach into each other.
+// The packed words of shared memory: every value survives packing, and the fields do not overlap.
 #include "adapter/layout.h"
 
 #include <gtest/gtest.h>

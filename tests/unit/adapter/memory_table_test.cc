@@ -105,7 +105,7 @@ TEST_F(Table, BeginsANewEpochWhenAKeyEnds) {
   EXPECT_NE(segment_.view().header().mr_epoch.load(), before);
 }
 
-// A place of the table is used again after a while; keys of its earlier regions stay dead for 255 uses.
+// An entry of the table is reused after a while; keys of its earlier regions stay invalid for 255 uses.
 TEST_F(Table, RefusesAnOldKeyWhenItsPlaceIsUsedAgain) {
   std::set<uint32_t> given;
   uint32_t lkey = lkey_, rkey = rkey_;
@@ -289,7 +289,7 @@ TEST_F(Known, RemembersNothingThatTranslateWouldRefuse) {
   }
 }
 
-// Pages that may be absent, and regions that are none, are translate()'s each time.
+// Pages that may be absent and null regions go through translate() each time.
 TEST_F(Known, LeavesTheUnusualAlone) {
   uint32_t lkey, rkey;
   add(IBV_ACCESS_ON_DEMAND, &lkey, &rkey);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A completion ring in plain memory, with the consumer and a table of who is alive.
+// A completion ring in plain memory, with the consumer and a table of the processes that are alive.
 #pragma once
 
 #include <set>
@@ -27,7 +27,7 @@ class RingOfOwn {
   RingOfOwn(const RingOfOwn&) = delete;
   RingOfOwn& operator=(const RingOfOwn&) = delete;
 
-  // Claims and fills an entry; `qp` and `index` are what the consumer tells entries apart by.
+  // Claims and fills an entry; the consumer tells entries apart by `qp` and `index`.
   Claim claim(uint32_t worker, uint32_t qp, uint32_t index) {
     const Claim claimed = claim_completion(ring, worker);
     if (claimed.entry != nullptr) {

@@ -52,7 +52,7 @@ TEST(SharedReceiveRing, GoesRoundForMoreLapsThanAWordCounts) {
   }
 }
 
-// Whoever was stopped between taking and moving the head leaves it behind.
+// A process stopped between taking a slot and moving the head leaves the head behind.
 TEST(SharedReceiveRing, FindsTheOldestFromAHeadThatLagsWholeLapsBehind) {
   SharedRingOfOwn own(2);
   for (uint32_t i = 0; i < 11; ++i) {
@@ -170,7 +170,7 @@ TEST(SharedReceiveRingThreads, TellsOneTakerOfTheLimit) {
   }
 }
 
-// ---- offsets of a stranger ----
+// ---- offsets from untrusted memory ----
 
 struct Hostile {
   const char* name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Two identifiers of one process that connect, refuse and part.
+// Two identifiers of one process that connect, reject and disconnect.
 #include <errno.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Two connections that talk over a wire which loses what it is told to, in a time that passes when it is told
-// to.
+// Two connections over a simulated wire, which loses messages on demand, in simulated time.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -55,21 +54,21 @@ struct Side final : Wire, ArrivalHandler, ConnectionOwner {
   Message last;
   Arrival answer = Arrival::kTaken;
   int requests = 0;
-  std::unique_ptr<Connection> connection;  // the first to go: it says farewell
+  std::unique_ptr<Connection> connection;  // destroyed first: it still sends its last message
 };
 
 struct Pair : ::testing::Test {
   Side a{{1, 1}}, b{{2, 1}};
   void SetUp() override { present = 0; }
 
-  // Everything that is on its way arrives.
+  // Delivers everything that is on its way.
   void carry() {
     while (!a.out.empty() || !b.out.empty()) {
-      if (!a.out.empty()) hand_over(a, b);
-      if (!b.out.empty()) hand_over(b, a);
+      if (!a.out.empty()) deliver(a, b);
+      if (!b.out.empty()) deliver(b, a);
     }
   }
-  static void hand_over(Side& from, Side& to) {
+  static void deliver(Side& from, Side& to) {
     const Message message = from.out.front();
     from.out.pop_front();
     to.table.receive(from.me, message);
@@ -289,7 +288,7 @@ TEST_F(Pair, AForgottenRequestComesAgain) {
 TEST_F(Pair, AQueuePairThatIsInUseIsStale) {
   reach(CmState::kEstablished);
   auto first = std::move(a.connection);
-  send_req();  // with the same queue pair: its process must have forgotten the first
+  send_req();  // with the same queue pair: its process must have forgotten the first request
   carry();
   EXPECT_EQ(a.event(), CmEvent::kRejReceived);
   EXPECT_EQ(a.event(), CmEvent::kDreqReceived);  // of the first
@@ -299,8 +298,8 @@ TEST_F(Pair, AStaleRequestSaysWhy) {
   reach(CmState::kEstablished);
   const auto first = std::move(a.connection);
   send_req();
-  hand_over(a, b);
-  hand_over(b, a);
+  deliver(a, b);
+  deliver(b, a);
   EXPECT_EQ(a.last[Field::kReason], kRejectStaleConnection);
   EXPECT_EQ(a.connection->state(), CmState::kTimewait);
 }
@@ -332,7 +331,7 @@ TEST_F(Pair, ADisconnectForNobodyIsAnswered) {
 
 // ---- a peer that dies, or is destroyed, in each state ---------------------------------------------------
 
-// One word of the other side's: the event, and a rejection's reason.
+// What the other side hears: the event, and the reason of a rejection.
 struct Heard {
   CmEvent event;
   uint64_t reason = 0;
@@ -346,14 +345,14 @@ constexpr Heard kNothing{CmEvent::kNone};
 struct Ending {
   const char* name;
   CmState a, b;            // where the two are
-  Heard by_b, by_b_death;  // when A goes properly, and when it dies
-  Heard by_a, by_a_death;  // likewise of B
+  Heard by_b, by_b_death;  // when A is destroyed, and when it dies
+  Heard by_a, by_a_death;  // likewise for B
 };
 
 void PrintTo(const Ending& ending, std::ostream* out) { *out << ending.name; }
 
-// cm_destroy_id says what each says at its end. Whoever has been asked to disconnect, or has asked and been
-// asked, has been told the end before (Id::connection_event): what comes then only ends the connection.
+// cm_destroy_id sends a last message in each state. A side that was asked to disconnect, or that asked and
+// was asked, has reported the end before (Id::connection_event): what comes later only ends the connection.
 constexpr Ending kEndings[] = {
     {"Requested", CmState::kReqSent, CmState::kReqReceived, kTimedOut, kTimedOut, kRejected, kRejected},
     {"RequestDelayed", CmState::kMraReqReceived, CmState::kMraReqSent, kTimedOut, kTimedOut, kRejected,
@@ -509,7 +508,7 @@ TEST_F(Resolution, WhoseAnswererDiesIsRejected) {
   EXPECT_EQ(a.clock.next(), kEndOfTime);
 }
 
-// An answer expects no answer: nothing tells who gives it that nobody waits for it (cm.c:
+// An answer is not answered: its sender does not learn that no process waits for it (cm.c:
 // cm_sidr_rep_handler).
 TEST_F(Resolution, WhoseAskerDiesIsAnsweredAllTheSame) {
   send_request();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Identifiers of RDMA_PS_UDP: who has which queue pair, and multicast groups.
+// Identifiers of RDMA_PS_UDP: looking up queue pairs, and multicast groups.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TEST_F(Datagrams, AreRejectedWhenTheIdIsDestroyed) {
   EXPECT_TRUE(next_is(active_inbox, EventType::kUnreachable, 2));
 }
 
-// cma_sidr_rep_handler: the Q_Key of the id is settled once its queue pair has it.
+// cma_sidr_rep_handler: the Q_Key of the id is fixed once its queue pair has it.
 TEST_F(Datagrams, AnAnswerWithAnotherQkeyIsAnAddressError) {
   request();
   ibv_qp_attr attr{};
@@ -84,7 +84,7 @@ TEST_F(Datagrams, AnAnswerWithAnotherQkeyIsAnAddressError) {
   EXPECT_TRUE(next_is(active_inbox, EventType::kAddressError, -EINVAL));
 }
 
-// What the connection says after 16 times 4.1 s (unit.Resolution.WithoutAnswerIsGivenUp).
+// What the connection reports after 16 times 4.1 s (unit.Resolution.WithoutAnswerIsGivenUp).
 TEST_F(Datagrams, AreUnreachableWithoutAnAnswer) {
   request();
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What ids of the connection manager hear of their device: it fails, its interface's address changes, its
-// port goes down (`verbena event`).
+// Events of their device that ids of the connection manager get: it fails, its interface's address changes,
+// its port goes down (`verbena event`).
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ struct TheDevice : ::testing::Test {
     EXPECT_EQ(bind_address(id.get(), Ip("127.0.0.1", port)), 0);
     return id;
   }
-  // What happened before has been told: this comes after it.
+  // The earlier events have been reported: this one comes after them.
   void expect_silence_from_before() {
     const OwnedId last = bound();
     for (int i = 0; i < 2; ++i) {
@@ -121,7 +121,7 @@ TEST_F(TheDevice, WithAnotherAddressIsToldToIdsAtAnyStage) {
   EXPECT_TRUE(next_is(inbox, EventType::kAddressChange));
 }
 
-// cma.c hears of bonds, not of tables of GIDs.
+// cma.c reacts to bonds, not to GID tables.
 TEST_F(TheDevice, WithAnotherGidIsNoEventOfIds) {
   const OwnedId id = bound();
   happens(IBV_EVENT_GID_CHANGE);

@@ -134,7 +134,7 @@ TEST(Families, InfiniBandAddressesOfDatagrams) {
   }
 }
 
-// AF_IB asks nobody for the address (cma_resolve_ib_addr); the subnet administrator has no path to it.
+// AF_IB resolves no address (cma_resolve_ib_addr); the subnet administrator has no path to it.
 TEST(Families, AGidThatNobodyHasHasNoRouteOnInfiniBand) {
   const Scene scene(LinkLayer::kInfiniband);
   Inbox inbox;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A peer that says anything: damaged frames, messages out of place, answers to what it was never asked. Ids
-// of this process are in all states meanwhile. Afterwards the connection manager still works.
+// A peer that sends anything: damaged frames, messages in a wrong state, replies to requests that were never
+// sent, while ids of this process are in all states. Afterwards the connection manager still works.
 // VERBENA_FUZZ_SECONDS: how long.
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint16_t kOwnPort = 7471, kPortOfPeer = 7472;
 
-// Speaks in the name of another process of the node.
+// Sends in the name of another process of the node.
 class HostilePeer {
  public:
   HostilePeer(const TemporaryNode& node, int32_t pid, uint64_t seed) : random_(seed) {
@@ -77,7 +77,7 @@ class HostilePeer {
 
   MessageKind any_kind() { return static_cast<MessageKind>(0x10 + below(9)); }
 
-  // A well-formed message about nothing in particular.
+  // A well-formed message with random fields.
   Message invention() {
     Message m;
     m.kind = any_kind();
@@ -97,7 +97,7 @@ class HostilePeer {
     return m;
   }
 
-  // To something that was heard.
+  // A reply to a message that was heard.
   Message answer() {
     Message m = invention();
     if (heard_.empty()) return m;
@@ -131,7 +131,7 @@ int listen_for_show(const Child& child) {
   return child.hear();
 }
 
-// A program that accepts, rejects, connects and gives up, as chance has it.
+// A program that accepts, rejects, connects and gives up at random.
 class Program {
  public:
   explicit Program(uint64_t seed) : random_(seed) {
@@ -163,7 +163,7 @@ class Program {
     if (random_() % 4 == 0) disconnect(ids_[chosen].get());
     if (random_() % 8 == 0) notify(ids_[chosen].get(), IBV_EVENT_COMM_EST);
     if (random_() % 8 == 0) reject(ids_[chosen].get(), {}, 0);
-    // Events that are in the inbox name ids: they go when it is empty.
+    // Events in the inbox name ids: those are destroyed when it is empty.
     if (ids_.size() > 200 && inbox_.empty()) drop(chosen);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The id table between processes: who has a port when two ask for it at once, and what is left of one that
-// dies.
+// The id table between processes: which one gets a port that two ask for at once, and what a dead one leaves
+// behind.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -78,7 +78,7 @@ struct Race {
   std::atomic<uint32_t> other_answers;
 };
 
-// Binds to one port after the other, each time when the other player is there as well.
+// Binds to one port after the other, each time when the other process is ready as well.
 int race(const std::string& node, Race* r) {
   const Player player(node);
   if (!player.ready) return 1;
@@ -90,7 +90,7 @@ int race(const std::string& node, Race* r) {
     r->winners[i].fetch_add(error == 0);
     r->other_answers.fetch_add(error != 0 && error != EADDRINUSE);
   }
-  // The ports of who goes are free: nobody goes before all is over.
+  // The ports of a process that ends become free: none ends before all is over.
   r->arrived[kRounds - 1].fetch_add(1);
   while (r->arrived[kRounds - 1].load() < 4) sched_yield();
   return 0;
@@ -180,7 +180,7 @@ TEST_F(CmDeath, AStoppedProcessKeepsItsPort) {
 
 TEST_F(CmDeath, WhatADeadProcessLeavesIsFoundAgainByTheNextUser) {
   child_.kill_now();
-  // Only if the dead one's entry is freed are there so many.
+  // There are so many only if the dead process's entry is freed.
   for (uint32_t i = 0; i < kMaxNodeIds; ++i) {
     IdHandle id;
     ASSERT_EQ(player_.table.add(player_.owner(), IdFacts{}, &id), 0) << i;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A process at work in the id table, executed instruction by instruction (ptrace(2)). After each that changes
-// the table, it is looked at as it is then: first as if its owner stood still there, later, when he is dead,
-// as if he had died there. Looking is done in a copy, so that one pass sees every step.
+// A process at work in the id table, executed instruction by instruction (ptrace(2)). After each instruction
+// that changes the table, the table is checked: first as if its owner was stopped there, then, when the owner
+// is dead, as if it had died there. The checks work on a copy, so that one pass covers every step.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -72,7 +72,7 @@ struct SteppingPlayer {
   }
 };
 
-// What the victim does; `prepare` is done before the steps are counted.
+// What the victim does; `prepare` runs before the steps are counted.
 struct Deed {
   const char* name;
   void (*prepare)(SteppingPlayer&, IdHandle*);
@@ -124,7 +124,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
     ASSERT_EQ(bystander_.table.open(node_.directory(), node_.path()), 0);
     ASSERT_EQ(observer_.table.open(node_.directory(), replica_folder_), 0);
     observer_.owner = bystander_.owner;
-    // He is in the same chain, before and behind the victim's place.
+    // The bystander is in the same chain, before and behind the victim's place.
     ASSERT_FALSE((first_ = bystander_.bound(kBystander, 0)).none());
   }
   void TearDown() override {
@@ -132,7 +132,8 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
     if (replica_ != nullptr) unmap_id_table(replica_);
   }
 
-  // The victim's course, from its mark on. Calls changed() after each instruction that changed something.
+  // Runs `deed` in the victim from its mark on. Calls changed() after each instruction that changed
+  // something.
   void run(const Deed& deed, const std::function<void()>& changed, const std::function<void()>& at_mark) {
     Child victim([&](const Child&) {
       NodeMembership membership;
@@ -186,7 +187,8 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
     return seen;
   }
 
-  // Both may ask for the port where somebody stands or fell: an answer comes at once, and a right one.
+  // Another process may ask for the port where the victim was stopped or died: the answer comes at once and
+  // is right.
   void expect_usable(bool owner_lives) {
     IdRecord found;
     ASSERT_TRUE(observer_.table.read(first_, &found));
@@ -203,7 +205,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
       ASSERT_EQ(found.handle, taker);
     }
     observer_.table.remove(taker);
-    // The bystander's port is his in any case.
+    // The bystander keeps its port in any case.
     const IdHandle other = observer_.add(kBystander, 0);
     ASSERT_EQ(observer_.table.bind(other, &observer_.facts), EADDRINUSE);
     observer_.table.remove(other);

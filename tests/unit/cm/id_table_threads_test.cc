@@ -69,7 +69,7 @@ TEST_F(ThreadsCmPorts, APortHasOneHolder) {
   EXPECT_GT(held.load(), 0);
 }
 
-// Binding with reuse and beginning to listen, each sees the other or is seen.
+// Binding with reuse and beginning to listen: one of the two sees the other.
 TEST_F(ThreadsCmPorts, AListenerIsAloneHoweverManyShareThePort) {
   std::array<std::atomic<int>, kPorts> listeners{}, bound{};
   std::atomic<int> crowded{0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Speaks to this process' connection manager in the name of another process of the node.
+// Sends to this process's connection manager in the name of another process of the node.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ inline void introduce(Socket& socket, const TemporaryNode& node, int32_t pid) {
   EXPECT_EQ(socket.send({reinterpret_cast<const uint8_t*>(&hello), sizeof hello}), 0);
 }
 
-// Between 127.0.0.1 and 127.0.0.1, of RDMA_PS_TCP; each field its least.
+// Between 127.0.0.1 and 127.0.0.1, of RDMA_PS_TCP; each field has its smallest value.
 inline Message request_to(uint16_t port) {
   Message m;
   m.kind = MessageKind::kReq;
@@ -61,12 +61,12 @@ inline Message request_to(uint16_t port) {
   return m;
 }
 
-// Asks for connections, and says nothing more.
+// Asks for connections, and sends nothing else.
 class SilentPeer {
  public:
   SilentPeer(const TemporaryNode& node, int32_t pid) { introduce(socket_, node, pid); }
 
-  // `timeout`: how long it is waited for an answer, in 4.096 us * 2^n; `retries`: how often that is repeated.
+  // `timeout`: how long it waits for an answer, in 4.096 us * 2^n; `retries`: how often it asks again.
   void ask(uint16_t port, uint8_t timeout, uint8_t retries) {
     Message m = request_to(port);
     m[Field::kLocalResponseTimeout] = timeout;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Messages as bytes: what is written is read again, and nothing else is taken for a message.
+// Messages as bytes: what is encoded is decoded again, and nothing else is accepted.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Identifiers of two nodes: the loopback's addresses 127.x.y.2 and 127.x.y.3, which are this test's by its
-// pid.
+// Identifiers of two nodes: the loopback's addresses 127.x.y.2 and 127.x.y.3, chosen by this test's pid.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -139,7 +138,7 @@ TEST_F(ConnectedNodes, PartWhenTheServerIsKilled) {
 TEST_F(ConnectedNodes, WaitForAServerThatIsStopped) {
   server.stop();
   ASSERT_EQ(connect(id.get(), parameters(0x11), {}), 0);
-  usleep(600'000);  // longer than the first attempts' patience: the request has to be made again
+  usleep(600'000);  // longer than the first attempt may take: the request has to be repeated
   server.go_on();
   tell('r');
   tell('a');

@@ -52,7 +52,7 @@ class Ports : public ::testing::Test {
     EXPECT_EQ(listen(id), 0);
     return id;
   }
-  // The number of the listener; 0: nobody hears it.
+  // The id of the listener; 0: there is none.
   uint32_t heard_by(const Address& destination, uint32_t device = kAnyDevice,
                     PortSpace space = PortSpace::kTcp) const {
     IdRecord found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Identifiers of two processes: connections between them, and what the one sees when the other dies or stops.
+// Identifiers of two processes: connections between them, and what one sees when the other dies or stops.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ struct TwoProcesses : ::testing::Test {
   }
 };
 
-// With an id of this process that knows the way.
+// With an id of this process whose route is resolved.
 struct Connected : TwoProcesses {
   std::unique_ptr<ServiceHolder> service;
   Inbox inbox;
@@ -138,7 +138,7 @@ TEST_F(Connected, AForkedChildOfThePeerDoesNotKeepItAlive) {
 }
 
 // A client in a process of its own, as far as `how_far`: 'c' has sent its request, 'r' has the response, 'e'
-// has answered that. Then it waits.
+// has confirmed it. Then it waits.
 int run_client(const Child& child, char how_far) {
   ServiceHolder service;
   Inbox inbox;
@@ -177,7 +177,7 @@ TEST_F(TwoProcesses, AClientKilledWhenConnectedIsHeardOf) {
   tell('d');
 }
 
-// ---- a peer that goes on living, and says nothing -------------------------------------------------------
+// ---- a peer that stays alive, and sends nothing ----------------------------------------------------------
 
 constexpr int64_t kMillisecond = 1'000'000;
 

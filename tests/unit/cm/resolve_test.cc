@@ -152,11 +152,11 @@ TEST_F(Resolving, AnUnwatchedPipeIsNotNoticed) {
   close(ends[0]);
   close(ends[1]);
   ASSERT_EQ(resolve_address(id.get(), nullptr, Ip("127.0.0.1", 80), 1000), 0);
-  ASSERT_TRUE(next_is(inbox, EventType::kAddressResolved));  // its thread has been round
+  ASSERT_TRUE(next_is(inbox, EventType::kAddressResolved));  // its thread has run
   EXPECT_EQ(gone, 0);
 }
 
-// Not for the thread sanitizer: what ends the service there is seen here by its folder alone.
+// Not for the thread sanitizer: here only the folder shows that the service has ended.
 TEST(TheServicesThread, MayEndTheService) {
   TemporaryNode node;
   Service* service;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Identifiers of the connection manager for tests: owned, with their events in a queue that one can wait on.
+// Identifiers of the connection manager for tests: with owners, and with their events in a queue to wait on.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,13 +22,13 @@ class Inbox {
   Inbox() = default;
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
-  // Requests that nobody has taken end here: their handler is this inbox.
+  // Requests that were not taken end here: their handler is this inbox.
   ~Inbox() {
     for (const Event& event : events_)
       if (event.type == EventType::kConnectRequest) destroy_id(event.id);
   }
 
-  // What handlers answer to requests from now on.
+  // What handlers return for requests from now on.
   void take_requests(bool take) {
     std::lock_guard lock(mutex_);
     take_ = take;
@@ -53,7 +53,7 @@ class Inbox {
     return events_.empty();
   }
 
-  // Drops the events of an id that is no more.
+  // Drops the events of an id that has been destroyed.
   void forget(const Id* id) {
     std::lock_guard lock(mutex_);
     std::erase_if(events_, [id](const Event& event) { return event.id == id; });
@@ -140,7 +140,7 @@ inline uint16_t port_of(Id* id) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(route.source).sin_port);
 }
 
-// Listens on a port of its own choice.
+// Listens on a port that it chooses.
 inline OwnedId make_listener(const ServiceHolder& service, Inbox& inbox, PortSpace space = PortSpace::kTcp) {
   OwnedId id = make_id(service, inbox, space);
   EXPECT_EQ(bind_address(id.get(), Ip("0.0.0.0")), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A server of rdma_cm in a process of its own, which does as it is told.
+// A server of rdma_cm in a process of its own, which follows commands.
 #pragma once
 
 #include "unit/cm/scene.h"
@@ -10,8 +10,8 @@ namespace verbena::cm {
 
 inline constexpr uint16_t kServerPort = 7471;
 
-// What such a process does. It says 'L' when it listens, then: 'r' wait for a request, 'a' accept it, 'e'
-// wait until it is established, 'x' reject it, 'd' wait for the end, 't' and 'X' for a REJ (timeout,
+// What the process does. It says 'L' when it listens, then: 'r' wait for a request, 'a' accept it, 'e' wait
+// until it is established, 'x' reject it, 'd' wait for the end, 't' and 'X' wait for a REJ (timeout,
 // consumer), 'D' disconnect, 'q' quit. It answers each with 'y', or 'n' when something else happened.
 inline int serve(const Child& child, PortSpace space) {
   ServiceHolder service;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A forked process that plays a part in a test. It never outlives the test: what it waits for ends with the
-// parent's pipe, and the destructor kills it.
+// A forked process for a test. It never outlives the test: its waits end with the parent's pipe, and the
+// destructor kills it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace verbena {
 
 class Child {
  public:
-  // Runs body(*this) in the child, whose exit status becomes what it answers.
+  // Runs body(*this) in the child; what it returns is the exit status.
   template <typename Body>
   explicit Child(Body&& body) {
     if (pipe(to_parent_) != 0 || pipe(to_child_) != 0) return;
@@ -42,7 +42,7 @@ class Child {
 
   // ---- in the child ----
   void tell(char word) const { [[maybe_unused]] const ssize_t sent = write(to_parent_[1], &word, 1); }
-  // Waits for a word of the parent; 0: the parent is gone.
+  // Waits for a command of the parent; 0: the parent is gone.
   char hear() const {
     char word = 0;
     return read(to_child_[0], &word, 1) == 1 ? word : 0;
@@ -50,7 +50,7 @@ class Child {
 
   // ---- in the parent ----
   void command(char word) const { [[maybe_unused]] const ssize_t sent = write(to_child_[1], &word, 1); }
-  // The child's next word; 0: it is gone, or said nothing for 20 seconds.
+  // The child's next answer; 0: it is gone, or sent nothing for 20 seconds.
   char answer() const {
     pollfd readable{to_parent_[0], POLLIN, 0};
     char word = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What this process uses, as the kernel says (proc(5)).
+// What this process uses, according to the kernel (proc(5)).
 #pragma once
 
 #include <cstddef>

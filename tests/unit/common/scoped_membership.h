@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Lives on a node for as long as the object does.
+// A process on a node, for as long as the object exists.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A folder of its own for one test, in $TMPDIR, gone with all that is in it when the test ends.
+// A folder for one test, in $TMPDIR; removed with its contents when the test ends.
 #pragma once
 
 #include <errno.h>

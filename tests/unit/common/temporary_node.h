@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A node of its own for one test, which VERBENA_NODE names meanwhile.
+// A node for one test; VERBENA_NODE names it meanwhile.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What goes wrong in a scene of two queue pairs (error_scene.h): requests that must fail, memory that has
-// gone, peers that leave or do not answer.
+// Failures in a scene of two queue pairs (error_scene.h): requests that must fail, memory that is gone, peers
+// that leave or do not answer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ inline void port_down(ErrorScene& s) {
 
 inline constexpr ErrorScene::Wanted kImpatient{.timeout = 1, .retry_cnt = 1, .rnr_retry = 0};
 
-// Connects the requester to a process that leaves the node thereupon.
+// Connects the requester to a process that then leaves the node.
 inline void connect_to_one_that_leaves(ErrorScene& s) {
   ScopedMembership passer_by(s.node.path());
   ASSERT_EQ(passer_by.error, 0);
@@ -91,8 +91,8 @@ inline void connect_to_one_that_leaves(ErrorScene& s) {
   s.begin_again({.timeout = 1, .retry_cnt = 1, .peer = there.qpn});
 }
 
-// What has landed for the responder lies where this request is to write, and nobody scatters it: whoever
-// would is kept from the CQ.
+// This request writes where the responder has eager data that nobody scatters: the CQ's lock is held here,
+// which scattering takes.
 inline void write_over_what_nobody_scatters(ErrorScene& s) {
   s.begin_again(kImpatient);
   s.post_receive({s.remote.sge(0, 8)});

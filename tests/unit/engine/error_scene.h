@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A requester and a responder of any transport, for requests that fail: one call per side of the failure, the
-// same for all of them. XRC's responder is the XRC_RECV queue pair and an SRQ of its domain.
+// same for all transports. XRC's responder is the XRC_RECV queue pair and an SRQ of its domain.
 #pragma once
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace verbena {
 enum class TransportType : uint8_t { kRc, kUc, kUd, kXrc };
 inline constexpr const char* kTransportNames[] = {"Rc", "Uc", "Ud", "Xrc"};
 
-// The device's limits that the table of errors is about: small, so that they can be passed.
+// The limits that the table of errors needs: small, so that they can be exceeded.
 inline DeviceTableOptions error_device() {
   DeviceTableOptions options{.count = 2};
   options.limits.max_msg_sz = 8192;
@@ -35,7 +35,7 @@ class ErrorScene {
   explicit ErrorScene(TransportType transport) : transport_(transport) {
     make_objects();
     connect_both({});
-    // Whoever stands in front of the failing one has gone through.
+    // What the requests before the failing one send.
     local.fill(1);
   }
   ~ErrorScene() {
@@ -60,9 +60,9 @@ class ErrorScene {
     uint8_t max_rd_atomic = 1, max_dest_rd_atomic = 1;
     unsigned access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     uint32_t rq_psn = 0;
-    uint32_t peer = 0;  // another one's number; 0: the responder's
+    uint32_t peer = 0;  // the QP number of another peer; 0: the responder's
   };
-  // Both queue pairs begin again with other attributes.
+  // Connects both queue pairs again, with other attributes.
   void begin_again(const Wanted& wanted) {
     EXPECT_EQ(to_state(requester(), IBV_QPS_RESET), 0);
     EXPECT_EQ(to_state(responder_, IBV_QPS_RESET), 0);

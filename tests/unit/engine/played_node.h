@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A process of this node (End, two_nodes.h) and a connection to one of another node that the test plays
-// itself: it writes the frames that the other one is to send and reads those that come. So a test says what
-// comes when.
+// A process of this node (End, two_nodes.h) and a connection to a process of another node that the test plays
+// itself: it writes the frames that the other process would send and reads those that come. So the test
+// decides what comes when.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace verbena {
 
 class PlayedNode {
  public:
-  static constexpr uint32_t kQpn = 0x123;  // of the queue pair there that is known without being asked for
+  static constexpr uint32_t kQpn = 0x123;  // of the queue pair there that is known without a query
 
   PlayedNode() : end(true, make_control(), {}, {}) {
     end.peer.process = {77, 1, 1};
@@ -31,7 +31,7 @@ class PlayedNode {
   PlayedNode& operator=(const PlayedNode&) = delete;
   ~PlayedNode() { close(stream_); }
 
-  // Its connection comes about.
+  // Makes the connection.
   void meet() {
     int stream[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
@@ -39,14 +39,14 @@ class PlayedNode {
     end.meet(stream[0]);
   }
 
-  // It ends.
+  // Ends the connection.
   void hang_up() {
     close(stream_);
     stream_ = -1;
     heard_.clear();
   }
 
-  // Sends a frame, whose length it fills in.
+  // Sends a frame and fills in its length.
   template <typename Head>
   void say(Head head, const std::vector<std::byte>& bytes = {}) {
     head.length = static_cast<uint32_t>(sizeof head + bytes.size());
@@ -55,12 +55,12 @@ class PlayedNode {
     std::copy(bytes.begin(), bytes.end(), frame.begin() + sizeof head);
     ASSERT_EQ(::send(stream_, frame.data(), frame.size(), MSG_NOSIGNAL), static_cast<ssize_t>(frame.size()));
   }
-  // Has the process hung up? All that it has said has been heard.
+  // Has the process closed the connection? All that it sent before has been read then.
   bool has_ended() const {
     char byte;
     return recv(stream_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
-  // Has the process taken all that was sent from the socket? unix(7), SIOCOUTQ.
+  // Has the process read all that was sent? unix(7), SIOCOUTQ.
   bool is_all_taken() const {
     int unread = -1;
     return ioctl(stream_, SIOCOUTQ, &unread) == 0 && unread == 0;
@@ -95,7 +95,7 @@ class PlayedNode {
     std::memcpy(&head, frame.data(), sizeof head);
     return head;
   }
-  // As hear(), but for questions, which are answered.
+  // As hear(), but replies to queries.
   std::vector<std::byte> hear_and_tell() {
     for (;;) {
       std::vector<std::byte> frame = hear();
@@ -103,12 +103,12 @@ class PlayedNode {
       answer(head_of<wire::QueryHead>(frame));
     }
   }
-  // What it says to a request; kind is 0: nothing came.
+  // The reply to a request; kind 0: none came.
   wire::AnswerHead hear_answer() {
     const std::vector<std::byte> frame = hear_and_tell();
     return frame.empty() ? wire::AnswerHead{} : head_of<wire::AnswerHead>(frame);
   }
-  // Whoever asks for a number is told that this process has it.
+  // Replies that this process has the number.
   void answer(const wire::QueryHead& query) {
     const wire::ProcessId& self = end.peer.process;
     say(wire::WhereaboutsHead{
@@ -116,7 +116,7 @@ class PlayedNode {
   }
 
  private:
-  // End speaks over it to another End, which is not there.
+  // End uses it to talk to another End, which does not exist here.
   static int make_control() {
     int control[2] = {-1, -1};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Two nodes with a process each, this one and a forked one, and a stream between the two: what a pair of
-// machines is to the engine. No gate: who calls is given the stream that the test has made.
+// Two nodes with a process each, this one and a forked one, and a stream between the two: to the engine, a
+// pair of machines. There is no connection listener: a connect request is only counted, and the test makes
+// the streams.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@
 
 namespace verbena {
 
-// What one end tells the other before they are connected.
+// What each end tells the other before they are connected.
 struct Introduction {
   wire::ProcessId process;
   uint32_t qpn;
@@ -53,7 +54,7 @@ class End {
   Owned<Cq> send_cq = make_cq(context.get(), 512), recv_cq = make_cq(context.get(), 512);
   Owned<Qp> qp = make_qp(pd.get(), send_cq.get(), recv_cq.get());
   Introduction peer{};
-  std::atomic<uint32_t> calls{0};  // that were asked of the gate
+  std::atomic<uint32_t> calls{0};  // connect requests to the connection listener
 
   Remote& remote() const { return *static_cast<Remote*>(context->process->network()); }
   static GidEntry address_of(bool left) {
@@ -62,7 +63,7 @@ class End {
     return gid;
   }
 
-  // Tells the other end who is here, learns who is there.
+  // Exchanges the introductions.
   void introduce() {
     const Process& process = *context->process;
     const Introduction own{{process.directory().header().node_id, context->process->membership().slot(),
@@ -73,7 +74,7 @@ class End {
     ASSERT_EQ(write(control_, &own, sizeof own), static_cast<ssize_t>(sizeof own));
     ASSERT_EQ(read(control_, &peer, sizeof peer), static_cast<ssize_t>(sizeof peer));
   }
-  // The two meet over the next of the streams that the test has made, or over `stream`.
+  // Connects the two over the next of the streams that the test has made, or over `stream`.
   void meet() { meet(streams_.at(next_stream_++)); }
   void meet(int stream) {
     wire::EstablishedConnection arrived;
@@ -88,9 +89,9 @@ class End {
     arrived.request_id = 0;
     remote().arrived(arrived);
   }
-  // The connection breaks, whatever is on it.
+  // Breaks the connection, whatever is being sent.
   void break_off() { shutdown(handle_, SHUT_RDWR); }
-  // It is the process's alone.
+  // Only the process keeps the descriptor.
   void give_up_handle() { close(std::exchange(handle_, -1)); }
   bool is_alone() const { return !remote().is_active(); }
   void connect_qp() { verbena::connect(qp.get(), peer.qpn, address_of(!left_), setup_); }
@@ -100,7 +101,7 @@ class End {
     meet();
     together();
   }
-  // Returns when the other end has come here, too.
+  // Returns when the other end has called it, too.
   void together() {
     char word = 1;
     EXPECT_EQ(write(control_, &word, 1), 1);
@@ -131,7 +132,7 @@ class End {
 
 using Part = std::function<void(End&)>;
 
-// Plays the left part here and the right one in another process, which have `meetings` streams.
+// Runs `left` in this process and `right` in another one, which share `meetings` streams.
 inline void play(const Part& left, const Part& right, const QpSetup& setup = {}, size_t meetings = 1) {
   int control[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);

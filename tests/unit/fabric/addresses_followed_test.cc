@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Addresses of the node that come and go while all its processes look (fabric/device_events.h, follow_addresses()):
-// what each of them finds becomes one history, in which nothing is told twice.
+// Addresses of the node that come and go while all its processes watch (fabric/device_events.h,
+// follow_addresses()): what they find becomes one history, in which nothing is reported twice.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST_F(AddressesFollowed, GoneAndBackIsToldOnce) {
 
 TEST_F(AddressesFollowed, ByManyAtOnceIsOneHistory) {
   constexpr int kLookers = 3, kLooks = 200;
-  const ScopedMembership first(node.path()), second(node.path());  // who are told
+  const ScopedMembership first(node.path()), second(node.path());  // processes that are told
   ASSERT_EQ(first.error + second.error, 0);
   std::vector<std::thread> lookers;
   std::atomic<int> failures{0};

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kPatienceMs = 10000;
 
-// Answers a question by its bytes, backwards.
+// Replies with the request's bytes, backwards.
 size_t backwards(void*, const std::byte* request, size_t size, std::byte* reply, Descriptor&) {
   std::reverse_copy(request, request + size, reply);
   return size;
@@ -43,7 +43,7 @@ class ControlRpc : public ::testing::Test {
     listener_ = listen_for_requests(folder_);
     ASSERT_GE(listener_, 0);
   }
-  // Whether one is there, within the time.
+  // Does a request come within the time?
   bool request_comes(int timeout_ms = kPatienceMs) const {
     pollfd listener{listener_, POLLIN, 0};
     return poll(&listener, 1, timeout_ms) == 1;
@@ -61,7 +61,7 @@ class ControlRpc : public ::testing::Test {
     reply_.assign(reinterpret_cast<const char*>(bytes.data()), size);
     return error;
   }
-  // Something else than a question comes: `bytes`, with these descriptors.
+  // Sends something that is no request: `bytes`, with these descriptors.
   void send_raw(size_t length, const std::vector<int>& fds) {
     UnixAddress address;
     ASSERT_EQ(address.set(folder_, "requests"), 0);
@@ -140,7 +140,7 @@ TEST_F(ControlRpc, AProcessWithoutAReplyIsEconnrefused) {
   EXPECT_EQ(put("abc"), ECONNREFUSED);
 }
 
-// What is offered is there for the owner to take; what he does not take is closed.
+// The owner may take an offered descriptor; one that it does not take is closed.
 TEST_F(ControlRpc, ADescriptorCanBeOffered) {
   listen();
   int ends[2];
@@ -174,7 +174,7 @@ TEST_F(ControlRpc, NothingCanBeOfferedToOneThatIsGone) {
   EXPECT_EQ(offer(folder_ + "-not", "take", 4, 0), ENOENT);
 }
 
-// What is no question is passed over, and nothing of it stays open.
+// What is no request is ignored, and its descriptors are closed.
 TEST_F(ControlRpc, AnythingElseIsPassedOver) {
   listen();
   const size_t before = open_descriptors();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The tree read the way its readers do: libibverbs 44 (init.c, cmd_device.c, device.c, verbs.c, ibdev_nl.c),
+// The tree, read the way its readers do: libibverbs 44 (init.c, cmd_device.c, device.c, verbs.c, ibdev_nl.c),
 // with the sizes of their buffers.
 #include "fabric/device_tree.h"
 
@@ -117,9 +117,9 @@ TEST_F(DeviceTree, NamesTypeAndNetdevOfEveryGid) {
 }
 
 TEST_F(DeviceTree, NamesTheNetdevThatBelongsToTheAdapter) {
-  const GidEntry& home = table_.devices[0].gids[0];
-  const std::string folder = std::string("infiniband/verbena0/device/net/") + home.interface_name.data();
-  EXPECT_EQ(line(folder + "/ifindex"), std::to_string(home.interface_index));
+  const GidEntry& gid = table_.devices[0].gids[0];
+  const std::string folder = std::string("infiniband/verbena0/device/net/") + gid.interface_name.data();
+  EXPECT_EQ(line(folder + "/ifindex"), std::to_string(gid.interface_index));
 }
 
 TEST_F(DeviceTree, HasTheDefaultPkey) {

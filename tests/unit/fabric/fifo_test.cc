@@ -21,7 +21,8 @@ class Fifo : public ::testing::Test {
     path_ = folder_ + "/f";
     ASSERT_EQ(end_.make(path_), 0);
   }
-  // A file that stands where the descriptor was: the program closed what it does not own and opened its own.
+  // A file under the descriptor's number: the program closed what it does not own and opened a file of its
+  // own.
   std::string replace_descriptor() const {
     const std::string file = folder_ + "/file";
     const int fd = open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);

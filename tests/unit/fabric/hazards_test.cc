@@ -18,7 +18,7 @@ constexpr int64_t kMs = 1'000'000;
 
 class Hazards : public ::testing::Test {
  protected:
-  // A child that lives in slot kGuest and visits kHost until told to end the visit.
+  // A child in slot kGuest that holds a hazard guard on kHost until told to release it.
   Child guest() {
     return Child([this](const Child& self) {
       Slot& slot = directory().slot(kGuest);
@@ -98,7 +98,7 @@ TEST_F(Hazards, WaitingEndsWhenTheGuardIsReleased) {
 }
 
 TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
-  // The same record, changed once: the visit that was seen is over.
+  // The same record, changed once: the guard that was seen has been released.
   Slot& slot = directory().slot(kGuest);
   pthread_mutex_lock(&slot.life);
   directory().note_holder(kGuest);

@@ -17,7 +17,7 @@ namespace {
 
 class NodeMembershipTest : public ::testing::Test {
  protected:
-  // A child that lives on the node until told otherwise; its slot and generation.
+  // A child that stays on the node until told otherwise; its slot and generation.
   struct Other {
     explicit Other(const std::string& node)
         : child([&](const Child& self) {

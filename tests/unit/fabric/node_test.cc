@@ -50,7 +50,7 @@ class Node : public ::testing::Test {
               static_cast<ssize_t>(sizeof version));
     close(fd);
   }
-  // Somebody who listens as every adapter does, whatever its version.
+  // A process that listens as every adapter does, whatever its version.
   int move_in(uint32_t slot) const {
     const std::string folder = slot_folder(path_, slot, 1);
     EXPECT_TRUE(fs::create_directory(folder));
@@ -104,7 +104,7 @@ TEST_F(Node, IsMadeOnceByManyAtOnce) {
     if (pid == 0) {
       close(gate[1]);
       char byte;
-      [[maybe_unused]] const ssize_t opened = read(gate[0], &byte, 1);  // end of file: everybody goes
+      [[maybe_unused]] const ssize_t opened = read(gate[0], &byte, 1);  // end of file: all go on
       std::string problem;
       if (ensure_node(path_, {}, &problem) != 0) _exit(1);
       struct stat status;

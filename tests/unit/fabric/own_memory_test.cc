@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kOwnPage = 4096;
 
-// OwnPages that can be written, can be read, may not be touched, and are not there.
+// OwnPages that can be written, that can be read, that may not be accessed, and that are not mapped.
 class OwnPages {
  public:
   OwnPages() {
@@ -41,7 +41,7 @@ class OwnPages {
   char* begin_;
 };
 
-// What is_reachable() says of the four pages, for reading and for writing: eight letters.
+// What is_reachable() returns for the four pages, for reading and for writing: eight letters.
 std::string verdicts(const OwnPages& pages) {
   std::string said;
   for (size_t page = 0; page < 4; ++page)
@@ -55,7 +55,7 @@ bool refuse_reaching(int error, bool madvise_too) {
   return test::refuse_calls({{SYS_process_vm_readv, error}, {SYS_process_vm_writev, error}});
 }
 
-// The same of a child that may not use process_vm_*(2).
+// The same for a child that may not use process_vm_*(2).
 std::string verdicts_where_refused(const OwnPages& pages, int error, bool madvise_too) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return "no pipe";

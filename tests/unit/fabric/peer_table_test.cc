@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The processes that this one has met: who does not answer is waited for once, by whoever asks him, and by nobody else.
+// The processes that this one has met. One that does not answer is waited for once, and only by threads that
+// need it.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -90,7 +91,7 @@ TEST_F(MetProcesses, ASilentProcessIsWaitedForOnce) {
   EXPECT_TRUE(eventually([&] { return get(first, {kBriefly}) == 0; }));
 }
 
-// Others were less patient with it before.
+// Earlier callers waited for a shorter time.
 TEST_F(MetProcesses, ACallerWithTimeWaitsAgain) {
   first.process.stop();
   EXPECT_EQ(get(first, {1}), ETIMEDOUT);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Gates of several nodes in one process: over the loopback's many addresses, which are this test's by its
-// pid.
+// Connection listeners of several nodes in one process, at loopback addresses chosen by this test's pid.
 #include "wire/connection_listener.h"
 
 #include <arpa/inet.h>
@@ -46,7 +45,7 @@ DeviceTableOptions with_network(const NetAddress& address, uint8_t key = 1) {
   return options;
 }
 
-// What a gate has told.
+// What a connection listener has reported.
 class Told final : public ConnectionObserver {
  public:
   ~Told() {
@@ -86,7 +85,7 @@ class Told final : public ConnectionObserver {
   std::deque<std::pair<uint64_t, Refusal>> failed_;
 };
 
-// A process of a node, as far as the gate is concerned.
+// A process of a node, as far as the connection listener is concerned.
 struct Inhabitant {
   explicit Inhabitant(const TemporaryNode& node) : Inhabitant(node.path()) {}
   explicit Inhabitant(const std::string& node) {
@@ -176,7 +175,7 @@ TEST_F(ConnectionListenerTest, LeadsToTheProcessThatHasTheQueuePair) {
   for (int i = 0; i < 4; ++i) others.push_back(std::make_unique<Inhabitant>(node_b_));
   for (const auto& other : others) {
     const uint32_t qpn = other->membership.directory().claim_qpn(other->membership.slot(), 1);
-    for (int i = 0; i < 4; ++i) {  // whoever of the four the kernel gives it to
+    for (int i = 0; i < 4; ++i) {  // the kernel gives it to any of the four
       here.call(b_, Target::queue_pair(qpn));
       EstablishedConnection mine, theirs;
       ASSERT_TRUE(here.told.next(&mine));
@@ -281,7 +280,7 @@ TEST_F(ConnectionListenerTest, SaysThatAPortIsTaken) {
   close(fd);
 }
 
-// A plain client of the machine's.
+// A plain client.
 class Stranger {
  public:
   explicit Stranger(const NetAddress& to) : fd(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -295,7 +294,7 @@ class Stranger {
   void say(std::span<const uint8_t> bytes) const {
     [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // What is answered until they hang up.
+  // Bytes of the answer until the connection is closed.
   size_t bytes_until_the_end() const {
     char buffer[4096];
     size_t sum = 0;
@@ -318,7 +317,7 @@ TEST_F(ConnectionListenerTest, HoldsABoundedNumberOfStrangersThatSayNothing) {
   Inhabitant here(node_a_), there(node_b_);
   std::vector<std::unique_ptr<Stranger>> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<Stranger>(b_));
-  // The oldest are let go, and who can show the key comes in.
+  // The oldest connections are closed, and a peer that can show the key is admitted.
   EXPECT_EQ(silent.front()->bytes_until_the_end(), 0u);
   here.call(b_);
   EstablishedConnection theirs;

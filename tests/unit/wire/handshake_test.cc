@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What is said before anything else, without sockets: digests, addresses, keys, and the handshake with each
-// of its fields wrong.
+// The beginning of a connection, without sockets: digests, addresses, keys, and the handshake with each of
+// its fields wrong.
 #include "wire/handshake.h"
 
 #include <errno.h>
@@ -210,7 +210,7 @@ class Handshake : public ::testing::Test {
   void hello(CalledHandshake& called, const std::array<uint8_t, kHelloSize>& bytes) const {
     called.hello_arrived(bytes, kCalledNode, own_);
   }
-  // Both have said everything but the welcome.
+  // Everything but the welcome.
   void shake(CallerHandshake& caller, CalledHandshake& called) const {
     hello(called, caller.hello());
     caller.challenge_arrived(called.challenge());
@@ -270,7 +270,7 @@ TEST_F(Handshake, CanTellTargets) {
   }
 }
 
-// Any other byte: the proofs do not fit any more, at the latest.
+// After a change of any other byte the proofs do not match, at the latest.
 TEST_F(Handshake, NoticesEachByteOfAHelloThatIsChangedOnTheWay) {
   for (size_t at = 0; at < kHelloSize; ++at) {
     CallerHandshake here = caller();
@@ -354,7 +354,7 @@ TEST_F(Handshake, TakesNoAnswerToAnotherHello) {
   EXPECT_EQ(here.refusal(), Refusal::kKey);
 }
 
-// Both proofs are over the same words; only the label tells them apart.
+// Both proofs are over the same bytes; only the label tells them apart.
 TEST_F(Handshake, TakesNoProofOfItsOwnBack) {
   CallerHandshake here = caller();
   CalledHandshake there = called();
@@ -414,7 +414,7 @@ TEST_F(Handshake, KnowsItsOwnHelloAgain) {
   CallerHandshake here = caller();
   CalledHandshake there = called();
   there.hello_arrived(here.hello(), kCallersNode + 1, own_);
-  // Passed on to the caller's own node, which answered in earnest.
+  // Forwarded to the caller's own node, which really answered.
   CalledHandshake self = called();
   self.hello_arrived(here.hello(), kCallersNode, own_);
   EXPECT_EQ(self.refusal(), Refusal::kSelf);

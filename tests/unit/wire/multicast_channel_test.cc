@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Multicast between nodes: those of this test, told from others' by port and key.
+// Multicast between the nodes of this test, told from others' by port and key.
 #include "wire/multicast_channel.h"
 
 #include <arpa/inet.h>
@@ -59,7 +59,7 @@ struct Member {
   MulticastChannel multicast_channel;
 };
 
-// What goes over the wire, for anybody to see and to repeat.
+// Bytes on the wire, which anyone can see and repeat.
 class Eavesdropper {
  public:
   Eavesdropper() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A CQ that overruns, on each side of each transport.
-// The completion for which there is no room is lost, the CQ tells CQ_ERR, and its queue pair is in error with
-// QP_FATAL (vol. 1, 11.6.3.1 and 11.6.3.2). Its peer learns nothing but that its request has failed.
+// A CQ that overruns, on each side of each transport. The completion that finds no room is lost, the CQ
+// reports CQ_ERR, and its queue pair is in error with QP_FATAL (vol. 1, 11.6.3.1 and 11.6.3.2). The peer sees
+// nothing but the failure of its request.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -22,7 +22,7 @@ void PrintTo(const OverrunCase& chosen, std::ostream* out) {
 
 struct CqOverrunTable : ::testing::TestWithParam<OverrunCase> {
   static constexpr uint32_t kRoom =
-      4;  // of the CQ that overruns, and of each side's requests fewer than queue up
+      4;  // of the CQ that overruns, and of each side's requests: fewer than are posted
   CqOverrunTable() {
     EXPECT_EQ(resize_cq(victim(), kRoom), 0);
     for (uint32_t i = 0; i <= kRoom; ++i) {

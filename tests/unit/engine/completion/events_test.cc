@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Completion events: when they are raised, how they are counted, whom they are for.
+// Completion events: when they are raised, how they are counted, which channel gets them.
 #include <gtest/gtest.h>
 
 #include "unit/common/own_process.h"
@@ -199,7 +199,7 @@ TEST(AsyncEvents, ABadKeyIsAnAccessErrorOfTheResponder) {
   EXPECT_EQ(qp_state(*pair.b), IBV_QPS_ERR);
 }
 
-// The error tables of vol. 1, 9.9.3: a request that holds a receive WQE tells by its completion.
+// The error tables of vol. 1, 9.9.3: a request that has a receive WQE is reported by its completion.
 TEST(AsyncEvents, ABadKeyOfAWriteWithImmediateIsACompletionInstead) {
   Pair pair;
   Region memory(pair.pd.get(), 64);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A CQ that ignores its overrun (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) loses completions, and nothing else: the
-// receive requests that they were of can be posted again.
+// A CQ that ignores its overrun (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) loses completions and nothing else: the
+// receive slots of the lost ones can be posted again.
 #include <gtest/gtest.h>
 
 #include "engine/objects/cq.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What arrives of a datagram, what is dropped, and what becomes of the sender.
+// Which datagrams arrive, which are dropped, and what becomes of the sender.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Datagram : public ::testing::Test, protected DatagramScene {
     return std::memcmp(in.data() + at + kGrh, out.data(), length) == 0;
   }
   uint32_t dropped(const Side& side) const { return (*side)->shared->dropped.load(); }
-  // That came to the device and that nobody took.
+  // Datagrams that came to the device and that no QP took.
   uint32_t strays(uint32_t device = 0) const {
     return node.directory().header().stray_datagrams[device].load();
   }
@@ -179,7 +179,7 @@ TEST_F(Datagram, ThePortsCounterStaysAtItsMost) {
   EXPECT_EQ(port.qkey_viol_cntr, uint32_t{UINT16_MAX});
 }
 
-// The small one waits in its receive slot to be polled, the large one is put where it belongs at once.
+// The small message waits in its receive slot to be polled, the large one is placed at once.
 TEST_F(Datagram, IsNotOverwrittenByAnEarlierSmallOne) {
   for (uint64_t id : {1, 2}) ASSERT_EQ(receive(*b, {in.sge(0, 2000)}, id), 0);
   sent(a, b.number(), out.sge(1500, 8));
@@ -199,7 +199,7 @@ TEST_F(Datagram, IsNotOverwrittenByAnEarlierSmallOneOfAnotherSender) {
   EXPECT_TRUE(arrived(1500));
 }
 
-// Whichever comes second is what the buffer holds in the end.
+// The buffer holds the message that came second.
 TEST_F(Datagram, OfTwoSendersAtOnceEndInTheOrderOfTheirCompletions) {
   constexpr size_t kSmall = 64, kLarge = 1500;
   const Side c = make(0xc);
@@ -356,10 +356,9 @@ TEST_F(Datagram, ByAnAddressOfNoDeviceIsDropped) {
   EXPECT_EQ(strays(), 0u);
 }
 
-// ---- where it came from, on InfiniBand
-// ----------------------------------------------------------------------
+// ---- source addresses on InfiniBand --------------------------------------------------------------------
 
-// The port has one LID (LMC 0, ibv_query_port(3)), so that path bits, of whatever handle, are none.
+// The port has one LID (LMC 0, ibv_query_port(3)), so no address handle has path bits.
 TEST(InfinibandDatagram, TellsServiceLevelAndLid) {
   DatagramScene scene(LinkLayer::kInfiniband);
   ibv_port_attr port;

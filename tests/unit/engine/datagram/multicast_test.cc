@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Multicast: who is attached, and what the members of a group receive.
+// Multicast: which QPs are attached, and what the members of a group receive.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ ibv_gid group(uint8_t number) {
 class MulticastVerbs : public ::testing::Test, protected DatagramScene {
  protected:
   MulticastVerbs() { out.fill(5); }
-  // Attached while it lasts.
+  // Attached as long as the object exists.
   struct Membership {
     Membership(Qp* qp, const ibv_gid& gid) : qp_(qp), gid_(gid) { EXPECT_EQ(attach_mcast(qp, &gid, 0), 0); }
     ~Membership() {

@@ -77,7 +77,7 @@ class DatagramProcesses : public ::testing::Test {
  protected:
   DatagramProcesses() : first(node), second(node), scene(std::make_unique<Sender>()) {}
 
-  // Has a node of its own only while the members have ours.
+  // Has a node of its own only while the members have this test's.
   struct Sender {
     Sender()
         : context(open_device()),
@@ -163,12 +163,12 @@ TEST_F(DatagramProcesses, TheDeadAreTakenOutOfTheirGroups) {
   MulticastGid name;
   std::memcpy(name.data(), group().raw, name.size());
   first.child().kill_now();
-  const Member third(node);  // whoever joins the node cleans up
+  const Member third(node);  // a process that joins the node cleans up
   EXPECT_EQ(table.members(name).size(), 2u);
 }
 
-// One that nobody has talked to before, and that does not answer: the first message waits for it for a while,
-// those after it do not.
+// A process that has not been met before, and that does not answer: the first message waits for it for a
+// while, later ones do not.
 TEST_F(DatagramProcesses, OneThatDoesNotAnswerIsAskedOnce) {
   first.child().stop();
   EXPECT_EQ(send_to(first), IBV_WC_SUCCESS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The sender of datagrams: its errors, its states, and what it takes over from the program when it posts.
+// The sender of datagrams: its errors, its states, and what it copies from the program when it posts.
 #include <gtest/gtest.h>
 
 #include "engine/objects/cq.h"
@@ -15,7 +15,7 @@ namespace {
 class DatagramSending : public ::testing::Test, protected DatagramScene {
  protected:
   ibv_qp_state state_of(const Side& side) { return qp_state(*side); }
-  // A request that the sender itself finds fault with.
+  // A request that the sender itself rejects.
   ibv_wc fail() {
     EXPECT_EQ(send_to(a, b.number(), {out.sge(0, 4097)}, 1), 0);
     return a.sent();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A device that was closed with objects left: to everybody else it is gone, and the objects may be destroyed afterwards.
-// Garbage collectors destroy in any order (pyverbs, when a test has failed).
+// A device that was closed with objects left: to all other processes it is gone, and the objects may be
+// destroyed afterwards. Garbage collectors destroy in any order (pyverbs, when a test has failed).
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(AClosedDevice, MayHaveItsObjectsDestroyedWhileAnotherIsOpen) {
 TEST(AClosedDevice, MayHaveItsAddressHandlesDestroyedLast) {
   TemporaryNode node;
   Owned<Context> context = open_device();
-  static Pd* pd = nullptr;  // whoever looks for leaks finds it here
+  static Pd* pd = nullptr;  // reachable, so that leak checkers do not report it
   ASSERT_EQ(alloc_pd(context.get(), &pd), 0);
   ibv_ah_attr attr{};
   attr.is_global = attr.port_num = 1;
@@ -56,7 +56,7 @@ TEST(AClosedDevice, MayHaveItsAddressHandlesDestroyedLast) {
   EXPECT_EQ(destroy_ah(ah), 0);
 }
 
-// What a peer has begun with the program's memory is over when the device is closed.
+// A peer's access to the program's memory ends before the device is closed.
 TEST(AClosedDevice, IsNobodysAnyMore) {
   Pair pair;
   const ScopedMembership other(pair.node.path());

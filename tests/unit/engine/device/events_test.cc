@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What happens to a device as a whole: who is told, what passes a port that is down, what a failed device
-// answers.
+// Events of a device as a whole: which contexts get them, what passes a port that is down, what the verbs of
+// a failed device return.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST_F(DeviceEvents, AreToldToEveryContextOfTheDevice) {
 TEST_F(DeviceEvents, AreNotToldToAnotherDevicesContext) {
   const Owned<Context> other = open_device("verbena1");
   raise(IBV_EVENT_GID_CHANGE);
-  next();  // the service thread has looked at all contexts, or is about to: the next one tells
+  next();  // the service thread has seen all contexts, or is about to: the next one reports
   raise(IBV_EVENT_PORT_ERR, 1);
   EXPECT_EQ(async_event(other.get()).type, IBV_EVENT_PORT_ERR);
 }
@@ -125,7 +125,7 @@ struct PortDown : ::testing::Test {
     pair = std::make_unique<Pair>(setup);
     memory = std::make_unique<Region>(pair->pd.get(), 8192);
   }
-  // One message through, so that the short course of small sends is open.
+  // One message first, so that the fast path of small sends is open.
   void warm_up() {
     ASSERT_EQ(receive(*pair->b, {memory->sge(4096, 64)}), 0);
     ASSERT_EQ(send(*pair->a, {memory->sge(0, 8)}), 0);
@@ -218,7 +218,7 @@ TEST_F(FailedDevice, EndsWaitingForEver) {
   EXPECT_EQ(pair->a.sent().status, IBV_WC_WR_FLUSH_ERR);
 }
 
-// What verbs after the failure are called with. It goes afterwards: destroying works on.
+// Arguments for verbs after the failure. They are destroyed afterwards: destroying still works.
 struct BeforeItFailed {
   explicit BeforeItFailed(Pair& pair) {
     ibv_srq_attr attr{4, 1, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the device claims is true to the last unit: exactly the maximum works, one more is refused.
+// What the device claims is exact: the maximum works, one more is refused.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -51,7 +51,7 @@ struct Limits : ::testing::Test {
     return attr.orig_attr;
   }
 
-  // Makes objects until one is refused, and lets them all go again. How many there were; `*error`: the
+  // Makes objects until one is refused, and destroys them all. Returns how many there were; `*error`: the
   // refusal.
   template <typename T>
   int made(const std::function<int(T**)>& make, int* error) {

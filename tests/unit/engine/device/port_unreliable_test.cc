@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// UC and UD over a port that goes down and comes up again (`verbena event`): what is sent meanwhile is lost
-// without a word, nothing changes its state, and what is sent afterwards arrives (vol. 1, 9.8: nothing is
+// UC and UD over a port that goes down and comes up again (`verbena event`): what is sent meanwhile is
+// silently lost, no state changes, and what is sent afterwards arrives (vol. 1, 9.8: nothing is
 // acknowledged).
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ class LossyPort : public ::testing::TestWithParam<ibv_qp_type>, protected Datagr
     uint32_t told = 0;
     ASSERT_EQ(raise_device_event(node.directory(), node.path(), 0, type, &told), 0);
   }
-  // Sent, and completed with success: whatever became of it.
+  // Sent, and completed with success, whether it arrives or not.
   void send_one(uint32_t length) {
     Sges sges{out.sge(0, length)};
     const bool datagrams = GetParam() == IBV_QPT_UD;

@@ -123,7 +123,7 @@ TEST(ForkedChild, HarmsNothingByDestroyingItsCopies) {
   EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
 }
 
-#ifndef __SANITIZE_THREAD__  // which starts no threads in the child of a process with threads
+#ifndef __SANITIZE_THREAD__  // that starts no threads in the child of a multithreaded process
 TEST(ForkedChild, MayOpenAgain) {
   Scene scene;
   Child child([&](const Child&) {
@@ -146,7 +146,7 @@ struct Address {
   uint64_t at;
 };
 
-// A child that is the passive side: it connects, then waits for words until the parent is done with it.
+// A child that is the passive side: it connects, then waits until the parent is done with it.
 class TwoProcesses : public ::testing::Test {
  protected:
   TwoProcesses() {

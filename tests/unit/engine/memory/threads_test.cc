@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A key ends while a peer is writing through it: when the call, or the completion, says that it has ended,
-// not a byte is written any more (dereg_mr, rereg_mr, dealloc_mw, invalidation, binding again).
+// A key ends while a peer writes through it: once the call has returned, or the completion says so, not a
+// byte is written any more (dereg_mr, rereg_mr, dealloc_mw, invalidation, binding again).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@ constexpr size_t kSize = 64 * 1024;
 constexpr int kWindowAccess = kAllAccess | IBV_ACCESS_MW_BIND;
 constexpr int kRounds = 3;
 
-// What the peer writes through, and its end.
+// What the peer writes through, and how its key ends.
 struct Target {
   Pair& pair;
   std::vector<uint8_t> bytes = std::vector<uint8_t>(kSize);
@@ -40,7 +40,7 @@ struct Target {
   uint64_t address() const { return reinterpret_cast<uint64_t>(bytes.data()); }
 
   // The peer's next write may be refused before the request that ends its key completes. That puts the
-  // target's QP into ERR, and the request is flushed: it tells nothing of the key then.
+  // target's QP into ERR and the request is flushed: its completion says nothing about the key then.
   bool flushed = false;
 
   // Posts on the target's own QP and waits.

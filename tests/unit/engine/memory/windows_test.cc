@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Binding and invalidating memory windows, below the send queue: what the requests do to the keys, and what
-// the keys keep from happening to regions.
+// Binding and invalidating memory windows, below the send queue: how the requests change the keys, and which
+// changes of regions the keys prevent.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -10,7 +10,7 @@
 namespace verbena {
 namespace {
 
-// An RC QP in INIT on port 1 of a device with two ports, and attributes that it would take: all of them.
+// An RC QP in INIT on port 1 of a device with two ports, and a valid value for every attribute.
 AttributeLimits limits() {
   AttributeLimits l;
   l.ports = 2;

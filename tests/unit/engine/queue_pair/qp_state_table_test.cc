@@ -53,7 +53,7 @@ std::vector<TransitionCase> transitions(char legality) {
   return cases;
 }
 
-// One property holds for every legal transition of every type: a failure names the transition.
+// One property for every legal transition of every type: a failure names the transition.
 struct LegalTransition : testing::Test {
   TransitionCase c{};
   Transition row{};
@@ -215,7 +215,7 @@ TEST(QpStateTable, RequiresNothingOffTheWayUp) {
   }
 }
 
-// Kernel verbs.c, qp_state_table[][].opt_param[]: one row per transition that has any. Of the rate see
+// Kernel verbs.c, qp_state_table[][].opt_param[]: one row per transition that has any. For the rate see
 // qp_state_table.cc.
 TEST(QpStateTable, AllowsWhatTheKernelSays) {
   const int cur = IBV_QP_CUR_STATE, alt = IBV_QP_ALT_PATH, access = IBV_QP_ACCESS_FLAGS,

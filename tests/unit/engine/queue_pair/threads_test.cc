@@ -22,7 +22,7 @@ void together(int count, Body&& body) {
   for (int t = 0; t < count; ++t) threads.emplace_back([&body, t] { body(t); });
 }
 
-// Calls `post` until it is taken. ENOMEM: the queue is full for now.
+// Calls `post` until it succeeds. ENOMEM: the queue is full for now.
 template <typename Post>
 bool insist(Post&& post_request) {
   for (const int64_t end = now_ns() + 20'000'000'000; now_ns() < end; sched_yield()) {
@@ -105,7 +105,7 @@ TEST(ThreadsOnOneCq, GetEachCompletionOnceAndEachQpsInOrder) {
   EXPECT_EQ(sum.load(), kThreads * kEach * (2 * kEach - 1));
 }
 
-// Each QP's completions come out in the order of its requests, however the producers meet in the ring.
+// Each QP's completions come out in the order of its requests, in whatever order the producers claim entries.
 TEST(ThreadsOnOneCq, AreSeenInOrderByOnePoller) {
   constexpr uint64_t kEach = 5000;
   Scene scene;
@@ -135,7 +135,7 @@ TEST(ThreadsOnOneCq, AreSeenInOrderByOnePoller) {
   poller.join();
 }
 
-// The same while the poller makes it larger and smaller (ibv_resize_cq(3)): the smaller one, too, has room for all that
+// The same while the poller resizes the CQ (ibv_resize_cq(3)). The smaller size, too, has room for all that
 // the send queues hold.
 TEST(ThreadsOnOneCq, AreSeenInOrderWhileItIsResized) {
   constexpr uint64_t kEach = 2000;
@@ -216,7 +216,7 @@ TEST(ThreadsOnOneChannel, NeverMissAWakeUp) {
   close(channel);
 }
 
-// Regions end while messages for them lie unpolled and the same QP reads elsewhere.
+// Regions end while messages for them are not yet polled and the same QP reads elsewhere.
 TEST(Threads, NoByteOfAnEagerMessageIsLostWhenItsRegionEnds) {
   Pair pair;
   Region stable(pair.pd.get(), 4096);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// A peer's segment is a stranger's memory: whatever stands in it, the requester's functions come back, each
-// request completes once, and nothing outside the mapping is read or written (as far as ASan sees).
+// A peer's segment is untrusted memory. Whatever it contains, the requester's functions return, each request
+// completes once, and nothing outside the mapping is read or written (as far as ASan sees).
 //
-// The peer is a child that has stopped. Its tables, queues and rings get damaged at random places between the
+// The peer is a child that has stopped. Its tables, queues and rings are damaged at random places between the
 // requests. VERBENA_FUZZ_SEED repeats a run.
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ class UntrustedSegment : public ::testing::Test {
     return 0;
   }
 
-  // The parts of the peer's segment that a requester reads, as they were when all was well.
+  // The parts of the peer's segment that a requester reads, as they were undamaged.
   struct Area {
     std::byte* at;
     std::vector<std::byte> sound;
@@ -90,8 +90,8 @@ class UntrustedSegment : public ::testing::Test {
       where.push_back({begin, {begin, begin + size}});
     };
     const auto add = [&](void* at, size_t size) { remember(areas, at, size); };
-    // A ring that begins where the locks lie gets claims written over them, which look like locks that
-    // somebody holds: then each atomic waits out its patience, as it must, and a thousand of them take a
+    // A ring whose damaged offset leads to the locks gets claims written over them, which look like locks
+    // that are held. Then each atomic waits for its whole timeout, as it must, and a thousand of them take a
     // thousand seconds.
     remember(hit, view.header().atomics_locks, sizeof view.header().atomics_locks);
     add(&there_qp, sizeof there_qp);
@@ -112,7 +112,7 @@ class UntrustedSegment : public ::testing::Test {
     constexpr uint64_t kInteresting[] = {0,          1,          2,          25,         64,         255,
                                          0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, 1ull << 33, 4096};
     const Area& area = areas[any(areas.size())];
-    // The gate stays as it is in most rounds: what stands behind it is to be read.
+    // The responder's state word stays as it is in most rounds, so that what it guards is read.
     const uint64_t at = any(area.sound.size() / 4) * 4;
     if (area.at == areas[0].at && at < 8 && any(8) != 0) return;
     const uint64_t value = any(2) != 0 ? kInteresting[any(std::size(kInteresting))] : random();
@@ -155,7 +155,7 @@ class UntrustedSegment : public ::testing::Test {
   Owned<Qp> qp;
   ForeignAddress there{};
   std::shared_ptr<PeerAdapter> mapping;  // stays while the queue pair is in RESET
-  std::vector<Area> areas;               // what gets damaged
+  std::vector<Area> areas;               // what is damaged
   std::vector<Area> hit;                 // what damaged offsets may lead to
 };
 
@@ -167,7 +167,7 @@ TEST_F(UntrustedSegment, WorksWhenItIsSound) {
   }
 }
 
-// A path begins with generation 0: a gate that says so must not pass for one that was looked at.
+// A path begins with generation 0: a state word with that generation must not count as one that was checked.
 TEST_F(UntrustedSegment, AResponderStateOfGenerationZeroIsNone) {
   start_over();
   qp->requester.path.qp->responder_state.store(ResponderState{0, IBV_QPS_RTS}.pack());
@@ -191,14 +191,14 @@ TEST_F(UntrustedSegment, DamagedUnderWay) {
   std::map<ibv_wc_status, unsigned> seen;
   for (int round = 0; round < 1500 && !HasFailure(); ++round) {
     start_over();
-    ASSERT_EQ(send(qp.get(), {memory->sge(0, 8)}), 0);  // the path is found, and a message has landed
+    ASSERT_EQ(send(qp.get(), {memory->sge(0, 8)}), 0);  // the path is found, and eager data are there
     for (int i = 0; i < 3; ++i) {
       for (uint64_t places = any(6); places > 0; --places) damage();
       ASSERT_EQ(post_something(), 0);
     }
     for (const ibv_wc& wc : completions(cq.get(), 4)) ++seen[wc.status];
   }
-  // Damage that ended everything at the gate would test nothing.
+  // If damage always closed the responder, the test would check nothing.
   EXPECT_GT(seen[IBV_WC_SUCCESS], 1000u);
   EXPECT_GT(seen.size(), 4u);
 }

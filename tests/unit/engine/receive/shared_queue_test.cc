@@ -78,7 +78,7 @@ TEST(SharedQueue, ReclaimsWhatADeadTakerHad) {
   EXPECT_EQ(queue.post(4), 0);
 }
 
-// By then the order word that named the taker is in use for something else.
+// By then the order word that named the taker has been used again.
 TEST(SharedQueue, ReclaimsWhatADeadTakerHadLapsAgo) {
   Queue queue;
   ASSERT_EQ(queue.post(0), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One SRQ that several processes feed, and an XRC SRQ beside the queue pair that receives for it.
+// One SRQ to which several processes send, and an XRC SRQ beside the queue pair that receives for it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -57,7 +57,8 @@ int post(Srq* srq, uint64_t wr_id, Sges sges) {
   return post_srq_recv(srq, &wr, &bad);
 }
 
-// Sends messages of `length` bytes, the first of them its own number, until told to stop or the pipe ends.
+// Sends messages of `length` bytes that begin with the producer's number, until told to stop or the pipe
+// ends.
 int produce(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t number,
          uint32_t length, uint32_t count) {
   const Owned<Context> context = open_device();
@@ -101,12 +102,12 @@ struct Receivers {
     numbers->receiver[number] = qp_number(qp);
     qps.emplace_back(qp);
   }
-  // Takes the next message; which producer it is of, or -1.
+  // Takes the next message; returns its producer, or -1.
   int64_t next() {
     const ibv_wc wc = completion(cq.get());
     if (wc.status != IBV_WC_SUCCESS) return -1;
     const uint8_t* bytes = memory.data() + wc.wr_id * kRoom;
-    const uint8_t from = bytes[0];  // before the buffer is another message's
+    const uint8_t from = bytes[0];  // before another message takes the buffer
     if (from != bytes[wc.byte_len - 1] || fill(wc.wr_id) != 0) return -1;
     return from;
   }
@@ -121,7 +122,7 @@ struct Receivers {
   std::vector<Owned<Qp>> qps;
 };
 
-// Children open the device themselves, so they are forked before the parent does.
+// The children open the device themselves, so they are forked before the parent opens it.
 class SrqOfManyProcesses : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(SrqOfManyProcesses, LosesNothing) {
@@ -156,7 +157,7 @@ TEST_P(SrqOfManyProcesses, LosesNothing) {
   }
 }
 
-// However often producers die in the middle of their messages, every slot comes back.
+// However many producers die in the middle of a message, every slot comes back.
 TEST_P(SrqOfManyProcesses, GoesOnWhenProducersDie) {
   constexpr uint32_t kVictims = 7, kMessages = 300;
   const TemporaryNode node;
@@ -212,7 +213,7 @@ ibv_qp_init_attr xrc_send_init() {
   return init;
 }
 
-// Holds the XRC_RECV queue pair, and does nothing else.
+// Has the XRC_RECV queue pair, and does nothing else.
 int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, int domain_fd) {
   const Owned<Context> context = open_device();
   Xrcd* opened = nullptr;
@@ -230,13 +231,13 @@ int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntr
   return close_qp(qp, 7, &async_events) == 0 ? said : 5;
 }
 
-// The SRQ's owner is to be reached. Where he is not, frames lead to the receiving queue pair, and from there
-// no further (tests/unit/CMakeLists.txt).
+// Success where the memory of the SRQ's owner can be reached. Otherwise frames lead to the receiving queue
+// pair and no further (tests/unit/CMakeLists.txt).
 ibv_wc_status expected_status(const Context& context) {
   return context.process->membership().memory_fd() >= 0 ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR;
 }
 
-// `sleeping`: nobody polls while it waits, so that the service thread has it.
+// `sleeping`: the sender does not poll while it waits, so that the service thread does the work.
 int send_to(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t length,
             bool sleeping = false) {
   const Owned<Context> context = open_device();
@@ -312,7 +313,7 @@ TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
   close(file);
 }
 
-// The sender is no peer of the SRQ's owner: it leaves word at the SRQ.
+// The sender is no peer of the SRQ's owner: it sets a flag in the SRQ.
 TEST_P(XrcOfThreeProcesses, AMessageThatWaitsIsWokenByPosting) {
   const TemporaryNode node;
   const SharedNumbers numbers;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Long messages from another node come in chunks (wire/frame.h). What the responder has begun belongs to that
-// message and to no other: neither to one that calls itself its next chunk, nor to the next one.
+// message alone: not to a frame that claims to be its next chunk, nor to the next message.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ RequestHead request_head(const Qp* qp, ibv_qp_type requester, ibv_wr_opcode opco
   return head;
 }
 
-// The queue pair may be written and not read; the region may be read as well.
+// The queue pair may be written but not read; the region may be read, too.
 TEST(Chunk, OfAnotherOperationIsNone) {
   PlayedNode there;
   QpSetup setup;
@@ -101,7 +101,7 @@ class XrcChunk : public ::testing::Test {
     head.srqn = srq_number(srq.get());
     return head;
   }
-  // A message that is whole, and one of which there is a part.
+  // A whole message, and a part of one.
   void send_one_and_a_half() {
     for (const uint64_t wr_id : {1, 2}) post(first, wr_id);
     post(second, 3);
@@ -154,7 +154,7 @@ TEST_F(XrcChunk, ForAnotherSrqIsNone) {
   EXPECT_TRUE(nothing(there.end.recv_cq.get()));
 }
 
-// The requester's queue pair has been through RESET, and so has ours.
+// The requester's queue pair has been through RESET, and so has this one.
 TEST_F(XrcChunk, OfAFormerGenerationDoesNotReachTheNext) {
   send_one_and_a_half();
   ASSERT_EQ(to_state(qp.get(), IBV_QPS_RESET), 0);
@@ -164,7 +164,7 @@ TEST_F(XrcChunk, OfAFormerGenerationDoesNotReachTheNext) {
   expect_second_receives(head);
 }
 
-// One that says of the same request that it is for another SRQ.
+// A chunk of the same request that names another SRQ.
 TEST_F(XrcChunk, BegunAgainForAnotherSrqTakesItsReceiveRequest) {
   send_one_and_a_half();
   RequestHead head = send_to(second);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Datagrams between nodes that cannot go on at once: those that find no receive request, whom the stream
-// waits for or does not (docs/NETWORK.md, "Datagrams that find no receive request"), and those that wait for
-// a connection.
+// Datagrams between nodes that have to wait: those that find no receive request, for which the stream waits
+// or not (docs/NETWORK.md, "Datagrams that find no receive request"), and those that wait for a connection.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ using wire::FrameKind;
 
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kShortHold = 5 * kMillisecond, kLongHold = 500 * kMillisecond;
-constexpr uint32_t kReads = 16;  // so many taken in a row, and the next is waited for
+constexpr uint32_t kReads = 16;  // after so many in a row the next one is waited for
 constexpr int kSendDepth = 512;
 
 // A process with a UD queue pair, and the other node.
@@ -63,8 +62,8 @@ class DatagramHold : public DatagramAfar {
   }
   void post_receive() { ASSERT_EQ(receive(*side, {end().memory.sge(0, 256)}), 0); }
 
-  // The queue pair takes so many in a row. Nobody polls: the service thread takes them from the stream, and
-  // keeps away from it for a while if somebody does.
+  // Lets the queue pair receive `many` in a row. The test does not poll meanwhile: the service thread reads
+  // the stream, and leaves it alone for a while when the program polls.
   void take(uint32_t many) {
     const uint64_t before = taken();
     for (uint32_t i = 0; i < many; ++i) {
@@ -73,7 +72,7 @@ class DatagramHold : public DatagramAfar {
     }
     ASSERT_TRUE(eventually([&] { return taken() == before + many; }));
   }
-  // How long it takes, ns, until a datagram is dropped for which there is no receive request.
+  // Time until a datagram without a receive request is dropped, ns.
   int64_t time_to_drop(bool polling) {
     const uint32_t before = dropped();
     const int64_t began = now_ns();
@@ -84,8 +83,8 @@ class DatagramHold : public DatagramAfar {
     }));
     return now_ns() - began;
   }
-  // The least of several times: what keeps the machine busy makes them longer, never shorter. No more are
-  // taken when one is less than `enough`.
+  // The least of several times: load on the machine makes them longer, never shorter. Stops after one below
+  // `enough`.
   template <typename Time>
   static int64_t least(int64_t enough, Time&& time) {
     int64_t least = kEndOfTime;
@@ -142,8 +141,8 @@ TEST_F(DatagramHold, ATargetWaitedForInVainIsNotWaitedForAgain) {
   EXPECT_LT(time, kLongHold);
 }
 
-// And what is behind it keeps its place. Where this process had no processor for half a second in between, nothing can
-// be said: then once more.
+// The datagrams behind it keep their places. If this process was not scheduled for half a second meanwhile,
+// the attempt proves nothing and is repeated.
 TEST_F(DatagramHold, AReceivePostedMeanwhileIsInTime) {
   constexpr uint32_t kWaiting = 3, kFirst = 0x300;
   constexpr int kAttempts = 20;
@@ -154,7 +153,7 @@ TEST_F(DatagramHold, AReceivePostedMeanwhileIsInTime) {
     const uint64_t taken_before = taken();
     const int64_t began = now_ns();
     say_datagram(kFirst);
-    // One that is not waited for would be gone long before.
+    // One that is not waited for would have been dropped long before.
     EXPECT_TRUE(eventually([&] { return there.is_all_taken() && now_ns() - began >= 4 * kShortHold; }));
     for (uint32_t i = 1; i < kWaiting; ++i) say_datagram(kFirst + i);
     for (uint32_t i = 0; i < kWaiting; ++i) post_receive();
@@ -170,7 +169,7 @@ TEST_F(DatagramHold, AReceivePostedMeanwhileIsInTime) {
     for (uint32_t unused = gone(); unused > 0; --unused) say_datagram();
     completions(side.recv_cq.get(), kWaiting);
   }
-  FAIL() << kAttempts << " times this process had no processor for half a second";
+  FAIL() << kAttempts << " times this process was not scheduled for half a second";
 }
 
 TEST_F(DatagramHold, WhatIsForNobodyIsCountedForTheDeviceItCameTo) {
@@ -193,7 +192,7 @@ constexpr int64_t kSearched = 1'000 * kMillisecond;  // so long more than a few 
 constexpr uint32_t kMessage = 4096;
 constexpr size_t kWholeFrame = sizeof(DatagramHead) + kGrh + kMessage;
 constexpr size_t kMostForOne = 128 * 1024 / kWholeFrame, kMost = 1024 * 1024 / kWholeFrame;
-constexpr uint32_t kLastOfAll = UINT32_MAX;  // a message that says: this was the last
+constexpr uint32_t kLastOfAll = UINT32_MAX;  // the number of a last message
 
 class DatagramQueue : public DatagramAfar {
  protected:
@@ -211,7 +210,7 @@ class DatagramQueue : public DatagramAfar {
     ASSERT_EQ(post(*side, wr), 0);
   }
   uint32_t lost() const { return (*side)->shared->lost.load(); }
-  // Those that have completed, without waiting for any.
+  // Polls the completions that are there; returns how many.
   size_t completed() {
     size_t count = 0;
     for (ibv_wc wc; poll_cq(side.send_cq.get(), 1, &wc) == 1; ++count) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
@@ -221,8 +220,8 @@ class DatagramQueue : public DatagramAfar {
   struct Heard {
     uint32_t qpn, number;
   };
-  // What comes for the queue pairs there, which are asked for and found, until no more does: each is sent a
-  // last message, again if it was lost.
+  // Replies to queries and collects the messages for these queue pairs. Each is sent a last message, again if
+  // it was lost; returns when all of those have come.
   std::vector<Heard> hear_all(std::set<uint32_t> qpns) {
     std::vector<Heard> all;
     for (const int64_t until = now_ns() + 20'000 * kMillisecond; !qpns.empty() && now_ns() < until;) {
@@ -275,7 +274,7 @@ TEST_F(DatagramQueue, MoreThanAFewForOneStayInTheSendQueue) {
                              [](const Heard& a, const Heard& b) { return a.number < b.number; }));
 }
 
-// When there is no room for a message, a shorter one behind it waits as well.
+// While there is no room for a message, a shorter one behind it waits as well.
 TEST_F(DatagramQueue, GoesInOrderWhateverTheSizes) {
   constexpr uint32_t kDestinations = 8, kShort = 8;
   std::set<uint32_t> qpns;
@@ -292,7 +291,7 @@ TEST_F(DatagramQueue, GoesInOrderWhateverTheSizes) {
   }
 }
 
-// Nobody has the number: what was for it is lost, and is asked for no more.
+// No process has the number: its message is lost, and there are no more queries for it.
 TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
   constexpr uint32_t kNobody = PlayedNode::kQpn + 1;
   there.meet();
@@ -304,7 +303,7 @@ TEST_F(DatagramQueue, WhatIsForNobodyDoesNotWait) {
   there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kNobody, 0, end().peer.process.node, 0, 0});
   while (!there.is_all_taken()) nothing(side.send_cq.get());
   EXPECT_TRUE(eventually([&] { return lost() == 1; })) << lost();
-  // What it had asked before it heard; then no more.
+  // Queries sent before the reply was read; after that no more.
   for (int repeated = 0; !there.hear(100).empty(); ++repeated) ASSERT_LT(repeated, 1000);
   send_numbered(PlayedNode::kQpn, 1);
   const std::vector<Heard> all = hear_all({PlayedNode::kQpn});
@@ -321,7 +320,7 @@ TEST_F(DatagramQueue, WhatHasFoundNoConnectionInTimeIsLost) {
   EXPECT_EQ(completed(), kMany);
 }
 
-// Whoever is named is called: one for each time that was asked, however many are named.
+// At most one connection is requested for each query, however many processes the replies name.
 TEST_F(DatagramQueue, AProcessThatIsNotAskedNamesNone) {
   constexpr uint32_t kElsewhere = PlayedNode::kQpn + 1, kNamed = 64;
   there.meet();

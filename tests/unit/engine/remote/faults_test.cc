@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Queue pairs of two nodes: what is refused, what is not there, and connections that break.
+// Queue pairs of two nodes: refusals, missing objects, and connections that break.
 #include <gtest/gtest.h>
 
 #include "unit/engine/played_node.h"
@@ -157,8 +157,8 @@ TEST(RemoteNode, AProcessThatEndsIsRetriedInVain) {
       {.timeout = 12, .retry_cnt = 1});
 }
 
-// A new process at the same address has the same slot, and a queue pair of the same number. What was for the
-// one before it does not go there, neither what is under way nor what is posted later.
+// A new process at the same address has the same slot and a queue pair of the same number. What was for the
+// old process does not reach the new one, neither requests under way nor requests posted later.
 TEST(RemoteNode, ASuccessorIsSentNothingThatIsForAnother) {
   PlayedNode there;
   End& end = there.end;
@@ -180,8 +180,8 @@ TEST(RemoteNode, ASuccessorIsSentNothingThatIsForAnother) {
   EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
 }
 
-// And who has the number takes nothing from those that it is not connected to: another number over there, or
-// the same number of a process that was there before.
+// And the queue pair takes nothing from a peer that it is not connected to: another number of that process,
+// or the same number of an earlier process.
 TEST(RemoteNode, ASuccessorTakesNothingThatIsForAnother) {
   PlayedNode there;
   End& end = there.end;
@@ -217,7 +217,7 @@ TEST(RemoteNode, ASuccessorTakesNothingThatIsForAnother) {
 }
 
 // As many atomics as a requester can have in flight, whose answers are lost with the connection: asked for
-// again, they are what they were, and nothing happens twice.
+// again, they give the same values, and none is carried out twice.
 TEST(RemoteNode, AtomicsThatAreAskedForAgainAreNotCarriedOutAgain) {
   constexpr uint64_t kMany = 255;
   PlayedNode there;
@@ -254,7 +254,7 @@ TEST(RemoteNode, AtomicsThatAreAskedForAgainAreNotCarriedOutAgain) {
   EXPECT_EQ(sum, 3 * kMany);
 }
 
-// Nobody acknowledges it, but it is the program's memory that it leaves from.
+// It is not acknowledged, but it leaves from the program's memory.
 TEST(RemoteNode, AnUnacknowledgedMessageCompletesWhenItHasLeft) {
   constexpr uint32_t kSize = 2 * 1024 * 1024;
   PlayedNode there;
@@ -287,7 +287,7 @@ TEST(RemoteNode, AnUnacknowledgedMessageCompletesWhenItHasLeft) {
     if (!completed && poll_cq(end.send_cq.get(), 1, &wc) == 1) {
       completed = true;
       EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-      end.memory.clear();  // what is not on its way yet would arrive like this
+      end.memory.clear();  // what has not been sent yet would arrive like this
     }
     const std::vector<std::byte> frame = there.hear(completed ? 20000 : 1);
     ASSERT_FALSE(completed && frame.empty()) << "after " << heard << " bytes";
@@ -297,7 +297,7 @@ TEST(RemoteNode, AnUnacknowledgedMessageCompletesWhenItHasLeft) {
   EXPECT_TRUE(completed || end.sent().status == IBV_WC_SUCCESS);
 }
 
-// The connection breaks again and again, at whatever instant: nothing is lost, nothing happens twice.
+// The connection breaks again and again, at any instant: nothing is lost, nothing is carried out twice.
 TEST(RemoteNode, BrokenConnectionsLoseAndDoubleNothing) {
   constexpr size_t kMeetings = 20;
   constexpr uint64_t kPerMeeting = 40;

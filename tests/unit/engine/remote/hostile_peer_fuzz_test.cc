@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An authenticated peer that sends anything: noise, frames with one field that is wrong, answers to what was
-// never asked, requests of queue pairs that are not there. Whatever it says, the process goes on, and memory
-// that is registered without remote rights does not change. A second in ctest; VERBENA_FUZZ_SECONDS for
-// longer.
+// An authenticated peer that sends anything: noise, frames with one wrong field, replies to requests that
+// were never sent, requests of queue pairs that do not exist. Whatever comes, the process goes on, and memory
+// registered without remote rights does not change. Runs a second in ctest; VERBENA_FUZZ_SECONDS for longer.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -133,14 +132,14 @@ TEST(HostileNode, IsSurvived) {
   for (size_t i = 0; i < canary.size(); ++i) ASSERT_EQ(canary.data()[i], 0x5a) << i;
 }
 
-// He has the key, and as many names as he likes.
+// The peer has the key, and can claim as many names as it likes.
 TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
   rlimit files;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
   const rlimit enough{std::max<rlim_t>(files.rlim_cur, 4 * kMaxSlots), files.rlim_max};
   if (setrlimit(RLIMIT_NOFILE, &enough) != 0)
     GTEST_SKIP() << "a process has " << files.rlim_max << " descriptors";
-  // For as long as there is a service thread that looks at it.
+  // Restored after the service thread, which reads it, has ended.
   struct Level {
     LogLevel before = std::exchange(log_level, LogLevel::kWarn);
     ~Level() { log_level = before; }
@@ -149,11 +148,11 @@ TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
   End end(true, control[0], {}, {});
   close(control[1]);
-  std::vector<int> his;
+  std::vector<int> streams;
   const auto knock = [&](uint32_t name) {
     int stream[2] = {-1, -1};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, stream), 0);
-    his.push_back(stream[1]);
+    streams.push_back(stream[1]);
     wire::EstablishedConnection arrived;
     arrived.fd = stream[0];
     arrived.peer = {77 + name, 1, 1};
@@ -168,13 +167,13 @@ TEST(HostileNode, HasNoMoreConnectionsThanANodeHasProcesses) {
   EXPECT_FALSE(knock(kMaxSlots));
   EXPECT_NE(testing::internal::GetCapturedStderr().find("refused process 1 of 198.51.100.2: 1024 processes"),
             std::string::npos);
-  EXPECT_TRUE(knock(0)) << "who is there already may come anew";
-  for (const int stream : his) close(stream);
+  EXPECT_TRUE(knock(0)) << "a process that is connected may connect again";
+  for (const int stream : streams) close(stream);
   ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// He asks for more and more, and takes nothing.
+// The peer asks for more and more, and reads nothing.
 TEST(HostileNode, HasNoMoreReadsKeptThanADeviceHasInFlight) {
   PlayedNode there;
   there.end.connect_qp();

@@ -71,8 +71,8 @@ TEST(RemoteNode, WritesArriveWhileTheTargetDoesNothing) {
       });
 }
 
-// Binding a window and invalidating it are carried out where they are posted: what follows them is not taken
-// for what comes after something lost.
+// Binding and invalidating a window are carried out where they are posted: the requests behind them must not
+// look like requests behind a lost one.
 TEST(RemoteNode, WhatIsCarriedOutHereIsNotMissedThere) {
   constexpr uint64_t kRounds = 4;
   play(

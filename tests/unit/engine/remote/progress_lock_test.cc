@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Whose turn it is at the sockets, when the service thread has it and comes to no end: another thread holds a
-// lock that it needs, as one that is off the processor would.
+// The progress lock, when the service thread holds it and does not come to an end: another thread has a lock
+// that it needs, as a thread that is not scheduled would.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,20 +26,20 @@ class ProgressLock : public ::testing::Test {
     if (is_kept_) release();
   }
 
-  // The service thread takes the turn, and stays: the connection has ended, and it tells a queue pair whose
+  // Keeps the service thread in progress: the connection has ended, and it reports this to a queue pair whose
   // lock is held here.
   void keep_service_in_progress() {
     there.end.qp->send_lock.lock();
     is_kept_ = true;
     there.hang_up();
-    // Nobody polls: it was the service thread that has noticed.
+    // The test does not poll: the service thread has noticed it.
     ASSERT_TRUE(eventually([&] { return !path_of(*there.end.qp)->peer->connected.load(); }));
   }
   void release() {
     there.end.qp->send_lock.unlock();
     is_kept_ = false;
   }
-  // How long each of so many polls takes, ns.
+  // How long each of `many` polls takes, ns.
   std::vector<int64_t> times_of_polls(size_t many) {
     std::vector<int64_t> times;
     for (size_t i = 0; i < many; ++i) {
@@ -61,7 +61,7 @@ constexpr size_t kWaits = 8;
 TEST_F(ProgressLock, APollWaitsForTheServiceThreadAfterSoManyInVain) {
   keep_service_in_progress();
   const std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));
-  // By the system's clock, which may be corrected a little while it waits.
+  // By the system's clock, which may be corrected a little during the wait.
   for (size_t i = kInVain; i < times.size(); i += kInVain + 1)
     EXPECT_GE(times[i], kProgressPatience * 9 / 10) << i;
 }
@@ -73,7 +73,7 @@ TEST_F(ProgressLock, TheOtherPollsDoNotWait) {
   EXPECT_LT(times[times.size() / 2], kProgressPatience * 9 / 10) << "the median";
 }
 
-// Not until the turn ends: that it does not while this goes on.
+// It does not wait for the lock to be released, which does not happen here.
 TEST_F(ProgressLock, APollWaitsForAMillisecondOnly) {
   keep_service_in_progress();
   const std::vector<int64_t> times = times_of_polls(kWaits * (kInVain + 1));

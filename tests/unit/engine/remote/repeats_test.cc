@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Requests that were carried out, and are asked for again: after a connection has broken by who behaves, at
-// any time by who does not. And refusals that say nothing.
+// Requests that were carried out and are sent again: by an honest peer after a broken connection, by another
+// one at any time. And refusals without a valid reason.
 #include <gtest/gtest.h>
 
 #include "unit/engine/played_node.h"
@@ -73,7 +73,7 @@ TEST_F(RepeatedRead, OfAQueuePairInErrorIsNotAnswered) {
   EXPECT_EQ(there.hear_answer().kind, FrameKind::kNotReady);
 }
 
-// A request that is refused fails, whatever the reason is called.
+// A refused request fails, whatever the reason.
 class RefusedRequest : public RepeatedRead, public ::testing::WithParamInterface<uint64_t> {};
 
 TEST_P(RefusedRequest, WithoutAReasonIsOneAllTheSame) {

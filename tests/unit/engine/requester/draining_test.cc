@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The states between working and broken: SQD, and what must not be asked of SQE.
+// The states between working and broken: SQD, and what SQE does not allow.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST_F(Draining, RefusesNothingAndBeginsNothing) {
   ASSERT_EQ(drain(false), 0);
   ASSERT_EQ(write(1), 0);
   EXPECT_TRUE(nothing(pair.a.send_cq.get()));
-  usleep(30'000);  // the service thread would have had its chances
+  usleep(30'000);  // time for the service thread to act
   EXPECT_TRUE(nothing(pair.a.send_cq.get()));
 }
 

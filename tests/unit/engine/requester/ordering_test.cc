@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Requests of one QP take effect in order, also where a small message still lies in the receive slot.
+// Requests of one QP take effect in order, also while a small message is still in the receive slot.
 #include <gtest/gtest.h>
 
 #include "unit/engine/scene.h"

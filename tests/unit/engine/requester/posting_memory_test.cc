@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Posting a send takes no memory: what it needs was set aside when the queue pair was made.
+// Posting a send allocates no memory: what it needs was set aside when the queue pair was created.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -39,7 +39,7 @@ namespace {
 
 class PostingMemory : public ::testing::Test, protected DatagramScene {
  protected:
-  // How often `posting` took memory.
+  // How often `posting` allocated memory.
   template <typename Posting>
   static int of(Posting&& posting) {
     taken = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// When a request fails that is not answered, and when one goes that is paced: never before the time that the
-// attributes stand for, and not much later. The upper bounds are for busy machines.
+// When an unanswered request fails, and when a paced one is sent: never before the time that the attributes
+// stand for, and not much later. The upper bounds allow for busy machines.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kGrace = 3'000'000'000;
 
-// How long it took until the next completion of `side`'s send queue; its status must be `status`.
+// Time until the next completion of `side`'s send queue; its status must be `status`.
 template <typename Post>
 int64_t time_to_fail(Side& side, ibv_wc_status status, Post&& post_request) {
   const int64_t began = now_ns();
@@ -77,7 +77,7 @@ TEST(RnrFailure, ComesForAWriteWithImmediateToo) {
               rnr_failure_ns(2, 16));
 }
 
-// The receive is looked for before the key (send_rules.h).
+// The receive is checked before the key (send_rules.h).
 TEST(RnrFailure, ComesBeforeABadKeyOfAWriteWithImmediate) {
   Pair pair({.rnr_retry = 0});
   Region memory(pair.pd.get(), 64);
@@ -263,7 +263,7 @@ TEST_P(Paced, KeepsItsRate) {
   }
   for (const ibv_wc& wc : completions(pair.a.send_cq.get(), stream.count))
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  // The last piece goes when what was before it has been paid for, and a bucket is full in the beginning.
+  // The last piece is sent when the pieces before it have been paid for; the bucket is full at the beginning.
   const uint64_t bytes = stream.count * bytes_on_wire(stream.size, mtu) - pacing.burst_bytes;
   const uint64_t last = bytes_on_wire(std::min(stream.size, pacing.burst_bytes), mtu);
   expect_took(now_ns() - began, (bytes - last) * 8'000'000 / stream.kbps);

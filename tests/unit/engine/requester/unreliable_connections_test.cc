@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// UC: connected as RC, but nothing is acknowledged. The sender's requests complete whatever becomes of them
-// over there.
+// UC: connected as RC, but nothing is acknowledged. The sender's requests complete, whether they arrive or
+// not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ class UnreliableConnection : public ::testing::Test, protected Scene {
     return std::all_of(in.data(), in.data() + length, [](uint8_t byte) { return byte == 0; });
   }
   uint32_t dropped() const { return (*b)->shared->dropped.load(); }
-  // After something was dropped: the next message finds everything as it was.
+  // After a drop: the next message finds everything as before.
   void the_next_arrives(uint64_t receive_id) {
     sent(out.sge(0, 16));
     const ibv_wc wc = b.received();

@@ -19,7 +19,7 @@ enum class Fate : uint8_t {
   kStays,  // in RTS
   kFails,  // ERR; an unreliable requester SQE
   kError,  // ERR
-  kReset,  // where the test has put it
+  kReset,  // the state that the test has set
 };
 
 struct Expected {
@@ -48,9 +48,9 @@ constexpr uint32_t kAll = kConnected | kUd;
 
 using V = VendorError;
 constexpr Expected local(V error) { return {error, Fate::kFails}; }
-// The responder refuses what has taken no receive request.
+// The responder refuses a request that has taken no receive request.
 constexpr Expected refused(V error, int event) { return {error, Fate::kFails, Fate::kError, {}, event}; }
-// What went wrong over there cost a receive request.
+// The failure at the responder consumed a receive request.
 constexpr Expected spent(V error, V receive) { return {error, Fate::kFails, Fate::kError, receive}; }
 constexpr Expected kDropped{};
 
@@ -170,11 +170,11 @@ const Row kRows[] = {
      },
      refused(V::remote_srq_unknown, IBV_EVENT_QP_REQ_ERR)},
 
-    // Queue pairs that are connected are of one kind: only damage makes them differ.
+    // Connected queue pairs are of the same type: only damage makes them differ.
     {"OperationThatTheKindDoesNotTake", kAcknowledged,
      [](ErrorScene& s) {
        s.post_receive({s.remote.sge(0, 8)});
-       go(s, IBV_WR_SEND, 8);  // by which the path is found right
+       go(s, IBV_WR_SEND, 8);  // by which the path is accepted
        ASSERT_EQ(completion(s.send_cq.get()).status, IBV_WC_SUCCESS);
        ASSERT_EQ(completion(s.recv_cq.get()).status, IBV_WC_SUCCESS);
        s.responder()->shared->type = IBV_QPT_UD;
@@ -436,7 +436,7 @@ TEST_P(ErrorTable, TheEventIsTheTablesAndTheOnlyOne) {
   EXPECT_EQ(async_event(scene.context.get(), 0).type, UINT32_MAX);
 }
 
-// Rows in which somebody has failed.
+// Rows in which a side has failed.
 struct ErrorTableAfterwards : ErrorTable {};
 
 TEST_P(ErrorTableAfterwards, WhatIsPostedIsFlushed) {
@@ -448,7 +448,7 @@ TEST_P(ErrorTableAfterwards, WhatIsPostedIsFlushed) {
     ASSERT_EQ(scene.post(scene.request(IBV_WR_SEND, {scene.local.sge(0, 8)})), 0);
     expect_completion(completion(scene.send_cq.get()), VendorError::flushed, 77);
   }
-  // An SRQ's requests are not the failed queue pair's.
+  // An SRQ's requests do not belong to the failed queue pair.
   if (expected().responder == Fate::kError && scene.transport() != TransportType::kXrc) {
     scene.post_receive({scene.remote.sge(0, 64)});
     expect_completion(completion(scene.recv_cq.get()), VendorError::flushed, 88);
@@ -469,7 +469,7 @@ std::vector<ErrorCase> cases_of_failure() {
 INSTANTIATE_TEST_SUITE_P(Of, ErrorTable, ::testing::ValuesIn(all_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Of, ErrorTableAfterwards, ::testing::ValuesIn(cases_of_failure()), name_of_case);
 
-// No vendor_err without a row, but for those that nothing here has a reason for yet.
+// Every vendor_err has a row, but for those that nothing here can cause yet.
 TEST(ErrorTable, KnowsEveryVendorError) {
   const std::array without_reason = {V::bad_response, V::adapter_failed};
   for (uint32_t number = 0; number <= 0xff; ++number) {

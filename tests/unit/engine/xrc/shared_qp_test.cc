@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An XRC_RECV queue pair that several processes hold open (ibv_open_qp(3)): the one that has made it, and
-// others. What the kernel does in verbs.c, ib_open_qp() and __ib_destroy_shared_qp(); where it differs,
-// engine/xrc/xrc_shared_qp.h says so.
+// An XRC_RECV queue pair that several processes hold open (ibv_open_qp(3)): the one that created it, and
+// others. The kernel does this in verbs.c, ib_open_qp() and __ib_destroy_shared_qp();
+// engine/xrc/xrc_shared_qp.h lists the differences.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ struct Opener {
   Qp* qp = nullptr;
 };
 
-// A process that does one thing for each word it hears.
+// A process that does one thing for each command.
 int obey(const Child& parent, OpenedNumbers* numbers, const GidEntry& gid, int file) {
   Opener member(file, O_CREAT);
   for (;;) {
@@ -111,7 +111,7 @@ class XrcSharedQp : public ::testing::Test {
     other.command(word);
     ASSERT_EQ(other.answer(), 'y') << word;
   }
-  // Of the process that has it now.
+  // Of the process that owns it now.
   uint32_t numbers_slot() const {
     QpnEntry found{};
     return node.directory().find_qpn(numbers->receiver, &found) ? found.slot : UINT32_MAX;
@@ -127,7 +127,7 @@ class XrcSharedQp : public ::testing::Test {
   Child other;
 };
 
-// The other process has made it, and this one holds it as well.
+// The other process has created it, and this one has it open as well.
 struct MadeElsewhere : XrcSharedQp {
   void SetUp() override {
     tell('m');
@@ -176,7 +176,7 @@ struct MadeElsewhere : XrcSharedQp {
     if (srq == nullptr) return;
     EXPECT_EQ(destroy_srq(std::exchange(srq, nullptr), &events), 0);
   }
-  // To RTS with attributes that nothing else here has.
+  // To RTS with attribute values that nothing else here has.
   ibv_qp_attr make_unusual() {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
@@ -252,16 +252,16 @@ TEST_F(MadeElsewhere, IsQueriedWithAddressAndTimers) {
   const ibv_qp_attr made = make_unusual();
   expect_unusual(own->query(), made);
   ASSERT_EQ(to_state(own->qp, IBV_QPS_RESET), 0);
-  const ibv_qp_attr anew = own->query();
-  EXPECT_EQ(anew.ah_attr.grh.hop_limit, 0);
-  EXPECT_EQ(anew.timeout, 0);
-  EXPECT_EQ(anew.port_num, 0);
+  const ibv_qp_attr reset = own->query();
+  EXPECT_EQ(reset.ah_attr.grh.hop_limit, 0);
+  EXPECT_EQ(reset.timeout, 0);
+  EXPECT_EQ(reset.port_num, 0);
 }
 
 TEST_F(MadeElsewhere, AfterItsOwnersDeathAddressAndTimersAreKept) {
   const ibv_qp_attr made = make_unusual();
   other.kill_now();
-  expect_unusual(own->query(), made);  // there, or here already
+  expect_unusual(own->query(), made);  // in the owner, or here already
   EXPECT_TRUE(eventually([&] { return numbers_slot() == own->slot(); }));
   expect_unusual(own->query(), made);
 }
@@ -289,7 +289,7 @@ TEST_F(MadeElsewhere, ItsOwnerIsStoppedAndDoesNotReply) {
   EXPECT_EQ(to_init(own->qp), ETIMEDOUT);
   other.go_on();
   EXPECT_TRUE(eventually(
-      [&] { return own->query().qp_state == IBV_QPS_INIT; }));  // it heard the question all the same
+      [&] { return own->query().qp_state == IBV_QPS_INIT; }));  // it carried out the request all the same
 }
 
 TEST_F(MadeElsewhere, KeepsTheDomain) { EXPECT_EQ(close_xrcd(own->xrcd), EBUSY); }
@@ -367,7 +367,7 @@ TEST_F(MadeElsewhere, AfterItsOwnersDeathItIsOpenedByOthers) {
   EXPECT_EQ(to_state(next.qp, IBV_QPS_RESET), 0);
 }
 
-// This process has made it, and the other holds it as well.
+// This process has created it, and the other has it open as well.
 struct MadeHere : XrcSharedQp {
   void SetUp() override {
     own = std::make_unique<Opener>(file, O_CREAT);
@@ -406,7 +406,7 @@ TEST_F(MadeHere, IsOpenedAgainByItsOwner) {
 TEST_F(MadeHere, OutlivesItsOwnersContext) {
   ASSERT_EQ(to_init(own->qp), 0);
   own.reset();
-  tell('i');  // still in the state that it was in
+  tell('i');  // still in its state
 }
 
 TEST_F(MadeHere, OutlivesAContextBesideAnother) {

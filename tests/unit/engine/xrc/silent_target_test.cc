@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// An XRC SRQ of a process that nobody here has met yet and that does not answer: what is sent there waits for it as for
-// any responder that is silent, and nothing else does.
+// An XRC SRQ of a process that this one has not met yet and that does not answer: messages to it wait as for
+// any silent responder, and nothing else waits.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -66,7 +66,7 @@ class SilentTarget : public ::testing::Test {
   Child other;
 };
 
-// Two queue pairs of this process, by which messages for the SRQ travel.
+// Two queue pairs of this process, which carry messages for the SRQ.
 struct Sender {
   Sender(int file, const GidEntry& gid, const QpSetup& setup) : own(file) {
     ibv_qp_init_attr init{};

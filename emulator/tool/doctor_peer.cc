@@ -21,7 +21,7 @@
 namespace verbena::tool {
 namespace {
 
-using wire::CallerHandshake;
+using wire::InitiatorHandshake;
 using wire::NetAddress;
 using wire::Refusal;
 
@@ -87,24 +87,24 @@ Shaken shake_hands(int fd, const NetworkKey& key, const NetAddress& to) {
   wire::Hello hello;
   hello.to = to;
   hello.target = wire::Target::greeting();
-  hello.caller.generation = 1;
+  hello.initiator.generation = 1;
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
   NetAddress::from_socket_address(own, &hello.from);
-  if (getrandom(&hello.caller.node, sizeof hello.caller.node, 0) < 0 ||
+  if (getrandom(&hello.initiator.node, sizeof hello.initiator.node, 0) < 0 ||
       getrandom(hello.nonce.data(), hello.nonce.size(), 0) < 0)
     return {Refusal::kNoResources};
-  CallerHandshake handshake(key, hello);
+  InitiatorHandshake handshake(key, hello);
   const int64_t begun = now_ns();
   send(fd, handshake.hello().data(), handshake.hello().size(), MSG_NOSIGNAL);
   std::array<uint8_t, wire::kChallengeSize> challenge;
   if (const Refusal refusal = receive(fd, &challenge); refusal != Refusal::kNone) return {refusal};
   const int64_t answered = now_ns() - begun;
   handshake.challenge_arrived(challenge);
-  if (handshake.step() == CallerHandshake::Step::kWelcome || handshake.refusal() == Refusal::kKey)
+  if (handshake.step() == InitiatorHandshake::Step::kWelcome || handshake.refusal() == Refusal::kKey)
     send(fd, handshake.proof().data(), handshake.proof().size(), MSG_NOSIGNAL);
-  if (handshake.step() == CallerHandshake::Step::kWelcome) {
+  if (handshake.step() == InitiatorHandshake::Step::kWelcome) {
     std::array<uint8_t, wire::kWelcomeSize> welcome;
     if (const Refusal refusal = receive(fd, &welcome); refusal != Refusal::kNone) return {refusal};
     handshake.welcome_arrived(welcome);

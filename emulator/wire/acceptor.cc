@@ -81,7 +81,7 @@ int Acceptor::open(std::string* problem) {
   if (epoll_fd_ < 0) return fail_errno(errno, problem, "epoll");
   keep_from_children(epoll_fd_);
   passed_connections_ = listen_for_passed_connections(membership_.folder());
-  if (passed_connections_ < 0) return fail_errno(errno, problem, membership_.folder() + "/callers");
+  if (passed_connections_ < 0) return fail_errno(errno, problem, membership_.folder() + "/connections");
   keep_from_children(passed_connections_);
   watch(passed_connections_, kPassedToken, EPOLLIN);
   for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
@@ -251,7 +251,7 @@ void Acceptor::let_in(const Admitted& admitted, int fd) {
                                  static_cast<ssize_t>(bytes.size());
     if (sent)
       observer.arrived(
-          {fd, admitted.hello.caller, peer, address_of(fd, getsockname), admitted.hello.target, false, 0});
+          {fd, admitted.hello.initiator, peer, address_of(fd, getsockname), admitted.hello.target, false, 0});
   });
   if (!taken) return refuse(admitted, fd, peer, Refusal::kNobody);
   if (!sent) close_kept(fd);

@@ -102,7 +102,7 @@ std::array<uint8_t, kHelloSize> encode(const Hello& hello) {
   std::array<uint8_t, kHelloSize> bytes{};
   uint8_t* to = bytes.data();
   begin(to, Magic::kHello);
-  put(to + 8, hello.caller);
+  put(to + 8, hello.initiator);
   put(to + 24, hello.from.bytes);
   put(to + 40, hello.to.bytes);
   to[56] = static_cast<uint8_t>(hello.target.kind);
@@ -118,7 +118,7 @@ Refusal decode(std::span<const uint8_t, kHelloSize> bytes, Hello* out) {
   if (get32(from) != static_cast<uint32_t>(Magic::kHello)) return Refusal::kMalformed;
   if (get32(from + 4) != kProtocolVersion) return Refusal::kVersion;
   Hello hello;
-  hello.caller = get_process(from + 8);
+  hello.initiator = get_process(from + 8);
   hello.from.bytes = get_array<std::array<uint8_t, 16>>(from + 24);
   hello.to.bytes = get_array<std::array<uint8_t, 16>>(from + 40);
   hello.target.kind = static_cast<TargetKind>(from[56]);
@@ -126,14 +126,14 @@ Refusal decode(std::span<const uint8_t, kHelloSize> bytes, Hello* out) {
   hello.target.service = get64(from + 64);
   hello.target.process = get_process(from + 72);
   hello.nonce = get_array<Nonce>(from + 88);
-  if (!all_zero(from + 57, 3) || !all_zero(from + 120, 16) || !hello.caller.somebody() ||
+  if (!all_zero(from + 57, 3) || !all_zero(from + 120, 16) || !hello.initiator.somebody() ||
       !is_proper(hello.target))
     return Refusal::kMalformed;
   *out = hello;
   return Refusal::kNone;
 }
 
-size_t CalledHandshake::wanted() const {
+size_t ResponderHandshake::wanted() const {
   switch (step_) {
     case Step::kHello:
       return kHelloSize;
@@ -144,13 +144,13 @@ size_t CalledHandshake::wanted() const {
   }
 }
 
-void CalledHandshake::hello_arrived(std::span<const uint8_t, kHelloSize> bytes, uint64_t own_node,
+void ResponderHandshake::hello_arrived(std::span<const uint8_t, kHelloSize> bytes, uint64_t own_node,
                                     std::span<const NetAddress> own) {
   if (step_ != Step::kHello) return;
   their_version_ = get32(bytes.data() + 4);
   refusal_ = decode(bytes, &admitted_.hello);
   const Hello& hello = admitted_.hello;
-  if (refusal_ == Refusal::kNone && hello.caller.node == own_node) refusal_ = Refusal::kSelf;
+  if (refusal_ == Refusal::kNone && hello.initiator.node == own_node) refusal_ = Refusal::kSelf;
   if (refusal_ == Refusal::kNone && std::find(own.begin(), own.end(), hello.to) == own.end())
     refusal_ = Refusal::kAddress;
   step_ = refusal_ == Refusal::kNone ? Step::kProof : Step::kRefused;
@@ -164,7 +164,7 @@ void CalledHandshake::hello_arrived(std::span<const uint8_t, kHelloSize> bytes, 
   put(to + kChallengeProof, hmac_sha256(key_, {label(kCalled), admitted_.transcript}));
 }
 
-void CalledHandshake::proof_arrived(std::span<const uint8_t, kProofSize> bytes) {
+void ResponderHandshake::proof_arrived(std::span<const uint8_t, kProofSize> bytes) {
   if (step_ != Step::kProof) return;
   const uint8_t* from = bytes.data();
   const Digest expected = hmac_sha256(key_, {label(kCaller), admitted_.transcript});
@@ -187,7 +187,7 @@ std::array<uint8_t, kWelcomeSize> welcome(const NetworkKey& key, const Digest& t
   return bytes;
 }
 
-size_t CallerHandshake::wanted() const {
+size_t InitiatorHandshake::wanted() const {
   switch (step_) {
     case Step::kChallenge:
       return kChallengeSize;
@@ -198,12 +198,12 @@ size_t CallerHandshake::wanted() const {
   }
 }
 
-void CallerHandshake::refuse(Refusal refusal) {
+void InitiatorHandshake::refuse(Refusal refusal) {
   refusal_ = refusal;
   step_ = Step::kRefused;
 }
 
-void CallerHandshake::challenge_arrived(std::span<const uint8_t, kChallengeSize> bytes) {
+void InitiatorHandshake::challenge_arrived(std::span<const uint8_t, kChallengeSize> bytes) {
   if (step_ != Step::kChallenge) return;
   const uint8_t* from = bytes.data();
   their_version_ = get32(from + 4);
@@ -217,12 +217,12 @@ void CallerHandshake::challenge_arrived(std::span<const uint8_t, kChallengeSize>
   if (!equal_in_constant_time(expected, get_array<Digest>(from + kChallengeProof)))
     return refuse(Refusal::kKey);
   // Our own hello has been relayed to us.
-  if (get64(from + 16) == hello_.caller.node) return refuse(Refusal::kSelf);
+  if (get64(from + 16) == hello_.initiator.node) return refuse(Refusal::kSelf);
   put(proof_.data() + 8, hmac_sha256(key_, {label(kCaller), transcript_}));
   step_ = Step::kWelcome;
 }
 
-void CallerHandshake::welcome_arrived(std::span<const uint8_t, kWelcomeSize> bytes) {
+void InitiatorHandshake::welcome_arrived(std::span<const uint8_t, kWelcomeSize> bytes) {
   if (step_ != Step::kWelcome) return;
   const uint8_t* from = bytes.data();
   const ProcessId welcomer = get_process(from + 16);
@@ -235,7 +235,7 @@ void CallerHandshake::welcome_arrived(std::span<const uint8_t, kWelcomeSize> byt
                               get_array<Digest>(from + kWelcomeProof)))
     return refuse(Refusal::kKey);
   if (refusal != Refusal::kNone) return refuse(refusal);
-  if (!welcomer.somebody() || welcomer.node == hello_.caller.node) return refuse(Refusal::kMalformed);
+  if (!welcomer.somebody() || welcomer.node == hello_.initiator.node) return refuse(Refusal::kMalformed);
   welcomer_ = welcomer;
   step_ = Step::kDone;
 }

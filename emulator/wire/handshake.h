@@ -44,7 +44,7 @@ inline constexpr size_t kWelcomeSize = 64;
 using Nonce = std::array<uint8_t, 32>;  // random, for this handshake only
 
 struct Hello {
-  ProcessId caller;
+  ProcessId initiator;
   NetAddress from;  // of the connecting node
   NetAddress to;    // of the called node, which checks that the address is its own
   Target target;
@@ -62,11 +62,11 @@ struct Admitted {
 };
 
 // The called side, up to the connecting side's proof.
-class CalledHandshake {
+class ResponderHandshake {
  public:
   enum class Step : uint8_t { kHello, kProof, kAdmitted, kRefused };
 
-  CalledHandshake(const NetworkKey& key, const Nonce& nonce) : key_(key), nonce_(nonce) {}
+  ResponderHandshake(const NetworkKey& key, const Nonce& nonce) : key_(key), nonce_(nonce) {}
 
   Step step() const { return step_; }
   size_t wanted() const;  // size of the next message; 0: none is expected any more
@@ -96,11 +96,11 @@ class CalledHandshake {
 std::array<uint8_t, kWelcomeSize> welcome(const NetworkKey& key, const Digest& transcript,
                                           const ProcessId& welcomer, Refusal refusal);
 
-class CallerHandshake {
+class InitiatorHandshake {
  public:
   enum class Step : uint8_t { kChallenge, kWelcome, kDone, kRefused };
 
-  CallerHandshake(const NetworkKey& key, const Hello& hello)
+  InitiatorHandshake(const NetworkKey& key, const Hello& hello)
       : key_(key), hello_(hello), hello_bytes_(encode(hello)) {}
 
   Step step() const { return step_; }

@@ -25,7 +25,7 @@ Incoming::State Incoming::end(Refusal refusal) {
 }
 
 Incoming::State Incoming::progress(uint64_t own_node, std::span<const NetAddress> own) {
-  using Step = CalledHandshake::Step;
+  using Step = ResponderHandshake::Step;
   while (const size_t wanted = handshake_.wanted()) {
     const ssize_t got = recv(fd_, bytes_.data() + filled_, wanted - filled_, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;

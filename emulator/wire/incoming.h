@@ -31,7 +31,7 @@ class Incoming {
   const NetAddress& peer() const { return peer_; }
   int64_t deadline_ns() const { return deadline_ns_; }
   Refusal refusal() const { return refusal_; }
-  const CalledHandshake& handshake() const { return handshake_; }
+  const ResponderHandshake& handshake() const { return handshake_; }
 
  private:
   State end(Refusal refusal);
@@ -39,7 +39,7 @@ class Incoming {
   int fd_;
   const NetAddress peer_;
   const int64_t deadline_ns_;
-  CalledHandshake handshake_;
+  ResponderHandshake handshake_;
   Refusal refusal_ = Refusal::kNone;
   std::array<uint8_t, kHelloSize> bytes_{};
   size_t filled_ = 0;

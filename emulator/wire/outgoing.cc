@@ -129,19 +129,19 @@ Outgoing::State Outgoing::read(int64_t now) {
     filled_ += static_cast<size_t>(got);
     if (filled_ < wanted) continue;
     filled_ = 0;
-    if (handshake_->step() == CallerHandshake::Step::kWelcome) {
+    if (handshake_->step() == InitiatorHandshake::Step::kWelcome) {
       handshake_->welcome_arrived(std::span(bytes_).first<kWelcomeSize>());
       continue;
     }
     handshake_->challenge_arrived(bytes_);
     const bool proves =
-        handshake_->step() == CallerHandshake::Step::kWelcome || handshake_->refusal() == Refusal::kKey;
+        handshake_->step() == InitiatorHandshake::Step::kWelcome || handshake_->refusal() == Refusal::kKey;
     if (proves && !say(handshake_->proof().data(), kProofSize)) return missed(now, Refusal::kClosed);
     due_ns_ =
         // a process is there; it may have to pass the connection on
         std::min(now + 2 * patience_, request_.deadline_ns);
   }
-  if (handshake_->step() == CallerHandshake::Step::kDone) return State::kConnected;
+  if (handshake_->step() == InitiatorHandshake::Step::kDone) return State::kConnected;
   return missed(now, handshake_->refusal());
 }
 

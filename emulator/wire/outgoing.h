@@ -65,7 +65,7 @@ class Outgoing {
   int64_t due_ns_ = 0;
   int64_t patience_ = kFirstPatience;
   int64_t pause_ = kFirstPause;
-  std::optional<CallerHandshake> handshake_;
+  std::optional<InitiatorHandshake> handshake_;
   Refusal refusal_ = Refusal::kNone;
   std::array<uint8_t, kChallengeSize> bytes_{};
   size_t filled_ = 0;

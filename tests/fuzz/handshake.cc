@@ -92,8 +92,8 @@ void shake(Input& input) {
   const NetworkKey key = fabric_key();
   Hello hello{{1, 2, 3}, loopback(2), loopback(3), Target::queue_pair(input.take<uint32_t>() & 0xffffff), {}};
   input.take(hello.nonce.data(), 4);
-  CallerHandshake caller(key, hello);
-  CalledHandshake called(key, Nonce{});
+  InitiatorHandshake caller(key, hello);
+  ResponderHandshake called(key, Nonce{});
   const NetAddress own[] = {loopback(3)};
   const auto said = mixed(input, caller.hello());
   called.hello_arrived(said, 9, own);
@@ -102,12 +102,12 @@ void shake(Input& input) {
   const auto proof = mixed(input, caller.proof());
   called.proof_arrived(proof);
   const bool whole = said == caller.hello() && challenge == called.challenge() && proof == caller.proof();
-  require(whole == (called.step() == CalledHandshake::Step::kAdmitted), "a changed byte is refused");
+  require(whole == (called.step() == ResponderHandshake::Step::kAdmitted), "a changed byte is refused");
   if (!whole) return;
   const auto answer = welcome(key, called.admitted().transcript, {9, 1, 1}, Refusal::kNone);
   const auto heard = mixed(input, answer);
   caller.welcome_arrived(heard);
-  require(!(caller.step() == CallerHandshake::Step::kDone) || heard == answer,
+  require(!(caller.step() == InitiatorHandshake::Step::kDone) || heard == answer,
           "a changed welcome is refused");
 }
 

@@ -40,7 +40,7 @@ Stranger::Stranger(uint8_t from, uint64_t node, const Target& target)
   require(bind(fd_, reinterpret_cast<const sockaddr*>(&where), size) == 0, "there is an address");
   size = loopback(kVictim).to_socket_address(kPort, &where);
   require(connect(fd_, reinterpret_cast<const sockaddr*>(&where), size) == 0, "somebody listens");
-  CallerHandshake caller(fabric_key(), {{node, 1, 1}, loopback(from), loopback(kVictim), target, {}});
+  InitiatorHandshake caller(fabric_key(), {{node, 1, 1}, loopback(from), loopback(kVictim), target, {}});
   const auto nothing = [] {};
   say(caller.hello().data(), kHelloSize, nothing);
   std::array<uint8_t, kChallengeSize> challenge;
@@ -50,7 +50,7 @@ Stranger::Stranger(uint8_t from, uint64_t node, const Target& target)
   std::array<uint8_t, kWelcomeSize> answer;
   hear_whole(fd_, &answer);
   caller.welcome_arrived(answer);
-  require(caller.step() == CallerHandshake::Step::kDone, "a peer with the key is admitted");
+  require(caller.step() == InitiatorHandshake::Step::kDone, "a peer with the key is admitted");
 }
 
 Stranger::~Stranger() { close(fd_); }

@@ -205,19 +205,19 @@ class Handshake : public ::testing::Test {
     own_ = {address("127.0.0.3"), address("::1")};
   }
 
-  CalledHandshake called() const { return {key_, nonce_}; }
-  CallerHandshake caller() const { return {key_, hello_}; }
-  void hello(CalledHandshake& called, const std::array<uint8_t, kHelloSize>& bytes) const {
+  ResponderHandshake called() const { return {key_, nonce_}; }
+  InitiatorHandshake caller() const { return {key_, hello_}; }
+  void hello(ResponderHandshake& called, const std::array<uint8_t, kHelloSize>& bytes) const {
     called.hello_arrived(bytes, kCalledNode, own_);
   }
   // Everything but the welcome.
-  void shake(CallerHandshake& caller, CalledHandshake& called) const {
+  void shake(InitiatorHandshake& caller, ResponderHandshake& called) const {
     hello(called, caller.hello());
     caller.challenge_arrived(called.challenge());
     called.proof_arrived(caller.proof());
   }
   Refusal answer_to(const Hello& said) const {
-    CalledHandshake there = called();
+    ResponderHandshake there = called();
     hello(there, encode(said));
     return there.refusal();
   }
@@ -229,29 +229,29 @@ class Handshake : public ::testing::Test {
 };
 
 TEST_F(Handshake, ConnectsPeersWithTheSameKey) {
-  CallerHandshake here = caller();
-  CalledHandshake there = called();
+  InitiatorHandshake here = caller();
+  ResponderHandshake there = called();
   shake(here, there);
-  ASSERT_EQ(there.step(), CalledHandshake::Step::kAdmitted);
+  ASSERT_EQ(there.step(), ResponderHandshake::Step::kAdmitted);
   here.welcome_arrived(welcome(key_, there.admitted().transcript, {kCalledNode, 9, 10}, Refusal::kNone));
-  ASSERT_EQ(here.step(), CallerHandshake::Step::kDone);
+  ASSERT_EQ(here.step(), InitiatorHandshake::Step::kDone);
   EXPECT_EQ(here.welcomer(), (ProcessId{kCalledNode, 9, 10}));
-  EXPECT_EQ(there.admitted().hello.caller, hello_.caller);
+  EXPECT_EQ(there.admitted().hello.initiator, hello_.initiator);
   EXPECT_EQ(there.admitted().hello.target, hello_.target);
   EXPECT_EQ(here.wanted() + there.wanted(), 0u);
 }
 
 TEST_F(Handshake, LetsACallerWithAnotherKeyNotIn) {
-  CallerHandshake here(other_key_, hello_);
-  CalledHandshake there = called();
+  InitiatorHandshake here(other_key_, hello_);
+  ResponderHandshake there = called();
   shake(here, there);
   EXPECT_EQ(here.refusal(), Refusal::kKey);
   EXPECT_EQ(there.refusal(), Refusal::kKey);
 }
 
 TEST_F(Handshake, RefusesAPeerThatOnlyPretendsToHaveTheKey) {
-  CallerHandshake here = caller();
-  CalledHandshake pretender(other_key_, nonce_);
+  InitiatorHandshake here = caller();
+  ResponderHandshake pretender(other_key_, nonce_);
   hello(pretender, here.hello());
   here.challenge_arrived(pretender.challenge());
   EXPECT_EQ(here.refusal(), Refusal::kKey);
@@ -273,59 +273,59 @@ TEST_F(Handshake, CanTellTargets) {
 // After a change of any other byte the proofs do not match, at the latest.
 TEST_F(Handshake, NoticesEachByteOfAHelloThatIsChangedOnTheWay) {
   for (size_t at = 0; at < kHelloSize; ++at) {
-    CallerHandshake here = caller();
-    CalledHandshake there = called();
+    InitiatorHandshake here = caller();
+    ResponderHandshake there = called();
     auto bytes = here.hello();
     bytes[at] ^= 0x40;
     hello(there, bytes);
     here.challenge_arrived(there.challenge());
-    EXPECT_EQ(here.step(), CallerHandshake::Step::kRefused) << "byte " << at;
+    EXPECT_EQ(here.step(), InitiatorHandshake::Step::kRefused) << "byte " << at;
   }
 }
 
 TEST_F(Handshake, NoticesEachByteOfAChallengeThatIsChangedOnTheWay) {
   for (size_t at = 0; at < kChallengeSize; ++at) {
-    CallerHandshake here = caller();
-    CalledHandshake there = called();
+    InitiatorHandshake here = caller();
+    ResponderHandshake there = called();
     hello(there, here.hello());
     auto bytes = there.challenge();
     bytes[at] ^= 0x40;
     here.challenge_arrived(bytes);
-    EXPECT_EQ(here.step(), CallerHandshake::Step::kRefused) << "byte " << at;
+    EXPECT_EQ(here.step(), InitiatorHandshake::Step::kRefused) << "byte " << at;
   }
 }
 
 TEST_F(Handshake, NoticesEachByteOfAProofThatIsChangedOnTheWay) {
   for (size_t at = 0; at < kProofSize; ++at) {
-    CallerHandshake here = caller();
-    CalledHandshake there = called();
+    InitiatorHandshake here = caller();
+    ResponderHandshake there = called();
     hello(there, here.hello());
     here.challenge_arrived(there.challenge());
     auto bytes = here.proof();
     bytes[at] ^= 0x40;
     there.proof_arrived(bytes);
-    EXPECT_EQ(there.step(), CalledHandshake::Step::kRefused) << "byte " << at;
+    EXPECT_EQ(there.step(), ResponderHandshake::Step::kRefused) << "byte " << at;
   }
 }
 
 TEST_F(Handshake, NoticesEachByteOfAWelcomeThatIsChangedOnTheWay) {
   for (const Refusal said : {Refusal::kNone, Refusal::kNobody})
     for (size_t at = 0; at < kWelcomeSize; ++at) {
-      CallerHandshake here = caller();
-      CalledHandshake there = called();
+      InitiatorHandshake here = caller();
+      ResponderHandshake there = called();
       shake(here, there);
       auto bytes = welcome(key_, there.admitted().transcript, {kCalledNode, 9, 10}, said);
       bytes[at] ^= 0x40;
       here.welcome_arrived(bytes);
-      EXPECT_EQ(here.step(), CallerHandshake::Step::kRefused) << "byte " << at;
+      EXPECT_EQ(here.step(), InitiatorHandshake::Step::kRefused) << "byte " << at;
       EXPECT_NE(here.refusal(), Refusal::kNobody) << "byte " << at;
     }
 }
 
 TEST_F(Handshake, BelievesARefusalOfAPeerWithTheKey) {
   for (const Refusal said : {Refusal::kNobody, Refusal::kBusy}) {
-    CallerHandshake here = caller();
-    CalledHandshake there = called();
+    InitiatorHandshake here = caller();
+    ResponderHandshake there = called();
     shake(here, there);
     here.welcome_arrived(welcome(key_, there.admitted().transcript, {kCalledNode, 9, 10}, said));
     EXPECT_EQ(here.refusal(), said);
@@ -333,31 +333,31 @@ TEST_F(Handshake, BelievesARefusalOfAPeerWithTheKey) {
 }
 
 TEST_F(Handshake, IsNotRepeatedWithWhatWasSaidBefore) {
-  CallerHandshake before = caller();
-  CalledHandshake then = called();
+  InitiatorHandshake before = caller();
+  ResponderHandshake then = called();
   shake(before, then);
   Nonce fresh;
   fresh.fill(3);
-  CalledHandshake there(key_, fresh);
+  ResponderHandshake there(key_, fresh);
   hello(there, before.hello());
   there.proof_arrived(before.proof());
   EXPECT_EQ(there.refusal(), Refusal::kKey);
 }
 
 TEST_F(Handshake, TakesNoAnswerToAnotherHello) {
-  CallerHandshake before = caller();
-  CalledHandshake then = called();
+  InitiatorHandshake before = caller();
+  ResponderHandshake then = called();
   hello(then, before.hello());
   hello_.nonce.fill(9);
-  CallerHandshake here = caller();
+  InitiatorHandshake here = caller();
   here.challenge_arrived(then.challenge());
   EXPECT_EQ(here.refusal(), Refusal::kKey);
 }
 
 // Both proofs are over the same bytes; only the label tells them apart.
 TEST_F(Handshake, TakesNoProofOfItsOwnBack) {
-  CallerHandshake here = caller();
-  CalledHandshake there = called();
+  InitiatorHandshake here = caller();
+  ResponderHandshake there = called();
   hello(there, here.hello());
   std::array<uint8_t, kProofSize> reflected;
   here.challenge_arrived(there.challenge());
@@ -368,16 +368,16 @@ TEST_F(Handshake, TakesNoProofOfItsOwnBack) {
 }
 
 TEST_F(Handshake, TakesNoWelcomeForAnotherTalk) {
-  CallerHandshake here = caller();
-  CalledHandshake there = called();
+  InitiatorHandshake here = caller();
+  ResponderHandshake there = called();
   shake(here, there);
   here.welcome_arrived(welcome(key_, Digest{}, {kCalledNode, 9, 10}, Refusal::kNone));
   EXPECT_EQ(here.refusal(), Refusal::kKey);
 }
 
 TEST_F(Handshake, TellsBothEndsOfAnotherVersion) {
-  CallerHandshake here = caller();
-  CalledHandshake there = called();
+  InitiatorHandshake here = caller();
+  ResponderHandshake there = called();
   auto bytes = here.hello();
   put32(bytes.data() + 4, kProtocolVersion + 1);
   hello(there, bytes);
@@ -388,8 +388,8 @@ TEST_F(Handshake, TellsBothEndsOfAnotherVersion) {
 }
 
 TEST_F(Handshake, WithAChallengeOfAnotherVersionSaysWhich) {
-  CallerHandshake here = caller();
-  CalledHandshake there = called();
+  InitiatorHandshake here = caller();
+  ResponderHandshake there = called();
   hello(there, here.hello());
   auto bytes = there.challenge();
   put32(bytes.data() + 4, 77);
@@ -406,20 +406,20 @@ TEST_F(Handshake, WantsAnAddressOfItsOwnCalled) {
 
 TEST_F(Handshake, IsNotWithOneself) {
   Hello said = hello_;
-  said.caller.node = kCalledNode;
+  said.initiator.node = kCalledNode;
   EXPECT_EQ(answer_to(said), Refusal::kSelf);
 }
 
 TEST_F(Handshake, KnowsItsOwnHelloAgain) {
-  CallerHandshake here = caller();
-  CalledHandshake there = called();
+  InitiatorHandshake here = caller();
+  ResponderHandshake there = called();
   there.hello_arrived(here.hello(), kCallersNode + 1, own_);
   // Forwarded to the caller's own node, which really answered.
-  CalledHandshake self = called();
+  ResponderHandshake self = called();
   self.hello_arrived(here.hello(), kCallersNode, own_);
   EXPECT_EQ(self.refusal(), Refusal::kSelf);
   here.challenge_arrived(self.challenge());
-  EXPECT_EQ(here.step(), CallerHandshake::Step::kRefused);
+  EXPECT_EQ(here.step(), InitiatorHandshake::Step::kRefused);
 }
 
 TEST_F(Handshake, RefusesTargetsThatMakeNoSense) {
@@ -438,18 +438,18 @@ TEST_F(Handshake, RefusesTargetsThatMakeNoSense) {
 
 TEST_F(Handshake, RefusesNobodyAsACaller) {
   Hello said = hello_;
-  said.caller.generation = 0;
+  said.initiator.generation = 0;
   EXPECT_EQ(answer_to(said), Refusal::kMalformed);
 }
 
 TEST_F(Handshake, IsOverOnceItIsRefused) {
-  CalledHandshake there = called();
+  ResponderHandshake there = called();
   hello(there, std::array<uint8_t, kHelloSize>{});
-  ASSERT_EQ(there.step(), CalledHandshake::Step::kRefused);
-  CallerHandshake here = caller();
+  ASSERT_EQ(there.step(), ResponderHandshake::Step::kRefused);
+  InitiatorHandshake here = caller();
   hello(there, here.hello());
   there.proof_arrived(std::array<uint8_t, kProofSize>{});
-  EXPECT_EQ(there.step(), CalledHandshake::Step::kRefused);
+  EXPECT_EQ(there.step(), ResponderHandshake::Step::kRefused);
   EXPECT_EQ(there.wanted(), 0u);
 }
 

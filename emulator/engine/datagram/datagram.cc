@@ -101,7 +101,7 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
       return Delivery::kDropped;
     }
     HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
-    const bool is_open = open(to, directory);
+    const bool is_open = is_ready(to, directory);
     if (is_open && !to.adapter->is_within_reach()) {
       guard.end();
       send_as_frame(from, to, nullptr, message);
@@ -138,7 +138,7 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
     Destination& to = *member.destination;
     HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
     // Under the hazard guard: a process that detaches waits for it.
-    if (!table.is_still(member.found) || !open(to, directory)) continue;
+    if (!table.is_still(member.found) || !is_ready(to, directory)) continue;
     if (const uint32_t slot = to.adapter->slot(); !to.adapter->is_within_reach()) {
       guard.end();
       if (!by_frame.test(slot)) send_as_frame(from, to, &gid, message);

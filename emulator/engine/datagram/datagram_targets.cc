@@ -44,7 +44,7 @@ bool port_down(const NodeDirectory& directory, uint32_t device) {
   return (directory.header().ports_down.load(std::memory_order_relaxed) >> (device & 31) & 1) != 0;
 }
 
-bool open(Destination& to, const NodeDirectory& directory) {
+bool is_ready(Destination& to, const NodeDirectory& directory) {
   if (!to.adapter->alive(directory)) return false;
   const SharedQp& there = *to.qp;
   const ResponderState responder =

@@ -49,7 +49,7 @@ bool port_down(const NodeDirectory& directory, uint32_t device);
 
 // Is it still the same queue pair, and ready to receive datagrams? Looks everything up again when its
 // responder state shows another generation. The caller holds a hazard guard.
-bool open(Destination& to, const NodeDirectory& directory);
+bool is_ready(Destination& to, const NodeDirectory& directory);
 
 class DatagramTargets {
  public:

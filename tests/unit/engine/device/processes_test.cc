@@ -141,7 +141,7 @@ TEST(ForkedChild, MayOpenAgain) {
 
 // ---- two processes ----
 
-struct Address {
+struct AddressOfQp {
   uint32_t number, rkey;
   uint64_t at;
 };
@@ -158,7 +158,7 @@ class TwoProcesses : public ::testing::Test {
     cq = make_cq(scene_context.get());
     memory = std::make_unique<Region>(pd.get(), 4096);
     qp = make_qp(pd.get(), cq.get(), cq.get());
-    const Address mine{qp_number(qp.get()), 0, 0};
+    const AddressOfQp mine{qp_number(qp.get()), 0, 0};
     [[maybe_unused]] ssize_t done = write(to_child[1], &mine, sizeof mine);
     done = read(from_child[0], &there, sizeof there);
     connect(qp.get(), there.number, gid(), setup);
@@ -174,9 +174,9 @@ class TwoProcesses : public ::testing::Test {
     const Owned<Cq> own_cq = make_cq(context.get());
     Region own(own_pd.get(), 4096);
     const Owned<Qp> own_qp = make_qp(own_pd.get(), own_cq.get(), own_cq.get());
-    Address peer;
+    AddressOfQp peer;
     if (read(to_child[0], &peer, sizeof peer) != sizeof peer) return 1;
-    const Address mine{qp_number(own_qp.get()), own.rkey(), own.address()};
+    const AddressOfQp mine{qp_number(own_qp.get()), own.rkey(), own.address()};
     if (write(from_child[1], &mine, sizeof mine) != sizeof mine) return 1;
     connect(own_qp.get(), peer.number, gid(), setup);
     receive(own_qp.get(), {own.sge(0, 64)}, 1);
@@ -195,7 +195,7 @@ class TwoProcesses : public ::testing::Test {
   Owned<Cq> cq;
   std::unique_ptr<Region> memory;
   Owned<Qp> qp;
-  Address there{};
+  AddressOfQp there{};
 };
 
 TEST_F(TwoProcesses, Write) {

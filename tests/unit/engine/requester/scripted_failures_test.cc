@@ -8,7 +8,7 @@
 namespace verbena {
 namespace {
 
-using Numbers = std::vector<uint64_t>;
+using SentNumbers = std::vector<uint64_t>;
 using Ends = ScriptedRequester::Ends;
 
 // ---- NAKs ----
@@ -80,7 +80,7 @@ TEST(RequesterNak, AfterErrNothingIsSentAndAllIsFlushed) {
   ASSERT_EQ(requester.post_send_request(1), 0);
   requester.ack(2);
   EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_REM_OP_ERR}, {1, IBV_WC_WR_FLUSH_ERR}}));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0}));
 }
 
 // ---- RNR ----
@@ -118,7 +118,7 @@ TEST(RequesterRnr, GoesBackToTheRequestThatFoundNoReceiveWqe) {
   requester.rnr(1);
   EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
   ASSERT_TRUE(requester.sends(5));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 1, 2}));
   EXPECT_EQ(requester.transport.log[3].psn, requester.transport.log[1].psn);
   EXPECT_EQ(requester.transport.log[4].psn, requester.transport.log[2].psn);
 }
@@ -146,7 +146,7 @@ TEST(RequesterRnr, IsCountedForEachRequestByItself) {
   requester.rnr(2);
   ASSERT_TRUE(requester.sends(5));
   EXPECT_TRUE(requester.ends().empty());
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 1, 2, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 1, 2, 2}));
 }
 
 TEST(RequesterRnr, GoesBackBehindAReadInFlightWithItsPsn) {
@@ -156,7 +156,7 @@ TEST(RequesterRnr, GoesBackBehindAReadInFlightWithItsPsn) {
   ASSERT_EQ(requester.post_send_request(2), 0);
   requester.rnr(1);
   ASSERT_TRUE(requester.sends(5));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 1, 2}));
   EXPECT_EQ(requester.transport.log[3].psn, 503u);
   EXPECT_EQ(requester.transport.log[4].psn, 504u);
   EXPECT_TRUE(requester.respond(0));
@@ -263,7 +263,7 @@ TEST(RequesterPath, WhatWasInFlightIsSentAgainOnTheNextOne) {
   for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(requester.post_send_request(i), 0);
   requester.ack(1);
   requester.replace_path();
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 1, 2}));
   requester.ack(3);
   EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}, {2, IBV_WC_SUCCESS}}));
 }
@@ -272,7 +272,7 @@ TEST(RequesterPath, AReadIsSentAgainUnlessItsResponseWasThere) {
   ScriptedRequester requester;
   for (uint64_t i = 0; i < 2; ++i) ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, i), 0);
   requester.replace_path();
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 0, 1}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 0, 1}));
   EXPECT_TRUE(requester.respond(0));
   EXPECT_TRUE(requester.respond(1));
   EXPECT_FALSE(requester.respond(1));

@@ -8,13 +8,13 @@
 namespace verbena {
 namespace {
 
-using Numbers = std::vector<uint64_t>;
+using SentNumbers = std::vector<uint64_t>;
 using Ends = ScriptedRequester::Ends;
 
 TEST(RequesterOrder, RequestsAreSentAtOnceAndCompleteWhenAcknowledged) {
   ScriptedRequester requester;
   for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(requester.post_send_request(10 + i), 0);
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
   EXPECT_TRUE(requester.ends().empty());
   requester.ack(2);
   EXPECT_EQ(requester.ends(), (Ends{{10, IBV_WC_SUCCESS}, {11, IBV_WC_SUCCESS}}));
@@ -92,12 +92,12 @@ TEST(RequesterOrder, UnsignaledRequestsHaveNoCompletion) {
 TEST(RequesterLimits, NoMoreReadsAreInFlightThanMaxRdAtomic) {
   ScriptedRequester requester({.max_rd_atomic = 2});
   for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, i), 0);
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1}));
   EXPECT_TRUE(requester.respond(1)) << "it counts as soon as it is there, though it completes later";
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
   EXPECT_TRUE(requester.ends().empty());
   EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2, 3}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 3}));
   EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}}));
 }
 
@@ -106,21 +106,21 @@ TEST(RequesterLimits, SendsDoNotOvertakeAReadThatWaits) {
   ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0), 0);
   ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 1), 0);
   ASSERT_EQ(requester.post_send_request(2), 0);
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0}));
   EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
 }
 
 TEST(RequesterLimits, AFencedRequestWaitsForResponsesAndNotForAcknowledgements) {
   ScriptedRequester requester;
   ASSERT_EQ(requester.post_send_request(0), 0);
   ASSERT_EQ(requester.post_send_request(1, IBV_SEND_FENCE | IBV_SEND_SIGNALED), 0);
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1}));
   ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 2), 0);
   ASSERT_EQ(requester.post_send_request(3, IBV_SEND_FENCE | IBV_SEND_SIGNALED), 0);
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
   EXPECT_TRUE(requester.respond(2));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 1, 2, 3}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 3}));
 }
 
 // ---- a transport that does not take all at once ----
@@ -129,7 +129,7 @@ TEST(RequesterChunks, ALongRequestIsSentInPartsWithoutAPause) {
   ScriptedRequester requester;
   requester.transport.results = {{SendOutcome::kPart}, {SendOutcome::kPart}};
   ASSERT_EQ(requester.post_request(IBV_WR_RDMA_WRITE, 1, 3000), 0);
-  ASSERT_EQ(requester.sent_numbers(), (Numbers{0, 0, 0}));
+  ASSERT_EQ(requester.sent_numbers(), (SentNumbers{0, 0, 0}));
   EXPECT_EQ(requester.transport.log[1].done, 1024u);
   EXPECT_EQ(requester.transport.log[2].done, 2048u);
   EXPECT_EQ(requester.transport.log[2].psn, requester.transport.log[0].psn);
@@ -143,7 +143,7 @@ TEST(RequesterChunks, ABlockedTransportIsTriedAgain) {
   ASSERT_EQ(requester.post_send_request(1), 0);
   ASSERT_EQ(requester.post_send_request(2), 0);
   ASSERT_TRUE(requester.sends(5));
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0, 0, 0, 0, 1}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 0, 0, 0, 1}));
   requester.ack(2);
   EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}, {2, IBV_WC_SUCCESS}}));
 }
@@ -161,7 +161,7 @@ TEST(RequesterDrain, SqdLetsFinishWhatIsInFlightAndBeginsNothing) {
   EXPECT_EQ(async_event(requester.pair().context.get(), 0).type, UINT32_MAX) << "a READ is in flight";
   EXPECT_TRUE(requester.respond(0));
   EXPECT_EQ(async_event(requester.pair().context.get()).type, uint32_t{IBV_EVENT_SQ_DRAINED});
-  EXPECT_EQ(requester.sent_numbers(), (Numbers{0}));
+  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0}));
   ASSERT_EQ(to_state(&requester.qp(), IBV_QPS_RTS), 0);
   ASSERT_TRUE(requester.sends(2));
   EXPECT_TRUE(requester.respond(1));

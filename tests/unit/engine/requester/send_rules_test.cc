@@ -293,7 +293,7 @@ TEST(SendLength, AtomicsTakeEightBytes) {
 
 constexpr unsigned kAllRights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-VendorError request(ibv_wr_opcode each, ibv_qp_type responder, unsigned rights = kAllRights,
+VendorError verdict(ibv_wr_opcode each, ibv_qp_type responder, unsigned rights = kAllRights,
                     uint8_t reads = 1, uint64_t address = 64) {
   return check_request(*find_send_operation(each), responder, rights, reads, address);
 }
@@ -310,39 +310,39 @@ TEST(ResponderRequest, EachOperationNeedsItsRightOfTheQp) {
               {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_ACCESS_REMOTE_ATOMIC},
               {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_ACCESS_REMOTE_ATOMIC}};
   for (const auto& row : rows) {
-    EXPECT_EQ(request(row.opcode, IBV_QPT_RC, row.right), VendorError::none) << row.opcode;
-    EXPECT_EQ(request(row.opcode, IBV_QPT_RC, kAllRights & ~row.right),
+    EXPECT_EQ(verdict(row.opcode, IBV_QPT_RC, row.right), VendorError::none) << row.opcode;
+    EXPECT_EQ(verdict(row.opcode, IBV_QPT_RC, kAllRights & ~row.right),
               row.right ? VendorError::remote_qp_no_right : VendorError::none)
         << row.opcode;
   }
 }
 
 TEST(ResponderRequest, ReadsNeedResources) {
-  EXPECT_EQ(request(IBV_WR_RDMA_READ, IBV_QPT_RC, kAllRights, 0), VendorError::remote_no_read_resources);
-  EXPECT_EQ(request(IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_QPT_RC, kAllRights, 0),
+  EXPECT_EQ(verdict(IBV_WR_RDMA_READ, IBV_QPT_RC, kAllRights, 0), VendorError::remote_no_read_resources);
+  EXPECT_EQ(verdict(IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_QPT_RC, kAllRights, 0),
             VendorError::remote_no_read_resources);
-  EXPECT_EQ(request(IBV_WR_RDMA_WRITE, IBV_QPT_RC, kAllRights, 0), VendorError::none);
+  EXPECT_EQ(verdict(IBV_WR_RDMA_WRITE, IBV_QPT_RC, kAllRights, 0), VendorError::none);
 }
 
 TEST(ResponderRequest, AtomicsNeedAnAlignedAddress) {
   for (uint64_t offset = 0; offset < 8; ++offset)
-    EXPECT_EQ(request(IBV_WR_ATOMIC_CMP_AND_SWP, IBV_QPT_RC, kAllRights, 1, 64 + offset),
+    EXPECT_EQ(verdict(IBV_WR_ATOMIC_CMP_AND_SWP, IBV_QPT_RC, kAllRights, 1, 64 + offset),
               offset == 0 ? VendorError::none : VendorError::remote_atomic_misaligned)
         << offset;
 }
 
 TEST(ResponderRequest, OtherOperationsTakeAnyAddress) {
-  EXPECT_EQ(request(IBV_WR_RDMA_READ, IBV_QPT_RC, kAllRights, 1, 65), VendorError::none);
+  EXPECT_EQ(verdict(IBV_WR_RDMA_READ, IBV_QPT_RC, kAllRights, 1, 65), VendorError::none);
 }
 
 TEST(ResponderRequest, XrcReceivesWhatXrcSends) {
-  EXPECT_EQ(request(IBV_WR_RDMA_READ, IBV_QPT_XRC_RECV), VendorError::none);
-  EXPECT_EQ(request(IBV_WR_SEND, IBV_QPT_XRC_SEND), VendorError::remote_opcode_refused);
+  EXPECT_EQ(verdict(IBV_WR_RDMA_READ, IBV_QPT_XRC_RECV), VendorError::none);
+  EXPECT_EQ(verdict(IBV_WR_SEND, IBV_QPT_XRC_SEND), VendorError::remote_opcode_refused);
 }
 
 TEST(ResponderRequest, UnreliableQpsAnswerNoReads) {
-  EXPECT_EQ(request(IBV_WR_RDMA_READ, IBV_QPT_UC), VendorError::remote_opcode_refused);
-  EXPECT_EQ(request(IBV_WR_RDMA_WRITE, IBV_QPT_UD), VendorError::remote_opcode_refused);
+  EXPECT_EQ(verdict(IBV_WR_RDMA_READ, IBV_QPT_UC), VendorError::remote_opcode_refused);
+  EXPECT_EQ(verdict(IBV_WR_RDMA_WRITE, IBV_QPT_UD), VendorError::remote_opcode_refused);
 }
 
 // ---- vendor_err ---------------------------------------------------------------------------------------

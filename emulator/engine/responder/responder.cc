@@ -170,6 +170,18 @@ VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& opera
   return invalidate_window(path.memory->view(), *path.qp, request.immediate);
 }
 
+// The response to a request whose bytes were not placed as a whole, for no fault of the responder's memory.
+Response unfinished(Placed placed) {
+  switch (placed) {
+    case Placed::kPartly:
+      return {Answer::kPartial};
+    case Placed::kLocalFault:
+      return {Answer::kLocal, VendorError::local_memory_gone};
+    default:
+      return {Answer::kGone};
+  }
+}
+
 // SEND: the message goes where the next receive WQE says.
 Response respond_to_send(RequesterContext& requester, const SendOperation& operation, Request& request,
                          const LocalBytes& local) {
@@ -227,20 +239,11 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small);
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
-  switch (place_chunk(requester, request, local, remote, remotes)) {
-    case Placed::kPartly:
-      return {Answer::kPartial};
-    case Placed::kWhole:
-      break;
-    case Placed::kLocalFault:
-      return {Answer::kLocal, VendorError::local_memory_gone};
-    case Placed::kRemoteFault:
-      return fail_receive(requester, operation, request, VendorError::local_memory_gone,
-                          VendorError::remote_operation_failed);
-    case Placed::kGone:
-    case Placed::kBusy:
-      return {Answer::kGone};
-  }
+  const Placed placed = place_chunk(requester, request, local, remote, remotes);
+  if (placed == Placed::kRemoteFault)
+    return fail_receive(requester, operation, request, VendorError::local_memory_gone,
+                        VendorError::remote_operation_failed);
+  if (placed != Placed::kWhole) return unfinished(placed);
   if (const VendorError error =
           invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);
       error != VendorError::none)
@@ -272,19 +275,8 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
     if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
     const Placed placed = use == MemoryUse::remote_read ? fetch_chunk(requester, request, local, remote)
                                                         : place_chunk(requester, request, local, &remote, 1);
-    switch (placed) {
-      case Placed::kPartly:
-        return {Answer::kPartial};
-      case Placed::kWhole:
-        break;
-      case Placed::kLocalFault:
-        return {Answer::kLocal, VendorError::local_memory_gone};
-      case Placed::kRemoteFault:
-        return refuse_request(VendorError::remote_memory_gone);
-      case Placed::kGone:
-      case Placed::kBusy:
-        return {Answer::kGone};
-    }
+    if (placed == Placed::kRemoteFault) return refuse_request(VendorError::remote_memory_gone);
+    if (placed != Placed::kWhole) return unfinished(placed);
   }
   if (operation.consumes_receive &&
       !complete_receive(requester, arrival_of(operation, request), false, nullptr))

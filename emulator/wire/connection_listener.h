@@ -18,14 +18,19 @@
 // Observers are called from serve(), without a lock of the listener held: they may call connect().
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
-#include "wire/net_address.h"
-#include "wire/process_id.h"
-#include "wire/refusal.h"
-#include "wire/target.h"
+#include "wire/established_connection.h"
+#include "wire/incoming.h"
+#include "wire/outgoing.h"
 
 namespace verbena {
 class NodeDirectory;
@@ -34,38 +39,10 @@ class NodeMembership;
 
 namespace verbena::wire {
 
-struct EstablishedConnection {
-  // It is kept from forked children (fabric/fork_descriptors.h) until its owner ends that and closes it.
-  // connected, authenticated, non-blocking, close-on-exec, TCP_NODELAY; owned by the observer, which closes
-  // it
-  int fd = -1;
-  ProcessId peer;
-  NetAddress peer_address;  // the source address, or the address of the request
-  NetAddress own_address;   // one of this node's
-  Target target;            // what was asked for, here or there
-  bool begun_here = false;
-  uint64_t request_id = 0;  // of connect(); 0 unless begun_here
-};
-
-class ConnectionObserver {
- public:
-  virtual void arrived(const EstablishedConnection& arrived) = 0;
-  virtual void failed(uint64_t request_id,
-                      Refusal refusal) = 0;  // each request id ends in one of the two, once, or is cancelled
-  // Before that, perhaps several times: a process at the other end has accepted the connection, and has not
-  // replied yet.
-  virtual void taken([[maybe_unused]] uint64_t request_id) {}
-
- protected:
-  ~ConnectionObserver() = default;
-};
-
-class Acceptor;
-
 class ConnectionListener {
  public:
-  ConnectionListener();
-  ~ConnectionListener();  // as close()
+  ConnectionListener() = default;
+  ~ConnectionListener() { close(); }
   ConnectionListener(const ConnectionListener&) = delete;
   ConnectionListener& operator=(const ConnectionListener&) = delete;
 
@@ -76,7 +53,7 @@ class ConnectionListener {
   // - EPERM, ENOENT, EINVAL: the node's key cannot be used.
   // - Other errno: an error of the kernel.
   int open(NodeMembership& membership, ConnectionObserver& observer, std::string* problem);
-  bool is_open() const;
+  bool is_open() const { return is_open_; }
 
   // Sets the observer of connections for the connection manager (is_for_cm()). nullptr: none; after return
   // the former one is not called any more. While there is none, such connections are refused. Any thread, but
@@ -87,11 +64,11 @@ class ConnectionListener {
   // connection manager provides the function, for all listeners. Set it before any listener is opened.
   using FindListener = bool (*)(const NodeDirectory& directory, const std::string& node, const NetAddress& to,
                                 uint64_t service, uint32_t* slot);
-  static void find_listeners_by(FindListener find);
+  static void find_listeners_by(FindListener find) { find_listener.store(find, std::memory_order_release); }
 
   // Readable whenever serve() has work; -1 while the listener is not open. open() lets the service thread
   // watch it (NodeMembership::watch).
-  int descriptor() const;
+  int descriptor() const { return epoll_fd_; }
 
   // Does all work that is due; never blocks. Returns when it must be called again at the latest
   // (CLOCK_MONOTONIC, ns). kEndOfTime (adapter/clock.h): when the descriptor is readable.
@@ -113,11 +90,73 @@ class ConnectionListener {
   // Stops listening, closes unfinished connections and drops all requests. Idempotent.
   void close();
 
-  // The id of this process. The listener must be open.
-  ProcessId self() const;
+  // The id of this process; nobody's while the listener is not open.
+  ProcessId self() const { return self_; }
+
+  // Handshakes of processes that connect: more than kMaxIncoming end the oldest; each has kIncomingPatience
+  // (ns).
+  static constexpr size_t kMaxIncoming = 64;
+  static constexpr int64_t kIncomingPatience = 5'000'000'000;
 
  private:
-  std::unique_ptr<Acceptor> acceptor_;
+  inline static std::atomic<FindListener> find_listener{nullptr};
+
+  struct Listener {
+    int fd;
+    NetAddress address;
+    int64_t resume_ns;  // 0: watched; else not watched until then, because no descriptors are left
+  };
+
+  int begin(std::string* problem);
+  void watch(int fd, uint64_t token, uint32_t events);
+  void accept_all(Listener& listener, int64_t now);
+  void serve_incoming(uint64_t token, Incoming& incoming);
+  void admit(const Admitted& admitted, int fd, const NetAddress& peer);
+  Refusal find_owner(const Hello& hello, uint32_t* slot, uint32_t* generation) const;
+  void let_in(const Admitted& admitted, int fd);
+  void greet(const Admitted& admitted, int fd);
+  void refuse(const Admitted& admitted, int fd, const NetAddress& peer, Refusal refusal);
+  void take_passed_connections();
+  void look_at_addresses(int64_t now);
+  void begin_requests();
+  bool serve_outgoing(uint64_t token, Outgoing& outgoing, int64_t now, bool ready);  // false: it is over
+  void finish_outgoing(Outgoing& outgoing, Outgoing::State state);
+  bool forget_request(uint64_t request_id);
+  template <typename Tell>
+  bool tell(const Target& target, Tell&& tell_them);
+  void note(const NetAddress& peer, Refusal refusal, uint32_t their_version, const char* doing);
+
+  bool is_open_ = false;
+  NodeMembership* membership_ = nullptr;
+  ConnectionObserver* data_ = nullptr;
+  // Only the service thread uses the sockets. The two mutexes guard what other threads leave for it, and what
+  // it reports.
+  std::mutex cm_mutex_;  // held while the connection manager is told
+  ConnectionObserver* cm_ = nullptr;
+
+  ProcessId self_;
+  NetworkKey key_{};
+  uint16_t port_ = 0;
+  std::vector<NetAddress> own_;
+  std::vector<Listener> listeners_;
+  int epoll_fd_ = -1;
+  int passed_connections_ = -1;
+  int addresses_ = -1;  // address_watch.h
+  // When to check the addresses next. At first: at once, because they may have changed before this process
+  // started.
+  int64_t look_at_addresses_ns_ = 0;
+
+  uint64_t next_token_ = 0;
+  std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;  // the oldest first
+  std::map<uint64_t, std::unique_ptr<Outgoing>> outgoing_;
+
+  std::mutex mutex_;
+  std::deque<Outgoing::ConnectRequest> asked_;  // not begun yet
+  std::set<uint64_t> unfinished_;               // those that have an end to be told
+  uint64_t next_request_id_ = 1;
+
+  int64_t noted_ns_ = 0;
+  uint32_t unnoted_ = 0;
 };
 
 }  // namespace verbena::wire

@@ -24,7 +24,7 @@
 #include "engine/remote/peers.h"
 #include "engine/remote/qp_locations.h"
 #include "engine/remote/remote_path.h"
-#include "wire/connection_listener.h"
+#include "wire/established_connection.h"
 
 namespace verbena {
 

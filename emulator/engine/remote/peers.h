@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/remote/peer.h"
-#include "wire/connection_listener.h"
+#include "wire/established_connection.h"
 
 namespace verbena {
 

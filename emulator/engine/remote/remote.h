@@ -26,7 +26,7 @@
 #include "engine/remote/progress.h"
 #include "engine/remote/remote_path.h"
 #include "fabric/descriptor.h"
-#include "wire/connection_listener.h"
+#include "wire/established_connection.h"
 
 namespace verbena {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 
 #include "fabric/descriptor.h"
-#include "wire/connection_listener.h"
+#include "wire/established_connection.h"
 #include "wire/process_id.h"
 
 namespace verbena {

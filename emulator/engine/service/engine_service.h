@@ -60,7 +60,6 @@ class EngineService {
   void serve_cq(uint32_t index);
   void serve_srq(uint32_t index);
   void serve_qp(uint32_t index);
-  void serve_all();
   void serve_device_events();
   void tell_device_watcher();
   void fail_context(Context& context);

@@ -39,7 +39,7 @@ void fail_without_cq(Qp& qp) {
 void EngineService::serve_cq(uint32_t index) {
   Cq* const cq = process_.cq(index);
   if (cq == nullptr) return;
-  if (begin_moderation(*cq)) moderating_ = true;
+  if (begin_moderation(*cq)) moderated_.push_back(index);
   if (cq->ignore_overrun || cq->shared->overrun.load(std::memory_order_acquire) == 0) return;
   if (!cq->failed.exchange(true)) {
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", index, cq_capacity(cq));
@@ -95,11 +95,7 @@ int64_t EngineService::serve() {
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))
     next = std::min(next, connection_listener_.serve());
-  if (moderating_) {
-    const int64_t due = raise_moderated_events(process_);
-    moderating_ = due != kEndOfTime;
-    next = std::min(next, due);
-  }
+  if (!moderated_.empty()) next = std::min(next, raise_moderated_events(process_, moderated_));
   if (!flushing_.empty() || !reinject_lost_events(process_)) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
 }

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
+#include <ranges>
 
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
@@ -35,17 +35,28 @@ struct IdleObjects : Scene {
   Process& process() { return *context->process; }
   PeerAdapter& self() { return process().self(); }
 
-  // Waits until the service thread has finished what it was doing: it then serves the marker, which is
-  // created last and so comes last in every table.
+  // Waits until the service thread has finished its present pass. The first flag of the marker may be served in
+  // this pass, the second one only in a later pass.
   void finish_pass() {
-    marker->shared->pending_flags.fetch_or(kPendingCommEst);
-    self().report(*marker->shared);
-    EXPECT_EQ(next_event(), (Told{IBV_EVENT_COMM_EST, kMarkerHandle}));
+    for (int i = 0; i < 2; ++i) {
+      marker->shared->pending_flags.fetch_or(kPendingCommEst);
+      self().report(*marker->shared);
+      EXPECT_EQ(next_event(), (Told{IBV_EVENT_COMM_EST, kMarkerHandle}));
+    }
   }
   using Told = std::pair<uint32_t, uint64_t>;
   Told next_event() {
     const AsyncEvent event = async_event(context.get());
     return {event.type, event.element};
+  }
+
+  // CPU time that the service thread has used, ns. Its clock's number is the kernel's CPUCLOCK_SCHED of a thread
+  // (include/linux/posix-timers.h).
+  int64_t service_time() {
+    const uint32_t thread = node.directory().slot(process().membership().slot()).holder.load();
+    timespec used{};
+    EXPECT_EQ(clock_gettime(static_cast<clockid_t>(~thread << 3 | 6), &used), 0);
+    return used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
   }
 
   Owned<Cq> idle_cq = make_cq(context.get(), 4);
@@ -59,7 +70,7 @@ struct IdleObjects : Scene {
 
 // An RC pair whose responder goes to ERR by a request with an rkey that nobody has.
 struct FailingPair {
-  explicit FailingPair(IdleObjects& scene, uint64_t responder_handle)
+  FailingPair(IdleObjects& scene, uint64_t responder_handle)
       : scene_(scene),
         handle_(responder_handle),
         requester_(make_qp(scene.pd.get(), cq_.get(), cq_.get(), kSetup)),
@@ -143,29 +154,27 @@ TEST(ReportedObjects, AllThatAreReportedAreServed) {
   EXPECT_TRUE(eventually([&] { return scene.looked_at() == kFewObjects; }));
 }
 
-// CPU time of the process for some errors, all that follows from them included: the least of several tries, ns.
-int64_t cpu_time_of_errors(int idle_qps) {
+// CPU time of the service thread for some errors: the least of several tries, ns.
+int64_t service_time_of_errors(int idle_qps) {
   constexpr int kErrors = 8, kTries = 8;
   IdleQps scene(idle_qps, kErrors);
-  const auto used = [] {
-    timespec now{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-  };
   int64_t least = INT64_MAX;
   for (int i = 0; i < kTries; ++i) {
-    const int64_t before = used();
-    for (const auto& pair : scene.pairs) pair->fail();
     scene.finish_pass();
-    least = std::min(least, used() - before);
+    const int64_t before = scene.service_time();
+    // The last one first: a scan in the order of the table would serve the next one in the same pass.
+    for (const auto& pair : scene.pairs | std::views::reverse) pair->fail();
+    scene.finish_pass();
+    least = std::min(least, scene.service_time() - before);
     for (const auto& pair : scene.pairs) pair->connect_again();
   }
   return least;
 }
 
 TEST(ReportedObjects, AnErrorAmongManyQpsTakesNoMoreTimeThanAmongFew) {
-  const int64_t few = cpu_time_of_errors(kFewObjects), many = cpu_time_of_errors(kManyObjects);
-  EXPECT_LT(many, 5 * few) << few << " ns among " << kFewObjects << " QPs, " << many << " ns among " << kManyObjects;
+  const int64_t few = service_time_of_errors(kFewObjects), many = service_time_of_errors(kManyObjects);
+  ASSERT_GT(few, 0);
+  EXPECT_LT(many, 4 * few) << few << " ns among " << kFewObjects << " QPs, " << many << " ns among " << kManyObjects;
 }
 
 // ---- completion queues ----
@@ -187,6 +196,19 @@ TEST(ReportedObjects, AnOverrunOfOneCqLooksAtNoOther) {
   EXPECT_EQ(scene.next_event(), (IdleObjects::Told{IBV_EVENT_CQ_ERR, 0xc0}));
   scene.finish_pass();
   EXPECT_EQ(std::ranges::count_if(scene.cqs, [](const Owned<Cq>& cq) { return cq->failed.load(); }), 0);
+}
+
+TEST(ReportedObjects, AModeratedEventOfOneCqLooksAtNoOther) {
+  IdleCqs scene(kManyObjects / 10);
+  // As if the period of each had begun long ago.
+  for (const Owned<Cq>& cq : scene.cqs) cq->moderated_until = 1;
+  const Owned<Cq> moderated = make_cq(scene.context.get(), 1);
+  ASSERT_EQ(modify_cq(moderated.get(), 100, 1000), 0);
+  moderated->shared->timer_asked.store(1);
+  scene.self().report(*moderated->shared);
+  EXPECT_TRUE(eventually([&] { return moderated->shared->timer_asked.load() == 0; }));
+  scene.finish_pass();
+  EXPECT_EQ(std::ranges::count_if(scene.cqs, [](const Owned<Cq>& cq) { return cq->moderated_until != 1; }), 0);
 }
 
 // ---- shared receive queues ----

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <ranges>
 
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
@@ -35,10 +34,10 @@ struct IdleObjects : Scene {
   Process& process() { return *context->process; }
   PeerAdapter& self() { return process().self(); }
 
-  // Waits until the service thread has finished its present pass. The first flag of the marker may be served in
-  // this pass, the second one only in a later pass.
+  // Waits until the service thread has finished its present pass. The marker's first flag may be served in this
+  // pass, and the second one, too, if the pass scans the table; the third one only in a later pass.
   void finish_pass() {
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 3; ++i) {
       marker->shared->pending_flags.fetch_or(kPendingCommEst);
       self().report(*marker->shared);
       EXPECT_EQ(next_event(), (Told{IBV_EVENT_COMM_EST, kMarkerHandle}));
@@ -154,7 +153,7 @@ TEST(ReportedObjects, AllThatAreReportedAreServed) {
   EXPECT_TRUE(eventually([&] { return scene.looked_at() == kFewObjects; }));
 }
 
-// CPU time of the service thread for some errors: the least of several tries, ns.
+// CPU time of the service thread for some errors and the passes that follow: the least of several tries, ns.
 int64_t service_time_of_errors(int idle_qps) {
   constexpr int kErrors = 8, kTries = 8;
   IdleQps scene(idle_qps, kErrors);
@@ -162,9 +161,10 @@ int64_t service_time_of_errors(int idle_qps) {
   for (int i = 0; i < kTries; ++i) {
     scene.finish_pass();
     const int64_t before = scene.service_time();
-    // The last one first: a scan in the order of the table would serve the next one in the same pass.
-    for (const auto& pair : scene.pairs | std::views::reverse) pair->fail();
-    scene.finish_pass();
+    for (const auto& pair : scene.pairs) {
+      pair->fail();
+      scene.finish_pass();
+    }
     least = std::min(least, scene.service_time() - before);
     for (const auto& pair : scene.pairs) pair->connect_again();
   }
@@ -172,9 +172,14 @@ int64_t service_time_of_errors(int idle_qps) {
 }
 
 TEST(ReportedObjects, AnErrorAmongManyQpsTakesNoMoreTimeThanAmongFew) {
-  const int64_t few = service_time_of_errors(kFewObjects), many = service_time_of_errors(kManyObjects);
+  // In turns: a machine may be slower for a while.
+  int64_t few = INT64_MAX, many = INT64_MAX;
+  for (int i = 0; i < 4; ++i) {
+    few = std::min(few, service_time_of_errors(kFewObjects));
+    many = std::min(many, service_time_of_errors(kManyObjects));
+  }
   ASSERT_GT(few, 0);
-  EXPECT_LT(many, 4 * few) << few << " ns among " << kFewObjects << " QPs, " << many << " ns among " << kManyObjects;
+  EXPECT_LT(many, 3 * few) << few << " ns among " << kFewObjects << " QPs, " << many << " ns among " << kManyObjects;
 }
 
 // ---- completion queues ----

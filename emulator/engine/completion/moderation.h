@@ -17,8 +17,8 @@ namespace verbena {
 // Process::serving_mutex.
 bool begin_moderation(Cq& cq);
 
-// Raises the events of those CQs of `indices` whose period is over, and takes these CQs out. Returns when the next
-// one is due, ns; kEndOfTime: none. Called by the service thread.
+// Raises the events of those CQs of `indices` whose period is over, and takes these CQs out. Returns when the
+// next one is due, ns; kEndOfTime: none. Called by the service thread.
 int64_t raise_moderated_events(Process& process, std::vector<uint32_t>& indices);
 
 }  // namespace verbena

@@ -67,10 +67,10 @@ void EngineService::serve_qp(uint32_t index) {
   if (!flush_receive_queue(*qp, kHazardPatience)) flushing_.push_back(index);
 }
 
-// Serves the objects that have been reported (adapter/change_set.h), and no others: the cost does not depend on
-// how many objects there are. A doorbell may ring with nothing left to serve: the entry is added before the ring,
-// so an earlier pass may have taken it. If a peer dies between setting a flag and reporting it, the flag stays
-// until the next report or the next verb on the object.
+// Serves the objects that have been reported (adapter/change_set.h), and no others: the cost does not depend
+// on how many objects there are. A doorbell may ring with nothing left to serve: the entry is added before
+// the ring, so an earlier pass may have taken it. If a peer dies between setting a flag and reporting it, the
+// flag stays until the next report or the next verb on the object.
 void EngineService::serve_doorbell() {
   const bool called = process_.view().header().doorbell.exchange(0, std::memory_order_acq_rel) != 0;
   if (!called && flushing_.empty()) return;

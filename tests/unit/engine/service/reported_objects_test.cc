@@ -34,8 +34,8 @@ struct IdleObjects : Scene {
   Process& process() { return *context->process; }
   PeerAdapter& self() { return process().self(); }
 
-  // Waits until the service thread has finished its present pass. The marker's first flag may be served in this
-  // pass, and the second one, too, if the pass scans the table; the third one only in a later pass.
+  // Waits until the service thread has finished its present pass. The marker's first flag may be served in
+  // this pass, and the second one, too, if the pass scans the table; the third one only in a later pass.
   void finish_pass() {
     for (int i = 0; i < 3; ++i) {
       marker->shared->pending_flags.fetch_or(kPendingCommEst);
@@ -49,8 +49,8 @@ struct IdleObjects : Scene {
     return {event.type, event.element};
   }
 
-  // CPU time that the service thread has used, ns. Its clock's number is the kernel's CPUCLOCK_SCHED of a thread
-  // (include/linux/posix-timers.h).
+  // CPU time that the service thread has used, ns. Its clock's number is the kernel's CPUCLOCK_SCHED of a
+  // thread (include/linux/posix-timers.h).
   int64_t service_time() {
     const uint32_t thread = node.directory().slot(process().membership().slot()).holder.load();
     timespec used{};
@@ -60,7 +60,8 @@ struct IdleObjects : Scene {
 
   Owned<Cq> idle_cq = make_cq(context.get(), 4);
   Owned<Qp> make_idle_qp(uint64_t handle = 0) {
-    Owned<Qp> qp = make_qp(pd.get(), idle_cq.get(), idle_cq.get(), {.send_wr = 1, .recv_wr = 1, .sge = 1}, handle);
+    Owned<Qp> qp =
+        make_qp(pd.get(), idle_cq.get(), idle_cq.get(), {.send_wr = 1, .recv_wr = 1, .sge = 1}, handle);
     EXPECT_EQ(to_init(qp.get()), 0);
     return qp;
   }
@@ -111,7 +112,8 @@ struct IdleQps : IdleObjects {
     for (const Owned<Qp>& qp : qps) qp->shared->pending_flags.fetch_or(kPendingCommEst);
   }
   long looked_at() const {
-    return std::ranges::count_if(qps, [](const Owned<Qp>& qp) { return qp->shared->pending_flags.load() == 0; });
+    return std::ranges::count_if(qps,
+                                 [](const Owned<Qp>& qp) { return qp->shared->pending_flags.load() == 0; });
   }
 
   std::vector<std::unique_ptr<FailingPair>> pairs;
@@ -179,7 +181,8 @@ TEST(ReportedObjects, AnErrorAmongManyQpsTakesNoMoreTimeThanAmongFew) {
     many = std::min(many, service_time_of_errors(kManyObjects));
   }
   ASSERT_GT(few, 0);
-  EXPECT_LT(many, 3 * few) << few << " ns among " << kFewObjects << " QPs, " << many << " ns among " << kManyObjects;
+  EXPECT_LT(many, 3 * few) << few << " ns among " << kFewObjects << " QPs, " << many << " ns among "
+                           << kManyObjects;
 }
 
 // ---- completion queues ----
@@ -213,7 +216,8 @@ TEST(ReportedObjects, AModeratedEventOfOneCqLooksAtNoOther) {
   scene.self().report(*moderated->shared);
   EXPECT_TRUE(eventually([&] { return moderated->shared->timer_asked.load() == 0; }));
   scene.finish_pass();
-  EXPECT_EQ(std::ranges::count_if(scene.cqs, [](const Owned<Cq>& cq) { return cq->moderated_until != 1; }), 0);
+  EXPECT_EQ(std::ranges::count_if(scene.cqs, [](const Owned<Cq>& cq) { return cq->moderated_until != 1; }),
+            0);
 }
 
 // ---- shared receive queues ----
@@ -248,7 +252,8 @@ TEST(ReportedObjects, ALimitOfOneSrqLooksAtNoOther) {
   scene.self().report(*reached->shared);
   EXPECT_EQ(scene.next_event(), (IdleObjects::Told{IBV_EVENT_SRQ_LIMIT_REACHED, 0x50}));
   scene.finish_pass();
-  EXPECT_EQ(std::ranges::count_if(scene.srqs, [](const IdleSrq& srq) { return srq->shared->limit_reached.load() == 0; }),
+  EXPECT_EQ(std::ranges::count_if(scene.srqs,
+                                  [](const IdleSrq& srq) { return srq->shared->limit_reached.load() == 0; }),
             0);
 }
 

@@ -31,19 +31,17 @@ struct ChangeSet {
     summaries[leaf / kWord].fetch_or(uint64_t{1} << leaf % kWord, std::memory_order_release);
   }
 
-  // Calls callback(entry) for each added entry, and takes the entry out. Returns the number of entries.
+  // Takes each added entry out, and calls callback(entry).
   template <typename Callback>
-  uint32_t take(Callback&& callback) {
-    uint32_t count = 0;
+  void take(Callback&& callback) {
     for (uint32_t s = 0; s < kSummaries; ++s) {
       if (summaries[s].load(std::memory_order_relaxed) == 0) continue;
       for (uint64_t summary = summaries[s].exchange(0, std::memory_order_acq_rel); summary != 0; summary &= summary - 1) {
         const uint32_t leaf = s * kWord + static_cast<uint32_t>(std::countr_zero(summary));
-        for (uint64_t bits = leaves[leaf].exchange(0, std::memory_order_acq_rel); bits != 0; bits &= bits - 1, ++count)
+        for (uint64_t bits = leaves[leaf].exchange(0, std::memory_order_acq_rel); bits != 0; bits &= bits - 1)
           callback(leaf * kWord + static_cast<uint32_t>(std::countr_zero(bits)));
       }
     }
-    return count;
   }
 };
 

@@ -471,7 +471,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> mr_high_water;
   std::atomic<uint32_t> srq_high_water;
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
-  // some pending flag or overrun is set; by peers: PeerAdapter::ring_doorbell()
+  // some object has been reported in Changes; set by PeerAdapter::report()
   std::atomic<uint32_t> doorbell;
   // Lines 2 to 17, written by initiators: they serialise atomics on one word of this adapter's memory.
   AtomicsLock atomics_locks[kAtomicsLocks];

@@ -71,7 +71,8 @@ void PeerAdapter::kick() {
 }
 
 void PeerAdapter::ring_doorbell() {
-  view_.header().doorbell.store(1, std::memory_order_release);
+  // A read-modify-write: the owner that takes the doorbell once sees the entries of all who have rung it.
+  view_.header().doorbell.exchange(1, std::memory_order_acq_rel);
   kick();
 }
 

@@ -47,11 +47,8 @@ class PeerAdapter {
 
   // Wakes the service thread of that process.
   void kick();
-  // The same after a pending flag of that process has been set (pending, overrun, lost_events): the service
-  // thread then checks them all.
-  void ring_doorbell();
   // A flag of this object, which lies in the adapter's segment, has been set. Reports the object to its
-  // owner.
+  // owner, whose service thread then acts on the flag.
   void report(const SharedQp& qp);
   void report(const SharedCq& cq);
   void report(const SharedSrq& srq);
@@ -78,6 +75,7 @@ class PeerAdapter {
   bool read_word(uint64_t here, uint64_t there, size_t size) const;
 
  private:
+  void ring_doorbell();
   int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
   long move_piece(bool writing, void* here, void* there, size_t size);
   int32_t task_of_service(const NodeMembership& membership) const;

@@ -24,24 +24,26 @@ void raise_what_is_due(Cq& cq) {
 
 bool begin_moderation(Cq& cq) {
   SharedCq& shared = *cq.shared;
-  if (cq.moderated_until == 0 && shared.timer_asked.load(std::memory_order_acquire) != 0) {
-    const Moderation moderation = Moderation::unpack(shared.moderation.load(std::memory_order_relaxed));
-    cq.moderated_until = now_ns() + int64_t{moderation.period} * 1000;
-  }
-  return cq.moderated_until != 0;
+  if (cq.moderated_until != 0 || shared.timer_asked.load(std::memory_order_acquire) == 0) return false;
+  const Moderation moderation = Moderation::unpack(shared.moderation.load(std::memory_order_relaxed));
+  cq.moderated_until = now_ns() + int64_t{moderation.period} * 1000;
+  return true;
 }
 
-int64_t raise_moderated_events(Process& process) {
+int64_t raise_moderated_events(Process& process, std::vector<uint32_t>& indices) {
   int64_t next = kEndOfTime;
-  process.for_each_cq([&](Cq& cq) {
-    if (cq.moderated_until == 0) return;
-    if (now_ns() < cq.moderated_until) {
-      next = std::min(next, cq.moderated_until);
-      return;
+  std::lock_guard lock(process.serving_mutex());
+  std::erase_if(indices, [&](uint32_t index) {
+    Cq* const cq = process.cq(index);
+    if (cq == nullptr || cq->moderated_until == 0) return true;  // destroyed, or another CQ since
+    if (now_ns() < cq->moderated_until) {
+      next = std::min(next, cq->moderated_until);
+      return false;
     }
-    cq.moderated_until = 0;
-    cq.shared->timer_asked.store(0, std::memory_order_relaxed);
-    raise_what_is_due(cq);
+    cq->moderated_until = 0;
+    cq->shared->timer_asked.store(0, std::memory_order_relaxed);
+    raise_what_is_due(*cq);
+    return true;
   });
   return next;
 }

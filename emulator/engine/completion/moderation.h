@@ -5,17 +5,20 @@
 // of the period.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "engine/objects/cq.h"
 #include "engine/objects/process.h"
 
 namespace verbena {
 
-// Begins the period if a producer has asked for it. True: an event waits for the end of a period. Under
+// Begins the period if a producer has asked for it. True: the period has begun in this call. Under
 // Process::serving_mutex.
 bool begin_moderation(Cq& cq);
 
-// Raises the events whose period is over. Returns when the next one is due, ns; kEndOfTime: none. Called by
-// the service thread.
-int64_t raise_moderated_events(Process& process);
+// Raises the events of those CQs of `indices` whose period is over, and takes these CQs out. Returns when the
+// next one is due, ns; kEndOfTime: none. Called by the service thread.
+int64_t raise_moderated_events(Process& process, std::vector<uint32_t>& indices);
 
 }  // namespace verbena

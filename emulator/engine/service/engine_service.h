@@ -60,7 +60,6 @@ class EngineService {
   void serve_cq(uint32_t index);
   void serve_srq(uint32_t index);
   void serve_qp(uint32_t index);
-  void serve_all();
   void serve_device_events();
   void tell_device_watcher();
   void fail_context(Context& context);
@@ -73,7 +72,7 @@ class EngineService {
   std::atomic<bool> connection_listener_is_open_{false};  // the service thread may serve it
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
-  bool moderating_ = false;  // some CQ's event waits for the end of its period
+  std::vector<uint32_t> moderated_;  // CQs whose event waits for the end of its period
   std::vector<uint32_t> flushing_;  // QPs whose receive queue cannot be flushed yet: a peer uses it
 
   std::mutex watcher_mutex_;

@@ -39,7 +39,7 @@ void fail_without_cq(Qp& qp) {
 void EngineService::serve_cq(uint32_t index) {
   Cq* const cq = process_.cq(index);
   if (cq == nullptr) return;
-  if (begin_moderation(*cq)) moderating_ = true;
+  if (begin_moderation(*cq)) moderated_.push_back(index);
   if (cq->ignore_overrun || cq->shared->overrun.load(std::memory_order_acquire) == 0) return;
   if (!cq->failed.exchange(true)) {
     VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", index, cq_capacity(cq));
@@ -67,20 +67,10 @@ void EngineService::serve_qp(uint32_t index) {
   if (!flush_receive_queue(*qp, kHazardPatience)) flushing_.push_back(index);
 }
 
-// Serves every object: a peer may have died between setting a flag and reporting the object.
-void EngineService::serve_all() {
-  const SegmentHeader& header = process_.view().header();
-  const auto each = [&](const std::atomic<uint32_t>& limit, void (EngineService::*look)(uint32_t)) {
-    const uint32_t end = limit.load(std::memory_order_acquire);
-    for (uint32_t i = 0; i < end; ++i) (this->*look)(i);
-  };
-  each(header.cq_high_water, &EngineService::serve_cq);
-  each(header.srq_high_water, &EngineService::serve_srq);
-  each(header.qp_high_water, &EngineService::serve_qp);
-}
-
-// Serves the objects that peers have reported (adapter/change_set.h). With a doorbell and no report, serves
-// all.
+// Serves the objects that have been reported (adapter/change_set.h), and no others: the cost does not depend
+// on how many objects there are. A doorbell may ring with nothing left to serve: the entry is added before
+// the ring, so an earlier pass may have taken it. If a peer dies between setting a flag and reporting it, the
+// flag stays until the next report or the next verb on the object.
 void EngineService::serve_doorbell() {
   const bool called = process_.view().header().doorbell.exchange(0, std::memory_order_acq_rel) != 0;
   if (!called && flushing_.empty()) return;
@@ -88,10 +78,9 @@ void EngineService::serve_doorbell() {
   for (const uint32_t index : std::exchange(flushing_, {})) serve_qp(index);
   if (!called) return;
   Changes& changes = process_.view().changes();
-  const uint32_t reported = changes.cqs.take([this](uint32_t index) { serve_cq(index); }) +
-                            changes.srqs.take([this](uint32_t index) { serve_srq(index); }) +
-                            changes.qps.take([this](uint32_t index) { serve_qp(index); });
-  if (reported == 0) serve_all();
+  changes.cqs.take([this](uint32_t index) { serve_cq(index); });
+  changes.srqs.take([this](uint32_t index) { serve_srq(index); });
+  changes.qps.take([this](uint32_t index) { serve_qp(index); });
 }
 
 int64_t EngineService::serve_thread(void* self) { return static_cast<EngineService*>(self)->serve(); }
@@ -106,11 +95,7 @@ int64_t EngineService::serve() {
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))
     next = std::min(next, connection_listener_.serve());
-  if (moderating_) {
-    const int64_t due = raise_moderated_events(process_);
-    moderating_ = due != kEndOfTime;
-    next = std::min(next, due);
-  }
+  if (!moderated_.empty()) next = std::min(next, raise_moderated_events(process_, moderated_));
   if (!flushing_.empty() || !reinject_lost_events(process_)) next = std::min(next, now_ns() + kSlowTick);
   return next == kEndOfTime ? -1 : std::max<int64_t>(next - now_ns(), 0);
 }

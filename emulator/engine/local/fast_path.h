@@ -17,7 +17,7 @@ namespace verbena {
 // the same. For tests, and to find out whether a fault lies in the fast path (VERBENA_FAST_PATH=off).
 inline constinit std::atomic<bool> fast_path_enabled{true};
 
-// `guard` is to the peer afterwards; as a rule post_send() has foreseen that.
+// Moves `guard` to the peer. As a rule post_send() has begun it there.
 inline void guard_peer(Qp& qp, HazardGuard& guard) {
   const uint32_t there = qp.requester.path.adapter->slot();
   if (guard.is_to(there)) [[likely]]
@@ -26,22 +26,21 @@ inline void guard_peer(Qp& qp, HazardGuard& guard) {
   qp.expected_target.store(there, std::memory_order_relaxed);
 }
 
-// Is everything on the way as check_path() found it last? Under a hazard guard.
+// Has nothing on the path changed since check_path()? Under a hazard guard.
 inline bool is_path_unchanged(const Qp& qp) {
   const PeerPath& path = qp.requester.path;
   return ports_up(qp.requester) && path.adapter->alive(qp.process->directory()) &&
          path.qp->responder_state.load(std::memory_order_acquire) == path.responder_state;
 }
 
-// The state word of the responder has changed, or is not known any more: may requests take the fast path?
+// Decides again whether requests may take the fast path, after the responder's state word has changed.
 void allow_fast_path(Qp& qp);
 
-// As find_local(), of a region that was not the last one.
+// As find_local(), for a region that is not the cached one.
 bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
 
-// May the QP use these bytes, which are not inline, and where do they lie? `known`: the region that it used
-// in this way last. False: no, or their pages may be absent. Under a hazard guard: the region stays
-// registered.
+// Finds the bytes of an SGE that is not inline, and checks its lkey. `known`: the region that was used last.
+// False: they may not be used, or pages may be absent. Under a hazard guard: the region stays registered.
 inline bool find_local(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
   const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
   return known.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
@@ -56,7 +55,7 @@ inline bool find_read_into(Qp& qp, const ibv_sge& sge, uint64_t* address) {
   return find_local(qp, qp.read_into, MemoryUse::local_scatter, sge, address);
 }
 
-// The request is posted and finished at once; its number.
+// Counts a request that is posted and finished at once. Returns its number.
 inline uint64_t pass_through_queue(Qp& qp) {
   const uint64_t number = qp.sq_posted++;
   qp.sq_next = qp.sq_posted;

@@ -20,10 +20,10 @@
 namespace verbena {
 namespace {
 
-// So long an XRC_RECV queue pair may take to go over from a process that has ended to another
-// (xrc_shared_qp.h).
+// ns. How long the succession of an XRC_RECV queue pair may take (xrc_shared_qp.h).
 constexpr uint64_t kSuccession = 5'000'000'000;
-// And so long the process of an XRC SRQ may take to answer for the first time: an adapter would need no processor for that.
+// ns. How long the process of an XRC SRQ may take to answer for the first time. An adapter would not need a
+// processor for that.
 constexpr uint64_t kFirstContact = 5'000'000'000;
 
 struct Attempt {
@@ -31,7 +31,7 @@ struct Attempt {
   Response response{Answer::kGone};
 };
 
-// One try. Both sides' memory stays registered as long as the hazards are held.
+// One attempt. The memory of both ends stays registered while the hazard guards are held.
 Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   RequesterContext& requester = qp.requester;
   const NodeDirectory& directory = qp.process->directory();
@@ -59,7 +59,7 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
     if (refuses_target(target)) return {VendorError::none, refuse(requester.path, target)};
     if (target != VendorError::none) return {target};
   }
-  // The responder has begun again: it knows nothing of the chunks it has got.
+  // The responder was reset: it does not know the chunks that came before.
   if (requester.path.generation != generation) request.done = 0;
   const Response response = respond(requester, operation, request, local);
   // Our completion first: a process that the peer's event wakes may answer before this thread runs again, and must not find
@@ -69,7 +69,7 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   return {VendorError::none, response};
 }
 
-// Nobody is at the other end. What is wrong with the request itself is found before it would leave.
+// There is no peer. Errors of the request itself are found first.
 Attempt without_path(Qp& qp, const SendOperation& operation, const SendRequest& request) {
   const uint32_t own_slot = qp.process->membership().slot();
   const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
@@ -80,7 +80,7 @@ Attempt without_path(Qp& qp, const SendOperation& operation, const SendRequest& 
   return {VendorError::none, {Answer::kLocal, error}};
 }
 
-// The message has left and was not taken: an unacknowledged sender learns nothing of that.
+// UC: the message was sent and dropped. The sender is not told.
 bool is_lost(const Attempt& tried) {
   const Answer answer = tried.response.answer;
   return tried.unreachable != VendorError::none || answer == Answer::kRnr || answer == Answer::kNak ||
@@ -103,7 +103,8 @@ class LocalTransport final : public Transport {
       case Answer::kAck:
         return {SendOutcome::kCompleted};
       case Answer::kPartial:
-        // Not a byte: the responder has still to scatter what this would overtake, and a silent one is silent.
+        // Nothing was moved: the responder must first scatter an earlier message. If it never does, it counts
+        // as silent.
         if (request.done == done_before) return unreachable(qp, VendorError::peer_silent, 0);
         return {SendOutcome::kYield};
       case Answer::kBusy:
@@ -123,7 +124,7 @@ class LocalTransport final : public Transport {
   uint32_t chunk_size() const override { return kChunkSize; }
   uint64_t patience_ns(const Qp& qp) const override { return transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt); }
 
-  // The owner of an XRC SRQ is told at the SRQ, other processes at the queue pair.
+  // For an XRC SRQ the request to be woken is left at the SRQ, otherwise at the queue pair.
   bool ask_for_wakeup(Qp& qp) override {
     PeerPath& path = qp.requester.path;
     if (!path.adapter) return false;
@@ -135,7 +136,7 @@ class LocalTransport final : public Transport {
     return true;
   }
 
-  // Of an SRQ another process may have got what was posted.
+  // Another requester of the SRQ may have taken what was posted.
   bool is_wakeup_pending(const Qp& qp) override {
     const PeerPath& path = qp.requester.path;
     if (qp.requester.xrc_targets)
@@ -150,7 +151,7 @@ class LocalTransport final : public Transport {
 
  private:
   static SendResult unreachable(Qp& qp, VendorError error, uint64_t at_least) {
-    // A responder whose owner has ended is still there; only its successor must notice first.
+    // The owner of the responder has ended: its successor has to notice first.
     const bool follows = qp.requester.xrc_targets && qp.requester.path.adapter && qp.waiting != Waiting::kTransport;
     if (follows && follow_responder(qp)) at_least = std::max(at_least, kSuccession);
     return {SendOutcome::kUnreachable, error, 0, at_least};

@@ -30,14 +30,14 @@ bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
   return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
 }
 
-// May the QP use the bytes, and where are they? Under a hazard guard: the region stays registered.
+// Finds the own bytes and checks the lkey. Under a hazard guard: the region stays registered.
 bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) return *address = sge.addr, true;
   return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
 }
 
-// The same of the peer's, during the hazard guard.
+// Finds the peer's bytes and checks the rkey. Under the hazard guard.
 bool find_remote_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
   PeerPath& path = qp.requester.path;
   const SegmentView& view = path.memory->view();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The fast path of a WRITE or READ of up to 64 KiB, with one element: what it takes is next to nothing beside
-// the kernel's copy, so that what stands around the copy is to be little, too. Whatever is not as expected is
-// left to the slow path, as small_send.h does it.
+// The fast path of a WRITE or READ of up to 64 KiB with one SGE. It keeps the cost around the kernel's copy
+// small. If anything is not as expected, the slow path takes the request, as in small_send.h.
 #pragma once
 
 #include "engine/objects/qp.h"
@@ -12,10 +11,10 @@ namespace verbena {
 
 inline constexpr uint32_t kSmallRdma = 64 * 1024;  // bytes: one chunk (placement.h)
 
-// Carries `wr` out, its completion included, if it is such a one and nothing is wrong with it. False: nothing
-// has happened, but that bytes of a WRITE may be there already, which the slow path writes again or
-// fails for. The caller holds send_lock; the QP is in RTS and has no request under way. `guard` may be to the
-// peer's adapter already; afterwards it is, or is none.
+// Carries `wr` out, its completion included, if it is such a request and nothing is wrong with it. False:
+// nothing has happened, except that bytes of a WRITE may have been written; the slow path writes them again,
+// or fails. The caller holds send_lock. The QP is in RTS and has no unfinished request. `guard` may be on the
+// peer's adapter already; afterwards it is on that adapter, or ended.
 bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard);
 
 }  // namespace verbena

@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned kFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
 
-// A request for this course, as far as it alone can tell.
+// Can the request itself take the fast path?
 bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
   static_assert((IBV_WR_SEND | 1) == IBV_WR_SEND_WITH_IMM);
   if ((number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 || wr.sg_list == nullptr ||
@@ -31,7 +31,7 @@ bool readable(Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
   return find_gathered(qp, sge, address);
 }
 
-// Has the pages brought in before anything is claimed over there: they may take their time.
+// Touches the pages before anything is claimed: they may have to be read in.
 void touch(const uint8_t* bytes, uint32_t length) {
   static_cast<void>(*static_cast<const volatile uint8_t*>(bytes));
   static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + length - 1));
@@ -55,7 +55,7 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   touch(bytes, length);
   const auto to = receive_cq(qp.requester);
   const Claim claim = claim_completion(to.ring, to.worker);
-  if (claim.entry == nullptr) return false;  // its CQ is full: the slow path meets that again, and tells
+  if (claim.entry == nullptr) return false;  // the CQ is full: the slow path finds that again, and reports it
 
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;

@@ -13,8 +13,8 @@
 namespace verbena {
 namespace {
 
-// For a process that is asked for its segment in the middle of a request. One that does not answer (stopped?) is silent,
-// and asked again with each try of the request.
+// For a process that is asked for its segment in the middle of a request. A process that does not answer may
+// be stopped. It counts as silent, and is asked again with each attempt of the request.
 constexpr int kOwnerPatienceMs = 100;
 
 }  // namespace

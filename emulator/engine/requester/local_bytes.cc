@@ -32,7 +32,7 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
                    find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
       return local_key_error(place.check);
     }
-    // Short ones are copied by the CPU: an absent page must not be the program's fault.
+    // The CPU copies short ranges: an absent page must not fault in the program's call.
     if (place.on_demand && (request.length <= kBounceSize || qp.datagrams) &&
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;

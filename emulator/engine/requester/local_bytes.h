@@ -12,8 +12,9 @@
 
 namespace verbena {
 
-// Finds the bytes, and checks the local keys; `ranges` has room for PeerAdapter::kMaxRanges. none, or an lkey_... error.
-// The caller holds a hazard on some adapter: the regions stay registered as long.
+// Finds the bytes, and checks the local keys. `ranges` has space for PeerAdapter::kMaxRanges. Returns none,
+// or an lkey_... error. The caller holds a hazard guard on any adapter: the regions stay registered
+// meanwhile.
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
                              size_t* count);
 

@@ -14,7 +14,7 @@
 namespace verbena {
 namespace {
 
-// A BIND_MW as SendRequest keeps it.
+// A BIND_MW, in the fields of SendRequest.
 struct BindRequest {
   uint32_t rkey;  // the window's next
   uint32_t lkey;  // of the region
@@ -38,7 +38,7 @@ Response refuse(const Qp& qp, const char* what, uint32_t rkey, const char* why) 
   return {Answer::kLocal, VendorError::bind_refused};
 }
 
-// The region that is registered with this lkey, now. Under MemoryObjects::mutex.
+// The region that has this lkey now. Under MemoryObjects::mutex.
 Mr* find_region(Process& process, uint32_t lkey) {
   const MemoryKey key = MemoryKey::unpack(lkey);
   const auto found = process.memory_objects().mrs.find(key.index);
@@ -61,7 +61,7 @@ Response bind(Qp& qp, const BindRequest& request) {
   Process& process = *qp.process;
   MemoryObjects& objects = process.memory_objects();
   const uint32_t index = MemoryKey::unpack(request.rkey).index;
-  // Twice at most: the first time the window's last binding ends, and its users are waited for.
+  // Two passes at most: the first one ends the last binding and waits for its users.
   for (bool settled = false;;) {
     std::unique_lock lock(objects.mutex);
     const auto found = objects.mws.find(index);
@@ -99,7 +99,7 @@ Response bind(Qp& qp, const BindRequest& request) {
 
 Response invalidate(Qp& qp, const SendRequest& request) {
   SharedMr* window = find_window(qp.process->view(), request.rkey);
-  // Come again, after users who took their time: by then the window is not bound any more.
+  // A second call, after a slow user: the window is not bound any more.
   if (qp.waiting != Waiting::kAtomicLock) {
     const VendorError error = check_invalidation(window, request.rkey, qp.pd->handle, qp.shared->qpn);
     if (error != VendorError::none)
@@ -116,8 +116,7 @@ void read_memory_wr(const ibv_send_wr& wr, SendRequest* request) {
   switch (wr.opcode) {
     case IBV_WR_BIND_MW: {
       const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
-      // The window is the one that is named; of the key that is asked for only the tag is the program's
-      // choice.
+      // The window must be the one that the WR names. Only the tag of the new key is the program's choice.
       const uint32_t rkey = (wr.bind_mw.mw->rkey & ~0xffu) | (wr.bind_mw.rkey & 0xffu);
       BindRequest{
           rkey, info.mr != nullptr ? info.mr->lkey : 0, {info.addr, info.length, info.mw_access_flags}}

@@ -16,18 +16,18 @@
 namespace verbena {
 namespace {
 
-// While requests wait, and the program does not poll, the service thread looks at them this often (ns).
+// ns. While requests wait and the program does not poll, the service thread looks this often.
 constexpr int64_t kShortTick = 200'000;
-// The same of a request whose peer has been asked to wake this process, and of one that nobody answers.
+// ns. The same for a request whose peer will wake this process, and for one without an answer.
 constexpr int64_t kLongTick = 20'000'000;
-// A request that found no receive WQE is not tried again sooner: the peer posts several meanwhile, and the two do not pass
-// one cache line to and fro.
+// ns. A request that found no receive WQE is not tried again sooner. Meanwhile the peer posts several, and
+// one cache line does not bounce between the two.
 constexpr int64_t kReceivePause = 5'000;
-// A responder that is not ready is asked again after this long, then after twice as long, and so on.
+// ns. A responder that is not ready is tried again after this long, then after twice as long, and so on.
 constexpr int64_t kFirstPause = 200'000;
 constexpr int64_t kLongestPause = 10'000'000;
-// Atomics hold the lock of a word for a moment only. A requester that never gets it meets a holder that is stopped, or a
-// damaged lock: a silent responder.
+// ns. Atomics hold the lock of a word for a moment. If a requester never gets the lock, its holder is
+// stopped, or the lock is damaged: that counts as a silent responder.
 constexpr uint64_t kLongestBusy = 1'000'000'000;
 
 SendRequest& at(Qp& qp, uint64_t number) { return qp.sq[number & (qp.sq.size() - 1)]; }
@@ -55,8 +55,8 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
 
 // ---- waiting ----
 
-// The request at the head of the send queue waits for `what`, or fails for `reason` when `patience_ns`, counted from the
-// first time, are over.
+// The request at the head of the send queue waits for `what`. It fails for `reason` `patience_ns` after the
+// first such call.
 Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
   if (qp.waiting != what) {
     if (patience_ns == 0) return fail(qp, request, reason);
@@ -70,7 +70,7 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
   return Step::kWaits;
 }
 
-// Something is in flight, or is about to be: from the first time on the deadline runs.
+// Something is in flight, or is about to be. The deadline runs from the first such call on.
 void wait_in_flight(Qp& qp, Waiting what, VendorError reason) {
   if (qp.waiting == Waiting::kNothing || qp.waiting == Waiting::kReceive)
     qp.give_up_at = deadline_after(qp.transport->patience_ns(qp));
@@ -79,7 +79,7 @@ void wait_in_flight(Qp& qp, Waiting what, VendorError reason) {
   qp.transport->watch(qp);
 }
 
-// Progress without an end of the wait.
+// There was progress, and the request still waits.
 Step yield(Qp& qp) {
   qp.waiting = Waiting::kChunk;
   qp.give_up_at = kEndOfTime;
@@ -115,7 +115,7 @@ void note_acknowledged(Qp& qp, uint64_t number) {
   flight.acknowledged = std::max(flight.acknowledged, std::min(number, flight.sent));
 }
 
-// Completes what is done. False: the queue pair has failed.
+// Completes the requests that are done. False: the queue pair has failed.
 bool complete_done(Qp& qp) {
   Flight& flight = qp.flight;
   const uint64_t before = qp.sq_next;
@@ -154,7 +154,7 @@ Step carry_out_here(Qp& qp, const SendRequest& request) {
   return Step::kFinished;
 }
 
-// What is wrong with the request itself, before it leaves.
+// What is wrong with the request itself, before it is sent.
 VendorError judge(const Qp& qp, const SendOperation& operation, const SendRequest& request) {
   if (request.done != 0) return VendorError::none;
   const VendorError error = check_send_length(send_limits(qp), operation, request.length);
@@ -163,14 +163,15 @@ VendorError judge(const Qp& qp, const SendOperation& operation, const SendReques
                                                                  : VendorError::none;
 }
 
-// Must it wait for the responses to requests before it: is it fenced, or are as many in flight as may be?
+// Must it wait for the responses to earlier requests: is it fenced, or are max_rd_atomic in flight?
 bool waits_for_responses(const Qp& qp, const SendOperation& operation, const SendRequest& request) {
   const uint32_t awaited = qp.flight.responses_awaited;
   return (brings_response(operation) && request.done == 0 && awaited >= qp.attr.max_rd_atomic) ||
          ((request.flags & IBV_SEND_FENCE) != 0 && awaited != 0);
 }
 
-// Has the rate of the queue pair been used up for now? Then the rest of a message has so much longer to arrive.
+// Has the rate of the queue pair been used up for now? Then the deadline of a message that has begun is
+// extended.
 bool is_held_back(Qp& qp, const SendRequest& request) {
   if (qp.pacing.rate_kbps == 0) [[likely]]
     return false;
@@ -197,7 +198,7 @@ Next next_after(Step step) {
   return step == Step::kFinished ? Next::kOn : step == Step::kFailed ? Next::kFailed : Next::kLater;
 }
 
-// What becomes of the request that has just been given to the transport.
+// Acts on the result of Transport::send().
 Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, const SendResult& result) {
   Flight& flight = qp.flight;
   const bool is_first = request.number == qp.sq_next;
@@ -231,7 +232,7 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
       return next_after(wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
                           rnr_failure_ns(qp.attr.rnr_retry, result.rnr_timer)));
     case SendOutcome::kFailed:
-      // Requests before it complete before it does.
+      // It fails after the requests before it have completed.
       return is_first ? next_after(fail(qp, request, result.error)) : Next::kStop;
     case SendOutcome::kUnreachable:
       if (qp.transport->is_synchronous())
@@ -246,7 +247,7 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
 Next start(Qp& qp, SendRequest& request) {
   const bool is_first = request.number == qp.sq_next;
   if (is_local(request.opcode)) {
-    // Keys change when everything before is done.
+    // Keys change when all earlier requests are done.
     if (!is_first) return Next::kStop;
     qp.flight.begun = std::max(qp.flight.begun, request.number + 1);
     return next_after(carry_out_here(qp, request));
@@ -267,8 +268,8 @@ Next start(Qp& qp, SendRequest& request) {
   return take_result(qp, operation, request, result);
 }
 
-// When a request that waits is looked at again. `asked`: the peer has been asked to wake this process, and has had the
-// time to see that.
+// When a request that waits is tried again. `asked`: the peer has been asked to wake this process, and has
+// had time to notice.
 int64_t retry_at(Qp& qp, bool from_service, bool asked) {
   if (qp.try_again_at != 0 && !qp.transport->is_synchronous()) return qp.try_again_at;
   if (qp.waiting == Waiting::kChunk)
@@ -328,7 +329,7 @@ Step start_alone(Qp& qp, SendRequest& request) {
 
 void start_kept(Qp& qp) {
   const bool is_alone = qp.flight.sent + 1 >= qp.sq_posted;
-  // Requests before it wait; they are known to the scheduler, and so is this one.
+  // Earlier requests wait. The scheduler has the queue pair already.
   if (!is_alone && (qp.waiting == Waiting::kChunk || qp.waiting == Waiting::kReceive)) return;
   if (qp.transport->is_synchronous()) return qp.process->scheduler().add(&qp);
   leave_to_scheduler(qp, progress_send_queue(qp, false));
@@ -340,14 +341,14 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
   flight.sent = std::max(flight.sent, qp.sq_next);
   send_again_if_replaced(qp);
   if (qp.try_again_at != 0 && qp.sq_next != qp.sq_posted) {
-    // A look at this node's memory costs the peer nothing that matters to the service thread.
+    // Within the node the service thread may look earlier: that costs the peer next to nothing.
     const bool looks_early = from_service && transport.is_synchronous();
     if (!looks_early && now_ns() < qp.try_again_at) return qp.try_again_at;
   }
   qp.try_again_at = 0;
   while (flight.sent != qp.sq_posted && may_begin(qp)) {
-    // Posting a receive looks at the peer's wish to be woken without a fence, and may miss it: so this process comes back
-    // soon once more before it relies on being woken.
+    // A peer that posts a receive WQE reads the request to be woken without a fence, and may miss it. So this
+    // process tries once more soon, before it relies on being woken.
     const bool asks = from_service && qp.waiting == Waiting::kReceive;
     const bool just_asked = asks && !(qp.wakeup_asked && transport.is_wakeup_pending(qp));
     if (just_asked) qp.wakeup_asked = transport.ask_for_wakeup(qp);
@@ -405,7 +406,7 @@ uint32_t next_psn(const Qp& qp) { return qp.flight.sent <= qp.sq_next ? qp.reque
 
 namespace {
 
-// Something has come from the peer: what had to wait for it goes on.
+// Something has come from the peer: requests that waited for it continue.
 void go_on(Qp& qp) {
   if (qp.flight.sent == qp.sq_posted)
     raise_drained_if_due(qp);
@@ -451,7 +452,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   qp.process->scheduler().add(&qp);
 }
 
-// Woken before its time: that was no retry.
+// The wait was ended early: it does not count as a retry.
 void ready_to_receive(Qp& qp, uint64_t number) {
   Flight& flight = qp.flight;
   if (qp.waiting != Waiting::kReceive || flight.rnr_number != number || qp.try_again_at == 0) return;
@@ -483,7 +484,7 @@ SendRequest* find_awaiting_response(Qp& qp, uint64_t number) {
 
 void responded(Qp& qp, SendRequest& request, VendorError error) {
   Flight& flight = qp.flight;
-  // A response says that everything before it has been carried out.
+  // A response acknowledges all earlier requests.
   note_acknowledged(qp, request.number);
   if (error != VendorError::none) {
     flight.refused_at = request.number + 1;

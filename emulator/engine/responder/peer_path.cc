@@ -12,8 +12,8 @@ bool takes_requests(uint8_t state) {
 
 uint8_t peer_type(ibv_qp_type type) { return type == IBV_QPT_XRC_SEND ? IBV_QPT_XRC_RECV : type; }
 
-// The peer takes its receives from an SRQ. A message that was in the middle when this process began again
-// with the same generation goes on with the WQE it has.
+// The peer takes its receive WQEs from an SRQ. If this process looks it up again within one generation, an
+// unfinished message keeps its WQE.
 bool find_shared_receives(PeerPath& path, uint32_t index) {
   SharedSrq* srq = path.adapter->view().srq(index);
   if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
@@ -23,7 +23,7 @@ bool find_shared_receives(PeerPath& path, uint32_t index) {
   return path.shared_receives.order_words != nullptr && path.current_wqe <= path.shared_receives.slots();
 }
 
-// The peer's receives and completions. An XRC request's are its SRQ's (xrc.h).
+// The receive queue and CQ of the peer. For an XRC request they are those of its SRQ (xrc_target.h).
 VendorError find_receives(RequesterContext& requester) {
   PeerPath& path = requester.path;
   const SharedQp& there = *path.qp;
@@ -44,19 +44,19 @@ VendorError find_receives(RequesterContext& requester) {
   return VendorError::none;
 }
 
-// Finds the peer right or says why not. The caller is under a hazard guard.
+// Checks the peer. The caller holds a hazard guard.
 VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) {
   PeerPath& path = requester.path;
   const NodeMembership& membership = requester.process->membership();
   const ResponderState responder = ResponderState::unpack(state_word);
   SharedQp& there = *path.qp;
-  // Generation 0 is nobody's, but the peer's memory may say so: it is not the one that a path begins with.
+  // No queue pair has generation 0, but the peer's memory may be damaged. A path begins with generation 0, so
+  // it must not match.
   if (responder.generation == 0) return VendorError::peer_not_ready;
   if (there.incarnation != path.incarnation || !takes_requests(responder.state))
     return VendorError::peer_not_ready;
   if (responder.generation != path.generation) {
-    // Half of what follows may be found and the other half not: until all of it is, the path is of no
-    // generation.
+    // The rest may fail halfway. Until all of it is found, the path has no generation.
     path.generation = 0;
     if (there.type != peer_type(requester.type) || there.dest_qpn != requester.qpn ||
         there.dest_slot != membership.slot() || there.dest_slot_generation != membership.generation() ||
@@ -64,8 +64,7 @@ VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) 
       return VendorError::peer_mismatch;
     const bool fed = there.requester_generation.load(std::memory_order_relaxed) == responder.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
-    // Without acknowledgements messages may have been lost: a new one begins where it begins (rxe_resp.c,
-    // check_psn()).
+    // UC: messages may have been lost, so a new message may have any PSN (rxe_resp.c, check_psn()).
     if (is_acknowledged(requester.type) && expected != requester.psn) return VendorError::peer_mismatch;
     if (!requester.xrc_targets)
       if (const VendorError error = find_receives(requester); error != VendorError::none) return error;

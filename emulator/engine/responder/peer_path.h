@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Is the responder's queue pair still the one that the requester's is connected to, and does it take requests?
+// Is the responder still the queue pair that the requester was connected to, and ready for requests?
 #pragma once
 
 #include "engine/objects/process.h"
@@ -15,9 +15,10 @@ inline bool ports_up(const RequesterContext& requester) {
           requester.path.ports) == 0;
 }
 
-// Finds the responder right or says why not: port_down, peer_gone, peer_not_ready, peer_mismatch. What was found stays in
-// `requester.path`; from then on one word is compared (PeerPath::responder). The path has an adapter. The
-// caller holds send_lock, if the requester is a queue pair of this process, and a hazard on the adapter.
+// Checks the responder. none, port_down, peer_gone, peer_not_ready, peer_mismatch. The result is cached in
+// `requester.path`; from then on one word is compared (PeerPath::responder_state). The path has an adapter.
+// The caller holds a hazard guard on the adapter, and send_lock if the requester is a queue pair of this
+// process.
 VendorError check_path(RequesterContext& requester);
 
 }  // namespace verbena

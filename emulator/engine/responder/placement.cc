@@ -22,16 +22,16 @@ size_t cut(const iovec* ranges, size_t count, uint64_t from, uint64_t size, iove
   return cut_ranges(ranges, count, from, size, out, kMaxRanges - 2);
 }
 
-// What a WRITE of more than 8 bytes promises of their order is kept by ranges of the local side: the kernel
-// copies range after range (mm/process_vm_access.c, lib/iov_iter.c). A range it copies in words of its own
-// from the first byte on, or by string instructions, as the processor has it (arch/x86/lib/memcpy_64.S);
-// these promise order between each other, not within.
+// The order of the bytes of a WRITE of more than 8 bytes is kept by the local ranges: the kernel copies one
+// range after the other (mm/process_vm_access.c, lib/iov_iter.c). Within a range it copies words from the
+// first byte on, or uses string instructions, depending on the processor (arch/x86/lib/memcpy_64.S). These
+// are ordered among each other, not within.
 //
-// So many bytes come before the first aligned word at the destination. They are a range of their own, so that
-// the next one begins with that word.
+// The number of bytes before the first aligned word at the destination. They are a range of their own, so
+// that the next range begins with that word.
 uint64_t before_first_word(uint64_t destination) { return -destination & 7; }
 
-// So many bytes has the last aligned word. They are a range of their own, too.
+// The number of bytes in the last aligned word. They are a range of their own as well.
 uint64_t in_last_word(uint64_t destination_end) { return ((destination_end - 1) & 7) + 1; }
 
 size_t split_first_word(iovec* local, size_t locals, uint64_t destination) {
@@ -52,7 +52,7 @@ size_t split_last_word(iovec* local, size_t locals, uint64_t destination_end) {
   return locals + 1;
 }
 
-// Whose memory was it? Reads every page of the local ranges the way the kernel would.
+// Was it the local memory that failed? Reads every page of the local ranges as the kernel would.
 bool local_memory_readable(const iovec* ranges, size_t count) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   for (size_t i = 0; i < count; ++i) {
@@ -99,7 +99,7 @@ Placed place_chunk(RequesterContext& requester, Request& request, const LocalByt
                    const iovec* remote, size_t remotes) {
   if (requester.payload != nullptr) return requester.payload->place(request, remote, remotes);
   uint32_t size = std::min(request.length - request.done, std::min(requester.longest_chunk, kChunkSize));
-  // No aligned word at the destination lies in two chunks.
+  // No aligned word at the destination is split between two chunks.
   if (remotes == 1 && request.done + size < request.length && size > 8)
     size -=
         static_cast<uint32_t>((reinterpret_cast<uintptr_t>(remote[0].iov_base) + request.done + size) & 7);
@@ -121,7 +121,7 @@ Placed place_chunk(RequesterContext& requester, Request& request, const LocalByt
 int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t there, uint32_t size) {
   iovec from[3];
   size_t froms = 0;
-  // Field by field: a pair that was stored in halves is slow to load as a whole.
+  // Field by field: loading a pair as a whole after its halves were stored is slow.
   const auto add = [&](uint64_t length) {
     from[froms].iov_base = reinterpret_cast<void*>(here);
     from[froms++].iov_len = length;
@@ -147,9 +147,8 @@ Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalByt
   return advance(request, size);
 }
 
-// Takes the lock that serialises atomics on the adapter, for at most some 20 microseconds' worth of tries.
-// Atomics are two system calls; a process may be stopped between them, and nobody else shall stand still for
-// it.
+// Takes the lock that serialises atomics on the adapter, for some 20 us at most. An atomic makes two system
+// calls. A process may be stopped between them, and must not stop the others.
 namespace {
 
 bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDirectory& directory) {
@@ -161,7 +160,7 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
     if (holder == mine) return true;
     const auto slot = static_cast<uint32_t>(holder >> 32) - 1;
     if (slot >= kMaxSlots || !directory.alive(slot, static_cast<uint32_t>(holder))) {
-      // It died with the lock: its operation has taken place or it has not; it tells nobody of a result.
+      // The holder died with the lock. Its operation has taken place or not; no result was reported.
       if (lock.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return true;
     }
     sched_yield();
@@ -180,7 +179,7 @@ Placed change_atomically(RequesterContext& requester, const Request& request, ui
   std::atomic<uint64_t>& lock = adapter.view().header().atomics_locks[which].holder;
   const uint64_t mine = (uint64_t{membership.slot()} + 1) << 32 | membership.generation();
 
-  // The own process's threads share `mine`, so they take turns before it.
+  // The threads of one process share `mine`, so a mutex serialises them first.
   SpinLock& own_lock = adapter.own_atomics[which];
   if (!own_lock.try_lock()) return Placed::kBusy;
   if (!take_atomics_lock(lock, mine, directory)) {
@@ -209,7 +208,7 @@ Placed change_atomically(RequesterContext& requester, const Request& request, ui
 
 namespace {
 
-// Does the eager message `entry` go where one of the ranges is?
+// Does the eager message of `entry` go into one of the ranges?
 bool overlaps(const PeerPath& path, const Cqe& entry, const iovec* remote, size_t remotes) {
   const SharedReceiveRing& shared = path.shared_receives;
   return shared.shared != nullptr
@@ -244,12 +243,13 @@ bool eager_is_settled(RequesterContext& requester, const iovec* remote, size_t r
     path.has_eager = false;
     return true;
   }
-  // What the head has passed was scattered when it was polled.
+  // Entries before the head were scattered when they were polled.
   const uint64_t head = ring.places->head.load(std::memory_order_acquire);
   uint64_t position = std::max(path.first_eager_position, head);
   const uint32_t index = path.target != nullptr ? path.target->index : path.index;
   const uint32_t incarnation = path.target != nullptr ? path.target->incarnation : path.incarnation;
-  // So many entries there are; the positions are the peer's memory's word, and may be any distance apart.
+  // The ring has no more entries. The positions are read from the peer's memory, and may be any distance
+  // apart.
   const uint64_t last = path.last_eager_position;
   if (last >= position && last - position >= ring.capacity()) position = last - ring.capacity() + 1;
   bool any = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Moving a message's bytes between the initiator's memory and the responder's, in chunks.
+// Moves the bytes of a message between the memory of the requester and that of the responder, in chunks.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,28 +11,28 @@
 
 namespace verbena {
 
-// So much is moved in one go, some 100 us; then the call returns, and keys are checked again before the next
-// chunk. With 256 KiB a transfer of 1 MiB took 10 % longer.
+// Bytes moved in one call, some 100 us. Keys are checked again before the next chunk. With 256 KiB a transfer
+// of 1 MiB took 10 % longer.
 inline constexpr uint32_t kChunkSize = 1024 * 1024;
 
 enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone, kBusy };
 
-// Writes the next chunk of `local` to `remote` (whose sizes sum up to at least request.length). The last
-// aligned word of an RDMA WRITE becomes visible last.
+// Writes the next chunk of `local` to `remote`, which has at least request.length bytes. The last aligned
+// word of an RDMA WRITE becomes visible last.
 Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
                    const iovec* remote, size_t remotes);
 
-// The same for a WRITE of one range on either side, more than 8 bytes and at most a chunk, without a carrier
-// and without a word about what failed: 0, or errno values as PeerAdapter::write().
+// The same for a WRITE with one range on either side, of more than 8 bytes and at most a chunk, without a
+// PayloadStream. 0, or an errno of PeerAdapter::write().
 int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t there, uint32_t size);
 
 // Reads the next chunk of `remote` into `local`.
 Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
                    const iovec& remote);
 
-// Carries out the atomic at `address` of the responder; *before is what was there. Atomic against every other
-// atomic of this kind on that adapter. kBusy: another initiator's
-// takes its time, nothing has happened; come again.
+// Carries out the atomic at `address` of the responder. *before is the value before. Atomic with regard to
+// all RDMA atomics on that adapter. kBusy: another requester holds the lock, and nothing has happened; to be
+// called again.
 Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
                          uint64_t* before);
 

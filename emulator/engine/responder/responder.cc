@@ -17,7 +17,7 @@
 namespace verbena {
 namespace {
 
-// The responder's QP goes to ERR: its owner does that; we leave word and wake it.
+// The responder's QP goes to ERR. The owner does that: sets the flag and wakes the owner.
 void put_in_error(PeerPath& path, uint32_t pending_flags) {
   path.qp->pending_flags.fetch_or(pending_flags, std::memory_order_acq_rel);
   path.adapter->report(*path.qp);
@@ -85,7 +85,7 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
   const auto to = receive_cq(requester);
   const auto [claim, room] = claim_cqe(to);
   if (room == Room::kIgnored) {
-    // The completion is lost. The message must not be: it cannot wait in the CQE for being polled.
+    // The completion is lost. The message must not be: it cannot stay in the CQE.
     if (eager) return false;
     if (path.current_wqe != 0) path.shared_receives.abandon(path.current_wqe - 1);
     let_go(path);
@@ -93,7 +93,7 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
     return true;
   }
   if (room == Room::kOverrun) {
-    // A CQ's failure takes its queue pairs along; an XRC_RECV queue pair is none of them.
+    // A CQ that fails ends its queue pairs. An XRC_RECV queue pair does not belong to the CQ of the SRQ.
     if (path.target != nullptr) put_in_error(path, kPendingOverrun);
     return false;
   }
@@ -139,9 +139,8 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
 
 namespace {
 
-// Without acknowledgements nobody is told: what is refused is dropped, and costs neither the receive WQE nor
-// the QP's state (class D of vol. 1, 9.9.3; rxe_resp.c). Only a receive WQE that is wrong in itself (class A)
-// fails as it does for RC.
+// UC: a refused message is dropped, and changes neither the receive WQE nor the state of the QP (class D of
+// vol. 1, 9.9.3; rxe_resp.c). Only an error of the receive WQE itself (class A) fails as for RC.
 bool drops(const PeerPath& path, VendorError seen_here) {
   return path.qp->type == IBV_QPT_UC &&
          (seen_here == VendorError::receive_too_small || seen_here == VendorError::local_access);
@@ -163,7 +162,7 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   return {Answer::kNak, seen_there};
 }
 
-// SEND_WITH_INV: the message is there, then the key ends, then the completion tells.
+// SEND_WITH_INV: first the message is placed, then the key ends, then the completion is published.
 VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
                                 const Request& request) {
   if (!operation.carries_invalidate) return VendorError::none;
@@ -195,7 +194,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
 
   if ((requester.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
       prevalidated(path, {0, receive.epoch, receive.length})) {
-    // Gathered before anything is claimed over there: the program's pages may take their time.
+    // Gathered before anything is claimed: the program's pages may have to be read in.
     const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
     const bool in_entry = request.length + header <= path.completions.inline_size();
     uint8_t payload[kCqeInlineSize];
@@ -213,10 +212,10 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
     invalidated = true;
   }
 
-  // The WQE's own list, checked now: keys may have ended since it was posted. Of an element that is longer
-  // than its region what the message fills must lie within: so does rxe (rxe_mr.c, copy_data()), and perftest
-  // counts on it (ctx_set_recv_wqes() rounds the elements of an SRQ up to the MTU). hns checks the whole
-  // element.
+  // The SGEs of the WQE are checked now: keys may have ended since it was posted. If an SGE is longer than
+  // its region, only the part that the message fills must be inside. rxe does the same (rxe_mr.c,
+  // copy_data()), and perftest relies on it (ctx_set_recv_wqes() rounds the SGEs of an SRQ up to the MTU).
+  // hns checks the whole SGE.
   const ReceiveWqe& wqe = *receive.wqe;
   const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
@@ -311,7 +310,7 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
   return {Answer::kAck};
 }
 
-// ATOMIC WRITE: 8 aligned bytes, in one piece.
+// ATOMIC WRITE: 8 aligned bytes in one store.
 Response respond_to_atomic_write(RequesterContext& requester, const Request& request,
                                  const LocalBytes& local) {
   PeerPath& path = requester.path;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the far adapter does with a request: carried out by the initiator on the responder's shared state. The
-// caller is under a hazard guard (hazards.h) and has found the responder's gate open; nothing here waits.
+// What the responder does with a request. The requester carries it out on the shared state of the responder.
+// The caller holds a hazard guard (hazards.h) and has found the responder ready (check_path()). The calls do
+// not wait.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,12 +22,12 @@ namespace verbena {
 
 enum class Answer : uint8_t {
   kAck,      // done
-  kPartial,  // a chunk is done, Request::done says how far; come again
+  kPartial,  // a chunk is done (Request::done): to be called again
   kRnr,      // no receive WQE
-  kNak,      // refused: `error` says why; the responder knows of it already
-  kLocal,    // nothing happened there: the initiator's own memory failed
+  kNak,      // refused for `error`; the responder has been told
+  kLocal,    // nothing has happened: the requester's own memory failed
   kGone,     // the process is gone
-  kBusy,     // somebody else is in the middle of an atomic on this word; come again
+  kBusy,     // another requester is in the middle of an atomic on this word: to be called again
 };
 
 struct Response {
@@ -34,18 +35,18 @@ struct Response {
   VendorError error = VendorError::none;
 };
 
-// The initiator's bytes: where they lie in this process.
+// The requester's bytes: their ranges in this process.
 struct LocalBytes {
   const iovec* ranges;
   size_t count;
-  // READ and atomics: why the answer cannot be put there. Told only once the responder has answered.
+  // READ and atomics: why the response cannot be placed. Reported only after the responder has answered.
   VendorError error = VendorError::none;
 };
 
-// The responder refuses a request without having taken a receive WQE: its QP is told, and goes to ERR.
+// The responder refuses a request before it has taken a receive WQE. Its QP is told, and goes to ERR.
 Response refuse(PeerPath& path, VendorError error);
 
-// `local`: gathered bytes for SEND and WRITE, the place for the answer for READ and atomics.
+// `local`: for SEND and WRITE the bytes to send, for READ and atomics the place for the response.
 Response respond(RequesterContext& requester, const SendOperation& operation, Request& request,
                  const LocalBytes& local);
 
@@ -58,7 +59,7 @@ inline void raise_event_due(PeerPath& path) {
 
 // ---- parts of it, for requests that need no more (small_send.cc) ----
 
-// What the receive completion says.
+// The fields of a receive completion.
 struct Arrival {
   unsigned flags;  // ibv_send_flags
   uint32_t length;
@@ -76,13 +77,13 @@ inline CqProducer<CompletionRing> receive_cq(RequesterContext& requester) {
   return {path.completions, *path.completion_queue, *path.memory, requester.process->membership().worker()};
 }
 
-// Appends the receive completion of WQE `path.taken`. `payload`: the message's bytes, if they travel in the entry;
-// `eager`: they travel there or in the slot's bounce buffer. False: there is no room, and the completion is
-// lost; unless the CQ ignores overruns, it will fail.
+// Appends the receive completion of WQE `path.taken`. `payload`: the bytes of the message, if they are in the
+// CQE. `eager`: they are in the CQE or in the bounce buffer of the slot. False: the CQ is full and the
+// completion is lost; the CQ fails unless it ignores overruns.
 bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool eager,
                       const uint8_t* payload);
 
-// Do the keys of a receive WQE still hold, as they did when it was posted?
+// Are the keys of a receive WQE still valid, as they were when it was posted?
 inline bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
   const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
   return ready.epoch == epoch && epoch != ReadyWord::kNeverValid;
@@ -111,8 +112,8 @@ inline void note_eager(PeerPath& path, uint64_t position) {
   path.last_eager_position = position;
 }
 
-// In a stream, this is where the messages after the next will go. Not where the consumer has not been yet: it
-// would be looking at the very lines.
+// Prefetches the place of the message after the next, as in a stream. Not entries that the consumer still
+// polls.
 inline void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bool in_entry) {
   constexpr uint64_t kAhead = 8;
   const CompletionRing& ring = path.completions;

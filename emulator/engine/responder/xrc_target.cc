@@ -40,7 +40,7 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
                  slot, error);
     return VendorError::peer_gone;
   }
-  // Frames lead to the receiving queue pair's process, and from there no further.
+  // Frames reach the process of the receiving queue pair, and no other.
   if (!target->adapter->is_within_reach()) {
     VERBENA_WARN(
         "QP 0x%06x: SRQ 0x%06x is of the process in slot %u, whose memory cannot be reached "
@@ -109,7 +109,7 @@ VendorError select_target(RequesterContext& requester, uint32_t srqn) {
     std::unique_ptr<XrcTarget> target;
     if (const VendorError error = resolve(requester, srqn, &target); error != VendorError::none) return error;
     abandon_current_wqe(requester);
-    // What is forgotten must not be what the path is about.
+    // The target that is dropped must not be the current one.
     load(path, *target);
     if (found != known.end())
       known.erase(found);

@@ -15,7 +15,7 @@ struct Pd;
 struct Ah {
   Pd* pd = nullptr;
   ibv_ah_attr attr{};
-  DatagramHeader header;   // of what is sent with it; kNone without a GRH
+  DatagramHeader header;   // of its datagrams; kNone without a GRH
   bool multicast = false;  // the GID is a group's
 };
 

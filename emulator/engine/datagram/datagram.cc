@@ -28,7 +28,8 @@ namespace {
 
 constexpr uint32_t kOwnQkey = 0x80000000;
 
-// Nobody took it at the device that it came to: one of this node that has the address, and whose port is up.
+// No queue pair took the datagram at the device that it came to: one of this node with the address, whose
+// port is up.
 void count_stray(const NodeDirectory& directory, const ibv_ah_attr& address) {
   const DeviceTable& table = directory.devices();
   for (uint32_t i = 0; i < std::min(table.count, kMaxDevices); ++i)
@@ -52,7 +53,7 @@ wire::NetAddress source_of(const DatagramSender& from, const ibv_ah_attr& addres
   return {from.device->gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)].raw};
 }
 
-// Nobody of this node is at the address.
+// No device of this node has the address.
 void send_to_other_node(DatagramSender& from, const ibv_ah_attr& address, uint32_t qpn,
                         const DatagramMessage& message) {
   Network* const network = from.process->network();
@@ -94,7 +95,7 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
   const NodeDirectory& directory = from.process->directory();
   Destination& to = from.targets.destination(address, qpn);
   for (bool fresh = false;; fresh = true) {
-    // What is there may have gone, and another may have come, since we were there last.
+    // The queue pair may have been replaced by another one since the last datagram.
     if ((fresh || !to.adapter) && !DatagramTargets::resolve(*from.process, address, qpn, &to)) {
       count_stray(directory, address);
       send_to_other_node(from, address, qpn, message);
@@ -150,7 +151,7 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
   }
 }
 
-// Collects the program's bytes behind the room for the header. Its memory stays registered meanwhile.
+// Gathers the program's bytes behind the space for the header. The memory stays registered meanwhile.
 VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request,
                    DatagramMessage* message) {
   const uint32_t own_slot = qp.process->membership().slot();
@@ -230,7 +231,7 @@ bool must_wait(Qp& qp, const SendRequest& request) {
   const Ah* ah = request.ah;
   if (network == nullptr || ah == nullptr || ah->multicast || ah->attr.is_global == 0) return false;
   if (const auto& found = qp.datagrams->targets.destination(ah->attr, request.remote_qpn).adapter) {
-    // On this node there is nothing to wait for but a stream.
+    // Within this node only a stream can be full.
     return !found->is_within_reach() && network->is_full(kThisNode, request.remote_qpn);
   }
   return network->is_full(wire::NetAddress::of_gid(ah->attr.grh.dgid.raw), request.remote_qpn);

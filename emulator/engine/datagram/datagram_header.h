@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The 40 bytes that stand in front of every received datagram: what the receiver learns of the packet's
-// network header. Pure functions.
+// The 40 bytes in front of every received datagram: the network header of the packet. Pure functions.
 //
-//  * InfiniBand, and RoCE v1: a Global Routing Header with next header 0x1b (InfiniBand Architecture
-//  Specification
-//    vol. 1, 8.3). A packet without one leaves the 40 bytes undefined, but takes them (11.4.1.2;
-//    ibv_post_recv(3)).
-//  * RoCE v2 over IPv6: the IPv6 header, next header UDP.
-//  * RoCE v2 over IPv4: 20 bytes of zeros, then the IPv4 header (Annex A17, 4.5.2; rxe_resp.c execute():
-//  zeros;
-//    rxe_net.c prepare_ipv4_hdr(): don't fragment, checksum filled in; libibverbs/verbs.c
-//    get_grh_header_version() is how programs tell the kinds).
+// - InfiniBand, and RoCE v1: a Global Routing Header with next header 0x1b (InfiniBand Architecture Specification
+//   vol. 1, 8.3). A packet without one leaves the 40 bytes undefined, but uses them (11.4.1.2; ibv_post_recv(3)).
+// - RoCE v2 over IPv6: the IPv6 header, next header UDP.
+// - RoCE v2 over IPv4: 20 zeros, then the IPv4 header (Annex A17, 4.5.2; rxe_resp.c execute(): zeros; rxe_net.c
+//   prepare_ipv4_hdr(): don't fragment, checksum filled in). Programs tell the kinds apart with libibverbs/verbs.c
+//   get_grh_header_version().
 //
 // Lengths are those of the packet as an adapter would send it.
 #pragma once
@@ -29,8 +25,8 @@ inline constexpr uint32_t kGrhBytes = 40;
 
 enum class NetworkHeader : uint8_t { kNone, kInfiniband, kIpv6, kIpv4 };
 
-// Which header a packet carries that leaves from `source` (an entry of the port's GID table) for `dgid`. IPv4
-// only if both are IPv4-mapped.
+// The header of a packet from `source` (an entry of the port's GID table) to `dgid`. IPv4 only if both are
+// IPv4-mapped.
 NetworkHeader network_header(const GidEntry& source, const ibv_gid& dgid) noexcept;
 
 // An IPv6 multicast address, or an IPv4-mapped one of class D (kernel, include/rdma/ib_addr.h,
@@ -41,8 +37,8 @@ struct DatagramHeader {
   NetworkHeader kind = NetworkHeader::kNone;
   std::array<uint8_t, kGrhBytes> bytes{};
 
-  // Everything but what depends on the message. `route` is an AH's: traffic class, flow label (20 bits), hop
-  // limit and dgid are taken from it. kNone leaves zeros.
+  // Fills in all fields that do not depend on the message. Traffic class, flow label (20 bits), hop limit and
+  // dgid come from `route` of the AH. kNone leaves zeros.
   static DatagramHeader of(const GidEntry& source, const ibv_global_route& route) noexcept;
 
   // Fills in the lengths, and the checksum, for a message of `length` bytes, with an immediate or without.

@@ -12,17 +12,17 @@
 namespace verbena {
 namespace {
 
-// How long a message waits for the receiver to take what lies before it to the same buffers: a process that
-// runs does so in that time, however busy its machine is.
+// How long a message waits for the receiver to scatter earlier messages. A process that runs does so in that
+// time, even on a busy machine.
 constexpr int64_t kSettling = 1'000'000'000;  // ns
 
-// Does the datagram that `entry` tells of go where one of the ranges is?
+// Does the datagram of `entry` go into one of the ranges?
 bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size_t count) {
   const SharedReceiveRing& ring = to.receives;
   return leads_into(ring.wqe(entry.index & static_cast<uint32_t>(ring.mask())), ring.max_sge, ranges, count);
 }
 
-// Does `entry` tell of a receive request of the same queue? A queue pair's, or of the SRQ that several share.
+// Is `entry` the completion of a WQE of the same queue: of the queue pair, or of its SRQ?
 bool of_same_queue(const Destination& to, const Cqe& entry) {
   if (entry.qp_index == to.index) return entry.qp_incarnation == to.incarnation;
   if ((entry.flags & (kCqeFromShared | kCqeXrc)) != kCqeFromShared) return false;
@@ -30,16 +30,15 @@ bool of_same_queue(const Destination& to, const Cqe& entry) {
   return other != nullptr && other->srq == to.qp->srq;
 }
 
-// What lies in the CQ between the head and `end`: messages of whatever sender that came before the one whose
-// completion that is.
+// What the CQ has between the head and `end`: earlier messages, from any sender.
 struct LiesBefore {
-  bool eager = false;       // one of them is still on its way from its receive slot to these ranges
-  bool unfinished = false;  // and of one it is not known yet whether it is
+  bool eager = false;       // one of them is in its receive slot and goes into the ranges
+  bool unfinished = false;  // one of them is still being appended, and may do so
   bool any() const { return eager || unfinished; }
 };
 
-// Will the entry at `position`, which is not complete, never be? Its producer is dead, or the consumer has
-// left it behind and claimed its place in nobody's name.
+// Will the unfinished entry at `position` never be finished? Its producer is dead, or the consumer has
+// skipped it.
 bool never_comes(const CompletionRing& ring, uint64_t position, const NodeDirectory& directory) {
   const uint64_t claim = ring.claims[ring.place(position)].load(std::memory_order_acquire);
   if (directory.worker_alive(ClaimWord::unpack(claim).worker)) return false;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The order of arrival at a datagram receive queue, where requests name the same buffer. A small message lies
-// in its receive slot until its completion is polled, a large one is put into the buffer at once: what came
-// before it, from whatever sender, has to be there first, or polling would put it over the large one. An
-// adapter carries out what comes in for a queue one after the other (InfiniBand Architecture Specification
+// The order of arrival at a datagram receive queue, if receive WQEs name the same buffer. A small message
+// stays in its receive slot until its completion is polled. A large one is placed in the buffer at once.
+// Earlier messages from any sender must be in the buffer before, or polling would write them over the large
+// one. An adapter receives messages for a queue one after the other (InfiniBand Architecture Specification
 // vol. 1, 10.8.3.1: receive requests are completed in the order of their posting).
 //
-// The sender of the large message looks for such ones between the CQ's head and the completion that it has
-// claimed for itself. Senders of small messages do nothing for it.
+// The sender of the large message looks for earlier ones between the head of the CQ and its own completion.
+// Senders of small messages have no extra work.
 #pragma once
 
 #include <sys/uio.h>

@@ -25,7 +25,7 @@ bool receives_in(uint8_t state) {
 bool find(Process& process, uint32_t slot, uint32_t slot_generation, uint32_t index, Destination* out) {
   std::shared_ptr<PeerAdapter> adapter;
   if (process.peers().get(process.membership(), slot, slot_generation, &adapter, {kPatienceMs}) != 0) {
-    // Asking a stopped process takes its time; datagrams do not wait for it again and again.
+    // Asking a stopped process takes time. Datagrams do not wait for it every time.
     out->ask_again_at = now_ns() + kPause;
     return false;
   }
@@ -93,7 +93,7 @@ DatagramTargets::Key DatagramTargets::key_of(const ibv_ah_attr& address, uint32_
 }
 
 Destination& DatagramTargets::destination(const ibv_ah_attr& address, uint32_t qpn) {
-  static_assert(kSets == 256);  // what Key::set() tells apart
+  static_assert(kSets == 256);  // the number of values of Key::set()
   const Key key = key_of(address, qpn);
   if (last_ != nullptr && last_->key == key) return last_->destination();
   Place* set = places_ + key.set() * kWays;
@@ -140,7 +140,7 @@ std::vector<DatagramTargets::Member>& DatagramTargets::members(Process& process,
   if (found != groups_.end() && group.version == version &&
       (group.look_again_at == kEndOfTime || now_ns() < group.look_again_at))
     return group.members;
-  group.known = false;  // until all of it is
+  group.known = false;  // until all members are found
   group.members.clear();
   group.gid = gid;
   group.version = version;

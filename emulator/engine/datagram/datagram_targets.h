@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Whom a UD queue pair has sent to: the queue pairs that addresses and numbers lead to, and the members of
-// groups. Memory for all that can be remembered is set aside when the queue pair is made; it becomes resident
-// as it is used. Only looking a group up again, after its members have changed, takes memory when a message
-// is posted.
+// The destinations of a UD queue pair: the queue pairs of addresses and numbers, and the members of groups.
+// The memory of the table is reserved when the queue pair is created, and becomes resident with use. Only
+// looking up a group whose members have changed allocates memory when a message is posted.
 //
-// All of it under the sender's send_lock.
+// Under send_lock of the sender.
 #pragma once
 
 #include <array>
@@ -89,7 +88,7 @@ class DatagramTargets {
   struct Group {
     MulticastGid gid{};
     bool known = false;
-    uint64_t version = 0;       // of the table, when the members were looked up
+    uint64_t version = 0;       // of the table when the members were looked up
     int64_t look_again_at = 0;  // ns: the process of some member has not answered
     std::vector<Member> members;
   };
@@ -99,8 +98,8 @@ class DatagramTargets {
   static Key key_of(const ibv_ah_attr& address, uint32_t qpn);
 
   Place* places_;          // kSets * kWays, as calloc(3) gives them
-  Place* last_ = nullptr;  // who was sent to last
-  uint32_t next_way_ = 0;  // whom the next new one takes the place of
+  Place* last_ = nullptr;  // the last destination
+  uint32_t next_way_ = 0;  // replaced by the next new destination
   std::array<Group, kGroups> groups_;
   uint32_t next_group_ = 0;
 };

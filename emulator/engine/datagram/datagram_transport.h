@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Requests of UD queue pairs: each goes to the queue pairs that its address leads to, and is done. Synchronous.
+// Requests of UD queue pairs: each goes to the queue pairs of its address, and is complete. Synchronous.
 #pragma once
 
 #include "engine/objects/transport.h"

@@ -83,7 +83,7 @@ void complete(const DatagramSender& from, Destination& to, const DatagramMessage
   to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
 }
 
-// Of the port that the queue pair is at (ibv_query_port(3): qkey_viol_cntr). It stays at its most.
+// The counter of the port (ibv_query_port(3): qkey_viol_cntr). It stays at its maximum.
 void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
   if (device >= kMaxDevices) return;
   std::atomic<uint32_t>& count = directory.header().qkey_violations[device];
@@ -115,7 +115,7 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
                         epoch != ReadyWord::kNeverValid;
   if (is_eager && message.length > to.room_in_entry())
     std::memcpy(to.receives.bounce(slot), message.bytes, message.length);
-  // The completion's place first: what comes after it is scattered after it.
+  // The completion is claimed first: messages that come after it are scattered after it.
   const auto [claim, room] = claim_cqe(receive_cq(from, to));
   VendorError error = VendorError::none;
   if (room == Room::kIgnored)
@@ -168,7 +168,7 @@ void raise_events(DatagramSender& from) {
     const uint8_t due = std::exchange(to->event_due, uint8_t{0});
     if (to->completion_queue->channel == 0) continue;
     const HazardGuard guard(directory, from.process->membership().slot(), to->adapter->slot());
-    // The CQ may have gone meanwhile. One that has come in its place gets an event too many, which does no
+    // The CQ may have been destroyed since. A new one in its place gets a superfluous event, which does no
     // harm.
     if (to->adapter->alive(directory) && to->completion_queue->alive.load(std::memory_order_acquire) != 0)
       raise_completion_event(*to->completion_queue, *to->adapter, due == 2);

@@ -16,7 +16,7 @@ struct DeviceDescription;
 
 inline constexpr uint32_t kMaxDatagram = 4096;  // bytes, without the GRH
 
-// One message, whole: the room for its GRH, and the bytes that the program gave.
+// A whole message: space for its GRH, and the bytes of the program.
 struct DatagramMessage {
   DatagramHeader header;
   DatagramSource source{};
@@ -44,15 +44,15 @@ struct DatagramSender {
 
 enum class Delivery : uint8_t {
   kTaken,
-  kDropped,    // counted, where there is somebody to count it
-  kNoReceive,  // nothing has happened: its receiver has no receive request now, and it may wait for one
+  kDropped,    // counted by the queue pair
+  kNoReceive,  // nothing has happened: there is no receive WQE, and the message may wait for one
 };
 
-// Delivers `message` to `to`, which open() has found ready. The caller holds a hazard on its adapter. The event of the
-// completion is raised later, by raise_events(): Destination::event_due.
+// Delivers `message` to `to`, which is_ready(). The caller holds a hazard guard on its adapter.
+// raise_events() raises the event of the completion later (Destination::event_due).
 Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMessage& message);
 
-// Raises the events of the completions that deliver() has appended. The caller holds no hazard.
+// Raises the events of the completions that deliver() has appended. The caller holds no hazard guard.
 void raise_events(DatagramSender& from);
 
 }  // namespace verbena

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_attach_mcast(3), ibv_detach_mcast(3). Checks as the kernel makes them (verbs.c, ib_attach_mcast() and
-// is_valid_mcast_lid(); uverbs_cmd.c, ib_uverbs_attach_mcast()): attaching again succeeds and changes
-// nothing, so one detaching undoes it; the LID is looked at on InfiniBand only.
+// ibv_attach_mcast(3), ibv_detach_mcast(3). The checks are those of the kernel (verbs.c, ib_attach_mcast()
+// and is_valid_mcast_lid(); uverbs_cmd.c, ib_uverbs_attach_mcast()). Attaching again succeeds and changes
+// nothing, so one detach undoes it. The LID matters on InfiniBand only.
 #include "engine/datagram/multicast.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
                  lid);
     return error;
   }
-  // Nothing of the group arrives any more once this returns.
+  // After the return no message of the group arrives any more.
   qp->process->wait_for_hazards();
   return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The number of all groups' messages, and what the device allows of multicast (ibv_query_device(3)); the
-// groups themselves are in fabric/multicast_table.h.
+// The QPN of multicast messages, and the limits of the device for multicast (ibv_query_device(3)). The groups
+// are in fabric/multicast_table.h.
 #pragma once
 
 #include "fabric/device_table.h"

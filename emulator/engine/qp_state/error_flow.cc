@@ -66,7 +66,7 @@ uint64_t first_uncompleted_receive(Qp& qp) {
 void close_responder(Qp& qp, ibv_qp_state state) {
   const ResponderState responder =
       ResponderState::unpack(qp.shared->responder_state.load(std::memory_order_relaxed));
-  // What the peer had got to stays to be asked for (ibv_query_qp(3)).
+  // The PSN that the peer had reached can still be queried (ibv_query_qp(3)).
   if (qp.shared->requester_generation.load(std::memory_order_relaxed) == responder.generation)
     qp.attr.rq_psn = qp.shared->expected_psn.load(std::memory_order_relaxed);
   qp.wakeup_asked = false;
@@ -95,7 +95,7 @@ void enter_send_queue_error(Qp& qp) {
 
 bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
   if (!qp.flush_receives.load(std::memory_order_acquire)) return true;
-  // Nobody else than the requester can be at work on the queue.
+  // Only the requester can use the queue.
   const uint32_t requester = std::atomic_ref(qp.shared->dest_slot).load(std::memory_order_relaxed);
   if (!hazards_released(qp.process->directory(), qp.process->membership().slot(), requester, patience_ns))
     return false;
@@ -109,8 +109,7 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
         append_receive_flush(qp, number);
     qp.flush_receives.store(false, std::memory_order_release);
   }
-  // The program may now take the QP down: none of the SRQ's requests will be completed by it (vol.
-  // 1, 11.6.3.2).
+  // The program may now destroy the QP: it will complete no more WQEs of the SRQ (vol. 1, 11.6.3.2).
   if (qp.srq != nullptr && is_of_program(*qp.srq)) raise_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   return true;
 }
@@ -124,7 +123,7 @@ void forget_receives(Qp& qp) {
 }
 
 void flush_one_receive(Qp& qp, uint64_t number) {
-  // Those posted before have to be flushed first; then this one is among them.
+  // Older WQEs have to be flushed first. This one is flushed with them.
   if (!qp.flush_receives.load(std::memory_order_acquire)) append_receive_flush(qp, number);
 }
 

@@ -18,8 +18,8 @@ void close_responder(Qp& qp, ibv_qp_state state);
 // here, or by the service thread. The caller holds send_lock, and no hazard guard.
 void enter_error(Qp& qp);
 
-// Moves a QP of an unreliable transport to SQE: its send queue is flushed, it receives on (vol. 1, 10.3.1.6).
-// The caller holds send_lock.
+// Moves a QP of an unreliable transport to SQE: its send queue is flushed, and it still receives (vol. 1,
+// 10.3.1.6). The caller holds send_lock.
 void enter_send_queue_error(Qp& qp);
 
 // Acts on what peers have reported in SharedQp::pending_flags: the responder's errors, COMM_EST, and eager

@@ -15,7 +15,7 @@ struct Qp;
 // Requests of an earlier generation find no responder (adapter/layout.h: ResponderState).
 enum class Generation : uint8_t { kSame, kNext };
 
-// The caller holds send_lock, or nobody else knows the queue pair yet.
+// The caller holds send_lock, or no other thread knows the queue pair yet.
 void change_state(Qp& qp, ibv_qp_state to, Generation generation);
 
 }  // namespace verbena

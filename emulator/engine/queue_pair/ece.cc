@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Enhanced connection establishment: what the two ends of a connection may agree on beyond the specification
-// (ibv_set_ece(3), ibv_query_ece(3)). What the device does without being asked is what it offers, as on mlx5
-// (providers/mlx5/verbs.c, mlx5_set_ece() and mlx5_query_ece()): a program takes options away, or librdmacm
-// does for it when the other end is another vendor's (librdmacm/cma.c, init_ece()).
+// Enhanced connection establishment: options beyond the specification that both ends of a connection agree on
+// (ibv_set_ece(3), ibv_query_ece(3)). The device offers what it does by default, as mlx5 does
+// (providers/mlx5/verbs.c, mlx5_set_ece() and mlx5_query_ece()). A program removes options, or librdmacm does
+// if the other end is of another vendor (librdmacm/cma.c, init_ece()).
 //
-// Option 1, "may wait in the receive slot": a message of up to 256 bytes that the queue pair sends is left
-// beside the receive request, and reaches the program's buffer when its completion is polled. Without the
-// option it is put into the buffer at once, at the cost of a system call of the sender: for receivers that
-// look at the buffer before they poll.
+// Option 1, eager data: a message of up to 256 bytes that the queue pair sends stays beside the receive WQE,
+// and is placed in the program's buffer when its completion is polled. Without the option it is placed in the
+// buffer at once, for a system call of the sender. That is for receivers that read the buffer before they
+// poll.
 #include <errno.h>
 
 #include "emulator.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Changes of a queue pair's state and attributes (ibv_modify_qp(3)). What is allowed stands in
-// qp_state_table.h and qp_attributes.h; here is what each change does.
+// Changes of a queue pair's state and attributes (ibv_modify_qp(3)). What is allowed is in qp_state_table.h
+// and qp_attributes.h; this file has what each change does.
 #include <errno.h>
 
 #include <algorithm>
@@ -72,8 +72,8 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = psn_of(attr.sq_psn);
 }
 
-// Under send_lock. What waits for the old rate is looked at again (to_state()); the fast path is closed and
-// opened by check_path().
+// Under send_lock. Requests that wait for the old rate are tried again (to_state()). check_path() opens or
+// closes the fast path.
 void pace(Qp& qp, const PacingLimits& limits) {
   qp.pacing = pacing_of(limits, qp.requester.mtu);
   qp.requester.longest_chunk = piece_of(qp.pacing, UINT32_MAX);
@@ -81,7 +81,7 @@ void pace(Qp& qp, const PacingLimits& limits) {
   qp.fast = {};
 }
 
-// Responder attributes that may change while requests come in: the requester reads them with each request.
+// Responder attributes that may change while requests arrive: the requester reads them with each request.
 void publish(Qp& qp, int mask) {
   SharedQp& shared = *qp.shared;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) shared.access = qp.attr.qp_access_flags;
@@ -91,8 +91,8 @@ void publish(Qp& qp, int mask) {
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
 }
 
-// Finds the queue pair that `attr` connects `qp` to, and pins it: from here on it is that one of that process
-// or none.
+// Finds the queue pair that `attr` connects `qp` to, and pins it: from here on the peer is that queue pair of
+// that process, or none.
 void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   Process& process = *qp.process;
   QpnEntry found;
@@ -128,7 +128,7 @@ PeerQp peer_of(const PeerPath& path) {
   return {path.adapter->slot(), path.adapter->generation(), path.index, path.incarnation};
 }
 
-// False: a peer is still at work, and the caller may not wait for it. Done once more, it goes on from there.
+// False: a peer still uses the queue pair, and the caller may not wait. The next call continues.
 bool to_reset(Qp& qp, bool may_wait) {
   qp.send_lock.lock();
   close_responder(qp, IBV_QPS_RESET);
@@ -150,7 +150,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.flush_receives.store(false, std::memory_order_release);
   purge_completions(qp);
   forget_receives(qp);
-  // Running numbers go on, so that slots and laps stay what they are; everything posted is forgotten.
+  // Running numbers continue, so that slots and laps stay valid. Everything posted is dropped.
   const uint64_t posted = qp.rq_posted;
   qp.rq_freed.store(posted, std::memory_order_release);
   qp.shared->rq_taken.store(posted, std::memory_order_release);
@@ -190,7 +190,7 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transpo
   return 0;
 }
 
-// `known`: the peer that somebody else has found; nullptr: it is to be found here.
+// `known`: the peer, found by the process that asked; nullptr: it is to be found here.
 int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
   Network* others = qp.process->network();
@@ -234,12 +234,12 @@ void to_error(Qp& qp) {
   qp.send_lock.lock();
   enter_error(qp);
   qp.send_lock.unlock();
-  // Normally done already. A stopped peer in the middle of a request delays it, and then the service thread
-  // sees to it.
+  // Usually done already. A peer that is stopped in the middle of a request delays it. Then the service
+  // thread does it later.
   if (!flush_receive_queue(qp, 10 * kHazardPatience)) qp.process->self().report(*qp.shared);
 }
 
-// Under modify_mutex. `peer`: on behalf of another process, and without waiting (EAGAIN).
+// Under modify_mutex. `peer`: for another process, and without waiting (EAGAIN).
 int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, PacingLimits pacing = {}) {
   const ibv_qp_state from = qp->state.load(std::memory_order_acquire);
   const char* why = nullptr;

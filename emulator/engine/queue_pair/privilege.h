@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the kernel would ask of the calling thread's capabilities.
+// Capabilities that the kernel would demand of the calling thread.
 #pragma once
 
 namespace verbena {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The life of queue pairs (ibv_create_qp(3), ibv_query_qp(3)); changes of state stand in modify_qp.cc.
+// Creation, queries and destruction of queue pairs (ibv_create_qp(3), ibv_query_qp(3)). Changes of state are
+// in modify_qp.cc.
 #include <errno.h>
 
 #include <algorithm>
@@ -70,13 +71,12 @@ int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool r
   return 0;
 }
 
-// What an adapter's work queue entry takes inline for nothing: the room of the SGEs that it has anyway
-// (rxe_qp.c, rxe_qp_init_req; mlx5 fills up its 64 bytes likewise, verbs.c, mlx5_calc_send_wqe). Programs
-// rely on it (librdmacm/examples/rdma_xclient.c).
+// Inline data that a WQE has space for without growing: the space of its SGEs (rxe_qp.c, rxe_qp_init_req;
+// likewise mlx5, verbs.c, mlx5_calc_send_wqe). Programs rely on it (librdmacm/examples/rdma_xclient.c).
 constexpr uint32_t kMostFreeInline = 64;
 
-// Queues have a power of two of slots, at least one. The capabilities say so to the program, up to what the
-// device claims.
+// Queues have a power of two of slots, at least one. The capabilities report that, up to the limits of the
+// device.
 void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
   const auto most = static_cast<uint32_t>(limits.max_qp_wr);
   cap.max_send_wr = std::min(std::bit_ceil(std::max(cap.max_send_wr, 1u)), most);
@@ -90,7 +90,7 @@ void round_up(const DeviceLimits& limits, ibv_qp_cap& cap) {
   }
 }
 
-// Lays out the receive queue in the segment. The WQEs lie behind the ready words, the bounce buffers last.
+// Lays out the receive queue in the segment: ready words, WQEs, bounce buffers.
 int make_receive_queue(Qp& qp) {
   SharedQp& shared = *qp.shared;
   shared.rq_ready_offset = shared.rq_wqe_offset = shared.rq_bounce_offset = 0;
@@ -218,14 +218,14 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
                  pd->handle, number_in(attr->qp_type));
     return error;
   }
-  // An XRC_SEND queue pair receives nothing; what is said of its receive queue is ignored (verbs.c,
+  // An XRC_SEND queue pair receives nothing. The attributes of a receive queue are ignored (verbs.c,
   // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) {
     VERBENA_WARN("ibv_create_qp: PD %u: %s is null", pd->handle, send_cq == nullptr ? "send_cq" : "recv_cq");
     return EINVAL;
   }
-  // ibv_create_qp(3), NOTES: of these types only RC and UD go with an SRQ.
+  // ibv_create_qp(3), NOTES: of these types only RC and UD may have an SRQ.
   if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
     VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
     return EINVAL;

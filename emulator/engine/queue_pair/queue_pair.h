@@ -7,14 +7,15 @@
 
 namespace verbena {
 
-// Gives the queue pair its place in the tables; takes `qp` over, which is gone when this fails. ENOMEM.
-// `number`: one that it has already, and that the caller tells the node of; 0: a new one.
+// Enters the queue pair into the tables. Owns `qp` from then on, and deletes it on failure. ENOMEM. `number`:
+// its existing number, which the caller publishes; 0: a new one.
 int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number = 0);
 
-// On return nobody is at work on the queue pair, nothing of it is to be seen, and no more events are raised.
+// On return no thread or peer uses the queue pair, no completion of it can be polled, and no event is raised
+// any more.
 void take_down_qp(Qp& qp);
 
-// Then: gives back what it held.
+// After that: frees its resources.
 void free_qp(Qp* qp);
 
 // The transport of a queue pair that is not reached by frames, or not connected.

@@ -42,8 +42,7 @@ int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
   return 0;
 }
 
-// Requesters that found nothing posted asked to be woken. They asked at their QP, and left word here that
-// somebody did.
+// Requesters that found no WQE have asked to be woken: at their QP, with a flag here.
 void wake_requesters(Srq& srq) {
   if (srq.shared->requesters_wait.exchange(0, std::memory_order_acq_rel) == 0) return;
   std::vector<std::shared_ptr<PeerAdapter>> requesters;
@@ -87,7 +86,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   }
   if (int error = check_attributes(limits, *attr); error != 0) return error;
   if (int error = take_quota(*pd->context, Counted::kSrqs, "ibv_create_srq"); error != 0) return error;
-  // A power of two, but never more than the device claims.
+  // A power of two, but never more than the limit of the device.
   const auto room =
       static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(attr->max_wr, 1u)), limits.max_srq_wr));
   Srq* srq = nullptr;

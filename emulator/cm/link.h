@@ -78,7 +78,7 @@ class Links {
   void failed(uint64_t request_id, wire::Refusal refusal);
 
   static constexpr int64_t kConnectPatience =
-      75'000'000'000;  // 15 repetitions of 4.3 s (connection.h: kCmRetries)
+      75'000'000'000;  // a request is sent 16 times, 4.6 s apart (connection.h: kCmRetries)
   static constexpr int64_t kReconnectPatience = 15'000'000'000;
 
   // Handles a descriptor that is ready.

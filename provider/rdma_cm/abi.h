@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The commands' structures. libc's addresses come first: <linux/in6.h> then leaves its own out
-// (linux/libc-compat.h), and every file of the program means the same sockaddr_in6.
+// The structures of the commands. libc's addresses are included first, so that <linux/in6.h> omits its own
+// (linux/libc-compat.h), and all files use the same sockaddr_in6.
 #pragma once
 
 // clang-format off

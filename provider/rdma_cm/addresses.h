@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Socket addresses as commands carry them: rdma_addr_size and its kin in drivers/infiniband/core/addr.c.
+// Socket addresses in commands: rdma_addr_size and related functions in drivers/infiniband/core/addr.c.
 #pragma once
 
 #include <infiniband/ib.h>
@@ -25,7 +25,7 @@ constexpr size_t address_size(sa_family_t family) {
   }
 }
 
-// The commands that carry a sockaddr_in6 know no longer addresses (the …_IP ones).
+// The …_IP commands carry a sockaddr_in6, and no longer addresses.
 constexpr size_t ip_address_size(const sockaddr_in6& address) {
   const size_t size = address_size(address.sin6_family);
   return size <= sizeof(sockaddr_in6) ? size : 0;

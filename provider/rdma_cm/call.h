@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// One command under way, and what every handler of the table (commands.cc) is made of. A handler answers 0,
-// an errno, or kAskForToken.
+// A command that is being carried out, as the handlers of the table (commands.cc) get it. A handler returns
+// 0, an errno, or kAskForToken.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace verbena::rdma_cm {
 
-// GET_EVENT alone: nothing done yet, a token of the file's pipe is to be read first.
+// GET_EVENT only: nothing is done yet; a token has to be read from the pipe first.
 inline constexpr int kAskForToken = -1;
 
 struct Call {
   State& state;
   const std::shared_ptr<File>& file;
   const void* request;  // a copy, zero where the program gave less than the whole structure
-  size_t room;          // for the response: rdma_ucm_cmd_hdr::out
+  size_t room;          // bytes for the response: rdma_ucm_cmd_hdr::out
   bool has_token;
 
   template <typename Request>
@@ -28,7 +28,7 @@ struct Call {
     return *static_cast<const Request*>(request);
   }
 
-  // As much of the response as the program has room for. EFAULT.
+  // Writes as much of the response as the program has space for. EFAULT.
   template <typename Response>
   int respond(uint64_t where, const Response& response) const {
     return copy_to_program(where, &response, std::min(room, sizeof response));
@@ -40,7 +40,7 @@ struct Call {
   int find_with_device(uint32_t id, ContextInUse* context) const;
 };
 
-// By the room of ucma.c's handlers: one file each.
+// The handlers, one file for each group of commands in ucma.c.
 int create_id(Call& call);
 int destroy_id(Call& call);
 int migrate_id(Call& call);

@@ -13,7 +13,7 @@ namespace {
 struct Command {
   const char* name;
   int (*run)(Call&);
-  size_t in_minimum;   // bytes of the request that have to be there
+  size_t in_minimum;   // bytes that a request must have
   size_t in_size;      // of the whole structure
   size_t out_minimum;  // of the response; 0: there is none, or the handler looks itself
 };
@@ -23,12 +23,12 @@ constexpr Command of(const char* name, int (*run)(Call&), size_t out = 0, size_t
   return {name, run, in, sizeof(Request), out};
 }
 
-// Room for any request, aligned for all.
+// Space for any request, aligned for all.
 struct alignas(8) Request {
   uint8_t bytes[512];
 };
 
-// Members that came after ABI version 4 was current may be missing: reserved and ECE.
+// Members that were added to ABI version 4 later may be missing: reserved and ECE.
 constexpr size_t kEventBeforeEce = offsetof(rdma_ucm_event_resp, reserved);
 constexpr size_t kConnectBeforeEce = offsetof(rdma_ucm_connect, ece);
 constexpr size_t kAcceptBeforeEce = offsetof(rdma_ucm_accept, ece);

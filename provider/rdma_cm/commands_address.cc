@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// BIND_IP, BIND, RESOLVE_IP, RESOLVE_ADDR, RESOLVE_ROUTE: an address has the length that its family says.
+// BIND_IP, BIND, RESOLVE_IP, RESOLVE_ADDR, RESOLVE_ROUTE: the family gives the length of an address.
 #include "rdma_cm/addresses.h"
 #include "rdma_cm/call.h"
 

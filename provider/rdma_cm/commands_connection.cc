@@ -47,8 +47,8 @@ int connect(Call& call) {
                      from_request(request.ece));
 }
 
-// From here on the program hears of the id, by the uid that it gives. What happens to the id between the
-// connection manager's yes and that is kept for it: a peer may be very fast.
+// From here on the program gets events of the id, with the uid that it passes. Events that come between the
+// connection manager's success and this point are kept: a peer may be very fast.
 int accept(Call& call) {
   const auto& request = call.as<rdma_ucm_accept>();
   ContextInUse context;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// GET_EVENT. The program's thread waits in the boundary, by reading a token (claim.h): once to be asked, then
-// again while another thread has been faster.
+// GET_EVENT. The program's thread waits in the boundary by reading a token (claim.h), again if another thread
+// has taken the event.
 #include "rdma_cm/call.h"
 
 namespace verbena::rdma_cm {
 namespace {
 
-// The program has the event now. Under the mutex.
+// The program has fetched the event. Under the mutex.
 void count(QueuedEvent& event) {
   Context& context = *event.context;
   ++context.events_reported;
@@ -15,7 +15,7 @@ void count(QueuedEvent& event) {
     if (multicast->serial == event.multicast) ++multicast->events_reported;
 }
 
-// The new id of a connection request is known from now on, to the file that has fetched it. Under the mutex.
+// The new id of a connection request is valid from now on, in the file that has fetched it. Under the mutex.
 void publish(Call& call, QueuedEvent& event, std::list<Context*>& entry) {
   Context* fresh = event.fresh.release();
   fresh->file = call.file;

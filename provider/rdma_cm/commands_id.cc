@@ -8,7 +8,7 @@
 namespace verbena::rdma_cm {
 namespace {
 
-// ucma_get_qp_type. 0: the port space is none.
+// ucma_get_qp_type. 0: no such port space.
 int qp_type_of(const rdma_ucm_create_id& request) {
   switch (request.ps) {
     case RDMA_PS_TCP:
@@ -23,7 +23,7 @@ int qp_type_of(const rdma_ucm_create_id& request) {
   }
 }
 
-// Nobody finds the context any more; the caller is who destroys it.
+// The context is hidden from now on, and the caller destroys it.
 int take_out(Call& call, uint32_t id, Context** out) {
   const std::lock_guard lock(call.state.mutex);
   Context* context = call.state.contexts.find(id);
@@ -79,8 +79,9 @@ int destroy_id(Call& call) {
   return call.respond(request.response, response);
 }
 
-// From the file that `fd` is a descriptor of to the one that the command is written to. The events go along,
-// in order and before any new one. Requests that nobody has fetched are the listener's, and go too.
+// Moves an id from the file of `fd` to the file that the command is written to. Its events move as well, in
+// order and before new ones. Connection requests that were not fetched belong to the listener, and move with
+// it.
 int migrate_id(Call& call) {
   const auto& request = call.as<rdma_ucm_migrate_id>();
   std::shared_ptr<File> from;

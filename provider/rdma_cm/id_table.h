@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Small integers for objects: always the smallest that is free, as the kernel gives them (xa_alloc in
-// ucma.c). Not for several threads at once.
+// Small integers for objects: always the smallest free one, as in the kernel (xa_alloc in ucma.c). Not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace verbena::rdma_cm {
 template <typename T>
 class IdTable {
  public:
-  // A number that nobody else gets, and that nobody finds yet. Throws std::bad_alloc.
+  // Reserves a number. find() does not return it yet. Throws std::bad_alloc.
   uint32_t reserve() {
     while (free_from_ < entries_.size() && entries_[free_from_].taken) ++free_from_;
     if (free_from_ == entries_.size()) entries_.emplace_back();
@@ -25,7 +25,7 @@ class IdTable {
   // nullptr: none has this number (any more, or yet).
   T* find(uint32_t id) const { return id < entries_.size() ? entries_[id].object : nullptr; }
 
-  // Nobody finds it any more; the number stays reserved.
+  // find() does not return it any more. The number stays reserved.
   void hide(uint32_t id) { entries_[id].object = nullptr; }
   void release(uint32_t id) {
     entries_[id] = {nullptr, false};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The device file from both sides: what the preload calls (claim.h), and which file a descriptor is.
+// The device file: the functions that the preload calls (claim.h), and the file of a descriptor.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,7 @@ int open_device(int flags, verbena_boundary_handler* handler);
 // ENOENT: the descriptor is not open; EINVAL: it is something else (ucma_migrate_id).
 int file_of_descriptor(State& state, int fd, std::shared_ptr<File>* out);
 
-// Where file_of_descriptor asks; nullptr: the preload's verbena_boundary_find. For tests, which have no
-// preload.
+// The function that file_of_descriptor calls; nullptr: verbena_boundary_find of the preload.
 extern verbena_boundary_find_fn find_descriptor;
 
 }  // namespace verbena::rdma_cm

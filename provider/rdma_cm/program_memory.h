@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Copies between the command layer and the program, by addresses that the program names and that may be
-// anything: copy_from_user and copy_to_user of a kernel that lives in the same process (process_vm_readv(2)
-// on oneself). Where that call is forbidden (seccomp) they are plain copies, and a bad address faults in the
-// program.
+// Copies between the command layer and the program, at addresses that the program names and that may be
+// invalid: copy_from_user and copy_to_user for one process (process_vm_readv(2) on itself). If that call is
+// forbidden (seccomp), these are plain copies, and a bad address faults in the program.
 //
-// 0 or EFAULT: then part may have been copied. Leave errno alone; no cancellation points.
+// 0 or EFAULT; then a part may have been copied. They do not change errno, and are no cancellation points.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the command layer knows, and what ucma.c (drivers/infiniband/core) calls by the same names: files
-// (open event channels), contexts (ids with their events) and multicast memberships. One per process, made
-// when the device file is opened first; a forked child makes its own.
+// The state of the command layer, with the names of ucma.c (drivers/infiniband/core): files (open event
+// channels), contexts (ids with their events) and multicast memberships. One object per process, created when
+// the device file is first opened. A forked child creates its own.
 //
-// One mutex guards it all. It is never held across a call of the connection manager (cm.h), whose handlers
+// One mutex guards all of it. It is never held during a call of the connection manager (cm.h), whose handlers
 // take it.
 #pragma once
 
@@ -58,7 +58,7 @@ struct Context {
   uint32_t events_reported = 0;
   uint32_t backlog = 0;  // connection requests that may still be queued
   uint32_t users = 0;    // commands that work on it
-  bool closing = false;  // its device is gone: all it is good for is to be destroyed
+  bool closing = false;  // its device is gone: it can only be destroyed
   bool accepting = false;
   std::list<QueuedEvent> held;  // while `accepting`: what the program hears if that succeeds
   std::list<std::unique_ptr<Multicast>> multicasts;
@@ -77,13 +77,13 @@ struct State {
 // The one of this process; nullptr before the device file was opened.
 State* current_state();
 
-// The same, made if need be. Throws std::bad_alloc; *error: why there is none.
+// The same; creates it if there is none. Throws std::bad_alloc. nullptr: *error has the reason.
 State* make_state(int* error);
 
-// The file's tokens are as many as its events. Under the mutex.
+// Puts as many tokens into the pipe as the file has events. Under the mutex.
 void show_events(File& file);
 
-// A context while a command works on it: it is not destroyed meanwhile.
+// A context in use by a command: it is not destroyed meanwhile.
 class ContextInUse {
  public:
   ContextInUse() = default;
@@ -102,8 +102,8 @@ class ContextInUse {
   Context* context_ = nullptr;
 };
 
-// Ends a context that nobody finds any more (IdTable::hide), with everything that belongs to it, when the
-// last command on it is through. Returns how many of its events the program was told. Not under the mutex.
+// Ends a context that is hidden (IdTable::hide), with everything that belongs to it, after the last command
+// on it. Returns how many of its events the program was told. Not under the mutex.
 uint32_t destroy_context(State& state, Context* context);
 
 // Ends the file and its contexts (ucma_close). Not under the mutex.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a program holds of an event channel: the reading end of a pipe with one byte, a token, for each event
-// that waits. So poll, select, epoll (edges too), O_NONBLOCK, signals and cancellation are the kernel's own.
+// The descriptor of an event channel: the reading end of a pipe with one byte, a token, for each event that
+// waits. So the kernel does poll, select, epoll (edge-triggered as well), O_NONBLOCK, signals and
+// cancellation.
 //
-// The program cannot write to its end (EBADF, by whatever call); where its last copy is closed, ours raises
-// no SIGPIPE. Our end is verified before each use to be the pipe still: a program may close what it does not
-// own.
+// The program cannot write to its end (EBADF from any call). If the last copy of that end is closed, our end
+// raises no SIGPIPE. Before each use our end is verified to be the pipe still: a program may close
+// descriptors that it does not own.
 //
-// The owner of the events serialises the calls. errno is left alone; no cancellation points.
+// The owner of the events serialises the calls. They do not change errno, and are no cancellation points.
 #pragma once
 
 #include <sys/types.h>
@@ -28,9 +29,8 @@ class TokenPipe {
   void close();
   int write_end() const { return fd_; }
 
-  // Makes the tokens in the pipe as many as `events`: adds what is missing, takes out what is too much. A
-  // pipe holds 65,536, or 4,096 when its user has many pipes (pipe(7)); what finds no room comes with a later
-  // call.
+  // Sets the number of tokens in the pipe to `events`. A pipe holds 65,536, or 4,096 if its user has many
+  // pipes (pipe(7)). Tokens that do not fit are added by a later call.
   void show(size_t events);
 
  private:

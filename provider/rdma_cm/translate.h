@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Between the connection manager's structures and those of <rdma/rdma_user_cm.h>. Pure functions. The
-// kernel's are ucma_copy_* and ucma_query_* in drivers/infiniband/core/ucma.c and those of uverbs_marshall.c.
+// Conversion between the structures of the connection manager and those of <rdma/rdma_user_cm.h>. Pure
+// functions. In the kernel: ucma_copy_* and ucma_query_* in drivers/infiniband/core/ucma.c, and
+// uverbs_marshall.c.
 #pragma once
 
 #include "cm/cm.h"
@@ -9,7 +10,7 @@
 
 namespace verbena::rdma_cm {
 
-// Everything but uid and id.
+// All fields except uid and id.
 rdma_ucm_event_resp to_response(const cm::Event& event);
 
 ib_uverbs_qp_attr to_response(const ibv_qp_attr& attr, int mask);
@@ -20,7 +21,7 @@ inline cm::Ece from_request(const rdma_ucm_ece& ece) { return {ece.vendor_id, ec
 // `size` bytes (at most 255) of private data.
 cm::PrivateData private_data(const uint8_t* bytes, uint8_t size);
 
-// The answers to QUERY_ROUTE and to QUERY with each of its options.
+// The responses to QUERY_ROUTE and to QUERY with each of its options.
 rdma_ucm_query_route_resp route_response(const cm::Route& route);
 rdma_ucm_query_addr_resp address_response(const cm::Route& route);
 rdma_ucm_query_addr_resp gid_response(const cm::Route& route, cm::PortSpace space);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_create_comp_channel(3) is the one verb that libibverbs asks of the kernel without asking the provider.
-// On a descriptor that knows no ioctl it does so with write(2): a header, then the payload, which begins with
-// the address for the answer (<rdma/ib_user_verbs.h>; libibverbs/cmd_fallback.c, _execute_cmd_write).
+// ibv_create_comp_channel(3) is the one verb that libibverbs sends to the kernel without asking the provider.
+// On a descriptor without ioctls it uses write(2): a header, then the payload, which begins with the address
+// for the response (<rdma/ib_user_verbs.h>; libibverbs/cmd_fallback.c, _execute_cmd_write).
 #include <rdma/ib_user_verbs.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ ssize_t refuse_command(int error) {
 
 }  // namespace
 
-// The order of the refusals is the kernel's (drivers/infiniband/core/uverbs_main.c, ib_uverbs_write and
+// The refusals come in the order of the kernel's (drivers/infiniband/core/uverbs_main.c, ib_uverbs_write and
 // verify_hdr).
 ssize_t answer_command(void* owner, const void* command, size_t length) {
   const NoCancellation guard;

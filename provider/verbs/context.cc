@@ -15,7 +15,7 @@
 namespace verbena::verbs {
 namespace {
 
-// `Verb`, in which a cancellation does not act.
+// `Verb`, during which a cancellation has no effect.
 template <auto Verb>
 struct Uncancelled;
 template <typename Result, typename... Arguments, Result (*Verb)(Arguments...)>
@@ -28,7 +28,7 @@ struct Uncancelled<Verb> {
 template <auto Verb>
 constexpr auto uncancelled = Uncancelled<Verb>::call;
 
-// The whole supported surface. Everything else answers EOPNOTSUPP (libibverbs/dummy_ops.c).
+// All supported operations. The others return EOPNOTSUPP (libibverbs/dummy_ops.c).
 const pabi34_context_ops kContextOps = {
     .advise_mr = uncancelled<advise_mr>,
     .alloc_dm = uncancelled<alloc_dm>,
@@ -91,11 +91,11 @@ const pabi34_context_ops kContextOps = {
     .unimport_pd = uncancelled<unimport_pd>,
 };
 
-// RDMA_DRIVER_UNKNOWN of <rdma/ib_user_ioctl_verbs.h>: no kernel driver stands behind the descriptor.
+// RDMA_DRIVER_UNKNOWN of <rdma/ib_user_ioctl_verbs.h>: the descriptor has no kernel driver.
 constexpr uint32_t kDriverUnknown = 0;
 
-// Without the preload (RTLD_DEEPBIND, an emptied LD_PRELOAD) there is nobody to claim from: the device works,
-// and only ibv_create_comp_channel(3) fails, with /dev/full's ENOSPC.
+// Without the preload (RTLD_DEEPBIND, an emptied LD_PRELOAD) the descriptor cannot be claimed. The device
+// works; only ibv_create_comp_channel(3) fails, with the ENOSPC of /dev/full.
 void claim_commands(VerbsContext* context) {
   const auto claim =
       reinterpret_cast<verbena_boundary_claim_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_claim"));
@@ -110,8 +110,8 @@ void release_commands(VerbsContext* context) {
   if (release != nullptr) release(context->base.context.cmd_fd);
 }
 
-// From _verbs_init_and_alloc_context on, verbs_uninit_context closes both descriptors; if it fails itself, it
-// has closed cmd_fd. So nothing here closes any.
+// From _verbs_init_and_alloc_context on, verbs_uninit_context closes both descriptors. If the former fails,
+// it has closed cmd_fd. So no code here closes them.
 template <typename Open>
 VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
   auto* context = static_cast<VerbsContext*>(
@@ -130,8 +130,8 @@ VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
 
 std::atomic<VerbsContext*> left{nullptr};  // leak checkers find them here
 
-// The program has yet to destroy objects, and libibverbs begins with their context: it stays, without
-// descriptors.
+// The program still has objects to destroy, and libibverbs reads their context first: the context stays,
+// without descriptors.
 void keep(VerbsContext* context) {
   ibv_context& ibv = context->base.context;
   for (int* descriptor : {&ibv.cmd_fd, &ibv.async_fd})
@@ -141,7 +141,7 @@ void keep(VerbsContext* context) {
   }
 }
 
-// The context whose command descriptor `cmd_fd` is a copy of; nullptr: of none in this process.
+// The context whose command descriptor `cmd_fd` is a copy of. nullptr: no context of this process.
 VerbsContext* find_original(int cmd_fd) {
   const auto find = reinterpret_cast<verbena_boundary_find_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_find"));
   verbena_boundary_handler handler = {
@@ -161,9 +161,9 @@ verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_dat
   return &context->base;
 }
 
-// libibverbs chose the device by the descriptor's number, which is the same for all of ours: the claim knows
-// which it is. It asks for the asynchronous descriptor itself, afterwards (answer_control). A descriptor of
-// another process's context is refused: that process's memory is not ours to hand out.
+// libibverbs chooses the device by the number of the descriptor, which all our devices share: the claim knows
+// the device. libibverbs asks for the asynchronous descriptor later (answer_control). A descriptor of a
+// context of another process is refused: this process has no access to the memory of that one.
 verbs_context* import_context(ibv_device* /*device*/, int cmd_fd) {
   const NoCancellation guard;
   const VerbsContext* original = find_original(cmd_fd);
@@ -180,7 +180,7 @@ verbs_context* import_context(ibv_device* /*device*/, int cmd_fd) {
 void free_context(ibv_context* ibv) {
   VerbsContext* context = to_context(ibv);
   release_commands(context);
-  // An import that failed half-way has not been given its asynchronous descriptor.
+  // An import that failed halfway has no asynchronous descriptor.
   if (ibv->async_fd == -1) close(context_async_fd(context->emulated));
   free_unimported(context);
   if (close_context(context->emulated)) return keep(context);

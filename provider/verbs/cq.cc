@@ -9,11 +9,11 @@
 
 namespace verbena::verbs {
 
-// Everything that a program sees of a CQ besides `cqe` is set by ibv_create_cq(3) (libibverbs/device.c,
-// verbs_init_cq). The record that a channel yields is the address of the ibv_cq.
+// ibv_create_cq(3) sets all fields of a CQ except `cqe` (libibverbs/device.c, verbs_init_cq). The record of a
+// completion channel is the address of the ibv_cq.
 int fill_cq(VerbsCq& cq, ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector,
             const CqOptions& options) {
-  // The kernel knows a channel only in the context that made it (lookup_get_fd_uobject: EINVAL).
+  // The kernel finds a channel only in the context that created it (lookup_get_fd_uobject: EINVAL).
   if (channel != nullptr && channel->context != context) {
     VERBENA_WARN("ibv_create_cq: channel with descriptor %d: it belongs to another context", channel->fd);
     return EINVAL;
@@ -60,7 +60,7 @@ int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
   return verbena::poll_cq(to_cq(cq)->emulated, num_entries, wc);
 }
 
-// libibverbs/cmd.c, ibv_cmd_modify_cq: EINVAL for attributes nobody knows.
+// libibverbs/cmd.c, ibv_cmd_modify_cq: EINVAL for unknown attributes.
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
   if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) {
     VERBENA_WARN("ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only", cq->handle, attr->attr_mask);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Extended completion queues (ibv_create_cq_ex(3)): polled one completion at a time, of which the program
-// reads what it asked for when the CQ was made.
+// Extended completion queues (ibv_create_cq_ex(3)): polled one completion at a time. The program reads the
+// fields that it requested at creation.
 #include <ctime>
 
 #include "observe/log.h"
@@ -35,7 +35,7 @@ int advance(ibv_cq_ex* ibv) {
   return 0;
 }
 
-// The mutex checks who unlocks it: an end_poll too many, after a start_poll that found nothing, does no harm.
+// The mutex checks its owner: a superfluous end_poll, after a start_poll that found nothing, does no harm.
 void end_poll(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
   if (!cq.alone) pthread_mutex_unlock(&cq.mutex);
@@ -65,7 +65,7 @@ uint32_t read_slid(ibv_cq_ex* cq) { return to_cq_ex(cq).current.slid; }
 uint64_t read_completion_ts(ibv_cq_ex* cq) { return to_cq_ex(cq).stamp; }
 
 // "Get the completion timestamp from the current completion and convert it [...] to wall clock nanoseconds"
-// (ibv_create_cq_ex(3)): by what the two clocks say now.
+// (ibv_create_cq_ex(3)): with the present difference of the two clocks.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* ibv) {
   const VerbsCqEx& cq = to_cq_ex(ibv);
   timespec wall;
@@ -76,8 +76,7 @@ uint64_t read_completion_wallclock_ns(ibv_cq_ex* ibv) {
   return wall_ns - (now - cq.stamp);
 }
 
-// No VLAN, no flow rule and no tag matching is offered, so no completion tells of one; mlx5 then reads 0,
-// too.
+// There are no VLANs, flow rules or tag matching, so the fields are 0, as on mlx5.
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 void read_tm_info(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }
@@ -104,7 +103,7 @@ const WcField kFields[] = {
     {IBV_WC_EX_WITH_TM_INFO, [](ibv_cq_ex* cq) { cq->read_tm_info = read_tm_info; }},
 };
 
-// As mlx5: what every completion has can always be read, the rest only where it was asked for.
+// As mlx5: fields of every completion can always be read, the others only if they were requested.
 void define(ibv_cq_ex* cq, uint64_t wc_flags) {
   cq->start_poll = start_poll;
   cq->next_poll = advance;

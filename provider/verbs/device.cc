@@ -8,8 +8,8 @@
 
 namespace verbena::verbs {
 
-// `attr` may be shorter than ours (ibv_query_device(3) passes the old structure, and older programs shorter
-// new ones) or longer (newer programs): every byte of it is written. The rules for `input` and the smallest
+// `attr` may be shorter than our structure (ibv_query_device(3) passes the old one, older programs a shorter
+// new one) or longer (newer programs). Every byte of it is written. The rules for `input` and the smallest
 // size are those of libibverbs/cmd_device.c, ibv_cmd_query_device_any.
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size) {
@@ -31,8 +31,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   return 0;
 }
 
-// As mlx5 (providers/mlx5/verbs.c, mlx5_query_rt_values): the clock is told in its own units, all of them in
-// tv_nsec.
+// As mlx5 (providers/mlx5/verbs.c, mlx5_query_rt_values): the clock is reported in its own units, all of them
+// in tv_nsec.
 int query_rt_values(ibv_context* context, ibv_values_ex* values) {
   if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) {
     VERBENA_WARN("ibv_query_rt_values_ex: %s: comp_mask 0x%x: there is IBV_VALUES_MASK_RAW_CLOCK only", context->device->name,

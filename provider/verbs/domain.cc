@@ -80,8 +80,8 @@ int dealloc_td(ibv_td* ibv) {
   return 0;
 }
 
-// The refusals are mlx5's (providers/mlx5/verbs.c, mlx5_alloc_parent_domain), and objects of another context,
-// which no device would know.
+// Refuses what mlx5 refuses (providers/mlx5/verbs.c, mlx5_alloc_parent_domain), and objects of another
+// context.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
   constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
   if (attr->pd == nullptr || (attr->comp_mask & ~kKnown) != 0) {

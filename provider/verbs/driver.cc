@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How libibverbs learns of this provider: it loads the library (dynamic_driver.c), whose constructor
-// registers the driver. Nothing is started here; that happens when a device is opened.
+// Registration: libibverbs loads the library (dynamic_driver.c), whose constructor registers the driver.
+// Nothing starts before a device is opened.
 #include <cstdio>
 
 #include "rdma_core/layout.h"
@@ -12,13 +12,12 @@
 namespace verbena::verbs {
 namespace {
 
-// Every field is libibverbs' own. core_support stays 0: libibverbs then drops the optional access flags
-// (IBV_ACCESS_RELAXED_ORDERING) before reg_mr, which is all that a device that never reorders could do with
-// them.
+// core_support stays 0, so libibverbs drops the optional access flags (IBV_ACCESS_RELAXED_ORDERING) before
+// reg_mr. A device that never reorders would ignore them.
 pabi34_device* alloc_device(pabi34_sysfs_device*) { return allocate<pabi34_device>(); }
 void uninit_device(pabi34_device* device) { free(device); }
 
-// A real adapter that someone has named "verbena" without a number is not ours.
+// A real adapter that a user has named "verbena", without a number, is not ours.
 constexpr const char* kNamePattern = "rdma_device:Nverbena[0-9]*";
 const pabi34_match kMatches[] = {
     {.driver_data = nullptr,

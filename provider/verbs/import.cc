@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ibv_import_pd(3), ibv_import_mr(3), ibv_import_dm(3): another object of the program's that stands for the
-// same one of the adapter. Whichever is used to destroy it, the other is to be unimported.
+// ibv_import_pd(3), ibv_import_mr(3), ibv_import_dm(3): a second object of the program for the same object of
+// the adapter. Either one may destroy it. The other one has to be unimported.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
@@ -21,7 +21,7 @@ ibv_pd* import_pd(ibv_context* context, uint32_t handle) {
   return &pd->base;
 }
 
-// Programs unimport a domain before they destroy what they have made in it (pyverbs does): it stays until its
+// Programs unimport a domain before they destroy the objects in it, as pyverbs does. So it stays until its
 // context is closed.
 void unimport_pd(ibv_pd* ibv) {
   VerbsPd* pd = to_pd(ibv);
@@ -69,9 +69,9 @@ ibv_dm* import_dm(ibv_context* context, uint32_t handle) {
 
 void unimport_dm(ibv_dm* dm) { free(to_dm(dm)); }
 
-// The one ioctl that is answered: UVERBS_METHOD_ASYNC_EVENT_ALLOC, by which ibv_import_device(3) asks for the
-// asynchronous descriptor of a context that has none yet (libibverbs/cmd_device.c). To all others the
-// placeholder's ENOTTY tells libibverbs to use write(2).
+// The only supported ioctl: UVERBS_METHOD_ASYNC_EVENT_ALLOC, with which ibv_import_device(3) requests the
+// asynchronous descriptor of a context that has none yet (libibverbs/cmd_device.c). For all others, ENOTTY of
+// the placeholder makes libibverbs use write(2).
 int answer_control(void* owner, unsigned long request, void* argument) {
   const NoCancellation guard;
   auto* context = static_cast<VerbsContext*>(owner);

@@ -8,7 +8,7 @@
 namespace verbena::verbs {
 namespace {
 
-// The kernel maps whole pages, so a buffer and its iova must begin at the same place within one
+// The kernel maps whole pages, so a buffer and its iova must have the same offset within a page
 // (drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_reg_mr).
 bool same_place_in_page(uint64_t addr, uint64_t iova) {
   const uint64_t mask = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1;
@@ -21,7 +21,7 @@ std::nullptr_t refuse_iova(const char* verb, uint64_t begin, size_t length, uint
   return refuse(EINVAL);
 }
 
-// Registers by `reg(&emulated)`. The address, where there is one, is set by libibverbs.
+// Registers with `reg(&emulated)`. libibverbs sets the address, if there is one.
 template <typename Register>
 ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
   auto* mr = allocate<VerbsMr>();
@@ -58,8 +58,8 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
   });
 }
 
-// Not PABI34_MR_TYPE_MR: libibverbs has protected nothing of it from fork(2), so dereg must not undo that.
-// What it refuses for this type, ibv_rereg_mr(3), is refused for device memory anyway.
+// Not PABI34_MR_TYPE_MR: libibverbs has not protected it from fork(2), so dereg must not undo that.
+// libibverbs refuses ibv_rereg_mr(3) for this type; device memory does not support it anyway.
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access) {
   return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, static_cast<int>(access), [&](Mr** out) {
     return verbena::reg_dm_mr(to_pd(pd)->emulated, to_dm(dm)->emulated, offset, length, access, out);
@@ -71,7 +71,7 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
                  [&](Mr** out) { return verbena::alloc_null_mr(to_pd(pd)->emulated, out); });
 }
 
-// ibv_rereg_mr(3) makes IBV_REREG_MR_ERR_... of what comes back, and updates address, length and PD.
+// ibv_rereg_mr(3) converts the result to IBV_REREG_MR_ERR_..., and updates address, length and PD.
 int rereg_mr(pabi34_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   VerbsMr* mr = to_mr(base);
   Pd* target = (flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd != nullptr ? to_pd(pd)->emulated : nullptr;

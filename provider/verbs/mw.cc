@@ -19,8 +19,8 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   return &ibv;
 }
 
-// ibv_bind_mw(3) has looked at the type and at the PD of the region. It posts, and tells the key that the
-// window will have; refused like mlx5 (providers/mlx5/qp.c, mlx5_bind_mw): a zero-based window.
+// ibv_bind_mw(3) has checked the type and the PD of the region. It posts the request and returns the new key.
+// Refused as on mlx5 (providers/mlx5/qp.c, mlx5_bind_mw): a zero-based window.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) {
     VERBENA_WARN("ibv_bind_mw: QP 0x%06x, rkey 0x%x, mw_access_flags 0x%x: a window of type 1 is not zero-based", qp->qp_num,

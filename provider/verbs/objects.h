@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a program holds and what stands behind it. Each object begins with the structure that libibverbs
-// knows, so that the pointer a program has is the object's address; to_xxx() is the only way from the one to
-// the other.
+// The objects of a program. Each begins with the structure of libibverbs, so that the program's pointer is
+// the address of the object. to_xxx() is the only conversion.
 #pragma once
 
 #include <atomic>
@@ -20,7 +19,7 @@ struct VerbsContext {
   verbs_context base;  // libibverbs' part ends with the ibv_context that the program has
   Context* emulated;
   std::atomic<VerbsPd*> unimported;  // a list by `next`; freed with the context
-  VerbsContext* next_left;           // closed, while objects of it were left
+  VerbsContext* next_left;           // a closed context that still has objects
 };
 
 struct ParentDomain;  // domain.h
@@ -29,7 +28,7 @@ struct VerbsPd {
   ibv_pd base;
   Pd* emulated;                 // of a parent domain: that of the PD it contains
   ParentDomain* parent;         // nullptr: an ordinary PD
-  std::atomic<uint32_t> users;  // objects that only the provider knows to hold on to it (domain.h)
+  std::atomic<uint32_t> users;  // objects that refer to it, unknown to libibverbs (domain.h)
   VerbsPd* next;                // in VerbsContext::unimported
 };
 
@@ -48,7 +47,7 @@ struct VerbsDm {
   Dm* emulated;
 };
 
-using VerbsAh = AhOfProgram;  // the emulator finds its handle in requests
+using VerbsAh = AhOfProgram;  // the emulator reads its handle from requests
 
 struct VerbsCq {
   pabi34_cq base;
@@ -98,13 +97,13 @@ static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 
               offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
               offsetof(VerbsSrq, base) == 0 && offsetof(VerbsXrcd, base) == 0 && offsetof(VerbsQp, base) == 0);
 
-// A zeroed object, freed with free(3); nullptr and ENOMEM when there is no memory.
+// Allocates a zeroed object, freed with free(3). nullptr and ENOMEM: no memory.
 template <typename Object>
 Object* allocate() {
   return static_cast<Object*>(calloc(1, sizeof(Object)));
 }
 
-// How a function that returns an object refuses: the half-made object is freed, errno says why.
+// A refusal by a function that returns an object: frees the unfinished object and sets errno.
 template <typename Object>
 std::nullptr_t refuse(Object* object, int error) {
   free(object);
@@ -116,8 +115,8 @@ inline std::nullptr_t refuse(int error) {
   return nullptr;
 }
 
-// How a function that returns a number refuses: "0 on success, or the value of errno on failure", so errno
-// has that value too, as after a command that the kernel refused.
+// A refusal by a function that returns a number: "0 on success, or the value of errno on failure". errno has
+// that value as well, as after a command that the kernel refused.
 inline int answer(int error) {
   if (error != 0) errno = error;
   return error;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The operations of a context, one file per object. All may be called by any thread. They keep libibverbs'
-// conventions: functions that return an object answer nullptr and set errno; functions that return int answer
-// 0 or an errno value (poll_cq: entries, or a negative errno value).
+// The operations of a context, one file per object. Any thread may call them. The conventions are those of
+// libibverbs: functions that return an object return nullptr and set errno on failure; functions that return
+// int return 0 or an errno value (poll_cq: entries, or a negative errno value).
 #pragma once
 
 #include "emulator.h"
@@ -46,7 +46,7 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr);
 int free_dm(ibv_dm* dm);
 ibv_dm* wrap_dm(ibv_context* context, Dm* emulated);  // nullptr and ENOMEM
 
-// import.cc: objects of a context seen from another on the same command descriptor.
+// import.cc: objects of one context in another one on the same command descriptor.
 ibv_pd* import_pd(ibv_context* context, uint32_t handle);
 void unimport_pd(ibv_pd* pd);
 void free_unimported(VerbsContext* context);
@@ -61,7 +61,7 @@ int answer_control(void* verbs_context, unsigned long request,
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr);
 int destroy_ah(ibv_ah* ah);
 
-// comp_channel.cc: the write(2) on a command descriptor that nobody but the kernel would answer.
+// comp_channel.cc: the write(2) on a command descriptor that only the kernel would answer.
 ssize_t answer_command(void* verbs_context, const void* command, size_t length);
 
 // cq.cc
@@ -108,7 +108,7 @@ int detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
-// context.cc: a context's life, and the table of all of these.
+// context.cc: creation and end of a context, and the table of all of these.
 verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* private_data);
 verbs_context* import_context(ibv_device* device, int cmd_fd);
 void free_context(ibv_context* context);

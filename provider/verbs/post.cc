@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The data path, as thin as it gets: libibverbs calls these through the context's table, and each is one
-// call. errno is left alone (ibv_post_send(3) only returns it).
+// The data path. libibverbs calls these functions through the table of the context. Each makes one call and
+// does not change errno (ibv_post_send(3) only returns it).
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 

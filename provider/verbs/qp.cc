@@ -12,17 +12,17 @@
 namespace verbena::verbs {
 namespace {
 
-// Attributes that ibv_query_qp(3) can give back: not those from IBV_QP_RATE_LIMIT on (libibverbs/cmd.c,
+// Attributes that ibv_query_qp(3) can return: not IBV_QP_RATE_LIMIT and later ones (libibverbs/cmd.c,
 // ibv_cmd_query_qp()).
 constexpr int kQueriedAttributes = IBV_QP_RATE_LIMIT - 1;
 constexpr int kKnownAttributes = kQueriedAttributes | IBV_QP_RATE_LIMIT;
 
-// The kernel knows an object only in the context that made it.
+// The kernel finds an object only in the context that created it.
 bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
   return cq == nullptr || cq->context == context;
 }
 
-// Makes of a new QP one that ibv_qp_to_qp_ex(3) gives out. False: no memory.
+// Makes a new QP extended, for ibv_qp_to_qp_ex(3). False: no memory.
 bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
   const size_t mark_offset = rdma_core::installed_qp_mask_offset();
   if (mark_offset == 0 || mark_offset + sizeof(uint32_t) > sizeof(qp.room)) return false;
@@ -44,7 +44,8 @@ Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated;
 
 }  // namespace
 
-// Fills in what libibverbs' own ibv_cmd_create_qp fills in for other providers (libibverbs/cmd_qp.c, set_qp).
+// Fills in the fields that ibv_cmd_create_qp of libibverbs fills in for other providers (libibverbs/cmd_qp.c,
+// set_qp).
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq) ||
       (attr->srq != nullptr && attr->srq->context != pd->context)) {
@@ -80,7 +81,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   return &ibv;
 }
 
-// Of the creation flags there is one that means something without a packet's headers; RSS is not built.
+// One creation flag is supported. The others concern packet headers and RSS.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
   constexpr uint32_t kKnown =
@@ -133,7 +134,7 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
   return answer(error);
 }
 
-// ibv_query_qp(3): the mask is a hint, more may be returned; so everything is.
+// ibv_query_qp(3): the mask is a hint and more may be returned, so all attributes are.
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
   if ((attr_mask & ~kQueriedAttributes) != 0) return refuse_mask("ibv_query_qp", *qp, attr_mask, kQueriedAttributes);
   if (const int error = verbena::query_qp(to_qp(qp)->emulated, attr, init_attr); error != 0)

@@ -7,8 +7,8 @@
 
 namespace verbena::verbs {
 
-// What ibv_create_srq(3) fills in afterwards (libibverbs/verbs.c) is filled in here as well, for
-// ibv_create_srq_ex(3), which fills in nothing.
+// Fills in the fields that ibv_create_srq(3) fills in later (libibverbs/verbs.c): ibv_create_srq_ex(3) does
+// not.
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   ibv_srq_init_attr_ex extended = {};
   extended.srq_context = attr->srq_context;
@@ -20,7 +20,7 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   return srq;
 }
 
-// Tag matching is not built. libibverbs hands what is a basic SRQ to ibv_create_srq(3) by itself.
+// Tag matching is not supported. libibverbs passes basic SRQs to ibv_create_srq(3).
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   constexpr uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;

@@ -31,7 +31,7 @@ struct WrArena {
 
 namespace {
 
-// An atomic write takes its 8 bytes along when it is built, whatever max_inline_data is.
+// An atomic write copies its 8 bytes when it is built, whatever max_inline_data is.
 constexpr uint32_t kAtomicWriteSize = 8;
 
 WrArena& arena_of(ibv_qp_ex* qp) { return *to_qp(&qp->qp_base)->arena; }
@@ -78,7 +78,7 @@ void abort(ibv_qp_ex* qp) {
 
 // ---- operations ----
 
-// The next work request of the batch, without data yet; what is built when none is left goes nowhere.
+// The next work request of the batch, without data yet. If none is left, a dummy that is not posted.
 ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
   WrArena& arena = arena_of(qp);
   if (arena.count == arena.max_wr) {
@@ -93,7 +93,7 @@ ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
   wr.opcode = opcode;
   wr.send_flags = qp->wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);  // the setter says so
   wr.imm_data = 0;
-  wr.wr.atomic = {};  // a setter that the program forgets leaves nothing of an earlier batch
+  wr.wr.atomic = {};  // nothing of an earlier batch is left if the program omits a setter
   wr.qp_type.xrc.remote_srqn = 0;
   return wr;
 }
@@ -161,7 +161,7 @@ void set_xrc_srqn(ibv_qp_ex* qp, uint32_t remote_srqn) {
   if (ibv_send_wr* wr = last(arena_of(qp)); wr != nullptr) wr->qp_type.xrc.remote_srqn = remote_srqn;
 }
 
-// Gives the last work request a list of `count` elements; nullptr: it cannot have one.
+// Gives the last work request a list of `count` SGEs. nullptr: it cannot have one.
 ibv_sge* give_list(WrArena& arena, size_t count) {
   ibv_send_wr* wr = last(arena);
   if (wr == nullptr) return nullptr;
@@ -183,8 +183,8 @@ void set_sge_list(ibv_qp_ex* qp, size_t num_sge, const ibv_sge* sg_list) {
   if (ibv_sge* list = give_list(arena_of(qp), num_sge); list != nullptr) std::copy_n(sg_list, num_sge, list);
 }
 
-// The bytes are taken now: the program may use its buffers again at once. They become one element of a list;
-// a message has so many buffers as it likes.
+// The bytes are copied now: the program may reuse its buffers at once. They become one SGE, whatever the
+// number of buffers.
 void take_bytes(WrArena& arena, size_t count, const ibv_data_buf* buffers, size_t limit) {
   size_t length = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -223,8 +223,7 @@ void atomic_write(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_addr, const void
 
 constexpr uint64_t kWithAtomicWrite = 1 << 12;  // IBV_QP_EX_WITH_ATOMIC_WRITE of rdma-core 43
 
-// The member is part of struct ibv_qp_ex since rdma-core 43; what the library that runs knows may be older
-// still.
+// The member is part of struct ibv_qp_ex since rdma-core 43. The installed library may be older.
 template <typename QpEx>
 void define_atomic_write(QpEx* qp) {
   if constexpr (requires { qp->wr_atomic_write; }) qp->wr_atomic_write = atomic_write;

@@ -8,7 +8,8 @@
 namespace verbena::verbs {
 namespace {
 
-// What libibverbs fills in for other providers (libibverbs/cmd_qp.c, set_qp; cmd.c, ibv_cmd_open_qp).
+// The fields that libibverbs fills in for other providers (libibverbs/cmd_qp.c, set_qp; cmd.c,
+// ibv_cmd_open_qp).
 ibv_qp* fill_in(VerbsQp* qp, ibv_context* context, ibv_xrcd* xrcd, void* qp_context) {
   qp->base.comp_mask |= PABI34_QP_XRCD;
   qp->base.xrcd = &to_xrcd(xrcd)->base;
@@ -49,7 +50,7 @@ int close_xrcd(ibv_xrcd* ibv) {
   return 0;
 }
 
-// It has neither queues nor CQs nor a PD: what else `attr` says is ignored (kernel, uverbs_cmd.c, create_qp).
+// It has no queues, CQs or PD: other attributes are ignored (kernel, uverbs_cmd.c, create_qp).
 ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr->xrcd->context != context) {
     VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: an XRC_RECV QP needs an XRC domain of this context", attr->comp_mask);
@@ -65,7 +66,8 @@ ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
                                                 reinterpret_cast<uintptr_t>(qp), &qp->emulated);
   if (error != 0) return refuse(qp, error);
   attr->cap = {};
-  // The program may read back what it gave, as librdmacm does (cma.c, rdma_create_qp_ex): cmd_qp.c, set_qp.
+  // The program may read its own attributes back, as librdmacm does (cma.c, rdma_create_qp_ex): cmd_qp.c,
+  // set_qp.
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) != 0) qp->base.qp.pd = attr->pd;
   return fill_in(qp, context, attr->xrcd, attr->qp_context);
 }

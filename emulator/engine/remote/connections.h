@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "engine/objects/network.h"
-#include "engine/remote/datagram_queue.h"
+#include "engine/remote/outgoing_datagrams.h"
 #include "engine/remote/peers.h"
 #include "engine/remote/qp_locations.h"
 #include "engine/remote/remote_path.h"
@@ -66,7 +66,7 @@ class Connections {
   // Is any process connected?
   bool is_active() const { return active_.load(std::memory_order_relaxed); }
 
-  DatagramQueue& datagrams() { return datagrams_; }
+  OutgoingDatagrams& datagrams() { return datagrams_; }
 
   // ---- under the progress lock ----
 
@@ -131,7 +131,7 @@ class Connections {
   PathOwner& owner_;
   RemotePeers peers_;
   QpLocations locations_;
-  DatagramQueue datagrams_{process_, locations_};
+  OutgoingDatagrams datagrams_{process_, locations_};
   std::unordered_map<uint32_t, Route> routes_;  // by own number
   std::vector<ConnectRequest> connect_requests_;
   std::mutex seek_mutex_;

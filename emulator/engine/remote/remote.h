@@ -6,7 +6,7 @@
 // - RemotePeer (peer.h): a process, its connection, and the streams of both directions
 // - RemotePath (remote_path.h): the transport of one queue pair
 // - RemotePeers, QpLocations: the processes that were met, and which of them has which UD queue pair
-// - DatagramQueue: datagrams, and those among them that wait for a connection
+// - OutgoingDatagrams: datagrams, and those among them that wait for a connection
 // - Connections: which process has the peer of which queue pair; requests for connections
 // - AnswerReceiver, DatagramReceiver, FrameReceiver: what comes is carried out
 // - Deadlines, RemoteProgress: timeouts; which thread looks at the sockets

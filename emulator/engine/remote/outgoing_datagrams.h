@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Datagrams to other nodes. A datagram whose destination is not known yet, or not connected, waits here: for
-// 2 s at most, and within bounds of memory, since UD does not send it again. Then it is lost, and counted
+// Datagrams to other processes. A datagram whose destination is not known yet, or not connected, waits here:
+// for 2 s at most, and within bounds of memory, since UD does not send it again. Then it is lost, and counted
 // (SharedQp::lost).
 #pragma once
 
@@ -18,9 +18,10 @@ namespace verbena {
 
 class Process;
 
-class DatagramQueue {
+class OutgoingDatagrams {
  public:
-  DatagramQueue(Process& process, const QpLocations& locations) : process_(process), locations_(locations) {}
+  OutgoingDatagrams(Process& process, const QpLocations& locations)
+      : process_(process), locations_(locations) {}
 
   // ---- any thread ----
 

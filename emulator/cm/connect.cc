@@ -14,7 +14,7 @@
 namespace verbena::cm {
 namespace {
 
-constexpr uint8_t kAckDelay = 0;  // ibv_device_attr::local_ca_ack_delay (engine/device/device_attributes.cc)
+constexpr uint8_t kAckDelay = 0;  // ibv_device_attr::local_ca_ack_delay (engine/rules/device_attributes.cc)
 
 std::span<const uint8_t> data_of(const PrivateData& data) { return {data.bytes, data.length}; }
 uint8_t at_most_7(uint8_t count) { return std::min<uint8_t>(count, 7); }
@@ -168,7 +168,7 @@ int notify(Id* id, ibv_event_type event) {
   return guarded([&] {
     Service::Guard guard(id->service);
     if (id->connection == nullptr) return EINVAL;
-    // cm.c, cm_migrate: messages would take the alternate path from now on. Here all paths lead to the peer's
+    // cm.c, cm_migrate: messages take the alternate path from now on. Here all paths lead to the peer's
     // process.
     if (event == IBV_EVENT_PATH_MIG) return id->connection->state() == CmState::kEstablished ? 0 : EINVAL;
     if (event != IBV_EVENT_COMM_EST) return EINVAL;

@@ -40,7 +40,7 @@ Connection::~Connection() {
       send_rej(kRejectConsumer);
       break;
     case CmState::kEstablished:
-      // The target of XRC outlives the identifier of its connection manager.
+      // An XRC target QP outlives its id.
       if (facts_.qp_type != IBV_QPT_XRC_RECV) send_dreq();
       break;
     case CmState::kDreqReceived:

@@ -140,7 +140,7 @@ struct ConnectionFacts {
   uint8_t retry_count = 0, rnr_retry_count = 0;
   uint8_t timeout = 0;  // of the queue pair
   Path path{};          // from here to the peer
-  Path alternate{};     // likewise
+  Path alternate{};     // from here to the peer
   bool has_alternate = false;
 };
 
@@ -189,7 +189,7 @@ class Connection {
   void answer_again(const Message& message);
   Message begin(MessageKind kind) const;
   void post(const Message& message);                 // sends once
-  void post_until_answered(const Message& message);  // sends, and again
+  void post_until_answered(const Message& message);  // sends, and repeats until a reply
   Message rejection(RejectReason reason) const;
   void go(CmState state) { facts_.state = state; }
   void enter_timewait();

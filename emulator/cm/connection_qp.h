@@ -15,7 +15,7 @@ namespace verbena::cm {
 
 // The progress of the exchange of messages, as far as QP attributes depend on it (enum ib_cm_state).
 enum class Exchange : uint8_t {
-  kNone,         // no request sent or received; always, of a UD id
+  kNone,         // no request sent or received; a UD id: always
   kRequestSent,  // REQ sent: INIT only
   kOpen,         // REQ received, REP sent or received, established: INIT, RTR, RTS
   kOver,         // rejected, disconnecting, time wait: nothing
@@ -32,13 +32,13 @@ struct QpFacts {
   uint32_t send_psn;            // sq_psn: the peer's
   ibv_ah_attr address;          // address_vector() of the path
   uint8_t path_mtu;             // enum ibv_mtu
-  uint8_t responder_resources;  // ours: the number that the QP responds to
-  uint8_t initiator_depth;      // ours: what the QP asks
+  uint8_t responder_resources;  // ours: READs and atomics in flight as responder
+  uint8_t initiator_depth;      // ours: the same as requester
   uint8_t retry_count;          // 0 to 7
   uint8_t rnr_retry_count;      // 0 to 7
   uint8_t ack_timeout;          // of the path (ack_timeout_of), 0 to 31
   bool ack_timeout_is_set;      // RDMA_OPTION_ID_ACK_TIMEOUT
-  uint8_t set_ack_timeout;      // then this one
+  uint8_t set_ack_timeout;      // replaces ack_timeout, if ack_timeout_is_set
 };
 
 // `attr->qp_state` is the target state: INIT, RTR or RTS. Writes the fields of `*attr` that `*mask` names,

@@ -51,7 +51,7 @@ Connection* ConnectionTable::receiver_of(const Peer& peer, const Message& m) con
 void ConnectionTable::receive_for_one(const Peer& peer, const Message& m) {
   if (Connection* connection = receiver_of(peer, m); connection != nullptr) return connection->receive(m);
   if (m.kind != MessageKind::kDreq) return;
-  // cm_issue_drep: the connection is over on this side; the reply says so to the peer.
+  // cm_issue_drep: the connection has ended on this side; the reply notifies the peer.
   Message drep;
   drep.kind = MessageKind::kDrep;
   drep.source = m.destination;

@@ -48,8 +48,8 @@ class ConnectionTable {
 
   // The process of the unknown peer `before` is found: connections with `before` are now with `peer`.
   void rename(const Peer& before, const Peer& peer);
-  // The called node has no process for this request of ours: the connection ends as if a process there had
-  // said so.
+  // The remote node has no process for our `request`: its connection ends as if a process there had rejected
+  // it.
   void nobody_answers_for(const Peer& peer, const Message& request);
   bool has_connections_with(const Peer& peer) const;
 

@@ -16,8 +16,8 @@
 namespace verbena::cm {
 namespace {
 
-// The event comes first. Then follows rdma_destroy_id, except for the id itself (ucma.c: ucma_close_id):
-// peers are notified, port and groups are released. The id can only be destroyed afterwards.
+// As rdma_destroy_id after the event (ucma.c: ucma_close_id), except that the id stays: peers are notified,
+// port and groups are released. Afterwards the id can only be destroyed.
 void lose_device(Id& id) {
   id.unanswered.cancel();
   id.connection.reset();

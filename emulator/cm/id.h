@@ -40,7 +40,7 @@ struct Join {
   Address group;
   Gid mgid;
   void* context;
-  // the subnet administrator has dropped the group, because a port went down: MULTICAST_ERROR
+  // The subnet administrator has dropped the group because a port went down: MULTICAST_ERROR.
   bool lost = false;
 };
 
@@ -54,7 +54,7 @@ struct Id final : ConnectionOwner {
   const ibv_qp_type qp_type;
   EventHandler handler;
   void* context;
-  uint32_t number = 0;  // in the service
+  uint32_t number = 0;  // unique in the service
   Stage stage = Stage::kIdle;
 
   IdHandle handle;    // in the node's table
@@ -64,9 +64,9 @@ struct Id final : ConnectionOwner {
   bool has_device = false;
   Place place{};              // of the source, with a device
   uint64_t events_seen = 0;   // of that device's log
-  bool reaches_node = false;  // the destination is an address of this node:
-  Place far{};                // there
-  Alarm unanswered;           // kAddressQuery of an address that no node has
+  bool reaches_node = false;  // the destination is an address of this node
+  Place far{};                // of the destination, if reaches_node
+  Alarm unanswered;           // ends kAddressQuery for an address that no node has
 
   uint32_t path_count = 0;
   Path paths[2]{};
@@ -76,7 +76,7 @@ struct Id final : ConnectionOwner {
   bool ack_timeout_set = false;
   bool family_only_set = false;
 
-  const uint32_t psn;  // ours
+  const uint32_t psn;  // our starting PSN
   uint32_t qp_number = 0;
   bool srq = false;
   uint32_t qkey = 0;
@@ -84,9 +84,10 @@ struct Id final : ConnectionOwner {
   std::vector<Join> joins;
 
   bool is_datagram() const { return qp_type == IBV_QPT_UD; }
+  // Precondition: has_device.
   const DeviceDescription& device() const {
     return service.devices().devices[place.device];
-  }  // with has_device
+  }
   uint64_t node_guid() const { return has_device ? device().node_guid : 0; }
   // Bytes of the CMA header at the start of a request's private data (cma_user_data_offset).
   size_t header_size() const { return source.family() == kFamilyIb ? 0 : kCmaHeaderSize; }
@@ -101,7 +102,7 @@ struct Id final : ConnectionOwner {
   void publish();
   IdFacts facts() const;
   int take_device(const Address& address);  // identifier.cc: cma_acquire_dev
-  void stand_on(const Place& found);        // devices.cc: from now on it hears of that device
+  void stand_on(const Place& found);        // devices.cc: from now on the id gets the device's events
   void serve_device();                     // devices.cc
 };
 

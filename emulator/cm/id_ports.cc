@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The part of the id table that assigns ports and finds listeners. port_rules.h has the conflicts,
-// port_chain.h the way a port is taken.
+// The part of the id table that assigns ports and finds listeners. port_rules.h: which ids conflict.
+// port_chain.h: how an id takes a port.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
@@ -42,13 +42,13 @@ uint32_t random_number() {
   return number;
 }
 
-// The requester, and the ids that the bucket must not contain.
+// The port that an id requests.
 struct PortRequest {
   IdHandle id;
   PortSpace space;
   uint16_t port;
-  bool chosen;  // by us
-  bool reuse;   // the id would share the port
+  bool chosen;  // by choose_port(), not by the program
+  bool reuse;   // the id may share the port
 };
 
 int check(const NodeDirectory& directory, const PortRequest& request, const IdFacts& mine,
@@ -67,8 +67,8 @@ int check(const NodeDirectory& directory, const PortRequest& request, const IdFa
   return 0;
 }
 
-// Takes the port for the entry if no conflicting id has it; `facts->local` contains the port already. The
-// entry is published in that case only.
+// Takes the port for the entry if no conflicting id has it. `facts.local` contains the port. On an error the
+// entry has the facts that it had before.
 int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& request, const IdFacts& facts) {
   const uint32_t bucket = bucket_of(request.space, request.port);
   std::vector<Chained> all;
@@ -165,8 +165,8 @@ int IdTable::listen(const IdHandle& id, IdFacts* facts, uint32_t backlog) const 
   after.flags = static_cast<uint8_t>((before.flags | kIdListening) & ~kIdReuse);
   entry.backlog.store(backlog, std::memory_order_relaxed);
   if ((before.flags & kIdReuse) != 0) {
-    // The port is no longer shared. A process that has seen it shared checks again before it links in. So no
-    // process links in that must not.
+    // The port is no longer shared. A process that has seen it shared must check again before it links in:
+    // disturb() makes it.
     const PortRequest request{id, bound_space(before), port_of(before.local), false, false};
     IdFacts alone = before;
     alone.flags = static_cast<uint8_t>(before.flags & ~kIdReuse);

@@ -49,8 +49,9 @@ enum class IdState : uint8_t {
 
 enum IdFlags : uint8_t {
   kIdReuse = 1,  // RDMA_OPTION_ID_REUSEADDR; listening ends it
+  // RDMA_OPTION_ID_AFONLY, as in cma.c: for IPv4 always set, unless the program has cleared it.
   kIdFamilyOnly =
-      2,  // RDMA_OPTION_ID_AFONLY, as in cma.c: for IPv4 always set, unless the program has cleared it
+      2,
   kIdListening = 4,  // set and cleared by listen() and stop_listening()
   kIdBound = 8,      // has its port: set and cleared by bind() and unbind()
 };
@@ -58,7 +59,7 @@ enum IdFlags : uint8_t {
 // The published facts of an id. The owner publishes them as a whole, and a reader sees them as a whole.
 struct IdFacts {
   Address local, remote;
-  uint32_t number;  // the owner's own name for it
+  uint32_t number;  // of the id in its owner's process
   uint32_t qpn;     // 0: none
   PortSpace space;  // as created
   uint8_t qp_type;  // enum ibv_qp_type
@@ -112,22 +113,25 @@ class IdTable {
   int open(const NodeDirectory& directory, const std::string& node, bool only_if_there = false);
   bool is_open() const { return file_ != nullptr; }
 
-  // ---- ids ---- A new entry. `facts.flags`: without kIdBound and kIdListening. ENOMEM: kMaxNodeIds entries
-  // exist.
+  // ---- ids ----
+
+  // A new entry. `facts.flags`: without kIdBound and kIdListening. ENOMEM: kMaxNodeIds entries exist.
   int add(const Owner& owner, const IdFacts& facts, IdHandle* out) const;
   // Port and groups are released on return.
   void remove(const IdHandle& id) const;
   // Replaces the facts. The local port and family of a bound id stay. The table keeps the flags kIdBound and
   // kIdListening; those of `facts` are ignored.
   void publish(const IdHandle& id, const IdFacts& facts) const;
-  bool read(const IdHandle& id, IdRecord* out) const;  // false: it is no more
+  bool read(const IdHandle& id, IdRecord* out) const;  // false: the id is gone
 
-  // ---- ports ---- Gives the id the local address `facts->local`, in the port space that belongs to the
-  // address (select_space). Port 0: a free port of ephemeral_ports(), chosen at random. The rules are those
-  // of cma.c: cma_get_port, cma_use_port and cma_check_port, cma_alloc_any_port and cma_port_is_unique. (For
-  // the last one facts->remote counts: ids to different destinations may share a chosen port.) On success
-  // publishes `*facts`, completed with port, sid and kIdBound. Ports below 1024 need no privilege. The caller
-  // checks whether the machine has the address; here addresses only matter for conflicts.
+  // ---- ports ----
+
+  // Gives the id the local address `facts->local`, in the port space that belongs to the address
+  // (select_space). Port 0: a free port of ephemeral_ports(), chosen at random. The rules are those of cma.c:
+  // cma_get_port, cma_use_port and cma_check_port, cma_alloc_any_port and cma_port_is_unique. (For the last
+  // one facts->remote counts: ids to different destinations may share a chosen port.) On success publishes
+  // `*facts`, completed with port, sid and kIdBound. Ports below 1024 need no privilege. The caller checks
+  // whether the machine has the address; here addresses only matter for conflicts.
   // - EADDRINUSE: that host and port are taken.
   // - EADDRNOTAVAIL: taken through a wildcard (or loopback, which cma.c treats as one), or no port is left.
   // - EPROTONOSUPPORT: no such space.
@@ -146,11 +150,11 @@ class IdTable {
   // listener has no host. False: there is none.
   bool find_listener(PortSpace space, const Address& destination, uint32_t device, IdRecord* out) const;
 
-  // ---- groups, for people ----
+  // ---- groups (for `verbena status`) ----
   int join(const IdHandle& id, const Gid& mgid, bool send_only) const;  // ENOMEM: kMaxNodeGroups
   void leave(const IdHandle& id, const Gid& mgid) const;
 
-  // ---- everybody ----
+  // ---- all entries of the node ----
   void for_each_id(const std::function<void(const IdRecord&)>& callback) const;
   void for_each_group(const std::function<void(const GroupRecord&)>& callback) const;
 

@@ -97,8 +97,8 @@ void write_facts(IdEntry& entry, const IdFacts& facts) {
   uint64_t words[kFactsWords];
   std::memcpy(words, &facts, sizeof facts);
   const uint32_t next = entry.epoch.load(std::memory_order_relaxed) + 1;
-  // A process that sees one of the following stores must not see the epoch from before this copy was given
-  // up.
+  // Pairs with the fence in read_facts(): a reader of this copy that sees one of the following stores also
+  // sees that the epoch has changed, and reads again.
   std::atomic_thread_fence(std::memory_order_release);
   for (size_t i = 0; i < kFactsWords; ++i)
     entry.facts[next % 2][i].store(words[i], std::memory_order_relaxed);

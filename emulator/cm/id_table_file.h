@@ -26,7 +26,7 @@
 namespace verbena::cm {
 
 inline constexpr uint32_t kIdTableMagic = 0x53'44'49'43;               // "CIDS"
-inline constexpr uint32_t kIdTableVersion = kLayoutVersion << 16 | 1;  // the low half: of this file's own
+inline constexpr uint32_t kIdTableVersion = kLayoutVersion << 16 | 1;  // low half: this file's
 inline constexpr uint32_t kPortBuckets = 32768;
 
 enum class EntryPhase : uint8_t { kFree = 0, kClaimed = 1, kLive = 2 };
@@ -62,11 +62,11 @@ static_assert(sizeof(IdFacts) % sizeof(uint64_t) == 0);
 
 struct alignas(64) IdEntry {
   std::atomic<uint64_t> link;    // Link
-  // + 1: the bucket in whose chain it is, is about to be, or may still be; 0: none
+  // 1 + the bucket whose chain the entry is in, is about to enter, or may not have left yet; 0: none
   std::atomic<uint32_t> bucket;
   std::atomic<uint32_t> epoch;   // facts[epoch % 2] is in use
   std::atomic<uint32_t> backlog;
-  std::atomic<uint32_t> groups;  // joined so far: 0 spares a search
+  std::atomic<uint32_t> groups;  // joined so far; 0: no search needed
   uint64_t reserved;
   std::atomic<uint64_t> facts[2][kFactsWords];
 };
@@ -85,11 +85,11 @@ struct IdTableFile {
   std::atomic<uint32_t> magic;  // written last
   uint32_t version;
   uint64_t size;
-  uint64_t node_id;                           // DirectoryHeader's
+  uint64_t node_id;             // DirectoryHeader's
   // where the search for a free entry begins, so that uses are spread
   alignas(64) std::atomic<uint32_t> next_id;
-  std::atomic<uint32_t> groups_used;          // entries ever used
-  std::atomic<uint32_t> last_port;            // chosen: not to be the next one chosen, too
+  std::atomic<uint32_t> groups_used;  // entries ever used
+  std::atomic<uint32_t> last_port;    // chosen last; not chosen twice in a row
   alignas(4096) std::atomic<uint64_t> id_states[kMaxNodeIds];
   std::atomic<uint64_t> group_states[kMaxNodeGroups];
   std::atomic<uint64_t> buckets[kPortBuckets];  // Link
@@ -102,7 +102,7 @@ struct IdTableFile {
 int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out);
 void unmap_id_table(IdTableFile* file);
 
-// ---- what an entry says -----------------------------------------------------------------------------------
+// ---- contents of an entry ---------------------------------------------------------------------------------
 
 // The owner that an entry's state names. False: it is gone.
 bool living_owner(const NodeDirectory& directory, const EntryState& state, Owner* owner);

@@ -133,7 +133,7 @@ void end_id(Id* id) {
   Service& service = id->service;
   service.quiet(id);
   id->unanswered.cancel();
-  id->connection.reset();  // tells the peer
+  id->connection.reset();  // notifies the peer
   service.table().remove(id->handle);
   service.remove(id);
   delete id;

@@ -101,8 +101,9 @@ bool Links::connect(Link& link) {
   if (error != 0) return false;
   link.connected = true;
   const Hello hello{kHelloMagic, kHelloVersion, directory_->header().node_id, self_.slot, self_.generation};
+  // A new socket takes one message.
   link.socket.send(
-      {reinterpret_cast<const uint8_t*>(&hello), sizeof hello});  // there is room for one message
+      {reinterpret_cast<const uint8_t*>(&hello), sizeof hello});
   watch(link);
   return true;
 }
@@ -110,11 +111,11 @@ bool Links::connect(Link& link) {
 void Links::flush(Link& link) {
   if (!link.connected) return;
   const bool had_to_wait = link.waiting.size() > 1 || link.stream.has_rest();
-  if (link.stream.has_rest()) static_cast<void>(link.stream.send_rest());  // what is wrong is read, too
+  if (link.stream.has_rest()) static_cast<void>(link.stream.send_rest());  // read() sees an error, too
   while (!link.waiting.empty()) {
     const int error = link.send(link.waiting.front());
     if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) break;
-    // Broken: read what it still has for us first, and then its end.
+    // Broken: read() first gets what the peer has sent, then the end.
     if (error != 0) {
       link.waiting.clear();
       break;
@@ -143,7 +144,7 @@ void Links::accept_all() {
     auto link = std::make_unique<Link>();
     const int error = link->socket.accept_from(listener_);
     if (error == EMFILE || error == ENFILE) {
-      watcher_.forget(listener_.fd());  // for a while: it would not let us sleep
+      watcher_.forget(listener_.fd());  // until again_: epoll_wait() would return at once
       again_.set_after_ms(kPauseMs);
       return;
     }
@@ -181,7 +182,7 @@ void Links::read(Link& link) {
   }
 }
 
-// A process that gives a false slot could only be another process of the same user.
+// A false slot can only come from another process of the same user (Socket::accept_from).
 bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
   Hello hello;
   if (bytes.size() != sizeof hello) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Links to processes of other nodes. Two processes use one link. When both began one at the same time, each
-// sends on the one that it had first, and reads both until the other end closes one.
+// Links to processes of other nodes. A pair of processes uses one link. If both connect at the same time,
+// each process sends on the link that it had first, and reads both until the peer closes one.
 #include <iterator>
 
 #include "adapter/clock.h"
@@ -77,7 +77,7 @@ void Links::arrived(const wire::EstablishedConnection& arrived) {
     Link& fresh = *link;
     links_.emplace(fresh.token, std::move(link));
     if (Link* calling = other_way(peer, fresh.token); calling != nullptr && !calling->connected) {
-      fresh.waiting.swap(calling->waiting);  // they were quicker
+      fresh.waiting.swap(calling->waiting);  // the peer's connection came first
       forget_link(calling->token);
     }
     ways_.emplace(peer, fresh.token);

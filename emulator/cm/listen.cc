@@ -53,7 +53,7 @@ namespace {
 
 struct ConnectionRequest {
   Address source, destination;
-  Place place;  // where it arrived
+  Place place;  // where the request arrived
   Id* listener = nullptr;
 };
 
@@ -71,7 +71,7 @@ bool has_listener_on(const Service& service, uint64_t sid) {
   return false;
 }
 
-// cma_id_from_event: between IP addresses by the private data, else (AF_IB) by GID and service ID.
+// cma_id_from_event. IP addresses: from the private data. AF_IB: from GID and service ID.
 bool understand(const Service& service, const Message& m, ConnectionRequest* out) {
   const uint64_t sid = m[kServiceId];
   const PortSpace space = space_of_service(sid);

@@ -8,7 +8,7 @@
 // table.
 //
 // decode() accepts well-formed messages: every field is within its range, and every bit that belongs to no
-// field is zero. connection.h and identifier.h check what the fields mean together.
+// field is zero. connection.h and listen.cc check what the fields mean together.
 #pragma once
 
 #include <array>

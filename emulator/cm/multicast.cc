@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Multicast groups (cma.c: rdma_join_multicast, rdma_leave_multicast). The program itself attaches the queue
-// pair, with the data of the event. This file keeps the groups that each id has joined.
+// Multicast groups (cma.c: rdma_join_multicast, rdma_leave_multicast). The program attaches the queue
+// pair with the data of the event. This file keeps the groups that each id has joined.
 #include <errno.h>
 
 #include <algorithm>

@@ -16,8 +16,9 @@ namespace {
 static_assert(sizeof(ibv_path_record) == sizeof(ib_path_rec_data::path_rec));
 
 constexpr uint32_t kPathFlags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+// The default of ip_default_ttl. In Linux addr.c takes the TTL from the route.
 constexpr uint8_t kHopsOfRoutes =
-    64;  // the machine's usual TTL (ip_default_ttl), which addr.c takes from the route
+    64;
 constexpr uint8_t kReversible = 0x80;
 
 bool known_mtu(uint8_t mtu) { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
@@ -107,7 +108,7 @@ Path make_path(const PathFacts& facts) {
         facts.ack_timeout != 0 ? static_cast<uint8_t>(facts.ack_timeout - 1) : kRocePacketLifeTime;
     return path;
   }
-  // On one subnet; the service type chooses the quality of service (cma.c: cma_query_ib_route).
+  // On one subnet. The service type selects the quality of service (cma.c: cma_query_ib_route).
   path.slid = facts.slid;
   path.dlid = facts.dlid;
   path.hop_limit = 0;

@@ -34,7 +34,7 @@ bool try_walk(IdTableFile& file, uint32_t bucket, std::vector<Chained>* all, uin
     link = &entry.link;
     here = beyond;
   }
-  return true;  // a circle: another process has damaged the chain; the entries found so far are all there is
+  return true;  // a cycle: another process has damaged the chain; the result is what was found so far
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ bool chain_in(IdTableFile& file, uint32_t bucket, uint32_t index, uint64_t head)
 void disturb(IdTableFile& file, uint32_t bucket);
 
 // Takes the entry out, or helps with that. Does nothing if its state is no longer `state`. On return the
-// entry is in no chain, in that use. Its `bucket` does not change.
+// entry is in no chain in that use. Its `bucket` does not change.
 void chain_out(IdTableFile& file, uint32_t index, uint64_t state);
 
 }  // namespace verbena::cm

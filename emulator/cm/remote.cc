@@ -11,7 +11,7 @@ namespace {
 
 wire::NetAddress net_address(const Address& a) { return {gid_of(a)}; }
 
-// For all connection listeners of the process (wire::ConnectionListener::FindListener): the most specific
+// wire::ConnectionListener::FindListener of all connection listeners of the process: the most specific
 // listener, as for requests of this node.
 bool find_listener(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
                    uint64_t service, uint32_t* slot) {

@@ -10,7 +10,7 @@
 namespace verbena::cm {
 namespace {
 
-// The local address from which a destination is reached: determined before the lock is taken.
+// The local address from which a destination is reached. It is determined before the lock is taken.
 struct SourceChoice {
   int error = 0;
   Address source;

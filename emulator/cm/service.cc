@@ -22,7 +22,7 @@
 namespace verbena::cm {
 namespace {
 
-// guards `current` and its count of references; taken before the service's own mutex
+// Guards `current` and its references_. Taken before the service's own mutex.
 std::mutex service_mutex;
 Service* current = nullptr;
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
@@ -64,7 +64,7 @@ int Service::acquire(Service** out) {
   } else {
     service->references_ = 1;
     current = *out = service;
-    return 0;  // and keeps the process
+    return 0;  // keeps its reference to the process
   }
   lock.unlock();
   EngineService::release(*process);
@@ -97,7 +97,7 @@ int Service::start() {
 }
 
 void Service::release() {
-  if (dead()) return;  // the parent's
+  if (dead()) return;  // it belongs to the parent
   {
     std::lock_guard lock(service_mutex);
     if (--references_ != 0) return;

@@ -81,10 +81,10 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   // The process of the node that listens for the request. If there is none: this process, which then refuses
   // the request.
   Peer receiver_of(PortSpace space, const Address& destination, uint32_t device) const;
-  // A peer for the process that listens for the service at an address of another node; that node is asked.
+  // A peer for the process that listens for the service at an address of another node. Asks that node.
   Peer remote_receiver_of(uint64_t service, const Address& source, const Address& destination);
 
-  // ---- pipes (watch.cc) ----
+  // ---- pipes (service_thread.cc) ----
   int watch_pipe(int fd, void (*gone)(void*), void* context);
   void unwatch_pipe(int fd);
 

@@ -104,7 +104,7 @@ void Service::handle(uint64_t token) {
   }
 }
 
-// All work that does not block.
+// Handles everything that is due. Unlocks while a handler runs.
 void Service::settle(std::unique_lock<std::mutex>& lock) {
   clock_.ring_due();
   serve_devices();

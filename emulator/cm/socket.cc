@@ -124,8 +124,8 @@ int Socket::send(std::span<const uint8_t> message) const {
 }
 
 ssize_t Socket::receive(std::span<uint8_t> room) const {
-  // A peer that closed with unread messages in its queue: the socket's error is reported before our own queue
-  // is read.
+  // If the peer has closed with unread messages in its queue, the kernel reports ECONNRESET once, before the
+  // messages in our queue.
   for (int attempt = 0; attempt < 4; ++attempt) {
     if (!verified()) return -EBADF;
     const long got =

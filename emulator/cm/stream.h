@@ -23,13 +23,13 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   ~Stream() { close(); }
 
-  void take(int fd);  // is this stream's from now on
+  void take(int fd);  // the stream owns the descriptor
 
   // 0; EAGAIN: no space, nothing of the frame is sent; EPIPE and others: the connection is over. If the
   // socket took part of a frame, the rest waits here.
   int send(const Frame& frame);
   bool has_rest() const { return rest_from_ < rest_to_; }
-  int send_rest();  // 0: there is none any more
+  int send_rest();  // 0: nothing is left
 
   // kFrameSize: a complete frame; 0: the peer has closed; < 0: an errno; -EAGAIN: no complete frame.
   ssize_t receive(std::span<uint8_t> room);

@@ -7,7 +7,7 @@
 namespace verbena {
 namespace {
 
-// A copy: some programs write their title over the environment.
+// A copy, because some programs overwrite the environment with their title.
 char root_path[PATH_MAX];
 std::atomic<size_t> root_length;
 
@@ -17,7 +17,7 @@ namespace detail {
 
 constinit std::atomic<NodeState> node_state{NodeState::kUnknown};
 
-// Two threads may do this at once; both write the same bytes.
+// Two threads may run this at once. Both write the same bytes.
 NodeState find_node() {
   const char* value = getenv("VERBENA_NODE");
   size_t length = 0;

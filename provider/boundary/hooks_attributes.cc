@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Extended attributes, read only: ls -l, cp -a and find ask for a file's ACL by its path.
+// Reading extended attributes: ls -l, cp -a and find read a file's ACL by its path.
 #include <fcntl.h>
 #include <sys/xattr.h>
 

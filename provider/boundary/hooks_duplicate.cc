@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Copies of a device file are device files: Python's os.dup and programs that hand a copy of cmd_fd to
-// ibv_import_device(3) go this way.
+// Copies of a device file's descriptor are device files, too: for Python's os.dup, and for programs that pass
+// a copy of cmd_fd to ibv_import_device(3).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ int inherited(int fd, int copy) {
   return copy;
 }
 
-// Every argument of fcntl(2) is an int or a pointer; either travels in a pointer's place, as in libc itself.
+// The argument of fcntl(2) is an int or a pointer. Both are passed on as a pointer, as libc does.
 template <typename Function>
 int control(Real<Function>& real, int fd, int command, void* argument) {
   const int result = real(fd, command, argument);
@@ -49,7 +49,7 @@ VERBENA_HOOK int fcntl64(int fd, int command, ...) {
   va_start(arguments, command);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  // Before glibc 2.28 there was one function for both.
+  // glibc has fcntl64 since 2.28.
   return real_fcntl64.exists() ? control(real_fcntl64, fd, command, argument)
                                : control(real_fcntl, fd, command, argument);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ioctl(2): the placeholder knows none (ENOTTY), which makes libibverbs send its commands by write(2). The
-// one that it has no such way for is the asynchronous descriptor of an imported device
+// ioctl(2). The placeholder fails every ioctl with ENOTTY, so that libibverbs sends its commands by write(2).
+// One command has no write(2) form: the allocation of an imported device's async descriptor
 // (ibv_import_device(3)).
 #include <sys/ioctl.h>
 
@@ -21,7 +21,7 @@ __attribute__((noinline)) int control_device(int fd, unsigned long request, void
 
 }  // namespace
 
-// Every argument of ioctl(2) is an int or a pointer; either travels in a pointer's place, as in libc itself.
+// The argument of ioctl(2) is an int or a pointer. Both are passed on as a pointer, as libc does.
 VERBENA_HOOK int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list arguments;
   va_start(arguments, request);

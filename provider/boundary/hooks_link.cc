@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Where links lead. The answers name the machine's /sys and /dev, as the kernel's would, so that a program
-// that goes on from one comes back into the node's tree.
+// Targets of symbolic links. The results are paths in the machine's /sys and /dev, as from the kernel, so
+// that a program that uses them comes back into the node's tree.
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ __attribute__((noinline)) ssize_t read_link_slowly(int folder, const char* path,
   return length;
 }
 
-// `call(path, out, size)` reads the link for whatever path it is given.
+// `call(path, out, size)` reads the link of any path.
 template <typename Call>
 ssize_t read_link(int folder, const char* path, char* out, size_t size, Call&& call) {
   if (!may_be_redirected(path)) [[likely]]
@@ -36,13 +36,13 @@ ssize_t read_link(int folder, const char* path, char* out, size_t size, Call&& c
   return read_link_slowly(folder, path, out, size, call);
 }
 
-// `call(path)` answers a canonical path in the caller's buffer or in a new one.
+// `call(path)` returns a canonical path, in the caller's buffer or in a new one.
 template <typename Call>
 __attribute__((noinline)) char* canonical_slowly(const char* path, Call& call) {
   Redirect redirect;
   if (!find_redirect(AT_FDCWD, path, &redirect)) return call(path);
   if (redirect.error != 0) return failed<char*>(redirect.error);
-  char* result = call(redirect.path);  // of a device file, too, the name and not what stands in for it
+  char* result = call(redirect.path);  // for a device file, too: the name, not the placeholder
   if (result == nullptr || redirect.place == Place::kLeft) return result;
   size_t length = 0;
   while (result[length] != 0) ++length;
@@ -69,7 +69,7 @@ VERBENA_HOOK ssize_t readlinkat(int folder, const char* path, char* buffer, size
                    [&](const char* p, char* out, size_t s) { return real_readlinkat(folder, p, out, s); });
 }
 
-// The forms of _FORTIFY_SOURCE. A size beyond the buffer's ends the program, in the real function.
+// The forms of _FORTIFY_SOURCE. If the size exceeds the buffer, the real function aborts the program.
 VERBENA_HOOK ssize_t __readlink_chk(const char* path, char* buffer, size_t size, size_t room) noexcept {
   if (size > room) return real___readlink_chk(path, buffer, size, room);
   return read_link(AT_FDCWD, path, buffer, size,

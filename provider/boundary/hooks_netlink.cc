@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// NETLINK_RDMA is refused as on a kernel without RDMA: libibverbs and librdmacm then ask sysfs, where the
-// node's devices are and the machine's are not (libibverbs/init.c, librdmacm/cma.c of rdma-core 44).
+// NETLINK_RDMA fails as on a kernel without RDMA. libibverbs and librdmacm then read sysfs, which has the
+// node's devices and not the machine's (libibverbs/init.c, librdmacm/cma.c of rdma-core 44).
 #include <linux/netlink.h>
 #include <sys/socket.h>
 

@@ -12,7 +12,7 @@
 namespace verbena {
 namespace {
 
-// Opens through `call(path, flags)`, whichever of the family that is.
+// Opens by `call(path, flags)`, a function of the open family.
 template <typename Call>
 __attribute__((noinline)) int open_slowly(int folder, const char* path, int flags, Call& call) {
   Redirect redirect;
@@ -32,7 +32,7 @@ int open_anywhere(int folder, const char* path, int flags, Call&& call) {
   return open_slowly(folder, path, flags, call);
 }
 
-// The mode is an argument only where a file may be made (open(2)).
+// The mode is an argument only if a file may be created (open(2)).
 constexpr bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
 }  // namespace
@@ -68,7 +68,7 @@ VERBENA_HOOK int openat64(int folder, const char* path, int flags, ...) {
                        [&](const char* p, int f) { return real_openat64(folder, p, f, mode); });
 }
 
-// What _FORTIFY_SOURCE makes of a call without a mode: the real one ends the program if it needed one.
+// The form of _FORTIFY_SOURCE without a mode. The real function aborts the program if a mode is needed.
 VERBENA_HOOK int __open_2(const char* path, int flags) {
   return open_anywhere(AT_FDCWD, path, flags, [&](const char* p, int f) { return real___open_2(p, f); });
 }

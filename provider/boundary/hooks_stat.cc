@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The whole stat family. The descriptor of uverbsN is a character device with the right number by itself;
-// that of rdma_cm is a pipe, and shows what its path shows. The __xstat forms are what programs call that
-// were linked before glibc 2.33.
+// The stat family. The descriptor of uverbsN is a character device with the right number. The descriptor of
+// rdma_cm is a pipe: fstat gives what stat of its path gives. Programs linked before glibc 2.33 call the
+// __xstat forms.
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kProvider[] = "libverbena-rdmav34.so";
 
-// Where the provider is: in the folder that this library was loaded from (fabric/installation.h). False: that
-// cannot be told, or the path is too long.
+// The path of the provider: in the folder of this library (fabric/installation.h). False: the folder is
+// unknown, or the path is too long.
 bool provider_path(char* out, size_t capacity) {
   Dl_info self;
   if (dladdr(reinterpret_cast<const void*>(&open_manager), &self) == 0 || self.dli_fname == nullptr)

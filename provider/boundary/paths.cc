@@ -16,7 +16,7 @@ constexpr Text literal(const char (&text)[Size]) {
   return {text, Size - 1};
 }
 
-// Not strstr or memcmp: under a sanitizer those may be hooks of a library that is not set up yet.
+// Not strstr or memcmp: a sanitizer may intercept them before it is initialised.
 bool begins_with(const char* data, Text what) {
   for (size_t i = 0; i < what.length; ++i)
     if (data[i] != what.data[i]) return false;
@@ -42,7 +42,7 @@ Text last_component(Text path) {
   return {path.data + start, path.length - start};
 }
 
-// Does a tree of the node's begin at this folder? `path` is normalised.
+// Is this folder one that the node's tree replaces? `path` is normalised.
 bool is_root(Text path) {
   if (equals(path, kDeviceFolder)) return true;
   if (path.length < 5 || !begins_with(path.data, literal("/sys/"))) return false;
@@ -126,8 +126,8 @@ bool is_device_name(const char* name) {
 
 Place judge_path(const char* node, size_t node_length, const char* path, char* out, size_t capacity) {
   FlatPath flat;
-  size_t root_length = 0;      // of the tree that the path is in; 0: in none
-  const char* rest = nullptr;  // what follows the root in the caller's own words
+  size_t root_length = 0;      // of the replaced folder that the path is in; 0: in none
+  const char* rest = nullptr;  // the caller's text after that folder
   bool left = false;
 
   const char* at = path;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The device file that is opened in place of uverbsN: 1:7 (Documentation/admin-guide/devices.txt), which the
-// node's `dev` files name too. A character device whose ioctl says ENOTTY, so that libibverbs takes its write
-// path, and whose write says ENOSPC, so that a command that nobody answers fails.
+// The device file that is opened in place of uverbsN: 1:7 (Documentation/admin-guide/devices.txt), as in the
+// node's `dev` files. It is a character device whose ioctl fails with ENOTTY, so that libibverbs sends
+// commands by write(2), and whose write fails with ENOSPC, so that a command without a handler fails.
 #pragma once
 
 namespace verbena {

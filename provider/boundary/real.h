@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The functions behind the hooks: the next definition in the search order after this library's, which is
-// libc's or another interposer's (ASan's interceptors, a second preloaded library).
+// The functions behind the hooks: the next definition after this library's in the search order, of libc or of
+// another interposer (ASan's interceptors, a second preloaded library).
 //
-// The constructor looks all of them up; a call that comes earlier (another library's constructor, an
-// allocator that opens files) looks up its own. A function that this libc lacks fails with ENOSYS.
+// The constructor looks up all of them. An earlier call (in another library's constructor, by an allocator
+// that opens files) looks up its own function. A function that libc does not have fails with ENOSYS.
 #pragma once
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 namespace verbena {
 
-// What a function of libc returns when it fails: -1, or a null pointer.
+// Sets errno and returns the failure value of a libc function: -1, or a null pointer.
 template <typename Result>
 Result failed(int error) {
   errno = error;
@@ -29,7 +29,7 @@ Result failed(int error) {
     return static_cast<Result>(-1);
 }
 
-// dlsym(RTLD_NEXT, name), seen from this library. Leaves errno alone; nullptr: there is none.
+// dlsym(RTLD_NEXT, name) from this library. Leaves errno alone. nullptr: there is none.
 void* next_definition(const char* name);
 
 template <typename Function>
@@ -64,7 +64,7 @@ using Filter64 = int(const dirent64*);
 using Order64 = int(const dirent64**, const dirent64**);
 using GlobError = int(const char*, int);
 
-// X(name, type). `type` is the last, so that it may hold commas.
+// X(name, type). `type` is last, because it may contain commas.
 #define VERBENA_REAL_FUNCTIONS(X)                                         \
   X(open, int(const char*, int, ...))                                     \
   X(open64, int(const char*, int, ...))                                   \
@@ -137,5 +137,5 @@ VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)
 
 }  // namespace verbena
 
-// On every hook, and on nothing else but the functions of claim.h.
+// For the hooks and the functions of claim.h only: all that the library exports.
 #define VERBENA_HOOK extern "C" __attribute__((visibility("default")))

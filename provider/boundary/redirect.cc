@@ -16,10 +16,10 @@ size_t copy(const char* from, char* to, size_t capacity) {
   return length;
 }
 
-// The path of the folder that a relative path starts from, as the kernel writes it. 0: it cannot be told.
+// The path of the folder that a relative path starts from, from the kernel. 0: unknown.
 size_t folder_path(int folder, char* out, size_t capacity) {
   if (folder == AT_FDCWD) {
-    const long size = kernel::current_directory(out, capacity);  // counts the final zero
+    const long size = kernel::current_directory(out, capacity);  // includes the final zero
     return size > 1 && out[0] == '/' ? static_cast<size_t>(size - 1) : 0;
   }
   char link[] = "/proc/self/fd/0000000000";
@@ -34,7 +34,7 @@ size_t folder_path(int folder, char* out, size_t capacity) {
   return static_cast<size_t>(size);
 }
 
-// Is this open folder (or AT_FDCWD) the node's own `name`?
+// Is this open folder (or AT_FDCWD) the node's `name`?
 bool is_folder_of_node(int folder, const char* name) {
   char path[PATH_MAX + 32];
   const NodeRoot node = node_root();
@@ -47,8 +47,7 @@ bool is_folder_of_node(int folder, const char* name) {
   return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
 }
 
-// An absolute path that means the same as `path` seen from `folder`. False: it cannot be one of the
-// boundary's.
+// The absolute path of `path` relative to `folder`. False: it is not one that the boundary redirects.
 bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
   size_t length;
   if (is_device_name(path) && is_device_folder(folder))
@@ -89,7 +88,7 @@ bool find_redirect(int folder, const char* path, Redirect* out) {
 size_t hide_node_root(char* text, size_t length) {
   const NodeRoot node = node_root();
   if (node.path == nullptr) return length;
-  // The kernel writes the root without symbolic links; VERBENA_NODE may have some.
+  // The kernel's path of the root has no symbolic links. VERBENA_NODE may have some.
   char root[PATH_MAX];
   size_t root_length = 0;
   const int fd =

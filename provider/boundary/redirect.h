@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The one way in which a hook treats its path: ask `redirected` with a call that does the work for whatever
-// path it is given.
+// How a hook redirects its path: it passes `redirected` a function that does the work for any path.
 //
 //   return redirected(AT_FDCWD, path, [&](const char* p) { return real_stat(p, status); });
 //
-// For nearly every path that is the call itself and nothing else.
+// For nearly every path this is no more than the call itself.
 #pragma once
 
 #include <fcntl.h>
@@ -29,18 +28,18 @@ struct Redirect {
   const char* for_the_kernel() const { return is_device() ? kPlaceholder : path; }
 };
 
-// May be called from a signal handler and between vfork and exec; leaves errno alone. False: the caller's own
-// path stands, and nothing was written.
+// False: the path is not redirected, and nothing is written. Async-signal-safe, also between vfork and exec.
+// Leaves errno alone.
 bool find_redirect(int folder, const char* path, Redirect* out);
 
-// Is this open folder (or AT_FDCWD) the node's own dev/infiniband, as a redirected opendir gives it?
+// Is this open folder (or AT_FDCWD) the node's dev/infiniband, as a redirected opendir returns it?
 bool is_device_folder(int folder);
 
-// Is it one of the node's class folders, in which the devices are listed?
+// Is it one of the node's class folders, which list the devices?
 bool is_class_folder(int folder);
 
-// The node's root at the head of `text` is taken away, so that what the kernel says about the node's tree
-// reads as if it stood in the machine's /sys and /dev. Text from elsewhere stays. Returns the new length.
+// Removes the node's root from the start of `text`, so that a path from the kernel looks as if it were in the
+// machine's /sys or /dev. Other text is not changed. Returns the new length.
 size_t hide_node_root(char* text, size_t length);
 
 inline bool may_be_redirected(const char* path) { return has_node() && may_concern_node(path); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the node's tree, being the kernel's as far as a program can see, does not let a program do.
+// The opens that the node's tree refuses, as the kernel's sysfs and devtmpfs would.
 #pragma once
 
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 
 namespace verbena {
 
-// Opening with these flags fails with this errno; 0: it may go on, without O_CREAT, O_EXCL and O_TRUNC.
-// Nothing is made in sysfs, and nothing in the node's tree is written: EACCES, as for a read-only attribute.
+// The errno of an open with these flags. 0: allowed, without O_CREAT, O_EXCL and O_TRUNC. No file can be
+// created in sysfs, and none in the node's tree can be written: EACCES, as for a read-only attribute.
 inline int open_refusal(const Redirect& redirect, int flags) {
   if (redirect.place == Place::kLeft) return 0;
   if (redirect.error != 0)

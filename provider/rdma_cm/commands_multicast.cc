@@ -18,7 +18,7 @@ struct Join {
   bool send_only;
 };
 
-// Takes the membership out of its context, with the events that nobody has fetched. Under the mutex.
+// Removes the membership from its context, with the events that have not been fetched. Under the mutex.
 void forget(State& state, Multicast* multicast) {
   Context& context = *multicast->context;
   const uint64_t serial = multicast->serial;
@@ -85,7 +85,7 @@ int join_multicast(Call& call) {
                              .send_only = request.join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER});
 }
 
-// ENXIO: the id that has joined is being destroyed.
+// ENXIO: the id of the membership is being destroyed.
 int leave_multicast(Call& call) {
   const auto& request = call.as<rdma_ucm_destroy_id>();
   ContextInUse context;

@@ -29,7 +29,7 @@ int set_family_only(cm::Id* id, const Value& value) {
 }
 int set_ack_timeout(cm::Id* id, const Value& value) { return cm::set_ack_timeout(id, value[0]); }
 
-// ucma_set_ib_path: the first record that is the primary path both ways.
+// ucma_set_ib_path: the first record of a primary path in both directions.
 int set_path(cm::Id* id, const Value& value) {
   constexpr uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   if (value.size() % sizeof(ib_path_rec_data) != 0) return EINVAL;

@@ -9,7 +9,7 @@
 namespace verbena::rdma_cm {
 namespace {
 
-// librdmacm of before rdma-core 26 has no ibdev_index.
+// librdmacm has ibdev_index since rdma-core 26.
 constexpr size_t kAddressBeforeIndex = offsetof(rdma_ucm_query_addr_resp, ibdev_index);
 
 int answer_address(const Call& call, uint64_t where, const Context&, const cm::Route& route) {
@@ -17,7 +17,7 @@ int answer_address(const Call& call, uint64_t where, const Context&, const cm::R
   return call.respond(where, address_response(route));
 }
 
-// As many paths as there is room for; like the kernel, not the one that would fill it to the last byte.
+// As many paths as fit. As in the kernel, a path that would fill the response exactly is left out.
 int answer_path(const Call& call, uint64_t where, const Context&, const cm::Route& route) {
   if (call.room < sizeof(rdma_ucm_query_path_resp)) return ENOSPC;
   struct {

@@ -61,7 +61,7 @@ void tell(State& state, Context& context, const cm::Event& event) {
   if (of_group) {
     const auto serial = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(event.join));
     const Multicast* multicast = membership(context, serial);
-    if (multicast == nullptr) return;  // left meanwhile
+    if (multicast == nullptr) return;  // the id has left the group meanwhile
     told.multicast = serial;
     told.response.uid = multicast->uid;
     told.response.id = multicast->id;

@@ -45,7 +45,7 @@ ssize_t answer_resumed(void* owner, const void* command, size_t length) {
   return answer(owner, command, length, true);
 }
 
-// The program has closed its last descriptor. In the service's thread.
+// The program has closed its last descriptor. Called in the service's thread.
 void file_is_gone(void* owner) {
   if (State* state = current_state(); state != nullptr) close_file(*state, handle_of(owner));
 }

@@ -9,7 +9,8 @@
 namespace verbena::rdma_cm {
 namespace {
 
-// A forked child leaves its parent's where it is: a thread of the parent's may have been at work in it.
+// A forked child never frees the parent's state: a thread of the parent may have been in the middle of a
+// change.
 constinit std::atomic<State*> the_state{nullptr};
 
 }  // namespace
@@ -63,7 +64,7 @@ uint32_t destroy_context(State& state, Context* context) {
   cm::destroy_id(context->cm_id);
   lock.lock();
 
-  // From here on there is no new event, and nobody migrates the context.
+  // From here on there is no new event, and no thread migrates the context.
   std::list<QueuedEvent> unheard;
   File& file = *context->file;
   for (auto event = file.events.begin(); event != file.events.end();) {
@@ -93,7 +94,7 @@ void close_file(State& state, uint64_t handle) {
   const std::shared_ptr<File> file = found->second;
   state.files.erase(found);
   file->closed = true;
-  // A context that another command is destroying is hidden already, and that command's to end.
+  // A hidden context is being destroyed by another command.
   for (auto at = file->contexts.begin(); at != file->contexts.end();) {
     Context* context = *at;
     if (state.contexts.find(context->id) != context) {

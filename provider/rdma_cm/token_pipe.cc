@@ -17,7 +17,7 @@
 namespace verbena::rdma_cm {
 namespace {
 
-// Puts errno back.
+// Restores errno.
 class ErrnoKept {
  public:
   ErrnoKept() : saved_(errno) {}
@@ -27,8 +27,8 @@ class ErrnoKept {
   int saved_;
 };
 
-// A write to a pipe that nobody reads raises SIGPIPE in the thread that writes (pipe(7)), which may be the
-// program's: blocked meanwhile, and taken back if it was not pending before.
+// A write to a pipe without a reader raises SIGPIPE in the writing thread (pipe(7)), which may be the
+// program's. Blocks the signal meanwhile, and consumes it if it was not pending before.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -109,8 +109,8 @@ void TokenPipe::add(size_t count) {
   }
 }
 
-// Through a reading end of our own, for a moment: the program's may wait when another thread takes the token
-// first, and one that we kept would hide from us that the program's last one is closed.
+// Reads through a temporary reading end. A read of the program's end may block if another thread takes the
+// token first. A permanent end of our own would hide that the program has closed its last one.
 void TokenPipe::take(size_t count) {
   char path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd_);

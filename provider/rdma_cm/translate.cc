@@ -39,7 +39,7 @@ void copy_address(const sockaddr_storage& from, size_t size, Target* to) {
   memcpy(to, &from, std::min(size, sizeof *to));
 }
 
-// ucma_query_route copies a sockaddr_in6 of whatever is no sockaddr_in.
+// ucma_query_route copies sizeof(sockaddr_in6) bytes of every address that is not a sockaddr_in.
 size_t size_in_route(const sockaddr_storage& address) {
   return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
@@ -195,7 +195,7 @@ rdma_ucm_query_addr_resp gid_response(const cm::Route& route, cm::PortSpace spac
   return to;
 }
 
-// ib_sa_pack_path: the PathRecord attribute as it travels (InfiniBand Architecture Specification, volume 1,
+// ib_sa_pack_path: the PathRecord attribute in wire format (InfiniBand Architecture Specification, volume 1,
 // 15.2.5.16).
 ib_path_rec_data path_response(const ib_user_path_rec& path) {
   ibv_path_record record = {};

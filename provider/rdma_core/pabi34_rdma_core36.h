@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * What libibverbs and a provider agree on in private, as rdma-core 36 to 56 lay it out (symbol version
- * IBVERBS_PRIVATE_34). Distributions do not package that header, so the layouts are declared here, in our
- * own names and words; rdma_core_check.c compares every offset with the real header where the sources of
- * rdma-core are at hand (-DRDMA_CORE_SOURCE_DIR=). Source: libibverbs/driver.h of rdma-core v39.0, v44.0
- * and v50.0, which agree.
+ * The private ABI between libibverbs and a provider in rdma-core 36 to 56 (symbol version
+ * IBVERBS_PRIVATE_34). Distributions do not package its header, so the layouts are declared here with names
+ * of our own. With -DRDMA_CORE_SOURCE_DIR= rdma_core_check.c compares every offset with the original header.
+ * Source: libibverbs/driver.h of rdma-core v39.0, v44.0 and v50.0, which agree.
  *
- * Plain C, so that the comparison can include the real header beside this one. Only types: what a provider
- * imports is declared in libibverbs_imports.h.
+ * Plain C, so that the check can include both headers. Types only: libibverbs_imports.h declares the
+ * functions.
  */
 #ifndef VERBENA_PROVIDER_RDMA_CORE_PABI34_RDMA_CORE36_H
 #define VERBENA_PROVIDER_RDMA_CORE_PABI34_RDMA_CORE36_H
@@ -21,7 +20,7 @@
 
 #ifdef __cplusplus
 #define PABI34_ASSERT(condition) static_assert(condition, #condition)
-#define PABI34_UNSET = nullptr /* so that a table names only what it has */
+#define PABI34_UNSET = nullptr /* so that a table lists only what it sets */
 extern "C" {
 #else
 #define PABI34_ASSERT(condition) _Static_assert(condition, #condition)
@@ -36,16 +35,16 @@ struct pabi34_list_node {
 /* ---- finding the driver of a device ---- */
 
 enum pabi34_match_kind {
-  PABI34_MATCH_END = 0, /* closes a table */
+  PABI34_MATCH_END = 0, /* ends a table */
   PABI34_MATCH_PCI = 1,
-  PABI34_MATCH_MODALIAS = 2, /* also how a device is matched by its name */
+  PABI34_MATCH_MODALIAS = 2, /* matches device names, too */
   PABI34_MATCH_DRIVER_ID = 3,
 };
 
 struct pabi34_match {
   void* driver_data;
   union {
-    const char* modalias; /* fnmatch(3) pattern; device names are offered as "rdma_device:N<name>" */
+    const char* modalias; /* fnmatch(3) pattern; a device name is "rdma_device:N<name>" */
     uint64_t driver_id;
   } u;
   uint16_t vendor;
@@ -54,7 +53,7 @@ struct pabi34_match {
 };
 PABI34_ASSERT(sizeof(struct pabi34_match) == 24);
 
-/* A device as libibverbs found it, before and after it has a driver. Owned by libibverbs. */
+/* A device that libibverbs has found, with or without a driver. Owned by libibverbs. */
 struct pabi34_sysfs_device {
   struct pabi34_list_node entry;
   void* provider_data;
@@ -76,7 +75,7 @@ struct pabi34_sysfs_device {
 
 struct pabi34_device;
 
-/* What a provider registers. */
+/* The structure that a provider registers. */
 struct pabi34_device_ops {
   const char* name;
   uint32_t match_min_abi_version;
@@ -84,26 +83,26 @@ struct pabi34_device_ops {
   const struct pabi34_match* match_table;
   const struct pabi34_device_ops** static_providers;
   bool (*match_device)(struct pabi34_sysfs_device*);
-  /* Takes over the descriptor, on failure too (it is then closed, and errno says why). */
+  /* Takes ownership of the descriptor. On failure closes it, sets errno and returns NULL. */
   struct verbs_context* (*alloc_context)(struct ibv_device*, int cmd_fd, void* private_data);
   struct verbs_context* (*import_context)(struct ibv_device*, int cmd_fd); /* NULL: EOPNOTSUPP */
   struct pabi34_device* (*alloc_device)(struct pabi34_sysfs_device*);
-  void (*uninit_device)(struct pabi34_device*); /* frees what alloc_device made */
+  void (*uninit_device)(struct pabi34_device*); /* frees the result of alloc_device */
 };
 PABI34_ASSERT(sizeof(struct pabi34_device_ops) == 72);
 
 struct pabi34_device {
   struct ibv_device device; /* first */
   const struct pabi34_device_ops* ops;
-  int refcount; /* atomic in libibverbs, and its own */
+  int refcount; /* atomic; only libibverbs uses it */
   struct pabi34_list_node entry;
   struct pabi34_sysfs_device* sysfs;
-  uint64_t core_support; /* bit 0: optional access flags reach reg_mr instead of being dropped */
+  uint64_t core_support; /* bit 0: reg_mr gets optional access flags; else they are dropped */
 };
 PABI34_ASSERT(offsetof(struct pabi34_device, ops) == sizeof(struct ibv_device));
 PABI34_ASSERT(sizeof(struct pabi34_device) == sizeof(struct ibv_device) + 48);
 
-/* ---- objects whose private part libibverbs reads ---- */
+/* ---- objects with a private part that libibverbs reads ---- */
 
 enum pabi34_mr_type {
   PABI34_MR_TYPE_MR = 0, /* registered memory: libibverbs undoes its fork protection on dereg */
@@ -121,7 +120,7 @@ PABI34_ASSERT(offsetof(struct pabi34_mr, mr_type) == sizeof(struct ibv_mr));
 
 enum pabi34_qp_mask {
   PABI34_QP_XRCD = 1 << 0,
-  PABI34_QP_EX = 1 << 1, /* qp_ex is filled in: ibv_qp_to_qp_ex(3) gives it out */
+  PABI34_QP_EX = 1 << 1, /* qp_ex is valid: ibv_qp_to_qp_ex(3) returns it */
 };
 
 struct pabi34_xrcd {
@@ -145,7 +144,7 @@ struct pabi34_qp {
     struct ibv_qp qp;
     struct ibv_qp_ex qp_ex;
   };
-  uint32_t comp_mask; /* enum pabi34_qp_mask; its place depends on the version (layout.h, qp_mask_offset) */
+  uint32_t comp_mask; /* enum pabi34_qp_mask; its offset depends on the version (layout.h, qp_mask_offset) */
   struct pabi34_xrcd* xrcd;
 };
 PABI34_ASSERT(offsetof(struct pabi34_qp, comp_mask) == sizeof(struct ibv_qp_ex));
@@ -158,8 +157,8 @@ struct pabi34_cq {
 };
 PABI34_ASSERT(sizeof(struct pabi34_cq) == sizeof(struct ibv_cq_ex));
 
-/* ---- the operations of a context: X(what it returns, its name, what it takes), in the order of the table.
- * libibverbs fills in what a provider leaves out, with functions that answer EOPNOTSUPP. ---- */
+/* ---- the operations of a context: X(result, name, arguments), in the order of the table. For an operation
+ * that the provider does not set, libibverbs has a function that returns EOPNOTSUPP. ---- */
 
 /* clang-format off */
 #define PABI34_CONTEXT_OPS(X) \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Compares our declarations with rdma-core's own, member by member. Built only with -DRDMA_CORE_SOURCE_DIR=.
+ * Compares our declarations with rdma-core's, member by member. Built only with -DRDMA_CORE_SOURCE_DIR=.
  */
 #include <infiniband/driver.h>
 
@@ -89,8 +89,7 @@ SAME_SIZE(pabi34_cq, verbs_cq);
 SAME_PLACE(pabi34_cq, verbs_cq, cq);
 SAME_PLACE(pabi34_cq, verbs_cq, cq_ex);
 
-/* The operations: each in its place, and with the same signature, but for the two that take a struct
- * verbs_mr. */
+/* The operations: same offset and same signature, except the two with a struct verbs_mr argument. */
 SAME_SIZE(pabi34_context_ops, verbs_context_ops);
 #define SAME_OPERATION(result, name, arguments) SAME_PLACE(pabi34_context_ops, verbs_context_ops, name);
 PABI34_CONTEXT_OPS(SAME_OPERATION)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Destroying an object waits until the program has acknowledged every event that it has read of it
-// (ibv_ack_cq_events(3), ibv_get_async_event(3)); libibverbs counts the acknowledgements in the object.
+// Destroying an object waits until the program has acknowledged every event of the object that it has read
+// (ibv_ack_cq_events(3), ibv_get_async_event(3)). libibverbs counts the acknowledgements in the object.
 #pragma once
 
 #include <pthread.h>
@@ -10,13 +10,14 @@
 
 namespace verbena::verbs {
 
-// True when `completed` acknowledgements cover `reported` events. The counters wrap around, and a program
-// that acknowledges too often must not wait for ever.
+// True if `completed` acknowledgements cover `reported` events. The counters wrap around. A program that
+// acknowledges too many events must not wait forever.
 inline bool all_acknowledged(uint32_t completed, uint32_t reported) {
   return static_cast<int32_t>(completed - reported) >= 0;
 }
 
-// Waits on the object's condition, which libibverbs signals with every acknowledgement, until `done()`.
+// Waits until `done()`, on the object's condition variable, which libibverbs signals on every
+// acknowledgement.
 template <typename Object, typename Done>
 void wait_until(Object* object, Done done) {
   pthread_mutex_lock(&object->mutex);

@@ -44,7 +44,8 @@ build() {
 listening() {  # state 0A of /proc/net/tcp is LISTEN
   local hex
   hex=$(printf '%04X' "$1")
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -Eq "^ *[0-9]+: [0-9A-F]+:$hex [0-9A-F]+:0000 0A"
+  # Not through a pipe: with pipefail, a grep that ends early would fail the cat before it.
+  grep -Eqs "^ *[0-9]+: [0-9A-F]+:$hex [0-9A-F]+:0000 0A" /proc/net/tcp /proc/net/tcp6
 }
 
 # pair NAME PROGRAM OPTIONS...: a server and a client of PROGRAM, each a process of its own; the client's output

@@ -126,7 +126,8 @@ bool RemoteRequester::begin_path_generation(const RequestHead& head) {
   if (latched_ && head.path_generation == path_generation_) return true;
   give_back();
   path_generation_ = head.path_generation;
-  expected_ = head.number;
+  // Requests below `number` may have come before the queue pair was here: they come again.
+  expected_ = head.finished_below;
   latched_ = true;
   results_kept_ = 0;
   request_.done = 0;

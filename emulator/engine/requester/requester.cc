@@ -106,8 +106,11 @@ void go_back(Qp& qp, uint64_t number) {
   flight.acknowledged = std::min(flight.acknowledged, number);
 }
 
-bool is_in_flight(const Qp& qp, uint64_t number) {
-  return number >= qp.sq_next && number < qp.flight.begun && number < qp.sq_posted;
+// Sent, as a whole or in part, and not to be sent again. A reply to an earlier sending changes nothing.
+bool is_in_flight(Qp& qp, uint64_t number) {
+  const uint64_t sent = qp.flight.sent;
+  return number >= qp.sq_next && number < qp.sq_posted &&
+         (number < sent || (number == sent && at(qp, number).done != 0));
 }
 
 void note_acknowledged(Qp& qp, uint64_t number) {
@@ -115,23 +118,37 @@ void note_acknowledged(Qp& qp, uint64_t number) {
   flight.acknowledged = std::max(flight.acknowledged, std::min(number, flight.sent));
 }
 
+// The request fails with `error` once those before it are finished. Of several refused requests the first counts.
+void note_refused(Qp& qp, uint64_t number, VendorError error) {
+  Flight& flight = qp.flight;
+  if (flight.refused_at != 0 && flight.refused_at <= number + 1) return;
+  flight.refused_at = number + 1;
+  flight.refusal = error;
+}
+
 // Completes the requests that are done. False: the queue pair has failed.
 bool complete_done(Qp& qp) {
   Flight& flight = qp.flight;
   const uint64_t before = qp.sq_next;
-  while (qp.sq_next < flight.sent) {
+  const bool awaits_receive = qp.waiting == Waiting::kReceive;
+  // A refusal is final, whatever is said of the request or of later ones afterwards.
+  while (qp.sq_next < flight.sent && qp.sq_next + 1 != flight.refused_at) {
     SendRequest& request = at(qp, qp.sq_next);
     if (is_local(request.opcode)) break;
     const bool awaits_response = brings_response(*find_send_operation(request.opcode));
     if (awaits_response ? !request.answered : request.number >= flight.acknowledged) break;
     complete_request(qp, request);
   }
-  const bool is_refused = flight.refused_at != 0 && flight.refused_at - 1 == qp.sq_next;
+  const bool is_refused = flight.refused_at == qp.sq_next + 1;
   if (is_refused && qp.sq_next != qp.sq_posted && qp.sq_next < flight.begun) {
     fail(qp, at(qp, qp.sq_next), flight.refusal);
     return false;
   }
-  if (qp.sq_next != before && qp.sq_next < flight.begun)
+  if (qp.sq_next == before || qp.sq_next >= flight.begun) return true;
+  // The request that met no receive WQE goes on waiting for one, without a timeout.
+  if (awaits_receive)
+    qp.waiting = Waiting::kReceive;
+  else
     wait_in_flight(qp, Waiting::kTransport, VendorError::peer_silent);
   return true;
 }
@@ -290,11 +307,12 @@ bool may_begin(const Qp& qp) {
   return state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp.flight.sent < qp.flight.begun);
 }
 
-void raise_drained_if_due(Qp& qp) {
-  if (!qp.drain_event_due || qp.state.load(std::memory_order_relaxed) != IBV_QPS_SQD || qp.sq_next < qp.flight.begun)
-    return;
-  qp.drain_event_due = false;
+// In SQD with all finished that has begun: nothing waits any more, not even for room in the transport.
+void note_drained(Qp& qp) {
+  if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_SQD || qp.sq_next < qp.flight.begun) return;
   qp.waiting = Waiting::kNothing;
+  if (!qp.drain_event_due) return;
+  qp.drain_event_due = false;
   raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
 }
 
@@ -368,7 +386,7 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
       wait_in_flight(qp, Waiting::kTransport, error);
       return now_ns() + kShortTick;
     }
-  raise_drained_if_due(qp);
+  note_drained(qp);
   return kEndOfTime;
 }
 
@@ -409,7 +427,7 @@ namespace {
 // Something has come from the peer: requests that waited for it continue.
 void go_on(Qp& qp) {
   if (qp.flight.sent == qp.sq_posted)
-    raise_drained_if_due(qp);
+    note_drained(qp);
   else
     leave_to_scheduler(qp, progress_send_queue(qp, false));
 }
@@ -423,8 +441,7 @@ void acknowledged(Qp& qp, uint64_t number) {
 
 void refused(Qp& qp, uint64_t number, VendorError error) {
   if (!is_in_flight(qp, number)) return;
-  qp.flight.refused_at = number + 1;
-  qp.flight.refusal = error;
+  note_refused(qp, number, error);
   note_acknowledged(qp, number);
   complete_done(qp);
 }
@@ -438,8 +455,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   flight.rnr_number = number;
   count(qp.shared->rnr_naks);
   if (rnr_failure_ns(qp.attr.rnr_retry, rnr_timer) != kNever && flight.rnr_tries >= qp.attr.rnr_retry) {
-    flight.refused_at = number + 1;
-    flight.refusal = VendorError::no_receive_posted;
+    note_refused(qp, number, VendorError::no_receive_posted);
     complete_done(qp);
     return;
   }
@@ -463,9 +479,8 @@ void ready_to_receive(Qp& qp, uint64_t number) {
 
 void not_ready(Qp& qp, uint64_t number, VendorError error) {
   Flight& flight = qp.flight;
+  // It says nothing of the requests before it: a process without the queue pair replies so to each request.
   if (!is_in_flight(qp, number)) return;
-  note_acknowledged(qp, number);
-  if (!complete_done(qp)) return;
   go_back(qp, number);
   wait_in_flight(qp, Waiting::kTransport, error);
   count(qp.shared->retries);
@@ -487,8 +502,7 @@ void responded(Qp& qp, SendRequest& request, VendorError error) {
   // A response acknowledges all earlier requests.
   note_acknowledged(qp, request.number);
   if (error != VendorError::none) {
-    flight.refused_at = request.number + 1;
-    flight.refusal = error;
+    note_refused(qp, request.number, error);
   } else {
     request.answered = true;
     --flight.responses_awaited;

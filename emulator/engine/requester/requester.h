@@ -54,7 +54,7 @@ void acknowledged(Qp& qp, uint64_t number);  // requests below it have been carr
 void refused(Qp& qp, uint64_t number, VendorError error);
 void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer);    // RNR NAK
 void ready_to_receive(Qp& qp, uint64_t number);                   // a receive WQE has been posted since
-void not_ready(Qp& qp, uint64_t number, VendorError error);       // the responder cannot take it now
+void not_ready(Qp& qp, uint64_t number, VendorError error);       // not now; those below: unknown
 SendRequest* find_awaiting_response(Qp& qp, uint64_t number);     // READ or atomic in flight; nullptr: none such
 // The whole response has come, or it cannot be placed (`error`).
 void responded(Qp& qp, SendRequest& request, VendorError error);

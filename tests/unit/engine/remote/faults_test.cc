@@ -140,6 +140,33 @@ TEST(RemoteNode, NobodyThereEndsInRetryExceeded) {
       {.timeout = 8, .retry_cnt = 1});
 }
 
+// The process there replies to each of them that it is not ready.
+TEST(RemoteNode, SendsBeforeThePeerIsConnectedArriveInOrder) {
+  play(
+      [](End& end) {
+        end.introduce();
+        end.connect_qp();
+        end.meet();
+        end.together();
+        for (uint64_t i = 0; i < 5; ++i) ASSERT_EQ(send(end.qp.get(), {end.memory.sge(i, 1)}, i), 0);
+        EXPECT_TRUE(eventually([&] { return end.qp->shared->retries.load() >= 3; }));
+        EXPECT_TRUE(nothing(end.send_cq.get()));
+        end.together();
+        for (const ibv_wc& wc : completions(end.send_cq.get(), 5)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+        end.together();
+      },
+      [](End& end) {
+        end.introduce();
+        end.meet();
+        end.together();
+        end.together();
+        end.connect_qp();
+        for (uint64_t i = 0; i < 5; ++i) ASSERT_EQ(receive(end.qp.get(), {end.memory.sge(i, 1)}, i), 0);
+        for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(end.received().wr_id, i);
+        end.together();
+      });
+}
+
 TEST(RemoteNode, AProcessThatEndsIsRetriedInVain) {
   play(
       [](End& end) {

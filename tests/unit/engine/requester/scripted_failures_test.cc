@@ -1,295 +1,220 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// NAKs, RNR NAKs, timeouts and broken paths: what the requester sends again, how often, and how requests
-// fail.
-#include "engine/rules/vendor_error.h"
-#include "unit/engine/requester/scripted_transport.h"
+// The requester alone, with a transport that obeys a script: what each refusal makes of a request, of the
+// requests around it and of the queue pair.
+#include <gtest/gtest.h>
+
+#include "unit/engine/requester/scripted_requester.h"
 
 namespace verbena {
 namespace {
 
-using SentNumbers = std::vector<uint64_t>;
-using Ends = ScriptedRequester::Ends;
+constexpr VendorError kRefusal = VendorError::rkey_out_of_range;
 
-// ---- NAKs ----
+// All errors that a reply or a transport may give as the reason.
+std::vector<VendorError> all_vendor_errors() {
+  std::vector<VendorError> all;
+  for (uint32_t number = 1; number < 256; ++number)
+    if (const VendorErrorText* text = find_vendor_error(number); text->error != VendorError::none)
+      all.push_back(text->error);
+  return all;
+}
 
-TEST(RequesterNak, EachReasonGivesItsStatusAndEndsTheQueuePair) {
-  for (uint32_t code = 1; code <= 0xff; ++code) {
-    const auto* text = find_vendor_error(code);
-    if (text == nullptr || text->error == VendorError::none || text->status == IBV_WC_SUCCESS) continue;
-    ScriptedRequester requester;
-    for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(requester.post_send_request(i), 0);
-    requester.nak(1, text->error);
-    const std::vector<ibv_wc> all = requester.completed();
-    ASSERT_EQ(all.size(), 3u) << text->name;
-    EXPECT_EQ(all[0].status, IBV_WC_SUCCESS) << "a NAK acknowledges what came before";
-    EXPECT_EQ(all[1].status, text->status) << text->name;
-    EXPECT_EQ(all[1].vendor_err, code);
-    EXPECT_EQ(all[2].status, IBV_WC_WR_FLUSH_ERR);
-    EXPECT_EQ(qp_state(&requester.qp()), IBV_QPS_ERR);
-    EXPECT_EQ(requester.transport.abandoned, 1);
+// ---- refused by the responder ---------------------------------------------------------------------------
+
+TEST(RequesterFailure, EachNakHasItsStatusAndVendorErr) {
+  ASSERT_GE(all_vendor_errors().size(), 35u);
+  ScriptedRequester there;
+  for (const VendorError error : all_vendor_errors()) {
+    there.begin_again(ScriptedRequester::usual());
+    const uint64_t first = there.qp().sq_posted;
+    ASSERT_EQ(there.write(), 0);
+    there.nak(first, error);
+    EXPECT_EQ(there.ended(), (EndedRequests{{first, error}}));
+    EXPECT_EQ(there.state(), IBV_QPS_ERR);
+    EXPECT_EQ(there.check_at(kEndOfTime - 1), kEndOfTime);
   }
 }
 
-TEST(RequesterNak, WaitsForTheResponsesBeforeIt) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0), 0);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  requester.nak(1, VendorError::remote_operation_failed);
-  EXPECT_TRUE(requester.ends().empty());
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_REM_OP_ERR}}));
+TEST(RequesterFailure, ANakAtOnceFailsTheRequestWithinThePost) {
+  ScriptedRequester there;
+  there.transport.reply(0, ScriptedReply::nak(kRefusal));
+  ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0, kRefusal}}));
 }
 
-TEST(RequesterNak, OfARequestThatIsNotInFlightChangesNothing) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  requester.ack(1);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  for (const uint64_t number : {uint64_t{0}, uint64_t{2}, uint64_t{1000}, UINT64_MAX})
-    requester.nak(number, VendorError::remote_operation_failed);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
-  requester.ack(2);
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}}));
+TEST(RequesterFailure, ANakAcknowledgesAllBeforeItAndFlushesAllBehind) {
+  ScriptedRequester there;
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(there.write(), 0);
+  there.nak(2, kRefusal);
+  EXPECT_EQ(there.ended(),
+            (EndedRequests{{0}, {1}, {2, kRefusal}, EndedRequest::flushed(3), EndedRequest::flushed(4)}));
+  EXPECT_EQ(there.state(), IBV_QPS_ERR);
+  EXPECT_EQ(there.transport.abandoned, 1);
 }
 
-TEST(RequesterNak, AResponseThatCannotBePlacedFailsItsRequest) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0), 0);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  EXPECT_TRUE(requester.respond(0, VendorError::local_memory_gone));
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_LOC_PROT_ERR}, {1, IBV_WC_WR_FLUSH_ERR}}));
+TEST(RequesterFailure, FailedAndFlushedRequestsCompleteSignaledOrNot) {
+  ScriptedRequester there;
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(there.write(0), 0);
+  there.nak(1, kRefusal);
+  EXPECT_EQ(there.ended(),
+            (EndedRequests{{1, kRefusal}, EndedRequest::flushed(2), EndedRequest::flushed(3)}));
 }
 
-TEST(RequesterNak, ATransportThatRefusesARequestFailsItAfterThoseBeforeIt) {
-  ScriptedRequester requester;
-  requester.transport.results = {{SendOutcome::kSent},
-                                 {SendOutcome::kFailed, VendorError::lkey_unknown},
-                                 {SendOutcome::kFailed, VendorError::lkey_unknown}};
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  EXPECT_TRUE(requester.ends().empty());
-  requester.ack(1);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_LOC_PROT_ERR}}));
+TEST(RequesterFailure, ANakWaitsForTheReadBeforeIt) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.write(), 0);
+  there.nak(1, kRefusal);
+  EXPECT_EQ(there.ended(), EndedRequests{});
+  EXPECT_EQ(there.state(), IBV_QPS_RTS);
+  there.respond(0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1, kRefusal}, EndedRequest::flushed(2)}));
 }
 
-TEST(RequesterNak, AfterErrNothingIsSentAndAllIsFlushed) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  requester.nak(0, VendorError::remote_operation_failed);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  requester.ack(2);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_REM_OP_ERR}, {1, IBV_WC_WR_FLUSH_ERR}}));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0}));
-}
-
-// ---- RNR ----
-
-TEST(RequesterRnr, IsRetriedExactlyAsOftenAsRnrRetrySays) {
-  for (const uint8_t retries : {0, 1, 3, 6}) {
-    ScriptedRequester requester({.rnr_retry = retries});
-    ASSERT_EQ(requester.post_send_request(5), 0);
-    for (size_t i = 1; i <= retries; ++i) {
-      requester.rnr(0);
-      ASSERT_TRUE(requester.sends(i + 1)) << "retry " << i << " of " << int{retries};
-      ASSERT_TRUE(requester.ends().empty());
-    }
-    requester.rnr(0);
-    EXPECT_EQ(requester.ends(), (Ends{{5, IBV_WC_RNR_RETRY_EXC_ERR}})) << int{retries};
-    EXPECT_EQ(requester.sent_numbers().size(), retries + 1u);
-    EXPECT_EQ(requester.qp().shared->rnr_naks.load(), retries + 1u);
+TEST(RequesterFailure, ARefusedRequestIsNotCompletedByAReplyThatFollows) {
+  const ScriptedReply replies[] = {
+      ScriptedReply::ack(), ScriptedReply::nak(VendorError::remote_operation_failed),
+      ScriptedReply::response(), ScriptedReply::response(VendorError::lkey_unknown)};
+  for (const ScriptedReply& later : replies) {
+    ScriptedRequester there;
+    ASSERT_EQ(there.read(), 0);
+    ASSERT_EQ(there.write(), 0);
+    ASSERT_EQ(there.read(), 0);
+    there.nak(1, kRefusal);
+    there.report(2, later);
+    EXPECT_EQ(there.ended(), EndedRequests{});
+    there.respond(0);
+    EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1, kRefusal}, EndedRequest::flushed(2)}));
   }
 }
 
-TEST(RequesterRnr, SevenRetriesAreInfinite) {
-  ScriptedRequester requester({.rnr_retry = 7});
-  ASSERT_EQ(requester.post_send_request(5), 0);
-  for (size_t i = 1; i <= 40; ++i) {
-    requester.rnr(0);
-    ASSERT_TRUE(requester.sends(i + 1));
+TEST(RequesterFailure, ARefusedReadIsNotCompletedByItsResponse) {
+  ScriptedRequester there;
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.read(), 0);
+  there.nak(1, kRefusal);
+  there.respond(1);
+  there.respond(0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1, kRefusal}}));
+}
+
+TEST(RequesterFailure, OfTwoRefusalsTheEarlierRequestFails) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.write(), 0);
+  there.nak(2, VendorError::remote_operation_failed);
+  there.nak(1, kRefusal);
+  there.respond(0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1, kRefusal}, EndedRequest::flushed(2)}));
+}
+
+TEST(RequesterFailure, ANakOfAMessageThatIsHalfSentFailsIt) {
+  ScriptedRequester there;
+  there.transport.set_link(ScriptedLink::kFull, VendorError::none, 1);
+  ASSERT_EQ(there.write(IBV_SEND_SIGNALED, 2 * ScriptedTransport::kChunk), 0);
+  there.nak(0, kRefusal);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0, kRefusal}}));
+}
+
+TEST(RequesterFailure, RepliesToAQueuePairInErrChangeNothing) {
+  ScriptedRequester there;
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.write(), 0);
+  there.report(0, ScriptedReply::nak(kRefusal).twice());
+  there.ack(1);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0, kRefusal}, EndedRequest::flushed(1)}));
+}
+
+TEST(RequesterFailure, RequestsPostedInErrAreFlushedAndNotSent) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.write(), 0);
+  there.nak(0, kRefusal);
+  ASSERT_EQ(there.write(0), 0);
+  ASSERT_EQ(there.read(), 0);
+  EXPECT_EQ(there.ended(),
+            (EndedRequests{{0, kRefusal}, EndedRequest::flushed(1), EndedRequest::flushed(2)}));
+  EXPECT_EQ(there.transport.sends, 1u);
+}
+
+TEST(RequesterFailure, ModifyToErrFlushesWhatIsInFlightInOrder) {
+  ScriptedRequester there;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.read(0), 0);
+  there.respond(2);
+  ASSERT_EQ(there.modify(IBV_QPS_ERR), 0);
+  EXPECT_EQ(there.ended(),
+            (EndedRequests{EndedRequest::flushed(0), EndedRequest::flushed(1), EndedRequest::flushed(2)}));
+}
+
+TEST(RequesterFailure, AfterResetTheRequesterWorksAgain) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.write(), 0);
+  there.nak(1, kRefusal);  // waits for the READ
+  there.begin_again(ScriptedRequester::usual());
+  ASSERT_EQ(there.write(), 0);
+  there.ack(1);  // of the connection before
+  EXPECT_EQ(there.ended(), EndedRequests{});
+  there.ack(2);
+  EXPECT_EQ(there.ended(), (EndedRequests{{2}}));
+}
+
+// ---- wrong at the requester itself
+// -------------------------------------------------------------------------
+
+TEST(RequesterFailure, EachLocalErrorHasItsStatusAndVendorErr) {
+  ScriptedRequester there;
+  for (const VendorError error : all_vendor_errors()) {
+    there.begin_again(ScriptedRequester::usual());
+    const uint64_t first = there.qp().sq_posted;
+    there.transport.spoil(first, {SendOutcome::kFailed, error});
+    ASSERT_EQ(there.write(), 0);
+    EXPECT_EQ(there.ended(), (EndedRequests{{first, error}}));
+    EXPECT_EQ(there.state(), IBV_QPS_ERR);
   }
-  requester.ack(1);
-  EXPECT_EQ(requester.ends(), (Ends{{5, IBV_WC_SUCCESS}}));
 }
 
-TEST(RequesterRnr, GoesBackToTheRequestThatFoundNoReceiveWqe) {
-  ScriptedRequester requester;
-  for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(requester.post_send_request(i), 0);
-  requester.rnr(1);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
-  ASSERT_TRUE(requester.sends(5));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 1, 2}));
-  EXPECT_EQ(requester.transport.log[3].psn, requester.transport.log[1].psn);
-  EXPECT_EQ(requester.transport.log[4].psn, requester.transport.log[2].psn);
+TEST(RequesterFailure, ALocalErrorWaitsForAllBeforeIt) {
+  ScriptedRequester there;
+  there.transport.spoil(2, {SendOutcome::kFailed, VendorError::lkey_unknown});
+  ASSERT_EQ(there.read(), 0);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1}));
+  there.ack(1);
+  EXPECT_EQ(there.ended(), EndedRequests{});
+  there.respond(0);
+  EXPECT_EQ(there.ended(),
+            (EndedRequests{{0}, {1}, {2, VendorError::lkey_unknown}, EndedRequest::flushed(3)}));
 }
 
-TEST(RequesterRnr, ProgressBeginsTheCountAgain) {
-  ScriptedRequester requester({.rnr_retry = 1});
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  requester.rnr(0);
-  ASSERT_TRUE(requester.sends(4));
-  requester.ack(1);
-  requester.rnr(1);
-  ASSERT_TRUE(requester.sends(5));
-  requester.ack(2);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}}));
+TEST(RequesterFailure, AResponseThatHasNoPlaceFailsTheRead) {
+  ScriptedRequester there;
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.write(), 0);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.read(), 0);
+  there.report(2, ScriptedReply::response(VendorError::lkey_no_local_write));
+  EXPECT_EQ(there.ended(),
+            (EndedRequests{{0}, {1}, {2, VendorError::lkey_no_local_write}, EndedRequest::flushed(3)}));
 }
 
-TEST(RequesterRnr, IsCountedForEachRequestByItself) {
-  ScriptedRequester requester({.rnr_retry = 1});
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0), 0);  // nothing behind it completes
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  requester.rnr(1);
-  ASSERT_TRUE(requester.sends(3));
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  requester.rnr(2);
-  ASSERT_TRUE(requester.sends(5));
-  EXPECT_TRUE(requester.ends().empty());
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 1, 2, 2}));
+TEST(RequesterFailure, AnAtomicOfOtherThan8BytesIsNotSent) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.post(IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_SIGNALED, 16), 0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0, VendorError::atomic_not_8_bytes}}));
+  EXPECT_EQ(there.transport.sends, 0u);
 }
 
-TEST(RequesterRnr, GoesBackBehindAReadInFlightWithItsPsn) {
-  ScriptedRequester requester({.sq_psn = 500, .rq_psn = 500});
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0, 3000), 0);  // three packets of 1,024 bytes
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  requester.rnr(1);
-  ASSERT_TRUE(requester.sends(5));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 1, 2}));
-  EXPECT_EQ(requester.transport.log[3].psn, 503u);
-  EXPECT_EQ(requester.transport.log[4].psn, 504u);
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
-}
+// ---- unacknowledged
+// -----------------------------------------------------------------------------------------
 
-TEST(RequesterRnr, ReadyEndsTheWaitAndIsNoRetry) {
-  ScriptedRequester requester({.rnr_retry = 1});
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  for (size_t i = 1; i <= 3; ++i) {
-    requester.rnr(0, 0);  // 655 ms
-    {
-      const auto lock = requester.locked();
-      ready_to_receive(requester.qp(), 0);
-    }
-    EXPECT_EQ(requester.sent_numbers().size(), i + 1);
-  }
-  requester.ack(1);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
-}
-
-TEST(RequesterRnr, ReadyForAnotherRequestChangesNothing) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  requester.rnr(0, 0);
-  const auto lock = requester.locked();
-  ready_to_receive(requester.qp(), 1);
-  EXPECT_EQ(requester.transport.log.size(), 1u);
-}
-
-TEST(RequesterRnr, OfARequestThatIsNotInFlightChangesNothing) {
-  ScriptedRequester requester({.rnr_retry = 0});
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  requester.rnr(1), requester.rnr(UINT64_MAX);
-  requester.ack(1);
-  requester.rnr(0);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
-}
-
-// ---- silence ----
-
-TEST(RequesterTimeout, FailsTheFirstRequestAndFlushesTheOthers) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  requester.time_out();
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_RETRY_EXC_ERR}, {1, IBV_WC_WR_FLUSH_ERR}}));
-}
-
-TEST(RequesterTimeout, NeverComesBeforeItsTime) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  EXPECT_GE(requester.transport.watched, 1);
-  const auto lock = requester.locked();
-  const int64_t end = requester.qp().give_up_at;
-  EXPECT_EQ(check_deadline(requester.qp(), end - 1), end);
-  EXPECT_EQ(qp_state(&requester.qp()), IBV_QPS_RTS);
-}
-
-TEST(RequesterTimeout, ASoundPathGivesMoreTime) {
-  ScriptedRequester requester;
-  requester.transport.grace = 1000;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  {
-    const auto lock = requester.locked();
-    const int64_t end = requester.qp().give_up_at;
-    EXPECT_EQ(check_deadline(requester.qp(), end), end + 1000);
-    EXPECT_EQ(check_deadline(requester.qp(), end + 1000), kEndOfTime);
-  }
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_RETRY_EXC_ERR}}));
-}
-
-TEST(RequesterTimeout, AnAnswerBeginsTheTimeAgain) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  const auto end_of = [&] {
-    const auto lock = requester.locked();
-    return requester.qp().give_up_at;
-  };
-  const int64_t before = end_of();
-  requester.ack(1);
-  EXPECT_GT(end_of(), before);
-}
-
-TEST(RequesterTimeout, WithoutAPathTheRequestFailsWithItsReason) {
-  ScriptedRequester requester;
-  requester.transport.decide = [](const SendRequest&) {
-    return SendResult{SendOutcome::kUnreachable, VendorError::no_path};
-  };
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  ASSERT_TRUE(requester.sends(3)) << "it is tried again";
-  requester.time_out();
-  const std::vector<ibv_wc> all = requester.completed();
-  ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].status, IBV_WC_RETRY_EXC_ERR);
-  EXPECT_EQ(all[0].vendor_err, static_cast<uint32_t>(VendorError::no_path));
-}
-
-// ---- paths that break ----
-
-TEST(RequesterPath, WhatWasInFlightIsSentAgainOnTheNextOne) {
-  ScriptedRequester requester;
-  for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(requester.post_send_request(i), 0);
-  requester.ack(1);
-  requester.replace_path();
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 1, 2}));
-  requester.ack(3);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}, {2, IBV_WC_SUCCESS}}));
-}
-
-TEST(RequesterPath, AReadIsSentAgainUnlessItsResponseWasThere) {
-  ScriptedRequester requester;
-  for (uint64_t i = 0; i < 2; ++i) ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, i), 0);
-  requester.replace_path();
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 0, 1}));
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_TRUE(requester.respond(1));
-  EXPECT_FALSE(requester.respond(1));
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}}));
-  EXPECT_EQ(requester.qp().flight.responses_awaited, 0u);
-}
-
-TEST(RequesterPath, AResponderThatIsNotReadyIsAskedAgain) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  requester.not_yet(0);
-  ASSERT_TRUE(requester.sends(2));
-  requester.not_yet(0);
-  ASSERT_TRUE(requester.sends(3));
-  requester.ack(1);
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}}));
-  EXPECT_EQ(requester.qp().shared->retries.load(), 2u);
+// vol. 1, 10.3.1.6: the send queue of an unreliable queue pair fails alone.
+TEST(RequesterFailure, AnUnreliableConnectionGoesToSqe) {
+  ScriptedRequester there({}, {.type = IBV_QPT_UC, .is_synchronous = true});
+  there.transport.spoil(1, {SendOutcome::kFailed, VendorError::lkey_unknown});
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.send(), 0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1, VendorError::lkey_unknown}, EndedRequest::flushed(2)}));
+  EXPECT_EQ(there.state(), IBV_QPS_SQE);
+  EXPECT_EQ(there.transport.abandoned, 0);
+  ASSERT_EQ(there.modify(IBV_QPS_RTS), 0);
+  ASSERT_EQ(there.send(), 0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{3}}));
 }
 
 }  // namespace

@@ -1,171 +1,338 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the requester sends when, and in which order requests complete, whatever order their outcomes come in.
-#include <algorithm>
+// The requester alone, with a transport that obeys a script: the order of completions, how many READs and
+// atomics are in flight, fences, and replies that are late, repeated or of nothing.
+#include <gtest/gtest.h>
 
-#include "unit/engine/requester/scripted_transport.h"
+#include "unit/engine/requester/scripted_requester.h"
 
 namespace verbena {
 namespace {
 
-using SentNumbers = std::vector<uint64_t>;
-using Ends = ScriptedRequester::Ends;
+constexpr ibv_wr_opcode kFetchAdd = IBV_WR_ATOMIC_FETCH_AND_ADD;
 
-TEST(RequesterOrder, RequestsAreSentAtOnceAndCompleteWhenAcknowledged) {
-  ScriptedRequester requester;
-  for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(requester.post_send_request(10 + i), 0);
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
-  EXPECT_TRUE(requester.ends().empty());
-  requester.ack(2);
-  EXPECT_EQ(requester.ends(), (Ends{{10, IBV_WC_SUCCESS}, {11, IBV_WC_SUCCESS}}));
-  requester.ack(3);
-  EXPECT_EQ(requester.ends(), (Ends{{12, IBV_WC_SUCCESS}}));
+QpSetup reads_in_flight(uint8_t most) {
+  QpSetup setup = ScriptedRequester::usual();
+  setup.max_rd_atomic = most;
+  return setup;
 }
 
-TEST(RequesterOrder, PsnsCountThePacketsOfRequestsInFlight) {
-  ScriptedRequester requester({.sq_psn = 0xfffffe, .rq_psn = 0xfffffe});
-  ASSERT_EQ(requester.post_request(IBV_WR_SEND, 1, 3000), 0);  // three packets of 1,024 bytes
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  ASSERT_EQ(requester.post_send_request(3), 0);
-  EXPECT_EQ(requester.transport.log[0].psn, 0xfffffeu);
-  EXPECT_EQ(requester.transport.log[1].psn, 1u);
-  EXPECT_EQ(requester.transport.log[2].psn, 2u);
-  requester.ack(3);
-  EXPECT_EQ(requester.qp().shared->send_psn.load(), 3u);
+// ---- order ----------------------------------------------------------------------------------------------
+
+TEST(RequesterOrder, ARequestCompletesWhenItIsAcknowledged) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0}));
+  EXPECT_EQ(there.succeeded(), WrIds{});
+  there.ack(0);
+  EXPECT_EQ(there.succeeded(), (WrIds{0}));
+  EXPECT_EQ(there.qp().waiting, Waiting::kNothing);
 }
 
-TEST(RequesterOrder, RepeatedAndOldAcknowledgementsChangeNothing) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  requester.ack(1), requester.ack(1), requester.ack(0);
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, AReplyMayComeAtOnce) {
+  ScriptedRequester there;
+  there.transport.reply(0, ScriptedReply::ack());
+  there.transport.reply(1, ScriptedReply::response());
+  ASSERT_EQ(there.send(), 0);
+  EXPECT_EQ(there.succeeded(), (WrIds{0}));
+  ASSERT_EQ(there.read(), 0);
+  EXPECT_EQ(there.succeeded(), (WrIds{1}));
 }
 
-TEST(RequesterOrder, AnAcknowledgementOfWhatWasNotSentCompletesOnlyWhatWas) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  requester.ack(1000);
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}}));
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  requester.ack(0);
-  EXPECT_TRUE(requester.ends().empty()) << "it was not sent when that came";
+TEST(RequesterOrder, RequestsAreSentWithoutWaitingForReplies) {
+  ScriptedRequester there;
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(there.succeeded(), WrIds{});
 }
 
-TEST(RequesterOrder, AReadCompletesByItsResponseAlone) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 1), 0);
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  requester.ack(2);
-  EXPECT_TRUE(requester.ends().empty()) << "the SEND is done, but the READ before it is not";
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}, {2, IBV_WC_SUCCESS}}));
-  EXPECT_FALSE(requester.respond(0)) << "a repeated response is of no use";
+TEST(RequesterOrder, OneAcknowledgementCompletesAllBeforeIt) {
+  ScriptedRequester there;
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(there.write(), 0);
+  there.ack(2);
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1, 2}));
+  there.ack(3);
+  EXPECT_EQ(there.succeeded(), (WrIds{3}));
 }
 
-TEST(RequesterOrder, AResponseAcknowledgesWhatCameBeforeIt) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  ASSERT_EQ(requester.post_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 2), 0);
-  EXPECT_TRUE(requester.respond(1));
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}, {2, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, AWriteWaitsForTheReadBeforeIt) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.write(), 0);
+  there.ack(1);
+  EXPECT_EQ(there.succeeded(), WrIds{});
+  there.respond(0);
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1}));
 }
 
-TEST(RequesterOrder, ASendIsNotAwaitedByAResponse) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  EXPECT_FALSE(requester.respond(0));
-  EXPECT_FALSE(requester.respond(1));
-  EXPECT_TRUE(requester.ends().empty());
+TEST(RequesterOrder, AResponseAcknowledgesAllBeforeIt) {
+  ScriptedRequester there;
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(there.write(), 0);
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.write(), 0);
+  there.respond(2);
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1, 2}));
 }
 
-TEST(RequesterOrder, UnsignaledRequestsHaveNoCompletion) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(1, 0), 0);
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  requester.ack(2);
-  EXPECT_EQ(requester.ends(), (Ends{{2, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, AnAcknowledgementDoesNotStandForAResponse) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  there.ack(0);
+  EXPECT_EQ(there.succeeded(), WrIds{});
+  there.respond(0);
+  EXPECT_EQ(there.succeeded(), (WrIds{0}));
 }
 
-// ---- limits ----
-
-TEST(RequesterLimits, NoMoreReadsAreInFlightThanMaxRdAtomic) {
-  ScriptedRequester requester({.max_rd_atomic = 2});
-  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, i), 0);
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1}));
-  EXPECT_TRUE(requester.respond(1)) << "it counts as soon as it is there, though it completes later";
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
-  EXPECT_TRUE(requester.ends().empty());
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 3}));
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, ResponsesOutOfOrderCompleteInOrder) {
+  ScriptedRequester there;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.read(), 0);
+  there.respond(2);
+  there.respond(1);
+  EXPECT_EQ(there.succeeded(), WrIds{});
+  there.respond(0);
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1, 2}));
 }
 
-TEST(RequesterLimits, SendsDoNotOvertakeAReadThatWaits) {
-  ScriptedRequester requester({.max_rd_atomic = 1});
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0), 0);
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 1), 0);
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0}));
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
+TEST(RequesterOrder, OnlySignaledRequestsHaveACompletion) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.write(0), 0);
+  ASSERT_EQ(there.read(0), 0);
+  ASSERT_EQ(there.write(), 0);
+  ASSERT_EQ(there.write(0), 0);
+  there.respond(1);
+  there.ack(3);
+  EXPECT_EQ(there.succeeded(), (WrIds{2}));
+  EXPECT_EQ(there.qp().sq_next, 4u);
 }
 
-TEST(RequesterLimits, AFencedRequestWaitsForResponsesAndNotForAcknowledgements) {
-  ScriptedRequester requester;
-  ASSERT_EQ(requester.post_send_request(0), 0);
-  ASSERT_EQ(requester.post_send_request(1, IBV_SEND_FENCE | IBV_SEND_SIGNALED), 0);
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1}));
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 2), 0);
-  ASSERT_EQ(requester.post_send_request(3, IBV_SEND_FENCE | IBV_SEND_SIGNALED), 0);
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2}));
-  EXPECT_TRUE(requester.respond(2));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 1, 2, 3}));
+TEST(RequesterOrder, WithSqSigAllEveryRequestHasACompletion) {
+  QpSetup setup = ScriptedRequester::usual();
+  setup.all_signaled = true;
+  ScriptedRequester there(setup);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.write(0), 0);
+  there.ack(2);
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1, 2}));
 }
 
-// ---- a transport that does not take all at once ----
-
-TEST(RequesterChunks, ALongRequestIsSentInPartsWithoutAPause) {
-  ScriptedRequester requester;
-  requester.transport.results = {{SendOutcome::kPart}, {SendOutcome::kPart}};
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_WRITE, 1, 3000), 0);
-  ASSERT_EQ(requester.sent_numbers(), (SentNumbers{0, 0, 0}));
-  EXPECT_EQ(requester.transport.log[1].done, 1024u);
-  EXPECT_EQ(requester.transport.log[2].done, 2048u);
-  EXPECT_EQ(requester.transport.log[2].psn, requester.transport.log[0].psn);
-  requester.ack(1);
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, PsnsFollowOneAnother) {
+  QpSetup setup = ScriptedRequester::usual();
+  setup.sq_psn = 0xfffffe;
+  ScriptedRequester there(setup);
+  ASSERT_EQ(there.write(IBV_SEND_SIGNALED, 3000), 0);  // three packets
+  ASSERT_EQ(there.write(IBV_SEND_SIGNALED, 0), 0);
+  ASSERT_EQ(there.post(IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 1025), 0);
+  ASSERT_EQ(there.write(), 0);
+  const SentRequests expected{{0, 0xfffffe}, {1, 1}, {2, 2}, {3, 4}};
+  EXPECT_EQ(there.transport.sent, expected);
+  there.respond(2);
+  EXPECT_EQ(there.qp().requester.psn, 4u);
+  ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.sent.back().psn, 5u);
 }
 
-TEST(RequesterChunks, ABlockedTransportIsTriedAgain) {
-  ScriptedRequester requester;
-  requester.transport.results = {{SendOutcome::kBlocked}, {SendOutcome::kYield}, {SendOutcome::kBlocked}};
-  ASSERT_EQ(requester.post_send_request(1), 0);
-  ASSERT_EQ(requester.post_send_request(2), 0);
-  ASSERT_TRUE(requester.sends(5));
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0, 0, 0, 0, 1}));
-  requester.ack(2);
-  EXPECT_EQ(requester.ends(), (Ends{{1, IBV_WC_SUCCESS}, {2, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, ALongMessageGoesInChunks) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.write(IBV_SEND_SIGNALED, 3 * ScriptedTransport::kChunk + 1), 0);
+  EXPECT_EQ(there.transport.sends, 4u);
+  there.ack(0);
+  EXPECT_EQ(there.succeeded(), (WrIds{0}));
 }
 
-// ---- draining ----
+TEST(RequesterOrder, WhatAFullTransportHoldsBackGoesLaterInOrder) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.write(), 0);
+  there.transport.set_link(ScriptedLink::kFull);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0}));
+  EXPECT_TRUE(there.is_scheduled());
+  there.transport.set_link(ScriptedLink::kOpen);
+  there.drive();
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1, 2, 3}));
+  EXPECT_FALSE(there.is_scheduled());
+  there.ack(3);
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1, 2, 3}));
+}
 
-TEST(RequesterDrain, SqdLetsFinishWhatIsInFlightAndBeginsNothing) {
-  ScriptedRequester requester({.max_rd_atomic = 1});
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 0), 0);
-  ASSERT_EQ(requester.post_request(IBV_WR_RDMA_READ, 1), 0);
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_SQD;
-  attr.en_sqd_async_notify = 1;
-  ASSERT_EQ(modify_qp(&requester.qp(), &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
-  EXPECT_EQ(async_event(requester.pair().context.get(), 0).type, UINT32_MAX) << "a READ is in flight";
-  EXPECT_TRUE(requester.respond(0));
-  EXPECT_EQ(async_event(requester.pair().context.get()).type, uint32_t{IBV_EVENT_SQ_DRAINED});
-  EXPECT_EQ(requester.sent_numbers(), (SentNumbers{0}));
-  ASSERT_EQ(to_state(&requester.qp(), IBV_QPS_RTS), 0);
-  ASSERT_TRUE(requester.sends(2));
-  EXPECT_TRUE(requester.respond(1));
-  EXPECT_EQ(requester.ends(), (Ends{{0, IBV_WC_SUCCESS}, {1, IBV_WC_SUCCESS}}));
+TEST(RequesterOrder, ALocalRequestWaitsForAllBeforeIt) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.write(), 0);
+  ASSERT_EQ(there.invalidate(), 0);
+  there.ack(1);
+  EXPECT_EQ(there.ended(), EndedRequests{});
+  there.respond(0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1}, {2, VendorError::bind_refused}}));
+  EXPECT_EQ(there.state(), IBV_QPS_ERR);
+}
+
+// ---- in flight ------------------------------------------------------------------------------------------
+
+TEST(RequesterFlight, NoMoreReadsAndAtomicsThanMaxRdAtomic) {
+  for (const uint8_t most : {uint8_t{1}, uint8_t{2}, uint8_t{4}}) {
+    ScriptedRequester there(reads_in_flight(most));
+    for (int i = 0; i < 6; ++i) ASSERT_EQ(i % 2 == 0 ? there.read() : there.post(kFetchAdd), 0);
+    EXPECT_EQ(there.transport.sent.size(), most);
+    for (uint64_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(there.qp().flight.responses_awaited, std::min<uint64_t>(most, 6 - i));
+      there.respond(i);
+      EXPECT_EQ(there.transport.sent.size(), std::min<uint64_t>(most + i + 1, 6));
+      EXPECT_EQ(there.succeeded(), (WrIds{i}));
+    }
+  }
+}
+
+TEST(RequesterFlight, AResponseOutOfOrderMakesWayForTheNextRead) {
+  ScriptedRequester there(reads_in_flight(2));
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.read(), 0);
+  there.respond(1);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1, 2}));
+  EXPECT_EQ(there.succeeded(), WrIds{});
+}
+
+TEST(RequesterFlight, AWriteBehindAReadThatWaitsIsNotSentBeforeIt) {
+  ScriptedRequester there(reads_in_flight(1));
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0}));
+  there.respond(0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1, 2}));
+}
+
+TEST(RequesterFlight, WritesAreNotCounted) {
+  ScriptedRequester there(reads_in_flight(1));
+  ASSERT_EQ(there.read(), 0);
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.sent.size(), 6u);
+}
+
+TEST(RequesterFlight, AReadWithoutMaxRdAtomicFailsInItsTurn) {
+  ScriptedRequester there(reads_in_flight(0));
+  ASSERT_EQ(there.write(), 0);
+  ASSERT_EQ(there.read(), 0);
+  EXPECT_EQ(there.ended(), EndedRequests{});
+  there.ack(0);
+  EXPECT_EQ(there.ended(), (EndedRequests{{0}, {1, VendorError::too_many_outstanding_reads}}));
+  EXPECT_EQ(there.state(), IBV_QPS_ERR);
+}
+
+TEST(RequesterFlight, AFencedRequestWaitsForReadsAndAtomics) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.read(), 0);
+  ASSERT_EQ(there.post(kFetchAdd), 0);
+  ASSERT_EQ(there.write(IBV_SEND_SIGNALED | IBV_SEND_FENCE), 0);
+  ASSERT_EQ(there.write(), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1}));
+  there.respond(1);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1}));
+  there.respond(0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1, 2, 3}));
+}
+
+TEST(RequesterFlight, AFencedRequestDoesNotWaitForWrites) {
+  ScriptedRequester there;
+  ASSERT_EQ(there.write(), 0);
+  ASSERT_EQ(there.read(IBV_SEND_SIGNALED | IBV_SEND_FENCE), 0);
+  EXPECT_EQ(there.transport.numbers_sent(), (WrIds{0, 1}));
+}
+
+TEST(RequesterFlight, AFencedReadIsNotInFlightTwice) {
+  ScriptedRequester there;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(there.read(IBV_SEND_SIGNALED | IBV_SEND_FENCE), 0);
+  for (uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(there.transport.sent.size(), i + 1);
+    there.respond(i);
+  }
+  EXPECT_EQ(there.succeeded(), (WrIds{0, 1, 2}));
+}
+
+// ---- late and repeated replies ---------------------------------------------------------------------------
+
+// Three WRITEs, a READ and a WRITE of which the first two are finished.
+struct StaleReplies : ::testing::Test {
+  ScriptedRequester there;
+  Flight before;
+
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(there.write(), 0);
+    ASSERT_EQ(there.read(), 0);
+    ASSERT_EQ(there.write(), 0);
+    there.ack(1);
+    ASSERT_EQ(there.succeeded(), (WrIds{0, 1}));
+    before = there.qp().flight;
+  }
+  void expect_no_change(const char* what) {
+    const Flight& now = there.qp().flight;
+    EXPECT_EQ(there.ended(), EndedRequests{}) << what;
+    EXPECT_EQ(there.state(), IBV_QPS_RTS) << what;
+    EXPECT_EQ(there.qp().sq_next, 2u) << what;
+    EXPECT_EQ(now.sent, before.sent) << what;
+    EXPECT_EQ(now.begun, before.begun) << what;
+    EXPECT_EQ(now.acknowledged, before.acknowledged) << what;
+    EXPECT_EQ(now.refused_at, before.refused_at) << what;
+    EXPECT_EQ(now.responses_awaited, before.responses_awaited) << what;
+    EXPECT_EQ(now.rnr_tries, before.rnr_tries) << what;
+    EXPECT_EQ(there.qp().waiting, Waiting::kTransport) << what;
+    EXPECT_EQ(there.qp().try_again_at, 0) << what;
+    EXPECT_EQ(there.transport.sent.size(), 5u) << what;
+  }
+};
+
+TEST_F(StaleReplies, OfFinishedRequestsChangeNothing) {
+  for (const uint64_t number : {uint64_t{0}, uint64_t{1}}) {
+    there.ack(number);
+    expect_no_change("ACK");
+    there.respond(number);
+    expect_no_change("response");
+    there.nak(number, VendorError::rkey_unknown);
+    expect_no_change("NAK");
+    there.rnr(number);
+    expect_no_change("RNR NAK");
+    there.report(number, ScriptedReply::not_ready(VendorError::peer_gone));
+    expect_no_change("not ready");
+    there.report(number, ScriptedReply::ready());
+    expect_no_change("ready");
+  }
+}
+
+TEST_F(StaleReplies, OfRequestsThatWereNeverPostedChangeNothing) {
+  for (const uint64_t number : {uint64_t{5}, uint64_t{6}, uint64_t{1} << 40, UINT64_MAX}) {
+    there.respond(number);
+    there.nak(number, VendorError::rkey_unknown);
+    there.rnr(number);
+    there.report(number, ScriptedReply::not_ready(VendorError::peer_gone));
+    there.report(number, ScriptedReply::ready());
+    expect_no_change("beyond the send queue");
+  }
+}
+
+TEST_F(StaleReplies, OfAWriteAreNoResponse) {
+  there.respond(2);
+  expect_no_change("response to a WRITE");
+}
+
+TEST_F(StaleReplies, AResponseTwiceCountsOnce) {
+  there.report(3, ScriptedReply::response().twice());
+  EXPECT_EQ(there.succeeded(), (WrIds{2, 3}));
+  EXPECT_EQ(there.qp().flight.responses_awaited, 0u);
+}
+
+TEST_F(StaleReplies, AResponseTwiceBeforeItsTurnCountsOnce) {
+  ASSERT_EQ(there.read(), 0);
+  there.report(5, ScriptedReply::response().twice());
+  EXPECT_EQ(there.qp().flight.responses_awaited, 1u);
+  EXPECT_EQ(there.succeeded(), (WrIds{2}));
+  there.respond(3);
+  EXPECT_EQ(there.succeeded(), (WrIds{3, 4, 5}));
+}
+
+TEST_F(StaleReplies, AnAcknowledgementOfWhatWasNotSentCompletesWhatWas) {
+  there.respond(3);
+  there.ack(1000);
+  EXPECT_EQ(there.succeeded(), (WrIds{2, 3, 4}));
+  ASSERT_EQ(there.write(), 0);
+  there.ack(4);
+  EXPECT_EQ(there.succeeded(), WrIds{});
 }
 
 }  // namespace

@@ -152,6 +152,7 @@ class ProgramRun {
       EXPECT_EQ(to_state(&qp(side), IBV_QPS_ERR), 0);
     }
     for (const int side : {0, 1}) finish(side);
+    for (const int side : {0, 1}) log_ << completions_[side].received.str() << completions_[side].sent.str();
     return log_.str();
   }
   uint64_t fast_requests() const { return fast_; }
@@ -216,25 +217,26 @@ class ProgramRun {
     ASSERT_LT(now_ns(), end) << "the send queue has not become idle";
   }
 
-  bool poll_one(int index, Cq* cq, const char* name) {
+  bool poll_one(int index, Cq* cq, const char* name, std::ostringstream& log) {
     ibv_wc wc{};
     if (poll_cq(cq, 1, &wc) != 1) return false;
-    log_ << "side " << index << " " << name << ": wr_id " << wc.wr_id << " status " << wc.status;
+    log << "side " << index << " " << name << ": wr_id " << wc.wr_id << " status " << wc.status;
     if (wc.status == IBV_WC_SUCCESS) {
-      log_ << " opcode " << wc.opcode << " flags " << wc.wc_flags;
-      if (wc.opcode != IBV_WC_SEND && wc.opcode != IBV_WC_RDMA_WRITE) log_ << " length " << wc.byte_len;
-      if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) log_ << " immediate " << wc.imm_data;
+      log << " opcode " << wc.opcode << " flags " << wc.wc_flags;
+      if (wc.opcode != IBV_WC_SEND && wc.opcode != IBV_WC_RDMA_WRITE) log << " length " << wc.byte_len;
+      if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) log << " immediate " << wc.imm_data;
     } else {
-      log_ << " vendor_err " << wc.vendor_err;
+      log << " vendor_err " << wc.vendor_err;
     }
     EXPECT_EQ(wc.qp_num, side(index).number());
-    log_ << "\n";
+    log << "\n";
     return true;
   }
   void poll_both() {
     for (const int index : {0, 1}) {
-      while (poll_one(index, side(index).recv_cq.get(), "receives")) received_[index]++;
-      while (poll_one(index, side(index).send_cq.get(), "sends")) continue;
+      Completions& completions = completions_[index];
+      while (poll_one(index, side(index).recv_cq.get(), "receives", completions.received)) received_[index]++;
+      while (poll_one(index, side(index).send_cq.get(), "sends", completions.sent)) continue;
     }
   }
 
@@ -258,6 +260,12 @@ class ProgramRun {
   std::array<uint32_t, 2> received_{};
   uint64_t fast_ = 0;
   std::ostringstream log_;
+  // A log for each queue: a responder that fails is flushed by a service thread, so that the order between the
+  // queues is one of time.
+  struct Completions {
+    std::ostringstream received, sent;
+  };
+  std::array<Completions, 2> completions_;
 };
 
 class FastPathSwitch {

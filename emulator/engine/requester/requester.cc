@@ -307,7 +307,7 @@ bool may_begin(const Qp& qp) {
   return state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp.flight.sent < qp.flight.begun);
 }
 
-// In SQD with all finished that has begun: nothing waits any more, not even for room in the transport.
+// In SQD with all finished that has begun: nothing waits any more, not even for space in the transport.
 void note_drained(Qp& qp) {
   if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_SQD || qp.sq_next < qp.flight.begun) return;
   qp.waiting = Waiting::kNothing;

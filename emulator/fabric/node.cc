@@ -19,6 +19,7 @@
 #include "fabric/descriptor.h"
 #include "fabric/device_tree.h"
 #include "fabric/node_directory.h"
+#include "fabric/private_folder.h"
 #include "fabric/problem.h"
 #include "fabric/segment_passing.h"
 
@@ -29,30 +30,11 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kLockPatience = 10s;
+constexpr int kMostFolders = 10000;  // names of this user's nodes folder that are tried
 
 bool own_directory(const std::string& path) {
   struct stat status;
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
-}
-
-// One uid is one trust domain: a folder that another user owns or can write to is not used.
-int check_private(const std::string& path, std::string* problem) {
-  struct stat status;
-  if (lstat(path.c_str(), &status) != 0) return fail_errno(errno, problem, path);
-  if (!S_ISDIR(status.st_mode)) return fail(EPERM, problem, path + " is not a directory");
-  if (status.st_uid != geteuid())
-    return fail(EPERM, problem,
-                path + " belongs to uid " + std::to_string(status.st_uid) + ", not to uid " +
-                    std::to_string(geteuid()));
-  if ((status.st_mode & 07777) == 0700) return 0;
-  char mode[8];
-  std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(status.st_mode & 07777));
-  return fail(EPERM, problem, path + " has mode " + mode + ", not 0700");
-}
-
-int make_private(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0) return errno;
-  return chmod(path.c_str(), 0700) == 0 ? 0 : errno;  // regardless of the umask
 }
 
 bool entry_equal(const GidEntry& a, const GidEntry& b) {
@@ -141,9 +123,9 @@ Inspection inspect(const std::string& node, const DeviceTable& wanted, const Net
 // Builds a whole node in `folder`, which must not exist.
 int build(const std::string& folder, const DeviceTable& devices, const NetworkKey& key,
           std::string* problem) {
-  int error = make_private(folder);
+  int error = make_private_folder(folder);
   if (error == 0 && devices.network.enabled != 0) error = write_node_key(folder, key);
-  if (error == 0) error = make_private(folder + "/slots");
+  if (error == 0) error = make_private_folder(folder + "/slots");
   if (error == 0) error = write_device_tree(folder, devices);
   if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
   if (error == 0 && chmod(directory_path(folder).c_str(), 0600) != 0) error = errno;
@@ -214,6 +196,19 @@ int lock(int fd) {
   return 0;
 }
 
+// The first of <base>, <base>.1, <base>.2 … that is this user's, or that nothing stands in the way of: others
+// may put what they like into /tmp. All processes of the user come to the same answer while nothing of this
+// is removed.
+std::string first_private_or_free(const std::string& base) {
+  std::string path = base;
+  for (int i = 1; i <= kMostFolders; ++i) {
+    const int error = check_private_folder(path, nullptr);
+    if (error == 0 || error == ENOENT) return path;
+    path = base + "." + std::to_string(i);
+  }
+  return base;
+}
+
 }  // namespace
 
 std::string nodes_folder() {
@@ -222,7 +217,7 @@ std::string nodes_folder() {
     return std::string(runtime) + "/verbena";
   const char* temporary = std::getenv("TMPDIR");
   const std::string base = temporary != nullptr && temporary[0] == '/' ? temporary : "/tmp";
-  return base + "/verbena-" + std::to_string(geteuid());
+  return first_private_or_free(base + "/verbena-" + std::to_string(geteuid()));
 }
 
 bool valid_node_name(const std::string& name) {
@@ -286,14 +281,12 @@ std::string directory_path(const std::string& node) { return node + "/directory"
 
 std::string key_path(const std::string& node) { return node + "/key"; }
 
-std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation) {
-  return node + "/slots/" + std::to_string(slot) + "." + std::to_string(generation);
+std::string slot_name(uint32_t slot, uint32_t generation) {
+  return std::to_string(slot) + "." + std::to_string(generation);
 }
 
-int ensure_private_folder(const std::string& path, std::string* problem) {
-  if (const int error = make_private(path); error != 0 && error != EEXIST)
-    return fail_errno(error, problem, "cannot make " + path);
-  return check_private(path, problem);
+std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation) {
+  return node + "/slots/" + slot_name(slot, generation);
 }
 
 int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem) {
@@ -305,7 +298,7 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
   if (const int error = ensure_private_folder(path.substr(0, path.rfind('/')), problem); error != 0)
     return error;
 
-  if (const int error = check_private(path, problem); error != 0 && error != ENOENT) return error;
+  if (const int error = check_private_folder(path, problem); error != 0 && error != ENOENT) return error;
 
   const DeviceTable wanted = describe_devices(options);
   if (inspect(path, wanted, options.network.key).finding == Finding::kUsable) return 0;

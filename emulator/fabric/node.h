@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A node: the folder through which the processes of one user on one machine find each other. Its mode is
-// 0700, so that one uid is one trust domain. `verbena run` creates it; processes find it through
-// $VERBENA_NODE.
+// 0700, so that one uid is one trust domain (private_folder.h). `verbena run` creates it; processes find it
+// through $VERBENA_NODE.
 //
 //   directory                      node_directory.h
 //   key                            only with a network: the fabric's key (wire/key.h), mode 0600
@@ -28,12 +28,9 @@ namespace verbena {
 inline constexpr const char* kNodeVariable = "VERBENA_NODE";
 
 // The folder of this user's nodes: $XDG_RUNTIME_DIR/verbena when that variable names a folder of this user
-// (under sudo it often names another user's), else ${TMPDIR:-/tmp}/verbena-<uid>.
+// (under sudo it often names another user's), else ${TMPDIR:-/tmp}/verbena-<uid>. If something that is not a
+// folder of this user alone has that name: verbena-<uid>.1, or the next free one.
 std::string nodes_folder();
-
-// Creates `path`, a folder of this user alone, unless it exists. 0, or an errno as ensure_node(), and
-// *problem.
-int ensure_private_folder(const std::string& path, std::string* problem);
 
 // The folder of the node with these options; `name` keeps nodes with equal options apart ("" = the default).
 std::string node_path(const std::string& name, const DeviceTableOptions& options);
@@ -67,6 +64,7 @@ bool node_is_inhabited(const std::string& path);
 
 std::string directory_path(const std::string& node);
 std::string key_path(const std::string& node);
+std::string slot_name(uint32_t slot, uint32_t generation);  // "12.3"
 std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation);
 
 }  // namespace verbena

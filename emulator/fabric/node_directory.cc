@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <new>
+#include <string>
 #include <utility>
 
 #include "fabric/descriptor.h"
+#include "fabric/private_folder.h"
 
 namespace verbena {
 namespace {
@@ -91,10 +93,17 @@ int NodeDirectory::create(const char* path, const DeviceTable& devices) {
 }
 
 int NodeDirectory::open(const char* path) {
-  Descriptor file{::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)};
+  const std::string whole = path;
+  const size_t slash = whole.rfind('/');
+  if (slash == std::string::npos || slash == 0) return EINVAL;
+  Descriptor folder;
+  if (int error = open_private_folder(AT_FDCWD, whole.substr(0, slash).c_str(), &folder); error != 0)
+    return error;
+  Descriptor file{::openat(folder.fd, path + slash + 1, O_RDWR | O_CLOEXEC | O_NOFOLLOW)};
   if (file.fd < 0) return errno;
   struct stat status;
   if (fstat(file.fd, &status) != 0) return errno;
+  if (status.st_uid != geteuid()) return EPERM;
   if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != kDirectorySize) return EPROTO;
   void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
   if (memory == MAP_FAILED) return errno;

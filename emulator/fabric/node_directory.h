@@ -123,7 +123,8 @@ class NodeDirectory {
   // file system cannot hold it. Memory is reserved now, so that no process gets SIGBUS later.
   static int create(const char* path, const DeviceTable& devices);
 
-  // Maps the directory at `path`. ENOENT; EPROTO: not a directory of this layout version, or damaged.
+  // Maps the directory at `path` (absolute). ENOENT; EPERM: the file or its folder is not this user's alone
+  // (private_folder.h); EPROTO: not a directory of this layout version, or damaged.
   int open(const char* path);
 
   bool is_open() const { return base_ != nullptr; }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,18 +17,33 @@
 
 #include "fabric/node.h"
 #include "fabric/own_thread.h"
+#include "fabric/private_folder.h"
 #include "fabric/segment_passing.h"
+#include "observe/log.h"
 
 namespace verbena {
 namespace {
 
-void remove_slot_folder(const std::string& folder) {
-  if (DIR* listing = opendir(folder.c_str())) {
-    while (const dirent* entry = readdir(listing))
-      if (entry->d_name[0] != '.') unlinkat(dirfd(listing), entry->d_name, 0);
-    closedir(listing);
+// Removes the sockets and FIFOs of the slot, which is all that a slot folder has, and the folder. Follows no
+// symbolic link. What this code did not make stays, and so does the folder around it.
+void remove_slot_folder(const std::string& node, const std::string& name) {
+  Descriptor root, slots, folder;
+  if (open_private_folder(AT_FDCWD, node.c_str(), &root) != 0) return;
+  if (open_private_folder(root.fd, "slots", &slots) != 0) return;
+  if (open_private_folder(slots.fd, name.c_str(), &folder) != 0) return;
+  const int readable = openat(folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const listing = readable >= 0 ? fdopendir(readable) : nullptr;
+  if (listing == nullptr) {
+    if (readable >= 0) close(readable);
+    return;
   }
-  rmdir(folder.c_str());
+  while (const dirent* entry = readdir(listing)) {
+    struct stat status;
+    if (fstatat(folder.fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (S_ISSOCK(status.st_mode) || S_ISFIFO(status.st_mode)) unlinkat(folder.fd, entry->d_name, 0);
+  }
+  closedir(listing);
+  unlinkat(slots.fd, name.c_str(), AT_REMOVEDIR);
 }
 
 void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
@@ -35,7 +51,7 @@ void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t
   directory.release_all_qpns(index);
   directory.clear_counts(index);
   MulticastTable(directory).release_all(index);
-  remove_slot_folder(slot_folder(node, index, slot.generation.load(std::memory_order_relaxed)));
+  remove_slot_folder(node, slot_name(index, slot.generation.load(std::memory_order_relaxed)));
   for (uint32_t i = 0; i < kHazardsPerSlot; ++i)
     directory.hazard(index, i).target.store(0, std::memory_order_release);
   slot.state.store(SlotState::kFree, std::memory_order_release);
@@ -64,6 +80,28 @@ void write_program_name(Slot& slot) {
   close(fd);
 }
 
+// Makes the slot's folder, and the folder of slots if a cleaner has removed it.
+int make_slot_folder(const std::string& node, const std::string& name) {
+  Descriptor root, slots;
+  if (int error = open_private_folder(AT_FDCWD, node.c_str(), &root); error != 0) return error;
+  if (int error = make_private_folder_in(root.fd, "slots"); error != 0 && error != EEXIST) return error;
+  if (int error = open_private_folder(root.fd, "slots", &slots); error != 0) return error;
+  return make_private_folder_in(slots.fd, name.c_str());
+}
+
+// EPERM: the process or the node is none that may be joined.
+int check_trust(const std::string& node) {
+  if (getauxval(AT_SECURE) != 0) {
+    VERBENA_ERROR("%s is not used: the program has another user's rights (set-user-ID or capabilities)",
+                  node.c_str());
+    return EPERM;
+  }
+  std::string problem;
+  const int error = check_private_folder(node, &problem);
+  if (error == EPERM) VERBENA_ERROR("the node is not used: %s", problem.c_str());
+  return error;
+}
+
 }  // namespace
 
 void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node) {
@@ -79,6 +117,7 @@ int NodeMembership::enter(const std::string& node, ServiceWork work, void* conte
   node_ = node;
   work_ = work;
   context_ = context;
+  if (int error = check_trust(node); error != 0) return error;
   if (int error = directory_.open(directory_path(node).c_str()); error != 0) return error;
   int error = create_own_thread(&thread_, thread_main, this);
   if (error != 0) return error;
@@ -165,9 +204,7 @@ int NodeMembership::take_slot() {
 
 int NodeMembership::prepare() {
   if (int error = segment_.create(directory_.header().node_id, slot_, generation_); error != 0) return error;
-  const std::string slots = node_ + "/slots";
-  if (mkdir(slots.c_str(), 0700) != 0 && errno != EEXIST) return errno;
-  if (mkdir(folder_.c_str(), 0700) != 0) return errno;
+  if (int error = make_slot_folder(node_, slot_name(slot_, generation_)); error != 0) return error;
   listener_ = listen_for_peers(folder_);
   if (listener_ < 0) return errno;
   if (serve_request_ != nullptr && (request_listener_ = listen_for_requests(folder_)) < 0) return errno;

@@ -30,8 +30,9 @@ class NodeMembership {
   NodeMembership(const NodeMembership&) = delete;
   NodeMembership& operator=(const NodeMembership&) = delete;
 
-  // Takes a slot on `node` and starts the thread. ENOENT: no such node; EPROTO: created by another version;
-  // EMFILE: all slots are taken; ENOMEM; EAGAIN: no thread.
+  // Takes a slot on `node` and starts the thread. ENOENT: no such node; EPERM: another user's node, or the
+  // process runs with another user's rights (AT_SECURE); EPROTO: created by another version; EMFILE: all
+  // slots are taken; ENOMEM; EAGAIN: no thread.
   int enter(const std::string& node, ServiceWork work, void* context);
 
   // Before enter(): sets the handler of other processes' requests, which runs in the service thread. Without

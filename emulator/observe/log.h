@@ -22,6 +22,7 @@ void log_line(LogLevel level, const char* format, ...) __attribute__((format(pri
     if (::verbena::logs(level)) ::verbena::log_line(level, __VA_ARGS__); \
   } while (0)
 
+#define VERBENA_ERROR(...) VERBENA_LOG_AT(::verbena::LogLevel::kError, __VA_ARGS__)
 #define VERBENA_WARN(...) VERBENA_LOG_AT(::verbena::LogLevel::kWarn, __VA_ARGS__)
 #define VERBENA_INFO(...) VERBENA_LOG_AT(::verbena::LogLevel::kInfo, __VA_ARGS__)
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "fabric/node.h"
+#include "fabric/private_folder.h"
 #include "tool/command.h"
 #include "tool/file_size_signal.h"
 #include "tool/finding.h"

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "fabric/node.h"
+#include "fabric/private_folder.h"
 #include "tool/file_size_signal.h"
 #include "wire/key.h"
 #include "wire/listening.h"
@@ -126,7 +127,7 @@ int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string*
   const std::string node = node_path(options.name, options.devices);
   DeviceTableOptions devices = options.devices;
   if (devices.network.enabled) {
-    if (ensure_private_folder(nodes_folder(), problem) != 0) return kFailed;
+    if (ensure_private_folder(node.substr(0, node.rfind('/')), problem) != 0) return kFailed;
     if (prepare_network(options, node, &devices.network.key, problem) != 0) return kFailed;
   }
   if (ensure_node(node, devices, problem) != 0) return kFailed;

@@ -12,6 +12,7 @@
 
 #include "fabric/descriptor.h"
 #include "fabric/node.h"
+#include "fabric/private_folder.h"
 #include "fabric/problem.h"
 
 namespace verbena::wire {

@@ -2,7 +2,12 @@
 #include "boundary/environment.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "boundary/kernel.h"
 
 namespace verbena {
 namespace {
@@ -10,6 +15,30 @@ namespace {
 // A copy, because some programs overwrite the environment with their title.
 char root_path[PATH_MAX];
 std::atomic<size_t> root_length;
+
+void say_whose(const char* path, unsigned owner, unsigned user) {
+  const char* level = getenv("VERBENA_LOG");
+  if (level != nullptr && strcmp(level, "none") == 0) return;
+  char line[PATH_MAX + 128];
+  const int length =
+      snprintf(line, sizeof line,
+               "verbena[%d] error: VERBENA_NODE is not used: %s is not a folder of uid %u (owner: uid %u)\n",
+               kernel::process_id(), path, user, owner);
+  kernel::ask(SYS_write, STDERR_FILENO, line, static_cast<size_t>(length));
+}
+
+// Another user's node is not used, and none at all with another user's rights (set-user-ID, capabilities):
+// what such a process reads and writes there would be of that user's choice. A node that is gone is used: it
+// hides the machine's devices.
+bool may_use(const char* path) {
+  if (getauxval(AT_SECURE) != 0) return false;
+  struct stat status {};
+  if (kernel::link_status(path, &status) != 0) return true;
+  const unsigned user = kernel::effective_user();
+  if (S_ISDIR(status.st_mode) && status.st_uid == user) return true;
+  say_whose(path, status.st_uid, user);
+  return false;
+}
 
 }  // namespace
 
@@ -26,6 +55,8 @@ NodeState find_node() {
     if (length == sizeof root_path) length = 0;
     for (size_t i = 0; i < length; ++i) __atomic_store_n(&root_path[i], value[i], __ATOMIC_RELAXED);
     while (length > 0 && value[length - 1] == '/') --length;
+    __atomic_store_n(&root_path[length], '\0', __ATOMIC_RELAXED);
+    if (length > 0 && !may_use(root_path)) length = 0;
   }
   root_length.store(length, std::memory_order_relaxed);
   const NodeState state = length > 0 ? NodeState::kPresent : NodeState::kNone;

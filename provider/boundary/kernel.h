@@ -30,6 +30,10 @@ inline int process_id() { return static_cast<int>(ask(SYS_getpid)); }
 inline long exists(const char* path) { return ask(SYS_faccessat, AT_FDCWD, path, F_OK); }
 inline long status(int fd, struct stat* out) { return ask(SYS_fstat, fd, out); }
 inline long status(const char* path, struct stat* out) { return ask(SYS_newfstatat, AT_FDCWD, path, out, 0); }
+inline long link_status(const char* path, struct stat* out) {
+  return ask(SYS_newfstatat, AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
+}
+inline unsigned effective_user() { return static_cast<unsigned>(ask(SYS_geteuid)); }
 inline long read_link(const char* path, char* out, size_t size) {
   return ask(SYS_readlinkat, AT_FDCWD, path, out, size);
 }

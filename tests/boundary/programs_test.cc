@@ -109,6 +109,20 @@ TEST(Programs, WithoutANodeNothingIsChanged) {
   EXPECT_EQ(with.output, without.output);
 }
 
+TEST(Programs, AnotherUsersNodeIsNotUsed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  const std::string node = make_node();
+  ASSERT_EQ(chown(node.c_str(), 12345, 12345), 0);
+  const Outcome with =
+      run("VERBENA_LOG=none VERBENA_NODE=" + node + " ls /sys/class/infiniband /dev/infiniband");
+  const Outcome without = run("env -u VERBENA_NODE -u LD_PRELOAD ls /sys/class/infiniband /dev/infiniband");
+  EXPECT_EQ(with.output, without.output);
+  const Outcome said = run("VERBENA_NODE=" + node + " /bin/true");
+  EXPECT_NE(said.output.find(node + " is not a folder of uid 0 (owner: uid 12345)"), std::string::npos)
+      << said.output;
+  remove_folder(node);
+}
+
 TEST(Programs, ANodeThatIsGoneHidesTheMachinesDevices) {
   EXPECT_NE(run("VERBENA_NODE=/nonexistent ls /sys/class/infiniband").status, 0);
 }

@@ -134,11 +134,22 @@ TEST_F(RunCommand, PutsTheSanitizersRuntimeFirst) {
 #endif
 
 TEST_F(RunCommand, SaysWhyThereIsNoNode) {
-  ASSERT_EQ(mkdir((folder_ + "/verbena-" + std::to_string(geteuid())).c_str(), 0700), 0);
-  ASSERT_EQ(chmod((folder_ + "/verbena-" + std::to_string(geteuid())).c_str(), 0755), 0);
+  environment_["XDG_RUNTIME_DIR"] = folder_;
+  ASSERT_EQ(mkdir((folder_ + "/verbena").c_str(), 0700), 0);
+  ASSERT_EQ(chmod((folder_ + "/verbena").c_str(), 0755), 0);
   const Outcome outcome = verbena({"run", "--", "true"});
   EXPECT_TRUE(outcome.exited_with(1));
   EXPECT_NE(outcome.err.find("mode 0755"), std::string::npos) << outcome.err;
+}
+
+// What others put into /tmp denies nobody service.
+TEST_F(RunCommand, TakesAnotherNameThanAFolderThatIsOpenToOthers) {
+  const std::string usual = folder_ + "/verbena-" + std::to_string(geteuid());
+  ASSERT_EQ(mkdir(usual.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(usual.c_str(), 0755), 0);
+  const Outcome outcome = verbena({"run", "--", "sh", "-c", "echo $VERBENA_NODE"});
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.err;
+  EXPECT_EQ(outcome.out.find(usual + ".1/"), 0u) << outcome.out;
 }
 
 TEST_F(RunCommand, SaysThatAFileMayNotBeSoLarge) {

@@ -4,7 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -34,6 +40,18 @@ class NodeMembershipTest : public ::testing::Test {
   };
   bool alive(uint32_t slot) const {
     return node_.directory().alive(slot, node_.directory().slot(slot).generation.load());
+  }
+
+  size_t linked_slots() const {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(node_.path() + "/slots"))
+      count += entry.is_symlink();
+    return count;
+  }
+  uint32_t occupied_slots() const {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < kMaxSlots; ++i) count += node_.directory().occupied(i);
+    return count;
   }
 
   TemporaryNode node_;
@@ -91,6 +109,109 @@ TEST_F(NodeMembershipTest, NeedsANode) { EXPECT_EQ(ScopedMembership("/nowhere").
 TEST_F(NodeMembershipTest, IsRefusedOnANodeOfAnotherVersion) {
   node_.directory().header().layout_version += 1;
   EXPECT_EQ(ScopedMembership(node_.path()).error, EPROTO);
+}
+
+TEST_F(NodeMembershipTest, IsRefusedOnANodeThatOthersCanEnter) {
+  ASSERT_EQ(chmod(node_.path().c_str(), 0711), 0);
+  EXPECT_EQ(ScopedMembership(node_.path()).error, EPERM);
+  ASSERT_EQ(chmod(node_.path().c_str(), 0700), 0);
+}
+
+TEST_F(NodeMembershipTest, IsRefusedOnALinkToANode) {
+  const std::string link = node_.folder() + "/link";
+  ASSERT_EQ(symlink(node_.path().c_str(), link.c_str()), 0);
+  EXPECT_EQ(ScopedMembership(link).error, EPERM);
+}
+
+TEST_F(NodeMembershipTest, IsRefusedOnAnotherUsersNode) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  ASSERT_EQ(chown(node_.path().c_str(), 12345, 12345), 0);
+  EXPECT_EQ(ScopedMembership(node_.path()).error, EPERM);
+  ASSERT_EQ(chown(node_.path().c_str(), 0, 0), 0);
+}
+
+// The node is this user's, but the directory file in it was made by another one.
+TEST_F(NodeMembershipTest, IsRefusedOnAnotherUsersDirectoryFile) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(chown(directory_path(node_.path()).c_str(), 12345, 12345), 0);
+  EXPECT_EQ(ScopedMembership(node_.path()).error, EPERM);
+}
+
+// A copy of this program, set-user-ID to another user, runs this test again and asks for a slot.
+TEST_F(NodeMembershipTest, IsRefusedWithAnotherUsersRights) {
+  constexpr const char* kCopy = "VERBENA_TEST_COPY";
+  if (getenv(kCopy) != nullptr) {
+    if (getauxval(AT_SECURE) == 0) exit(77);
+    exit(NodeMembership().enter(node_.path(), nullptr, nullptr) == EPERM ? 0 : 1);
+  }
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a program of another user";
+  const std::string copy = node_.folder() + "/program";
+  std::filesystem::copy_file("/proc/self/exe", copy);
+  ASSERT_EQ(chown(copy.c_str(), 12345, 12345), 0);
+  ASSERT_EQ(chmod(copy.c_str(), 04755), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv(kCopy, "1", 1);
+    execl(copy.c_str(), copy.c_str(), "--gtest_filter=NodeMembershipTest.IsRefusedWithAnotherUsersRights",
+          nullptr);
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "the file system is mounted without set-user-ID programs";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// What a slot folder's name leads to, after somebody has put a link in its place.
+class LinkedSlotFolder {
+ public:
+  explicit LinkedSlotFolder(const TemporaryNode& node) : elsewhere_(node.folder() + "/elsewhere") {
+    EXPECT_EQ(mkdir(elsewhere_.c_str(), 0700), 0);
+    EXPECT_EQ(mkfifo(fifo().c_str(), 0600), 0);
+  }
+  void put_at(const std::string& folder) const {
+    rename(folder.c_str(), (elsewhere_ + ".aside").c_str());
+    EXPECT_EQ(symlink(elsewhere_.c_str(), folder.c_str()), 0);
+  }
+  std::string fifo() const { return elsewhere_ + "/kick"; }
+  bool is_untouched() const { return access(fifo().c_str(), F_OK) == 0; }
+
+ private:
+  std::string elsewhere_;
+};
+
+TEST_F(NodeMembershipTest, LeavesWithoutFollowingALinkInPlaceOfItsFolder) {
+  const LinkedSlotFolder linked(node_);
+  {
+    const ScopedMembership member(node_.path());
+    ASSERT_EQ(member.error, 0);
+    linked.put_at(member.membership.folder());
+  }
+  EXPECT_TRUE(linked.is_untouched());
+}
+
+TEST_F(NodeMembershipTest, LeavesInItsFolderWhatItDidNotMake) {
+  std::string file;
+  {
+    const ScopedMembership member(node_.path());
+    ASSERT_EQ(member.error, 0);
+    file = member.membership.folder() + "/notes";
+    std::ofstream(file) << "somebody's";
+  }
+  EXPECT_EQ(access(file.c_str(), F_OK), 0);
+}
+
+TEST_F(NodeMembershipTest, DoesNotFollowALinkInPlaceOfADeadSlotsFolder) {
+  const LinkedSlotFolder linked(node_);
+  const Child dead([&](const Child&) {
+    NodeMembership membership;
+    if (membership.enter(node_.path(), nullptr, nullptr) != 0) return 1;
+    linked.put_at(membership.folder());
+    _exit(0);
+  });
+  ASSERT_TRUE(eventually([&] { return linked_slots() == 1 && occupied_slots() == 0; }));
+  reclaim_dead_slots(node_.directory(), node_.path());
+  EXPECT_TRUE(linked.is_untouched());
 }
 
 TEST_F(NodeMembershipTest, IsRefusedWhenEverySlotIsTaken) {

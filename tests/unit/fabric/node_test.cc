@@ -279,6 +279,24 @@ TEST(NodePath, FollowsTheRuntimeFolderOnlyIfItIsOurs) {
   unsetenv("TMPDIR");
 }
 
+// /tmp is everybody's: what others put there under the usual name denies this user nothing.
+TEST(NodePath, TakesAnotherNameIfTheUsualOneIsNotThisUsersFolder) {
+  const TemporaryFolder temporary;
+  setenv("TMPDIR", temporary.path().c_str(), 1);
+  unsetenv("XDG_RUNTIME_DIR");
+  const std::string usual = temporary.path() + "/verbena-" + std::to_string(geteuid());
+  EXPECT_EQ(nodes_folder(), usual);
+  fs::create_directory_symlink("/var/tmp", usual);
+  EXPECT_EQ(nodes_folder(), usual + ".1");
+  ASSERT_EQ(mkdir((usual + ".1").c_str(), 0755), 0);
+  ASSERT_EQ(chmod((usual + ".1").c_str(), 0755), 0);
+  EXPECT_EQ(nodes_folder(), usual + ".2");
+  std::string problem;
+  EXPECT_EQ(ensure_node(node_path("", {}), {}, &problem), 0) << problem;
+  EXPECT_EQ(nodes_folder(), usual + ".2");  // found again
+  unsetenv("TMPDIR");
+}
+
 TEST(NodeName, TakesOnlyWhatIsOneFileNameAndHarmless) {
   for (const char* good : {"a", "job-17", "A_b.c", "abcdefghijklmnopqrstuvwx"})
     EXPECT_TRUE(valid_node_name(good));

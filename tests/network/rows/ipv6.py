@@ -7,7 +7,7 @@ from rows import conformance, ledger, perftest, pingpong, rdma_cm
 from rows.pair import CLIENT, SERVER, by_manager
 from rows.table import group
 
-rows = group("ipv6", places=("namespaces",), ipv6=True)
+rows = group("ipv6", places=("namespaces",), ipv6=True, processors=1)
 
 for program, size in {"ibv_rc_pingpong": 4096, "ibv_ud_pingpong": 1024}.items():
     rows.add(program, lambda hosts, p=program, s=size: pingpong.exchange(hosts, p, (), s, pingpong.FEW))

@@ -18,7 +18,7 @@ PATIENT = ("--timeout", 18, "--retry", 7)
 HASTY = ("--timeout", 16, "--retry", 3)
 HASTY_SECONDS = 4 * 4.096e-6 * 2 ** 16
 
-rows = group("ledger")
+rows = group("ledger", processors=1)
 _meetings = iter(range(1 << 30))
 
 

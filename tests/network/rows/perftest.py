@@ -51,7 +51,7 @@ VARIANTS = {
     "uc": (SEND_WRITE, ("-c", "UC"), (), ITERATIONS),
     "xrc": ((*LATENCY, *BANDWIDTH), ("-c", "XRC"), (), ITERATIONS),
 }
-direct = group("perftest", places=("namespaces",))
+direct = group("perftest", places=("namespaces",), processors=1)
 managed = group("perftest_cm", places=("namespaces",))
 for program in (*LATENCY, *BANDWIDTH):
     direct.add(f"{program}.few", lambda hosts, p=program: measure(hosts, p, (), iterations=FEW))

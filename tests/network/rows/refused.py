@@ -36,7 +36,7 @@ add("ib_send_lat.ud", lambda hosts: measure(hosts, "ib_send_lat", ("-c", "UD", "
 add("ledger", lambda hosts: Pair(*hosts, "--both", "--lines", 2, "--count", 1000).end_well())
 
 # Within one node, where frames are used instead of direct access.
-within = group("refused_within", places=("one_node",))
+within = group("refused_within", places=("one_node",), processors=1)
 ONE_NODE = ("one_line", "both_ways", "lines_50", "several_pairs", "target_killed", "initiator_killed",
             "target_stopped_and_continued", "initiator_stopped_and_continued", "target_stays_stopped",
             "a_stopped_process_delays_nobody_else", "a_new_process_gets_nothing_old")

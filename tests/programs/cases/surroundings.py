@@ -27,7 +27,7 @@ SHOWN = (r'Under "verbena run" a program sees this one',
          r"RDMA WRITEs of 64 KiB moved (?P<bandwidth>[\d.]+) MB per second")
 
 
-@case("demo")
+@case("demo", processors=1)
 def demo(settings):
     """demo.sh on this build: it shows the build's features."""
     with Node(settings) as node:

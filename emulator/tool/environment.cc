@@ -9,10 +9,12 @@
 #include <thread>
 
 #include "fabric/node.h"
+#include "fabric/node_directory.h"
 #include "fabric/private_folder.h"
 #include "tool/file_size_signal.h"
 #include "wire/key.h"
 #include "wire/listening.h"
+#include "wire/port_claim.h"
 
 namespace verbena::tool {
 namespace {
@@ -72,6 +74,12 @@ int check_listening(const std::string& node, const wire::NetAddress& address, ui
   return error;
 }
 
+// 0: there is no such node yet.
+uint64_t id_of(const std::string& node) {
+  NodeDirectory directory;
+  return directory.open(directory_path(node).c_str()) == 0 ? directory.header().node_id : 0;
+}
+
 // Checks everything that would keep the node's processes from listening, since only the command can report it
 // to the user.
 int prepare_network(const NodeOptions& options, const std::string& node, NetworkKey* key,
@@ -84,7 +92,8 @@ int prepare_network(const NodeOptions& options, const std::string& node, Network
   for (uint32_t i = 0; i < table.network.count; ++i) {
     const wire::NetAddress address{table.network.addresses[i]};
     const uint16_t port = options.devices.network.port;
-    if (wire::claim(node, address, port, problem) != 0 || check_listening(node, address, port, problem) != 0)
+    if (wire::find_other_claim(address, port, id_of(node), problem) != 0 ||
+        check_listening(node, address, port, problem) != 0)
       return kFailed;
   }
   const int error = options.key_file.empty() ? wire::user_key(nodes_folder(), key, problem)

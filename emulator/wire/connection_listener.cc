@@ -23,6 +23,7 @@
 #include "wire/connection_passing.h"
 #include "wire/key.h"
 #include "wire/listening.h"
+#include "wire/port_claim.h"
 
 namespace verbena::wire {
 namespace {
@@ -75,6 +76,8 @@ void ConnectionListener::close() {
   outgoing_.clear();
   for (const Listener& listener : listeners_) close_kept(listener.fd);
   listeners_.clear();
+  for (const int claim : claims_) close_kept(claim);  // after the listeners
+  claims_.clear();
   own_.clear();
   for (int* const fd : {&passed_connections_, &addresses_, &epoll_fd_})
     if (*fd >= 0) close_kept(std::exchange(*fd, -1));
@@ -104,7 +107,12 @@ int ConnectionListener::begin(std::string* problem) {
   watch(passed_connections_, kPassedToken, EPOLLIN);
   for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
     const NetAddress address{network.addresses[i]};
-    if (const int error = claim(membership_->node(), address, port_, problem); error != 0) return error;
+    PortClaim claim;
+    if (const int error = claim.take(address, port_, {self_.node, self_.slot, self_.generation}, problem);
+        error != 0)
+      return error;
+    keep_from_children(claim.fd());
+    claims_.push_back(claim.release());
     Listener listener{-1, address, 0};
     if (const int error = listen_at(address, port_, &listener.fd); error != 0)
       return fail_errno(error, problem,

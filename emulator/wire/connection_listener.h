@@ -139,6 +139,7 @@ class ConnectionListener {
   uint16_t port_ = 0;
   std::vector<NetAddress> own_;
   std::vector<Listener> listeners_;
+  std::vector<int> claims_;  // port_claim.h, one for each listener
   int epoll_fd_ = -1;
   int passed_connections_ = -1;
   int addresses_ = -1;  // address_watch.h

@@ -209,7 +209,18 @@ TEST_F(NetworkCommand, RefusesAPortThatAnotherProgramHas) {
 
 TEST_F(NetworkCommand, RefusesAnAddressThatAnotherNodeListensAt) {
   const Listener listener(node({"--ip", address(2)}));
-  EXPECT_TRUE(refused({"--ip", address(2), "--node", "another"}, "processes live")) << outcome_.err;
+  EXPECT_TRUE(refused({"--ip", address(2), "--node", "another"}, "is listened at by process"))
+      << outcome_.err;
+}
+
+// The folders of nodes do not know of each other, but the network namespace is one.
+TEST_F(NetworkCommand, RefusesAnAddressThatANodeInAnotherFolderListensAt) {
+  const Listener listener(node({"--ip", address(2)}));
+  const std::string elsewhere = folder_ + "/elsewhere";
+  ASSERT_EQ(mkdir(elsewhere.c_str(), 0700), 0);
+  environment_["TMPDIR"] = elsewhere;
+  EXPECT_TRUE(refused({"--ip", address(2)}, "is listened at by process " + std::to_string(getpid())))
+      << outcome_.err;
 }
 
 TEST_F(NetworkCommand, RefusesAnotherKeyWhileProcessesLiveThere) {

@@ -25,6 +25,7 @@
 #include "unit/common/temporary_node.h"
 #include "wire/handshake.h"
 #include "wire/listening.h"
+#include "wire/port_claim.h"
 
 namespace verbena::wire {
 namespace {
@@ -251,14 +252,16 @@ TEST_F(ConnectionListenerTest, PassesByAListenerThatIsStopped) {
 TEST_F(ConnectionListenerTest, HasNobodyElseUnderItsAddress) {
   Inhabitant here(node_a_);
   std::string problem;
-  EXPECT_EQ(claim(node_a_.folder() + "/another", a_, kDefaultPort, &problem), EADDRINUSE);
-  EXPECT_NE(problem.find(node_a_.path()), std::string::npos) << problem;
+  PortClaim another;
+  EXPECT_EQ(another.take(a_, kDefaultPort, {12345, 1, 1}, &problem), EADDRINUSE);
+  EXPECT_NE(problem.find("process " + std::to_string(getpid())), std::string::npos) << problem;
 }
 
 TEST_F(ConnectionListenerTest, LeavesItsAddressToOthersWhenTheyHaveGone) {
   { Inhabitant here(node_a_); }
   std::string problem;
-  EXPECT_EQ(claim(node_a_.folder() + "/another", a_, kDefaultPort, &problem), 0) << problem;
+  PortClaim another;
+  EXPECT_EQ(another.take(a_, kDefaultPort, {12345, 1, 1}, &problem), 0) << problem;
 }
 
 TEST_F(ConnectionListenerTest, IsNotOpenedBesideANodeInAnotherFolder) {

@@ -236,15 +236,15 @@ TEST_F(Windows, ADeregisteredRegionCannotBeBound) {
 
 // ---- descriptors as memory ----
 
-class Descriptor : public ::testing::Test {
+class DmaBufferFile : public ::testing::Test {
  protected:
-  Descriptor() : fd(memfd_create("buffer", MFD_CLOEXEC)) { EXPECT_EQ(ftruncate(fd, 8192), 0); }
-  ~Descriptor() override { close(fd); }
+  DmaBufferFile() : fd(memfd_create("buffer", MFD_CLOEXEC)) { EXPECT_EQ(ftruncate(fd, 8192), 0); }
+  ~DmaBufferFile() override { close(fd); }
   int fd;
   MappedBuffer buffer{};
 };
 
-TEST_F(Descriptor, IsMappedAtItsOffset) {
+TEST_F(DmaBufferFile, IsMappedAtItsOffset) {
   ASSERT_EQ(map_descriptor(fd, 5000, 100, true, &buffer), 0);
   *reinterpret_cast<uint8_t*>(buffer.address) = 9;
   uint8_t byte = 0;
@@ -253,12 +253,12 @@ TEST_F(Descriptor, IsMappedAtItsOffset) {
   munmap(buffer.mapping, buffer.mapping_size);
 }
 
-TEST_F(Descriptor, ARangeBehindItsEndIsInvalid) {
+TEST_F(DmaBufferFile, ARangeBehindItsEndIsInvalid) {
   EXPECT_EQ(map_descriptor(fd, 8000, 200, true, &buffer), EINVAL);
   EXPECT_EQ(map_descriptor(fd, UINT64_MAX, 1, true, &buffer), EINVAL);
 }
 
-TEST_F(Descriptor, AFileIsNoDmaBuffer) { EXPECT_EQ(map_dma_buffer(fd, 0, 100, true, &buffer), EINVAL); }
+TEST_F(DmaBufferFile, AFileIsNoDmaBuffer) { EXPECT_EQ(map_dma_buffer(fd, 0, 100, true, &buffer), EINVAL); }
 
 }  // namespace
 }  // namespace verbena

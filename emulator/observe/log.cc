@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +23,20 @@ LogLevel level_from_environment() {
   if (wanted == nullptr) return LogLevel::kError;
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (strcmp(wanted, kNames[i]) == 0) return static_cast<LogLevel>(i);
-  return LogLevel::kWarn;  // an unknown value: the user wants some output
+  dprintf(STDERR_FILENO,
+          "verbena[%d] error: VERBENA_LOG=%s is none of none, error, warn, info, debug: taken as warn\n",
+          static_cast<int>(getpid()), wanted);
+  return LogLevel::kWarn;
+}
+
+// "12:34:56.789012 thread 4711: ", for those who follow what happens.
+size_t write_time(char* out, size_t size) {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  const auto second = static_cast<unsigned>(now.tv_sec % 86400);
+  return static_cast<size_t>(snprintf(out, size, "%02u:%02u:%02u.%06ld thread %ld: ", second / 3600,
+                                      second / 60 % 60, second % 60, now.tv_nsec / 1000,
+                                      syscall(SYS_gettid)));
 }
 
 }  // namespace
@@ -34,10 +48,11 @@ void log_line(LogLevel level, const char* format, ...) {
   char line[512];
   int used = snprintf(line, sizeof line, "verbena[%d] %s: ", static_cast<int>(getpid()),
                       kNames[static_cast<int>(level)]);
+  size_t head = static_cast<size_t>(used);
+  if (log_level >= LogLevel::kInfo) head += write_time(line + head, sizeof line - head);
   va_list arguments;
   va_start(arguments, format);
-  const size_t head = static_cast<size_t>(used);
-  used += vsnprintf(line + head, sizeof line - head, format, arguments);
+  used = static_cast<int>(head) + vsnprintf(line + head, sizeof line - head, format, arguments);
   va_end(arguments);
   const size_t length = std::min(static_cast<size_t>(used), sizeof line - 1);
   line[length] = '\n';

@@ -3,6 +3,10 @@
 // Messages for people, on stderr. VERBENA_LOG=none|error|warn|info|debug selects the level.
 // - The default is errors alone: conditions that the program cannot learn from any return value.
 // - A refusal (warn) names the call, the object, the value and the rule that it broke.
+// - info: connections, state changes. debug: also requests, responses and completions, which then take the
+// slow
+//   path. From info on a line has the time (UTC) and the thread.
+// - Another value is an error, said once; then warn.
 // - Each call writes one line at once, so that lines of several processes do not mix.
 // - errno is preserved.
 #pragma once
@@ -25,5 +29,6 @@ void log_line(LogLevel level, const char* format, ...) __attribute__((format(pri
 #define VERBENA_ERROR(...) VERBENA_LOG_AT(::verbena::LogLevel::kError, __VA_ARGS__)
 #define VERBENA_WARN(...) VERBENA_LOG_AT(::verbena::LogLevel::kWarn, __VA_ARGS__)
 #define VERBENA_INFO(...) VERBENA_LOG_AT(::verbena::LogLevel::kInfo, __VA_ARGS__)
+#define VERBENA_DEBUG(...) VERBENA_LOG_AT(::verbena::LogLevel::kDebug, __VA_ARGS__)
 
 }  // namespace verbena

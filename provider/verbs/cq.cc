@@ -44,10 +44,9 @@ int destroy_cq(ibv_cq* ibv) {
   if (const int error = verbena::destroy_cq(cq->emulated, &comp_events, &async_events); error != 0) {
     return answer(error);
   }
-  wait_until(ibv, [&] {
-    return all_acknowledged(ibv->comp_events_completed, comp_events) &&
-           all_acknowledged(ibv->async_events_completed, async_events);
-  });
+  await_acknowledgements(ibv, "ibv_destroy_cq", {"CQ", ibv->handle},
+                         {{kCompletionEvents, ibv->comp_events_completed, comp_events},
+                          {kAsyncEvents, ibv->async_events_completed, async_events}});
   VerbsPd* domain = cq->domain;
   free_in(domain, cq, Resource::kCq, cq->from_domain);
   let_go(domain);

@@ -161,7 +161,8 @@ int destroy_qp(ibv_qp* ibv) {
                         ? verbena::close_qp(qp->emulated, reinterpret_cast<uintptr_t>(qp), &async_events)
                         : verbena::destroy_qp(qp->emulated, &async_events);
   if (error != 0) return answer(error);
-  wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
+  await_acknowledgements(ibv, "ibv_destroy_qp", ObjectName::of_qp(ibv->qp_num),
+                         {{kAsyncEvents, ibv->events_completed, async_events}});
   VerbsPd* pd = ibv->qp_type == IBV_QPT_XRC_RECV ? nullptr : to_pd(ibv->pd);  // not in it, see create_xrc_recv_qp
   free_wr_arena(qp->arena);
   free_in(pd, qp, Resource::kQp, qp->from_domain);

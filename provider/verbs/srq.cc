@@ -96,7 +96,8 @@ int destroy_srq(ibv_srq* ibv) {
   VerbsSrq* srq = to_srq(ibv);
   uint32_t async_events = 0;
   if (const int error = verbena::destroy_srq(srq->emulated, &async_events); error != 0) return answer(error);
-  wait_until(ibv, [&] { return all_acknowledged(ibv->events_completed, async_events); });
+  await_acknowledgements(ibv, "ibv_destroy_srq", {"SRQ", ibv->handle},
+                         {{kAsyncEvents, ibv->events_completed, async_events}});
   VerbsPd* pd = to_pd(ibv->pd);
   free_in(pd, srq, Resource::kSrq, srq->from_domain);
   let_go(pd);

@@ -79,6 +79,24 @@ TEST_F(AsyncEventTest, DestroyWaitsForTheAcknowledgement) {
   EXPECT_EQ(destroyed.get(), 0);
 }
 
+TEST_F(AsyncEventTest, DestroySaysWhatItWaitsFor) {
+  provoke_access_error();
+  std::optional<ibv_async_event> event = next_async_event();
+  ASSERT_TRUE(event.has_value());
+  ASSERT_EQ(event->element.qp, responder_.get());
+  const uint32_t number = responder_->qp_num;
+  testing::internal::CaptureStderr();
+  auto destroyed = std::async(std::launch::async, [qp = responder_.release()] { return ibv_destroy_qp(qp); });
+  EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout);
+  const std::string said = testing::internal::GetCapturedStderr();
+  char expected[80];
+  snprintf(expected, sizeof expected, "ibv_destroy_qp: QP 0x%06x: waits for 1 of 1 asynchronous events",
+           number);
+  EXPECT_NE(said.find(expected), std::string::npos) << said;
+  ibv_ack_async_event(&*event);
+  EXPECT_EQ(destroyed.get(), 0);
+}
+
 // InfiniBand 11.6.3.2: a CQ that overflows is an error of the CQ, and of the QPs that complete there.
 TEST_F(AsyncEventTest, CqOverrun) {
   requester_.reset();

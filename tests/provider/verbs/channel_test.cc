@@ -160,5 +160,27 @@ TEST_F(EventTest, DestroyWaitsForTheAcknowledgement) {
   EXPECT_EQ(destroyed.get(), 0);
 }
 
+// A program that forgets an acknowledgement hangs. It is told so, without being asked, after a second.
+TEST_F(EventTest, DestroySaysWhatItWaitsFor) {
+  arm(false);
+  send();
+  ASSERT_EQ(read_event(), responder_cq_.get());
+  requester_.reset();
+  responder_.reset();
+  testing::internal::CaptureStderr();
+  auto destroyed = std::async(std::launch::async, [cq = responder_cq_.get()] { return ibv_destroy_cq(cq); });
+  EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(
+      said.find(
+          "ibv_destroy_cq: CQ " + std::to_string(responder_cq_->handle) +
+          ": waits for 1 of 1 completion events, which ibv_get_cq_event has returned, to be acknowledged by "
+          "ibv_ack_cq_events"),
+      std::string::npos)
+      << said;
+  ibv_ack_cq_events(responder_cq_.release(), 1);
+  EXPECT_EQ(destroyed.get(), 0);
+}
+
 }  // namespace
 }  // namespace verbena::test

@@ -22,6 +22,10 @@ inline void arm(std::atomic<uint32_t>& word, Armed wanted) {
   }
 }
 
+inline bool is_armed(const std::atomic<uint32_t>& word) {
+  return Arming::unpack(word.load(std::memory_order_acquire)).state != Armed::kNo;
+}
+
 // Producer. True: the caller must write the event, and then end the raising that *raising names. A raising of
 // another producer that hangs is taken over. Writing an event takes a microsecond or two, so a producer that
 // has not finished after kLooks is dead or stopped.

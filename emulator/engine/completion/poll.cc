@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "adapter/arming.h"
 #include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/completion/poll.h"
@@ -262,7 +263,8 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   // every 32nd does.
   bool thoroughly = false;
   if (const int64_t pause = cq->look_again_at.load(std::memory_order_relaxed); pause != 0) {
-    if (received_in_a_row >= kStream && now_ns() < pause) {
+    // An armed CQ may be about to be waited for: another thread may have set the pause after it was armed.
+    if (received_in_a_row >= kStream && now_ns() < pause && !is_armed(cq->shared->armed)) {
       if (cq->process->scheduler().has_work()) progress_from_poll(*cq->process);
       return 0;
     }

@@ -17,6 +17,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/within_node.h"
 #include "engine/requester/requester.h"
+#include "engine/service/debug_log.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
@@ -96,6 +97,7 @@ int EngineService::acquire(Process** out) {
   }
   if (const char* wanted = getenv(kFastPathVariable); wanted != nullptr && strcmp(wanted, "off") == 0)
     fast_path_enabled.store(false, std::memory_order_relaxed);
+  begin_debug_log();
   std::lock_guard lock(service_mutex);
   if (current == nullptr) {
     auto* service = new (std::nothrow) EngineService;

@@ -10,16 +10,16 @@ from harness.failure import expect
 TROUBLE = re.compile(r"(?i)\b(errors?|failed|failure|failing|couldn't|unable|problems?|incompatib\w+|invalid)\b")
 
 
-def run_pair(node, program, server_options=(), client_options=(), both=(), harmless=()):
-    """Runs `program` as server and client; both must end with status 0 and print no errors.
+def run_pair(node, program, server_options=(), client_options=(), both=(), harmless=(), prefix=()):
+    """Runs `program`, behind `prefix`, as server and client; both must end with status 0 and print no errors.
 
     `harmless`: regular expressions of stderr lines that belong to the program and not to the device.
     """
     port = ports.reserve()
     patience = node.settings.patience
-    server = node.start(program, "-p", port, *both, *server_options, name=f"{program} (server)")
+    server = node.start(*prefix, program, "-p", port, *both, *server_options, name=f"{program} (server)")
     ports.wait_listening(port, server, patience)
-    client = node.start(program, "-p", port, *both, *client_options, "127.0.0.1", name=f"{program} (client)")
+    client = node.start(*prefix, program, "-p", port, *both, *client_options, "127.0.0.1", name=f"{program} (client)")
     for side in (client, server):
         seen = side.wait(patience)
         expect(seen == 0, f"{side.name} ended with status {seen}")

@@ -29,7 +29,7 @@ LogLevel level_from_environment() {
   return LogLevel::kWarn;
 }
 
-// "12:34:56.789012 thread 4711: ", for those who follow what happens.
+// "12:34:56.789012 thread 4711: ", for a reader who follows what happens.
 size_t write_time(char* out, size_t size) {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);

@@ -59,6 +59,7 @@ class NodeMembership {
   uint32_t slot() const { return slot_; }
   uint32_t generation() const { return generation_; }
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
+  HazardRecords hazards() const { return directory_.hazards(slot_); }  // of this process's threads
   OwnSegment& segment() { return segment_; }
   int memory_fd() const { return memory_fd_; }  // this process's /proc/self/mem, or -1
 

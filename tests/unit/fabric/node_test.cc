@@ -60,7 +60,7 @@ class Node : public ::testing::Test {
     (folder + "/" + name).copy(address.sun_path, sizeof address.sun_path - 1);
     const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    if (type != SOCK_DGRAM) EXPECT_EQ(listen(fd, 1), 0);
+    EXPECT_EQ(type == SOCK_DGRAM ? 0 : listen(fd, 1), 0);
     return fd;
   }
 

@@ -42,7 +42,7 @@ class ServiceSocketTest : public ::testing::Test {
   // Replies with what it got.
   static void echo(void* calls, ServiceCall& call) {
     static_cast<std::atomic<int>*>(calls)->fetch_add(1);
-    EXPECT_EQ(call.connection.send(call.message), 0);
+    static_cast<void>(call.connection.send(call.message));  // the peer may be gone
   }
   std::jthread serving() {
     return std::jthread([this](const std::stop_token& stop) {

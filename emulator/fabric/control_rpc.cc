@@ -17,8 +17,8 @@ std::span<const uint8_t> bytes_of(const void* message, size_t size) {
 }
 
 int left_ms(RequestClock::time_point until) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - RequestClock::now()).count();
-  return static_cast<int>(std::max<int64_t>(left, 0));
+  const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(until - RequestClock::now()).count();
+  return static_cast<int>(std::max<int64_t>(remaining, 0));
 }
 
 // The size of the reply, or an errno < 0.
@@ -27,9 +27,9 @@ ssize_t await_reply(const MessageSocket& connection, std::byte* reply, RequestCl
   for (;;) {
     const ssize_t got = connection.receive(room);
     if (got != -EAGAIN) return got;
-    const int left = left_ms(until);
-    if (left == 0) return -ETIMEDOUT;
-    connection.wait(left);
+    const int wait_ms = left_ms(until);
+    if (wait_ms == 0) return -ETIMEDOUT;
+    connection.wait(wait_ms);
   }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/objects/qp.h"
 
-#include "adapter/known_region.h"
 #include "engine/objects/fast_path_state.h"
 #include "engine/objects/flight.h"
 #include "engine/objects/process.h"
@@ -11,19 +10,17 @@
 
 namespace verbena {
 
-// Each group begins a cache line. `fast` and `requester` are used by requests on the fast path, `requester`,
-// `flight` and `pacing` by others, `scattered` by the thread that posts receive requests.
+// In the order in which requests use them: `requester` all, `flight` and `pacing` those off the fast path,
+// the first line of `fast` all.
 struct QpParts {
   alignas(kCacheLine) RequesterContext requester;
-  alignas(kCacheLine) FastPath fast;
-  alignas(kCacheLine) Flight flight;
   Pacing pacing;
-  alignas(kCacheLine) KnownRegion scattered;
+  alignas(kCacheLine) Flight flight;
+  alignas(kCacheLine) FastPath fast;
 };
 
 Qp::Qp()
     : parts(std::make_unique<QpParts>()),
-      scattered(parts->scattered),
       fast(parts->fast),
       requester(parts->requester),
       flight(parts->flight),

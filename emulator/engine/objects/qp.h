@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "adapter/known_region.h"
 #include "adapter/layout.h"
 #include "adapter/receive_ring.h"
 #include "adapter/spin_lock.h"
@@ -24,7 +25,6 @@
 
 namespace verbena {
 
-class KnownRegion;
 class Process;
 class Transport;
 enum class VendorError : uint32_t;
@@ -103,7 +103,7 @@ struct Qp {
   std::atomic<uint64_t> rq_freed{0};  // slots below are free: their completions were polled
   ReceiveRing receives;
   std::vector<uint64_t> rq_wr_ids;
-  KnownRegion& scattered;
+  KnownRegion scattered;
 
   // ---- requester, under send_lock ----
   alignas(kCacheLine) SpinLock send_lock;
@@ -119,15 +119,16 @@ struct Qp {
   RequesterContext& requester;
   Flight& flight;
   // The second line.
-  std::vector<SendRequest> sq;  // requests in [sq_next, sq_posted), by number % sq.size()
-  std::vector<ibv_sge> sq_sges;
   Pacing& pacing;
   int64_t give_up_at = 0;    // ns, CLOCK_MONOTONIC; INT64_MAX: never
   int64_t try_again_at = 0;  // ns: not before; 0: at any time
   VendorError wait_reason{};
-  std::vector<std::byte> sq_inline;
   std::shared_ptr<Datagrams> datagrams;   // UD (datagram.h)
   std::shared_ptr<Transport> frame_path;  // `transport`, if the peer is reached by frames (network.h)
+  // Requests that are kept.
+  std::vector<SendRequest> sq;  // requests in [sq_next, sq_posted), by number % sq.size()
+  std::vector<ibv_sge> sq_sges;
+  std::vector<std::byte> sq_inline;
 
   // ---- rarely used ----
   ibv_qp_attr attr{};  // what modify_qp was given last

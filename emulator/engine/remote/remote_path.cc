@@ -91,9 +91,10 @@ void RemotePath::watch(Qp& qp) {
 
 void RemotePath::expect_request(const Qp& qp, uint64_t number) const {
   prefetch(this, this + 1);
-  prefetch(&qp.send_lock, &qp.frame_path + 1);
+  prefetch(&qp.send_lock, &qp.sq_inline + 1);
   prefetch(&qp.requester, &qp.requester.path);
-  prefetch(&qp.flight, &qp.flight + 1);  // and the pacing behind it
+  prefetch(&qp.flight);
+  prefetch(&qp.pacing);
   prefetch(&qp.attr.timeout);
   prefetch(&qp.shared->responder_state);
   prefetch(&qp.shared->requests_out);

@@ -81,7 +81,7 @@ void RemoteRequester::expect_request() const {
   prefetch(&there->requests_out);
   if (const Qp* const owner = requester_.process->qp(path.index); owner != nullptr) {
     prefetch(&owner->process);
-    prefetch(&owner->recv_lock, &owner->rq_wr_ids + 1);
+    prefetch(&owner->recv_lock, &owner->scattered + 1);
   }
   if (path.receives.ready == nullptr) return;
   prefetch(&path.receives.ready[path.taken & path.receives.mask()]);

@@ -11,7 +11,6 @@
 #include <mutex>
 #include <vector>
 
-#include "adapter/changes.h"
 #include "adapter/layout.h"
 
 namespace verbena {

@@ -3,16 +3,12 @@
 // Asynchronous events (ibv_get_async_event(3)): records in the FIFO of a context. Any thread.
 #pragma once
 
-#include <infiniband/verbs.h>
-
-#include <cstdint>
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/srq.h"
 
 namespace verbena {
-
-struct Context;
-struct Cq;
-struct Qp;
-struct Srq;
 
 void raise_qp_event(Qp& qp, ibv_event_type type);
 void raise_cq_event(Cq& cq, ibv_event_type type);

@@ -4,14 +4,10 @@
 // small. If anything is not as expected, the slow path takes the request, as in small_send.h.
 #pragma once
 
-#include <infiniband/verbs.h>
-
-#include <cstdint>
+#include "engine/objects/qp.h"
+#include "fabric/hazards.h"
 
 namespace verbena {
-
-class HazardGuard;
-struct Qp;
 
 inline constexpr uint32_t kSmallRdma = 64 * 1024;  // bytes: one chunk (placement.h)
 

@@ -4,9 +4,6 @@
 #include <algorithm>
 
 #include "adapter/clock.h"
-#include "engine/objects/requester_context.h"
-#include "engine/objects/send_request.h"
-#include "engine/rules/pacing.h"
 #include "engine/rules/send_rules.h"
 
 namespace verbena {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/receive_ring.h"
-#include "adapter/segment.h"
 
 #include <gtest/gtest.h>
 

@@ -27,27 +27,12 @@ class SegmentPassing : public ::testing::Test {
  protected:
   void SetUp() override { segment_ = memfd_create("segment", MFD_CLOEXEC); }
   void TearDown() override {
-    for (int fd : {segment_, out_.segment_fd, out_.memory_fd})
+    for (int fd : {listener_, segment_, out_.segment_fd, out_.memory_fd})
       if (fd >= 0) close(fd);
   }
   void listen() {
-    const auto pass = [](void* self, ServiceCall& call) {
-      const auto& test = *static_cast<SegmentPassing*>(self);
-      pass_segment(call, test.segment_, test.memory_);
-    };
-    socket_.serve_by(ServiceNumber::kSegment, pass, this);
-    ASSERT_EQ(socket_.open(folder_), 0);
-  }
-  std::jthread owner() {
-    return std::jthread([this](const std::stop_token& stop) {
-      while (!stop.stop_requested()) socket_.serve(), usleep(1000);
-    });
-  }
-  // Takes one connection of `listener_`.
-  MessageSocket accept_one() {
-    MessageSocket client;
-    EXPECT_TRUE(eventually([&] { return client.accept_from(listener_) == 0; }));
-    return client;
+    listener_ = listen_for_peers(folder_);
+    ASSERT_GE(listener_, 0);
   }
   int ask(int timeout_ms = 10000) { return ask_for_segment(folder_, timeout_ms, &out_); }
   static bool same(int a, int b) {
@@ -58,37 +43,40 @@ class SegmentPassing : public ::testing::Test {
   // Takes one connection and answers it with `bytes`, no descriptor among them.
   std::jthread babbler(std::string bytes) {
     return std::jthread([this, bytes] {
-      const MessageSocket client = accept_one();
-      EXPECT_EQ(client.send({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}), 0);
+      int client = -1;
+      eventually([&] { return (client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; });
+      [[maybe_unused]] const ssize_t sent = send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      close(client);
     });
   }
 
   const TemporaryFolder temporary_;
   std::string folder_ = temporary_.path();
-  ServiceSocket socket_;
-  MessageSocket listener_;  // of an owner that breaks the rules
+  int listener_ = -1;
   int segment_ = -1;
-  int memory_ = -1;
   PassedSegment out_;
 };
 
 TEST_F(SegmentPassing, GivesBothDescriptors) {
-  memory_ = open("/dev/null", O_RDWR | O_CLOEXEC);
   listen();
-  auto serving = owner();
+  const int memory = open("/dev/null", O_RDWR | O_CLOEXEC);
+  std::jthread owner([&](std::stop_token stop) {
+    while (!stop.stop_requested()) serve_peers(listener_, segment_, memory), usleep(1000);
+  });
   ASSERT_EQ(ask(), 0);
   EXPECT_TRUE(same(out_.segment_fd, segment_));
-  EXPECT_TRUE(same(out_.memory_fd, memory_));
+  EXPECT_TRUE(same(out_.memory_fd, memory));
   EXPECT_NE(fcntl(out_.segment_fd, F_GETFD) & FD_CLOEXEC, 0);
-  EXPECT_EQ(out_.pid, getpid());
-  serving.request_stop();
-  serving.join();
-  close(memory_);
+  owner.request_stop();
+  owner.join();
+  close(memory);
 }
 
 TEST_F(SegmentPassing, GivesTheSegmentAloneWhenThereIsNoMemoryDescriptor) {
   listen();
-  const auto serving = owner();
+  std::jthread owner([&](std::stop_token stop) {
+    while (!stop.stop_requested()) serve_peers(listener_, segment_, -1), usleep(1000);
+  });
   ASSERT_EQ(ask(), 0);
   EXPECT_TRUE(same(out_.segment_fd, segment_));
   EXPECT_EQ(out_.memory_fd, -1);
@@ -98,7 +86,9 @@ TEST_F(SegmentPassing, WorksInAFolderLongerThanASocketAddress) {
   folder_ += "/" + std::string(200, 'x');
   std::filesystem::create_directory(folder_);
   listen();
-  const auto serving = owner();
+  std::jthread owner([&](std::stop_token stop) {
+    while (!stop.stop_requested()) serve_peers(listener_, segment_, -1), usleep(1000);
+  });
   EXPECT_EQ(ask(), 0);
 }
 
@@ -111,33 +101,34 @@ TEST_F(SegmentPassing, TimesOutOnAnOwnerThatDoesNotAnswer) {
 
 TEST_F(SegmentPassing, TimesOutOnAnOwnerThatTooManyWaitFor) {
   listen();
-  for (int i = 0; i < kServiceBacklog + 2; ++i) ASSERT_EQ(ask(1), ETIMEDOUT) << i;
+  for (int i = 0; i < 258; ++i) ASSERT_EQ(ask(1), ETIMEDOUT) << i;
 }
 
 TEST_F(SegmentPassing, SaysThatNobodyIsThere) { EXPECT_EQ(ask(), ENOENT); }
 
 TEST_F(SegmentPassing, SaysThatTheOwnerDied) {
   listen();
-  socket_.close();
+  close(std::exchange(listener_, -1));
   EXPECT_EQ(ask(), ECONNREFUSED);
 }
 
 TEST_F(SegmentPassing, RefusesAnAnswerWithoutDescriptors) {
-  ASSERT_EQ(listener_.listen_in(folder_, ServiceSocket::kName, 1), 0);
+  listen();
   const auto owner = babbler("\2");
   EXPECT_EQ(ask(), EPROTO);
 }
 
 TEST_F(SegmentPassing, RefusesAnEmptyAnswer) {
-  ASSERT_EQ(listener_.listen_in(folder_, ServiceSocket::kName, 1), 0);
+  listen();
   const auto owner = babbler("");
   EXPECT_EQ(ask(), ECONNREFUSED);
 }
 
 TEST_F(SegmentPassing, RefusesCredentialsInPlaceOfDescriptors) {
-  ASSERT_EQ(listener_.listen_in(folder_, ServiceSocket::kName, 1), 0);
+  listen();
   std::jthread owner([&] {
-    const MessageSocket client = accept_one();
+    int client = -1;
+    eventually([&] { return (client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; });
     char byte = 1;
     iovec data{&byte, 1};
     const ucred self{getpid(), geteuid(), getegid()};
@@ -146,7 +137,8 @@ TEST_F(SegmentPassing, RefusesCredentialsInPlaceOfDescriptors) {
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     *header = {CMSG_LEN(sizeof self), SOL_SOCKET, SCM_CREDENTIALS};
     std::memcpy(CMSG_DATA(header), &self, sizeof self);
-    EXPECT_EQ(sendmsg(client.fd(), &message, MSG_NOSIGNAL), 1);
+    sendmsg(client, &message, MSG_NOSIGNAL);
+    close(client);
   });
   EXPECT_EQ(ask(), EPROTO);
 }
@@ -154,7 +146,7 @@ TEST_F(SegmentPassing, RefusesCredentialsInPlaceOfDescriptors) {
 TEST_F(SegmentPassing, TheOwnerDoesNotWaitForAnybody) {
   listen();
   const auto began = std::chrono::steady_clock::now();
-  socket_.serve();
+  serve_peers(listener_, segment_, -1);
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
 }
 

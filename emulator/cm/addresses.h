@@ -146,8 +146,7 @@ int choose_source(const DeviceTable& devices, const Address& destination, Addres
 // ---- text for messages and `verbena status` ----
 
 // "10.0.0.1:7471", "[fe80::1%2]:7471", "[fe80::1]:0x1060001 (ib)"; none: "-".
-std::string to_text(
-    const Address& a);
+std::string to_text(const Address& a);
 std::string to_text(const Gid& gid);
 std::string_view name_of(PortSpace space);  // "TCP", "UDP", "IPOIB", "IB", "?"
 

@@ -16,8 +16,7 @@ namespace verbena::cm {
 
 inline constexpr uint32_t kUdpQkey = 0x01234567;  // RDMA_UDP_QKEY
 // Of the IPoIB broadcast group (RFC 4391 section 4: the partition's).
-inline constexpr uint32_t kIpoibQkey =
-    0x00000b1b;
+inline constexpr uint32_t kIpoibQkey = 0x00000b1b;
 inline constexpr uint8_t kMulticastHopLimit = 64;  // RoCE v2: IPV6_DEFAULT_HOPLIMIT
 
 // The MGID of a group address. EINVAL: not an address of a family that has groups. An address for which

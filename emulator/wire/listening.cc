@@ -38,10 +38,6 @@ int bind_at(const NetAddress& address, uint16_t port, bool alone, bool anywhere,
   return 0;
 }
 
-std::string spelled(const NetAddress& address, uint16_t port) {
-  return (address.is_ipv4() ? address.text() : "[" + address.text() + "]") + ":" + std::to_string(port);
-}
-
 }  // namespace
 
 int listen_at(const NetAddress& address, uint16_t port, int* fd) {
@@ -64,7 +60,7 @@ int could_listen_at(const NetAddress& address, uint16_t port, bool alone, std::s
   }()};
   if (bound.fd >= 0) return 0;
   const int error = errno;
-  const std::string where = spelled(address, port);
+  const std::string where = address.text(port);
   if (error == EADDRNOTAVAIL)
     return fail(error, problem,
                 address.text() + " is not an address of this machine (ip address shows them)");

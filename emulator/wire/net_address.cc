@@ -73,6 +73,10 @@ std::string NetAddress::text() const {
   return text;
 }
 
+std::string NetAddress::text(uint16_t port) const {
+  return (is_ipv4() ? text() : "[" + text() + "]") + ":" + std::to_string(port);
+}
+
 bool NetAddress::from_text(const std::string& text, NetAddress* out) {
   in_addr ipv4;
   if (inet_pton(AF_INET, text.c_str(), &ipv4) == 1) {

@@ -38,6 +38,7 @@ struct NetAddress {
 
   // "192.0.2.1", "2001:db8::1"; no names, no zones, no brackets.
   std::string text() const;
+  std::string text(uint16_t port) const;  // "192.0.2.1:47910", "[2001:db8::1]:47910"
   static bool from_text(const std::string& text, NetAddress* out);
 };
 

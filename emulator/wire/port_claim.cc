@@ -126,10 +126,8 @@ std::string node_of(pid_t pid) {
 }
 
 int refuse(const NetAddress& address, uint16_t port, pid_t pid, std::string* problem) {
-  const std::string where =
-      (address.is_ipv4() ? address.text() : "[" + address.text() + "]") + ":" + std::to_string(port);
   return fail(EADDRINUSE, problem,
-              where + " is listened at by process " + std::to_string(pid) + node_of(pid) +
+              address.text(port) + " is listened at by process " + std::to_string(pid) + node_of(pid) +
                   ": end it, or take another address or port");
 }
 

@@ -19,13 +19,12 @@
 #include <cstdint>
 #include <cstring>
 
-#include "adapter/change_set.h"
 
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 16;
+inline constexpr uint32_t kLayoutVersion = 17;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -477,16 +476,8 @@ struct SegmentHeader {
   AtomicsLock atomics_locks[kAtomicsLocks];
 };
 
-// Which table entries have something to tell the owner (PeerAdapter::report). Written by peers and by the owner.
-struct Changes {
-  alignas(kCacheLine) ChangeSet<kMaxQpsPerProcess> qps;
-  alignas(kCacheLine) ChangeSet<kMaxCqsPerProcess> cqs;
-  alignas(kCacheLine) ChangeSet<kMaxSrqsPerProcess> srqs;
-};
-
-inline constexpr uint64_t kChangesOffset = 4096;
+inline constexpr uint64_t kChangesOffset = 4096;  // Changes (changes.h)
 inline constexpr uint64_t kQpTableOffset = kChangesOffset + 8 * 4096;
-static_assert(kChangesOffset + sizeof(Changes) <= kQpTableOffset);
 inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
 inline constexpr uint64_t kSrqTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
 inline constexpr uint64_t kMrTableOffset = kSrqTableOffset + sizeof(SharedSrq) * kMaxSrqsPerProcess;

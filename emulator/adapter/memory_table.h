@@ -29,7 +29,7 @@ Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn,
 
 // Checks whether `key` may be used in `pd` for `use` on [at, at + size). `remote`: the key must be an rkey,
 // else an lkey. `qpn`: the responder's QP, for rkeys. The entry stays valid while the caller is the owner and
-// holds off removal, or holds a hazard guard (hazards.h).
+// holds off removal, or holds a hazard guard (hazard_guard.h).
 inline Translation translate(const SegmentView& segment, uint32_t key, bool remote, uint32_t pd,
                              MemoryUse use, uint64_t at, uint64_t size, uint32_t qpn = 0) {
   const MemoryKey parts = MemoryKey::unpack(key);
@@ -53,30 +53,6 @@ inline Translation translate(const SegmentView& segment, uint32_t key, bool remo
   }
   return {KeyCheck::kOutside, 0};
 }
-
-// Caches the region that one user of keys named last. The cache holds as long as no key of the adapter has
-// become invalid since. It is for one adapter (the user's own, or one that the user holds a hazard guard on),
-// one PD and one use. Not thread-safe.
-class KnownRegion {
- public:
-  // True: translate() would return kOk, and the region's pages are present. False: call translate(). `epoch`:
-  // SegmentHeader::mr_epoch, loaded with acquire. The result is valid while the epoch stays. *address: where
-  // `at` lies.
-  bool covers(uint32_t epoch, uint32_t key, uint64_t at, uint64_t size, uint64_t* address) const {
-    *address = at + shift_;
-    return key == key_ && epoch == epoch_ && verbena::covers(iova_, length_, at, size);
-  }
-
-  // Remembers the result of translate(), if covers() can answer for that kind of region.
-  void remember(const SegmentView& segment, uint32_t key, uint32_t pd, MemoryUse use);
-
- private:
-  uint32_t key_ = 0;
-  uint32_t epoch_ = 0;
-  uint64_t iova_ = 0;
-  uint64_t length_ = 0;  // 0: nothing is known
-  uint64_t shift_ = 0;   // from the program's address of a byte to where the byte lies
-};
 
 // The owner's side. Thread-safe.
 class MemoryTable {

@@ -4,13 +4,16 @@
 // it. A slot is reused when its completion has been polled; only the owner counts that.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
+#include "adapter/layout.h"
 #include "adapter/prefetch.h"
-#include "adapter/segment.h"
 
 namespace verbena {
+
+class SegmentView;
 
 struct ReceiveRing {
   std::atomic<uint64_t>* ready = nullptr;
@@ -22,25 +25,7 @@ struct ReceiveRing {
 
   // The ring of `qp`. `ready` is nullptr when the offsets do not lie within the segment, or when the QP has
   // no receive queue.
-  static ReceiveRing of(const SegmentView& segment, const SharedQp& shared) {
-    // Read once: a hostile owner may change the values between the check and the use.
-    const auto once = [](const auto& field) {
-      using Field = std::remove_cvref_t<decltype(field)>;
-      return std::atomic_ref(const_cast<Field&>(field)).load(std::memory_order_relaxed);
-    };
-    const uint32_t order = once(shared.rq_order), max_sge = once(shared.rq_max_sge), stride = once(shared.rq_stride);
-    const uint64_t ready_offset = once(shared.rq_ready_offset);
-    if (ready_offset == 0 || order > 24 || max_sge > 1024 || stride % alignof(ReceiveWqe) != 0 ||
-        stride < sizeof(ReceiveWqe) + max_sge * sizeof(WqeSge))
-      return {};
-    const uint64_t slots = uint64_t{1} << order;
-    auto* ready = segment.at<std::atomic<uint64_t>>(ready_offset, slots);
-    const uint64_t wqe_offset = once(shared.rq_wqe_offset);
-    auto* wqes = wqe_offset % alignof(ReceiveWqe) == 0 ? segment.at<std::byte>(wqe_offset, slots * stride) : nullptr;
-    auto* bounce_buffers = segment.at<std::byte>(once(shared.rq_bounce_offset), slots * kBounceSize);
-    if (ready == nullptr || wqes == nullptr || bounce_buffers == nullptr) return {};
-    return {ready, wqes, bounce_buffers, order, stride, max_sge};
-  }
+  static ReceiveRing of(const SegmentView& segment, const SharedQp& shared);
 
   uint64_t mask() const { return (uint64_t{1} << order) - 1; }
   static uint8_t lap(uint64_t number, uint32_t order) { return static_cast<uint8_t>((number >> order) + 1); }

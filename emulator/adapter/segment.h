@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "adapter/changes.h"
 #include "adapter/layout.h"
 
 namespace verbena {

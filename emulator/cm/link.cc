@@ -29,30 +29,22 @@ static_assert(sizeof(Hello) == 24);
 }  // namespace
 
 Links::Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first_token)
-    : watcher_(watcher),
-      user_(user),
-      next_token_(first_token + 1),
-      listener_token_(first_token),
-      again_(clock, try_again, this) {}
+    : watcher_(watcher), user_(user), next_token_(first_token), again_(clock, try_again, this) {}
 
 Links::~Links() {
   for (const auto& [token, link] : links_)
     if (link->fd() >= 0) watcher_.forget(link->fd());
-  if (listener_.is_open()) watcher_.forget(listener_.fd());
 }
 
-int Links::open(const std::string& node, const NodeDirectory& directory, const Peer& self) {
+void Links::open(const std::string& node, const NodeDirectory& directory, const Peer& self,
+                 ServiceSocket& services, void (*wake)(void*), void* context) {
   node_ = node;
   directory_ = &directory;
   self_ = self;
-  if (int error = listener_.listen_in(slot_folder(node, self.slot, self.generation)); error != 0)
-    return error;
-  watcher_.watch(listener_.fd(), listener_token_, false);
-  return 0;
+  calls_.open(services, ServiceNumber::kConnectionManager, wake, context);
 }
 
 void Links::close_in_child() const {
-  listener_.close_in_child();
   for (const auto& [token, link] : links_) link->socket.close_in_child();
 }
 
@@ -71,7 +63,6 @@ void Links::send(const Peer& peer, const Frame& frame) {
   if (way == ways_.end()) {
     auto link = std::make_unique<Link>();
     link->peer = peer;
-    link->known = true;
     link->token = next_token_++;
     if (!connect(*link)) {
       lost_.push_back(peer);
@@ -92,7 +83,10 @@ void Links::send(const Peer& peer, const Frame& frame) {
 
 // False: the peer is gone. True: connected, or to be retried.
 bool Links::connect(Link& link) {
-  const int error = link.socket.connect_to(slot_folder(node_, link.peer.slot, link.peer.generation));
+  const Hello hello{kHelloMagic, kHelloVersion, directory_->header().node_id, self_.slot, self_.generation};
+  const int error = call_service(slot_folder(node_, link.peer.slot, link.peer.generation),
+                                 ServiceNumber::kConnectionManager,
+                                 {reinterpret_cast<const uint8_t*>(&hello), sizeof hello}, &link.socket);
   if (error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
     if (!directory_->alive(link.peer.slot, link.peer.generation)) return false;
     again_.set_after_ms(kPauseMs);
@@ -100,10 +94,6 @@ bool Links::connect(Link& link) {
   }
   if (error != 0) return false;
   link.connected = true;
-  const Hello hello{kHelloMagic, kHelloVersion, directory_->header().node_id, self_.slot, self_.generation};
-  // A new socket takes one message.
-  link.socket.send(
-      {reinterpret_cast<const uint8_t*>(&hello), sizeof hello});
   watch(link);
   return true;
 }
@@ -136,29 +126,21 @@ void Links::try_again(void* self) {
       gone.push_back(token);
   }
   for (const uint64_t token : gone) links.drop(token);
-  links.accept_all();
 }
 
 void Links::accept_all() {
-  for (;;) {
+  for (ServiceInbox::Call call; calls_.take(&call);) {
     auto link = std::make_unique<Link>();
-    const int error = link->socket.accept_from(listener_);
-    if (error == EMFILE || error == ENFILE) {
-      watcher_.forget(listener_.fd());  // until again_: epoll_wait() would return at once
-      again_.set_after_ms(kPauseMs);
-      return;
-    }
-    if (error != 0) break;
+    link->socket = std::move(call.connection);
     link->connected = true;
     link->token = next_token_++;
+    if (!greeted(*link, call.message)) continue;
     watch(*link);
     links_.emplace(link->token, std::move(link));
   }
-  if (listener_.is_open()) watcher_.watch(listener_.fd(), listener_token_, false);
 }
 
 void Links::ready(uint64_t token) {
-  if (token == listener_token_) return accept_all();
   const auto found = links_.find(token);
   if (found == links_.end()) return;
   flush(*found->second);
@@ -173,16 +155,12 @@ void Links::read(Link& link) {
     if (got == -EAGAIN) return;
     if (got <= 0) return drop(token);
     const std::span<const uint8_t> message(bytes.data(), std::min(static_cast<size_t>(got), bytes.size()));
-    if (link.known) {
-      user_.frame_arrived(link.peer, message);
-      if (!links_.contains(token)) return;
-    } else if (!greeted(link, message)) {
-      return drop(token);
-    }
+    user_.frame_arrived(link.peer, message);
+    if (!links_.contains(token)) return;
   }
 }
 
-// A false slot can only come from another process of the same user (Socket::accept_from).
+// A false slot can only come from another process of the same user (MessageSocket::accept_from).
 bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
   Hello hello;
   if (bytes.size() != sizeof hello) return false;
@@ -195,7 +173,6 @@ bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
     return false;
   }
   link.peer = {hello.slot, hello.generation};
-  link.known = true;
   ways_.emplace(link.peer, link.token);  // unless we have connected to it at the same time
   return true;
 }
@@ -205,10 +182,8 @@ void Links::drop(uint64_t token) {
   if (found == links_.end()) return;
   Link& link = *found->second;
   if (link.is_remote()) return hang_up(link);
-  if (link.known) {
-    lost_.push_back(link.peer);
-    if (const auto way = ways_.find(link.peer); way != ways_.end() && way->second == token) ways_.erase(way);
-  }
+  lost_.push_back(link.peer);
+  if (const auto way = ways_.find(link.peer); way != ways_.end() && way->second == token) ways_.erase(way);
   if (link.socket.is_open()) watcher_.forget(link.socket.fd());
   links_.erase(found);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Links to other processes of the node: one socket each. It is created when there is something to send, or
-// accepted from the other process. Frames arrive in the order sent. When a link breaks, its process is gone
-// (or its service has ended, which has the same effect). A peer that does not read blocks no other process:
-// frames that its socket does not take wait here, and beyond kMaxWaiting frames the newest are lost, as in
-// any network.
+// comes from the other process, which calls this one's service (fabric/service_socket.h). Frames arrive in
+// the order sent. When a link breaks, its process is gone (or its service has ended, which has the same
+// effect). A peer that does not read blocks no other process: frames that its socket does not take wait here,
+// and beyond kMaxWaiting frames the newest are lost, as in any network.
 //
-// A link carries a hello, then frames of fixed size (message.h). A link to a process of another node is a
-// connection of the connection listener (wire/connection_listener.h), and carries frames alone. When it
-// breaks while it is needed, a new connection to the process is requested. The process counts as lost only if
-// it is gone, or cannot be reached for kReconnectPatience.
+// A link carries a hello, in the message that calls the service, then frames of fixed size (message.h). A
+// link to a process of another node is a connection of the connection listener (wire/connection_listener.h),
+// and carries frames alone. When it breaks while it is needed, a new connection to the process is requested.
+// The process counts as lost only if it is gone, or cannot be reached for kReconnectPatience.
 //
 // No locks here: the service's lock guards everything. Sends and receives are non-blocking, so that they may
 // run under it.
@@ -24,9 +24,9 @@
 
 #include "cm/alarm.h"
 #include "cm/connection.h"
-#include "cm/socket.h"
 #include "cm/stream.h"
 #include "fabric/node_directory.h"
+#include "fabric/service_inbox.h"
 #include "wire/connection_listener.h"
 
 namespace verbena::cm {
@@ -61,8 +61,13 @@ class Links {
   Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first_token);
   ~Links();
 
-  // Listens in the node's folder of `self`. 0 or errno.
-  int open(const std::string& node, const NodeDirectory& directory, const Peer& self);
+  // Serves other processes through `services`. When one has called, `wake(context)` runs in the thread that
+  // serves them, which may not wait for the service's lock; then accept_all() has work.
+  void open(const std::string& node, const NodeDirectory& directory, const Peer& self,
+            ServiceSocket& services, void (*wake)(void*), void* context);
+  // On return `wake` is not running, and is not run any more.
+  void stop_accepting() { calls_.close(); }
+  void accept_all();
 
   // Never fails. If a frame cannot be sent, carry() calls peer_lost() later.
   void send(const Peer& peer, const Frame& frame);
@@ -94,9 +99,8 @@ class Links {
 
  private:
   struct Link {
-    Socket socket;
+    MessageSocket socket;
     Peer peer{};
-    bool known = false;      // the peer's identity is known
     bool connected = false;  // false: connecting is tried again
     uint64_t token = 0;
     std::deque<Frame> waiting;
@@ -111,7 +115,6 @@ class Links {
     bool has_more() const { return !waiting.empty() || stream.has_rest(); }
   };
 
-  void accept_all();
   void read(Link& link);
   void flush(Link& link);
   bool connect(Link& link);
@@ -128,18 +131,17 @@ class Links {
   Watcher& watcher_;
   LinkUser& user_;
   uint64_t next_token_;
-  const uint64_t listener_token_;
   std::string node_;
   const NodeDirectory* directory_ = nullptr;
   Peer self_{};
-  Socket listener_;
+  ServiceInbox calls_;
   wire::ConnectionListener* connection_listener_ = nullptr;
   uint32_t next_call_ = 1;
   std::map<uint64_t, std::unique_ptr<Link>> links_;
   std::map<Peer, uint64_t> ways_;  // where to send
   std::vector<Peer> lost_;
   std::deque<Frame> to_self_;
-  Alarm again_;  // to accept or connect once more
+  Alarm again_;  // to connect once more
 };
 
 }  // namespace verbena::cm

@@ -21,7 +21,6 @@ wire::ProcessId process_of(const Peer& peer) { return {peer.node, peer.slot, pee
 Peer Links::connect(const wire::NetAddress& to, const wire::NetAddress& from, uint64_t service) {
   auto link = std::make_unique<Link>();
   link->peer = {next_call_++, 1, kNodeToBeFound};
-  link->known = true;
   link->token = next_token_++;
   link->to = to;
   link->from = from;
@@ -70,7 +69,6 @@ void Links::arrived(const wire::EstablishedConnection& arrived) {
   if (!arrived.begun_here) {
     auto link = std::make_unique<Link>();
     link->peer = peer;
-    link->known = true;
     link->token = next_token_++;
     link->to = arrived.peer_address;
     link->from = arrived.own_address;

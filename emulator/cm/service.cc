@@ -79,10 +79,14 @@ int Service::start() {
     watch(wake_fd_, 0, false);
     error = table_.open(process_->directory(), process_->membership().node());
   }
-  if (error == 0) error = links_.open(process_->membership().node(), process_->directory(), self());
+  if (error == 0)
+    links_.open(
+        process_->membership().node(), process_->directory(), self(), process_->membership().services(),
+        [](void* service) { static_cast<Service*>(service)->wake(); }, this);
   device_events_seen_ = count_device_events(process_->directory());
   if (error == 0) error = create_own_thread(&thread_, thread_main, this);
   if (error != 0) {
+    links_.stop_accepting();
     if (epoll_fd_ >= 0) syscall(SYS_close, epoll_fd_);
     if (wake_fd_ >= 0) syscall(SYS_close, wake_fd_);
     epoll_fd_ = -1;
@@ -117,6 +121,7 @@ void Service::release() {
   Process* process = process_;
   process->service().watch_devices(nullptr, nullptr);
   process->service().connection_listener().receive_for_cm(nullptr);
+  links_.stop_accepting();
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;
   delete this;

@@ -106,6 +106,7 @@ void Service::handle(uint64_t token) {
 
 // Handles everything that is due. Unlocks while a handler runs.
 void Service::settle(std::unique_lock<std::mutex>& lock) {
+  links_.accept_all();
   clock_.ring_due();
   serve_devices();
   while (!stop_ && (links_.has_to_carry() || !pending_.empty() || !gone_pipes_.empty())) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A sequence of frames over a connection to another node (wire/connection_listener.h). Non-blocking. As in
-// socket.h, each use first verifies that the descriptor is still this connection, and no function is a
-// cancellation point.
+// fabric/message_socket.h, each use first verifies that the descriptor is still this connection, and no
+// function is a cancellation point.
 #pragma once
 
 #include <sys/types.h>

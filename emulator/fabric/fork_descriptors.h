@@ -13,7 +13,7 @@ namespace verbena {
 void keep_from_children(int fd);
 void no_longer_keep(int fd);
 
-// In a forked child.
+// In a forked child. A number that is another file by now is left alone.
 void close_parent_descriptors();
 
 }  // namespace verbena

@@ -64,27 +64,27 @@ bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint3
   return true;
 }
 
-void note_use(Slot& slot, uint32_t index) {
-  uint32_t used = slot.hazards_used.load(std::memory_order_relaxed);
-  while (used <= index && !slot.hazards_used.compare_exchange_weak(used, index + 1)) {
+void note_use(std::atomic<uint32_t>& ever_used, uint32_t index) {
+  uint32_t used = ever_used.load(std::memory_order_relaxed);
+  while (used <= index && !ever_used.compare_exchange_weak(used, index + 1)) {
   }
 }
 
 }  // namespace
 
-void HazardGuard::begin_slowly(const NodeDirectory& directory, uint32_t own_slot, uint32_t target_slot) {
+void HazardGuard::begin_slowly(const HazardRecords& own, uint32_t target_slot) {
   if (thread_record.index == ThreadRecord::kNotAsked) ask_for_record();
   const uint64_t word = word_of(target_slot);
   for (uint32_t tries = 0;; ++tries) {
     const uint32_t index = tries == 0 && thread_record.index < kThreadRecords
                                ? thread_record.index
                                : kThreadRecords + hint % (kHazardsPerSlot - kThreadRecords);
-    std::atomic<uint64_t>& record = directory.hazard(own_slot, index).target;
+    std::atomic<uint64_t>& record = own.records[index].target;
     uint64_t idle = 0;
     // Sequentially consistent, as in begin().
     if (record.compare_exchange_strong(idle, word, std::memory_order_seq_cst)) {
-      if (Slot& slot = directory.slot(own_slot); slot.hazards_used.load(std::memory_order_relaxed) <= index) {
-        note_use(slot, index);
+      if (own.used->load(std::memory_order_relaxed) <= index) {
+        note_use(*own.used, index);
         std::atomic_thread_fence(std::memory_order_seq_cst);
       }
       record_ = &record;

@@ -21,7 +21,7 @@
 #include "fabric/node_directory.h"
 #include "fabric/private_folder.h"
 #include "fabric/problem.h"
-#include "fabric/segment_passing.h"
+#include "fabric/unix_address.h"
 
 namespace verbena {
 namespace {
@@ -86,13 +86,23 @@ bool read_version(const std::string& node, uint32_t* version) {
   return true;
 }
 
-// True: a process serves the slot in `folder`, or could. A stopped process counts.
+// True: a process has the unix socket open, whatever its type.
+bool is_open_socket(const std::string& folder, const std::string& name) {
+  UnixAddress address;
+  if (const int error = address.set(folder, name.c_str()); error != 0)
+    return error != ENOENT && error != ENOTDIR;
+  const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return connect(socket.fd, address.get(), UnixAddress::size()) == 0 ||
+         (errno != ENOENT && errno != ENOTDIR && errno != ECONNREFUSED);
+}
+
+// True: a process serves the slot in `folder`, or could. A stopped process counts. Each version has its own
+// names for its sockets.
 bool somebody_listens(const std::string& folder) {
-  PassedSegment handed;
-  const int error = ask_for_segment(folder, 1, &handed);
-  const Descriptor segment(handed.segment_fd);
-  const Descriptor memory(handed.memory_fd);
-  return error != ENOENT && error != ENOTDIR && error != ECONNREFUSED;
+  std::error_code error, ignored;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
+    if (i->is_socket(ignored) && is_open_socket(folder, i->path().filename().string())) return true;
+  return error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory;
 }
 
 enum class Finding { kUsable, kMissing, kOutdated, kForeign, kOtherKey };

@@ -10,11 +10,9 @@
 //   sys/class/infiniband_verbs/…
 //   dev/infiniband/…               names only; the boundary handles their opening
 //   slots/<slot>.<generation>/     one folder per living adapter:
-//       segment                      unix socket: passes the segment and the memory descriptor to peers
-//       requests                     unix socket: requests that only this process can serve (control_rpc.h)
-//       connections                  unix socket: passed connections from other nodes
-//       (wire/connection_passing.h) kick                         FIFO: wakes the service thread c<N> FIFO:
-//       completion channel N
+//       service                      unix socket: what other processes ask for (service_socket.h)
+//       kick                         FIFO: wakes the service thread
+//       c<N>, a<N>                   FIFOs: completion channel N, asynchronous events of context N
 #pragma once
 
 #include <cstddef>

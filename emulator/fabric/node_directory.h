@@ -27,6 +27,7 @@
 #include "fabric/counted.h"
 #include "fabric/device_events.h"
 #include "fabric/device_table.h"
+#include "fabric/hazard_guard.h"
 #include "fabric/multicast_table.h"
 #include "fabric/xrc_domains.h"
 
@@ -34,7 +35,6 @@ namespace verbena {
 
 inline constexpr uint32_t kDirectoryMagic = 0x42'52'45'56;  // "VERB"
 inline constexpr uint32_t kMaxSlots = 1024;
-inline constexpr uint32_t kHazardsPerSlot = 32;      // threads of one process inside the data path at once
 inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at once
 
 enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
@@ -50,12 +50,6 @@ struct alignas(64) Slot {
       holder;  // TID of the thread that holds `life`; the process that reclaims the slot holds it, too
 };
 static_assert(sizeof(Slot) == 128);
-
-// "A thread of this slot is at work in that adapter" (hazards.h). Written by the thread, read by teardown.
-struct alignas(64) Hazard {
-  std::atomic<uint64_t> target;  // target slot + 1 (16 bits) | running number (48 bits); 0: idle
-};
-static_assert(sizeof(Hazard) == 64);
 
 // One 64-bit word per QPN: number (24 bits), slot (16 bits), index of the QP in its adapter (24 bits). 0:
 // free.
@@ -138,6 +132,7 @@ class NodeDirectory {
     const size_t number = slot % kMaxSlots * kHazardsPerSlot + index % kHazardsPerSlot;
     return *std::launder(reinterpret_cast<Hazard*>(base_ + kHazardsOffset + number * sizeof(Hazard)));
   }
+  HazardRecords hazards(uint32_t slot) const { return {&hazard(slot, 0), &this->slot(slot).hazards_used}; }
   MulticastEntry& multicast_entry(uint32_t index) const;  // index < kMulticastEntries
 
   XrcDomainHandle& xrc_domain_handle(uint32_t index) const;  // index < kMaxXrcDomainHandles

@@ -113,6 +113,14 @@ void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node)
   }
 }
 
+void NodeMembership::serve_requests_by(ServeRequest handler, void* context) {
+  request_handler_ = {handler, context};
+  services_.serve_by(
+      ServiceNumber::kRequest,
+      [](void* of, ServiceCall& call) { serve_request(*static_cast<const RequestHandler*>(of), call); },
+      &request_handler_);
+}
+
 int NodeMembership::enter(const std::string& node, ServiceWork work, void* context) {
   node_ = node;
   work_ = work;
@@ -205,10 +213,13 @@ int NodeMembership::take_slot() {
 int NodeMembership::prepare() {
   if (int error = segment_.create(directory_.header().node_id, slot_, generation_); error != 0) return error;
   if (int error = make_slot_folder(node_, slot_name(slot_, generation_)); error != 0) return error;
-  listener_ = listen_for_peers(folder_);
-  if (listener_ < 0) return errno;
-  if (serve_request_ != nullptr && (request_listener_ = listen_for_requests(folder_)) < 0) return errno;
   memory_fd_ = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  const auto pass = [](void* self, ServiceCall& call) {
+    const auto& membership = *static_cast<NodeMembership*>(self);
+    pass_segment(call, membership.segment_.fd(), membership.memory_fd_);
+  };
+  services_.serve_by(ServiceNumber::kSegment, pass, this);
+  if (int error = services_.open(folder_); error != 0) return error;
   // Where Yama restricts process_vm_writev(2) to descendants, this process allows peers of its uid
   // (PR_SET_PTRACER(2const)).
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
@@ -216,9 +227,8 @@ int NodeMembership::prepare() {
 }
 
 void NodeMembership::serve() {
-  constexpr uint32_t kOwn = 3;
-  pollfd watched[kOwn + kMaxWatched] = {
-      {kick_.fd(), POLLIN, 0}, {listener_, POLLIN, 0}, {request_listener_, POLLIN, 0}};
+  constexpr uint32_t kOwn = 2;
+  pollfd watched[kOwn + kMaxWatched] = {{kick_.fd(), POLLIN, 0}, {services_.descriptor(), POLLIN, 0}};
   constexpr int64_t kPause = 10'000'000;
   int64_t wait_ns = -1;
   while (!stop_.load(std::memory_order_acquire)) {
@@ -227,17 +237,14 @@ void NodeMembership::serve() {
       watched[kOwn + i] = {watched_[i].load(std::memory_order_acquire), POLLIN, 0};
     const int ready = ppoll(watched, kOwn + kMaxWatched, wait_ns < 0 ? nullptr : &timeout, nullptr);
     if (ready < 0 && errno != EINTR) break;
-    watched[1].fd = listener_;
     bool crowded = false;
-    if (watched[1].revents & POLLIN) crowded = !serve_peers(listener_, segment_.fd(), memory_fd_);
+    if (watched[1].revents & (POLLIN | POLLNVAL)) crowded = !services_.serve();
+    watched[1].fd = services_.descriptor();
     char drained[256];
     if (watched[0].revents & POLLIN) syscall(SYS_read, kick_.fd(), drained, sizeof drained);
     // The program has closed descriptors that it does not own: stop watching a descriptor that is no longer
     // ours.
     if (watched[0].revents & POLLNVAL) watched[0].fd = -1;
-    if (watched[1].revents & POLLNVAL) watched[1].fd = listener_ = -1;
-    if (watched[2].revents & POLLIN) serve_requests(request_listener_, serve_request_, serve_context_);
-    if (watched[2].revents & POLLNVAL) watched[2].fd = request_listener_ = -1;
     for (uint32_t i = 0; i < kMaxWatched; ++i)  // closed by the program: it would not let us sleep
       if (int gone = watched[kOwn + i].fd; watched[kOwn + i].revents & POLLNVAL)
         watched_[i].compare_exchange_strong(gone, -1, std::memory_order_acq_rel);
@@ -251,10 +258,9 @@ void NodeMembership::serve() {
 
 void NodeMembership::give_back() {
   Slot& slot = directory_.slot(slot_);
-  if (listener_ >= 0) close(listener_);
+  services_.close();
   if (memory_fd_ >= 0) close(memory_fd_);
-  if (request_listener_ >= 0) close(request_listener_);
-  listener_ = memory_fd_ = request_listener_ = -1;
+  memory_fd_ = -1;
   wipe_slot(directory_, node_, slot_);
   pthread_mutex_unlock(&slot.life);
 }

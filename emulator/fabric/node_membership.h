@@ -2,7 +2,7 @@
 //
 // The membership of this process in its node: its slot, its segment, and the service thread. The thread
 // - holds the slot's robust mutex while the process is a member,
-// - passes the segment to peers that ask for it,
+// - serves the process's socket (service_socket.h), and so passes the segment to peers that ask for it,
 // - does the work that no call of the program drives (retries, asynchronous events).
 // Otherwise it sleeps in poll(2).
 #pragma once
@@ -17,6 +17,7 @@
 #include "fabric/control_rpc.h"
 #include "fabric/fifo.h"
 #include "fabric/node_directory.h"
+#include "fabric/service_socket.h"
 
 namespace verbena {
 
@@ -37,10 +38,10 @@ class NodeMembership {
 
   // Before enter(): sets the handler of other processes' requests, which runs in the service thread. Without
   // a handler requests are not served.
-  void serve_requests_by(ServeRequest handler, void* context) {
-    serve_request_ = handler;
-    serve_context_ = context;
-  }
+  void serve_requests_by(ServeRequest handler, void* context);
+
+  // The socket through which other processes reach this one. Its handlers run in the service thread.
+  ServiceSocket& services() { return services_; }
 
   // watch(): the service thread also does its work whenever `descriptor` (for example of epoll(7)) is
   // readable; at most kMaxWatched at once. unwatch(): the descriptor may still be checked once more
@@ -58,6 +59,7 @@ class NodeMembership {
   uint32_t slot() const { return slot_; }
   uint32_t generation() const { return generation_; }
   uint32_t worker() const { return Worker{slot_, generation_}.pack(); }
+  HazardRecords hazards() const { return directory_.hazards(slot_); }  // of this process's threads
   OwnSegment& segment() { return segment_; }
   int memory_fd() const { return memory_fd_; }  // this process's /proc/self/mem, or -1
 
@@ -79,13 +81,11 @@ class NodeMembership {
   FifoEnd kick_;
   ServiceWork work_ = nullptr;
   void* context_ = nullptr;
-  ServeRequest serve_request_ = nullptr;
-  void* serve_context_ = nullptr;
+  RequestHandler request_handler_;
+  ServiceSocket services_;
   uint32_t slot_ = 0;
   uint32_t generation_ = 0;
   int memory_fd_ = -1;
-  int listener_ = -1;
-  int request_listener_ = -1;
   pthread_t thread_{};
   std::atomic<int> watched_[kMaxWatched] = {-1, -1, -1, -1};
   std::atomic<bool> stop_{false};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How a peer gets an adapter's segment. The owner's service thread listens on a unix socket in its slot
-// folder. To each process of the same uid that connects, it passes two descriptors: the segment (memfd) and
-// its own /proc/self/mem. The latter belongs to the address space, not to the pid: after exec or death it
-// reads and writes nothing (proc(5)).
+// How a peer gets an adapter's segment: a service of the owner's socket (service_socket.h). To each process
+// of the same uid that asks, the owner passes two descriptors: the segment (memfd) and its own
+// /proc/self/mem. The latter belongs to the address space, not to the pid: after exec or death it reads and
+// writes nothing (proc(5)).
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "fabric/descriptor.h"
+#include "fabric/service_socket.h"
 
 namespace verbena {
 
@@ -19,12 +19,8 @@ struct PassedSegment {
   int32_t pid = 0;     // of the process that listens, in this process's pid namespace
 };
 
-// Opens the listening socket in `folder`, non-blocking, close-on-exec. -1 and errno on failure.
-int listen_for_peers(const std::string& folder);
-
-// Owner: accepts all waiting peers and passes the descriptors. Bounded: never blocks on a peer. False: a peer
-// waits and cannot be served now, because the process has no descriptor left.
-bool serve_peers(int listener, int segment_fd, int memory_fd);
+// Owner: serves a call of ServiceNumber::kSegment. memory_fd -1: it could not be opened.
+void pass_segment(const ServiceCall& call, int segment_fd, int memory_fd);
 
 // Peer: a request without a reply yet.
 class SegmentRequest {
@@ -38,8 +34,7 @@ class SegmentRequest {
   int take(PassedSegment* out) const;
 
  private:
-  Descriptor socket_;
-  int32_t pid_ = 0;
+  MessageSocket connection_;
 };
 
 // All three steps. Waits at most `timeout_ms`. ETIMEDOUT: the owner does not reply (it may be stopped).

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The address of a unix socket in a folder, for paths of any length.
+// The address of a unix socket in a folder, for paths of any length. No function is a cancellation point.
 #pragma once
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,14 +23,15 @@ class UnixAddress {
   UnixAddress(const UnixAddress&) = delete;
   UnixAddress& operator=(const UnixAddress&) = delete;
   ~UnixAddress() {
-    if (folder_fd_ >= 0) close(folder_fd_);
+    if (folder_fd_ >= 0) syscall(SYS_close, folder_fd_);
   }
   // 0, or the errno of opening the folder.
   int set(const std::string& folder, const char* name) {
     address_.sun_family = AF_UNIX;
     std::string path = folder + "/" + name;
     if (path.size() >= sizeof address_.sun_path) {
-      folder_fd_ = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+      folder_fd_ =
+          static_cast<int>(syscall(SYS_openat, AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
       if (folder_fd_ < 0) return errno;
       path = "/proc/self/fd/" + std::to_string(folder_fd_) + "/" + name;
     }

@@ -28,9 +28,8 @@
 namespace verbena::wire {
 namespace {
 
-constexpr uint64_t kPassedToken = kMaxGids;  // listeners' are below
-constexpr uint64_t kAddressesToken = kMaxGids + 1;
-constexpr uint64_t kFirstToken = kMaxGids + 2;
+constexpr uint64_t kAddressesToken = kMaxGids;  // listeners' are below
+constexpr uint64_t kFirstToken = kMaxGids + 1;
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kNotePause = 1'000'000'000;
 constexpr int64_t kCrowdedPause = 20'000'000;
@@ -79,7 +78,8 @@ void ConnectionListener::close() {
   for (const int claim : claims_) close_kept(claim);  // after the listeners
   claims_.clear();
   own_.clear();
-  for (int* const fd : {&passed_connections_, &addresses_, &epoll_fd_})
+  passed_connections_.close();
+  for (int* const fd : {&addresses_, &epoll_fd_})
     if (*fd >= 0) close_kept(std::exchange(*fd, -1));
   {
     std::lock_guard lock(mutex_);
@@ -101,10 +101,8 @@ int ConnectionListener::begin(std::string* problem) {
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd_ < 0) return fail_errno(errno, problem, "epoll");
   keep_from_children(epoll_fd_);
-  passed_connections_ = listen_for_passed_connections(membership_->folder());
-  if (passed_connections_ < 0) return fail_errno(errno, problem, membership_->folder() + "/connections");
-  keep_from_children(passed_connections_);
-  watch(passed_connections_, kPassedToken, EPOLLIN);
+  const auto wake = [](void* membership) { static_cast<NodeMembership*>(membership)->kick(); };
+  passed_connections_.open(membership_->services(), ServiceNumber::kPassedConnection, wake, membership_);
   for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
     const NetAddress address{network.addresses[i]};
     PortClaim claim;
@@ -287,7 +285,7 @@ void ConnectionListener::let_in(const Admitted& admitted, int fd) {
 void ConnectionListener::take_passed_connections() {
   Admitted admitted;
   int fd = -1;
-  for (int i = 0; i < kAcceptsAtATime && take_passed_connection(passed_connections_, &admitted, &fd); ++i) {
+  while (take_passed_connection(passed_connections_, &admitted, &fd)) {
     uint32_t slot = 0, generation = 0;
     const bool ours = find_owner(admitted.hello, &slot, &generation) == Refusal::kNone && slot == self_.slot;
     if (ours)
@@ -395,6 +393,7 @@ void ConnectionListener::look_at_addresses(int64_t now) {
 int64_t ConnectionListener::serve() {
   if (!is_open_) return kNever;
   begin_requests();
+  take_passed_connections();
   epoll_event events[64];
   const int count = epoll_wait(epoll_fd_, events, 64, 0);
   const int64_t now = now_ns();
@@ -402,8 +401,6 @@ int64_t ConnectionListener::serve() {
     const uint64_t token = events[i].data.u64;
     if (token < listeners_.size()) {
       accept_all(listeners_[token], now);
-    } else if (token == kPassedToken) {
-      take_passed_connections();
     } else if (token == kAddressesToken) {
       drain_address_watch(addresses_);
       look_at_addresses_ns_ = now;

@@ -8,7 +8,7 @@
 // socket(7)). The process that the kernel gives a connection to
 // - does the handshake (handshake.h),
 // - looks up the process that the connection is for,
-// - passes the connection to that process through a unix socket in its slot folder.
+// - passes the connection to that process, to a service of its socket (connection_passing.h).
 //
 // Threads:
 // - open() and close(): the thread that creates and ends the process's adapter, while the service thread does
@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/service_inbox.h"
 #include "wire/established_connection.h"
 #include "wire/incoming.h"
 #include "wire/outgoing.h"
@@ -141,7 +142,7 @@ class ConnectionListener {
   std::vector<Listener> listeners_;
   std::vector<int> claims_;  // port_claim.h, one for each listener
   int epoll_fd_ = -1;
-  int passed_connections_ = -1;
+  ServiceInbox passed_connections_;
   int addresses_ = -1;  // address_watch.h
   // When to check the addresses next. At first: at once, because they may have changed before this process
   // started.

@@ -64,8 +64,9 @@ Id* new_listener(Service* service, PortSpace space, ibv_qp_type type) {
   return id;
 }
 
-// The first message over a link (cm/link.cc).
+// The first message over a link (fabric/service_socket.cc, cm/link.cc).
 struct Hello {
+  uint32_t socket_magic, service;
   uint32_t magic, version;
   uint64_t node;
   uint32_t slot, generation;
@@ -90,9 +91,9 @@ class Scene {
     const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     sockaddr_un to = {};
     to.sun_family = AF_UNIX;
-    snprintf(to.sun_path, sizeof to.sun_path, "%s/cm", folder_.c_str());
+    snprintf(to.sun_path, sizeof to.sun_path, "%s/service", folder_.c_str());
     require(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0, "the service accepts");
-    Hello hello = {0x484d4356, 1, directory_.header().node_id, slot_, generation_};
+    Hello hello = {0x31565356, 4, 0x484d4356, 1, directory_.header().node_id, slot_, generation_};
     if (input.below(16) == 0) input.take(&hello, sizeof hello);
     ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL);
     return fd;

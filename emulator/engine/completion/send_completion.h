@@ -4,6 +4,9 @@
 #pragma once
 
 #include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
+#include "engine/objects/send_request.h"
+#include "engine/rules/vendor_error.h"
 #include "observe/observer.h"
 
 namespace verbena {

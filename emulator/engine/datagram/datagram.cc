@@ -15,6 +15,8 @@
 #include "engine/datagram/multicast.h"
 #include "engine/objects/context.h"
 #include "engine/objects/network.h"
+#include "engine/objects/requester_context.h"
+#include "engine/objects/send_request.h"
 #include "engine/requester/local_bytes.h"
 #include "fabric/hazards.h"
 
@@ -101,7 +103,7 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
       send_to_other_node(from, address, qpn, message);
       return Delivery::kDropped;
     }
-    HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
+    HazardGuard guard(from.process->hazards(), to.adapter->slot());
     const bool is_open = is_ready(to, directory);
     if (is_open && !to.adapter->is_within_reach()) {
       guard.end();
@@ -137,7 +139,7 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
     // From another node each process has a copy.
     if (from.device == nullptr && member.found.member.slot != from.process->membership().slot()) continue;
     Destination& to = *member.destination;
-    HazardGuard guard(directory, from.process->membership().slot(), to.adapter->slot());
+    HazardGuard guard(from.process->hazards(), to.adapter->slot());
     // Under the hazard guard: a process that detaches waits for it.
     if (!table.is_still(member.found) || !is_ready(to, directory)) continue;
     if (const uint32_t slot = to.adapter->slot(); !to.adapter->is_within_reach()) {
@@ -154,8 +156,7 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
 // Gathers the program's bytes behind the space for the header. The memory stays registered meanwhile.
 VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request,
                    DatagramMessage* message) {
-  const uint32_t own_slot = qp.process->membership().slot();
-  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
+  const HazardGuard guard(qp.process->hazards(), qp.process->membership().slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
   if (VendorError error = find_local_bytes(qp, operation, request, ranges, &count);

@@ -4,6 +4,8 @@
 #include <errno.h>
 
 #include "engine/datagram/datagram.h"
+#include "engine/objects/context.h"
+#include "engine/objects/requester_context.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/rules/psn.h"

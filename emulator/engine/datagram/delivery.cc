@@ -167,7 +167,7 @@ void raise_events(DatagramSender& from) {
   for (Destination* to : from.events_due) {
     const uint8_t due = std::exchange(to->event_due, uint8_t{0});
     if (to->completion_queue->channel == 0) continue;
-    const HazardGuard guard(directory, from.process->membership().slot(), to->adapter->slot());
+    const HazardGuard guard(from.process->hazards(), to->adapter->slot());
     // The CQ may have been destroyed since. A new one in its place gets a superfluous event, which does no
     // harm.
     if (to->adapter->alive(directory) && to->completion_queue->alive.load(std::memory_order_acquire) != 0)

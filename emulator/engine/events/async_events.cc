@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/objects/context.h"
+#include "engine/objects/cq.h"
 #include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/srq.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"

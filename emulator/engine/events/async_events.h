@@ -3,12 +3,16 @@
 // Asynchronous events (ibv_get_async_event(3)): records in the FIFO of a context. Any thread.
 #pragma once
 
-#include "engine/objects/context.h"
-#include "engine/objects/cq.h"
-#include "engine/objects/qp.h"
-#include "engine/objects/srq.h"
+#include <infiniband/verbs.h>
+
+#include <cstdint>
 
 namespace verbena {
+
+struct Context;
+struct Cq;
+struct Qp;
+struct Srq;
 
 void raise_qp_event(Qp& qp, ibv_event_type type);
 void raise_cq_event(Cq& cq, ibv_event_type type);

@@ -3,9 +3,18 @@
 
 #include "adapter/memory_table.h"
 #include "engine/local/small_rdma.h"
+#include "engine/local/small_request.h"
+#include "engine/local/small_send.h"
 #include "engine/requester/send_limits.h"
+#include "engine/rules/pacing.h"
+#include "observe/observer.h"
 
 namespace verbena {
+
+bool take_fast_path(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
+  // An observer sees each request and response: they take the slow path.
+  return observer() == nullptr && (send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard));
+}
 
 void allow_fast_path(Qp& qp) {
   const PeerPath& path = qp.requester.path;

@@ -1,66 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the fast paths of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
+// The fast path: small requests to a peer that is ready (small_send.h, small_rdma.h). If anything is not as
+// expected, the requester takes the request, with the same result. The caller holds send_lock.
 #pragma once
+
+#include <infiniband/verbs.h>
 
 #include <atomic>
 
-#include "engine/objects/process.h"
-#include "engine/objects/qp.h"
-#include "engine/requester/requester.h"
-#include "engine/responder/peer_path.h"
-#include "fabric/hazards.h"
-
 namespace verbena {
+
+class HazardGuard;
+struct Qp;
 
 // Off: queue pairs that learn their path from now on send each request through the requester. The results are
 // the same. For tests, and to find out whether a fault lies in the fast path (VERBENA_FAST_PATH=off).
 inline constinit std::atomic<bool> fast_path_enabled{true};
 
-// Moves `guard` to the peer. As a rule post_send() has begun it there.
-inline void guard_peer(Qp& qp, HazardGuard& guard) {
-  const uint32_t there = qp.requester.path.adapter->slot();
-  if (guard.is_to(there)) [[likely]]
-    return;
-  guard.begin(qp.process->directory(), qp.process->membership().slot(), there);
-  qp.expected_target.store(there, std::memory_order_relaxed);
-}
-
-// Has nothing on the path changed since check_path()? Under a hazard guard.
-inline bool is_path_unchanged(const Qp& qp) {
-  const PeerPath& path = qp.requester.path;
-  return ports_up(qp.requester) && path.adapter->alive(qp.process->directory()) &&
-         path.qp->responder_state.load(std::memory_order_acquire) == path.responder_state;
-}
+// Carries `wr` out, its completion included, if it may take the fast path. False: to the program nothing has
+// happened. The QP is in RTS and has no unfinished request. `guard` may be on the peer's adapter already;
+// afterwards it is on that adapter, or ended.
+bool take_fast_path(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard);
 
 // Decides again whether requests may take the fast path, after the responder's state word has changed.
 void allow_fast_path(Qp& qp);
-
-// As find_local(), for a region that is not the cached one.
-bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
-
-// Finds the bytes of an SGE that is not inline, and checks its lkey. `known`: the region that was used last.
-// False: they may not be used, or pages may be absent. Under a hazard guard: the region stays registered.
-inline bool find_local(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
-  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
-  return known.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
-         find_local_slowly(qp, known, use, sge, address);
-}
-
-inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
-  return find_local(qp, qp.gathered, MemoryUse::local_gather, sge, address);
-}
-
-inline bool find_read_into(Qp& qp, const ibv_sge& sge, uint64_t* address) {
-  return find_local(qp, qp.read_into, MemoryUse::local_scatter, sge, address);
-}
-
-// Counts a request that is posted and finished at once. Returns its number.
-inline uint64_t pass_through_queue(Qp& qp) {
-  const uint64_t number = qp.sq_posted++;
-  qp.sq_next = qp.sq_posted;
-  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
-  return number;
-}
 
 }  // namespace verbena

@@ -6,8 +6,10 @@
 
 #include "engine/local/fast_path.h"
 #include "engine/local/xrc_responder.h"
+#include "engine/objects/fast_path_state.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/peer_path.h"
@@ -34,17 +36,16 @@ struct Attempt {
 // One attempt. The memory of both ends stays registered while the hazard guards are held.
 Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   RequesterContext& requester = qp.requester;
-  const NodeDirectory& directory = qp.process->directory();
-  const uint32_t own_slot = qp.process->membership().slot();
+  const HazardRecords own = qp.process->hazards();
   VendorError target = VendorError::none;
   if (requester.xrc_targets) {
     if (qp.waiting == Waiting::kTransport) follow_responder(qp);
     target = select_target(requester, request.remote_srqn);
   }
-  const HazardGuard guard(directory, own_slot, requester.path.adapter->slot());
+  const HazardGuard guard(own, requester.path.adapter->slot());
   std::optional<HazardGuard> target_guard;
   if (requester.xrc_targets && target == VendorError::none)
-    target_guard.emplace(directory, own_slot, requester.path.memory->slot());
+    target_guard.emplace(own, requester.path.memory->slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   LocalBytes local{ranges, 0};
   local.error = find_local_bytes(qp, operation, request, ranges, &local.count);
@@ -71,8 +72,7 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
 
 // There is no peer. Errors of the request itself are found first.
 Attempt without_path(Qp& qp, const SendOperation& operation, const SendRequest& request) {
-  const uint32_t own_slot = qp.process->membership().slot();
-  const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
+  const HazardGuard guard(qp.process->hazards(), qp.process->membership().slot());
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count;
   const VendorError error = find_local_bytes(qp, operation, request, ranges, &count);

@@ -3,8 +3,7 @@
 
 #include "adapter/memory_table.h"
 #include "engine/completion/send_completion.h"
-#include "engine/local/fast_path.h"
-#include "engine/requester/requester.h"
+#include "engine/local/small_request.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
 #include "engine/rules/program_enum.h"

@@ -4,10 +4,14 @@
 // small. If anything is not as expected, the slow path takes the request, as in small_send.h.
 #pragma once
 
-#include "engine/objects/qp.h"
-#include "fabric/hazards.h"
+#include <infiniband/verbs.h>
+
+#include <cstdint>
 
 namespace verbena {
+
+class HazardGuard;
+struct Qp;
 
 inline constexpr uint32_t kSmallRdma = 64 * 1024;  // bytes: one chunk (placement.h)
 

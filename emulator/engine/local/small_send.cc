@@ -2,8 +2,7 @@
 #include "engine/local/small_send.h"
 
 #include "engine/completion/send_completion.h"
-#include "engine/local/fast_path.h"
-#include "engine/requester/requester.h"
+#include "engine/local/small_request.h"
 #include "engine/responder/responder.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/small_copy.h"

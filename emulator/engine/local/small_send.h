@@ -5,10 +5,12 @@
 // expected, the slow path takes the request, before anything has changed.
 #pragma once
 
-#include "engine/objects/qp.h"
-#include "fabric/hazards.h"
+#include <infiniband/verbs.h>
 
 namespace verbena {
+
+class HazardGuard;
+struct Qp;
 
 // Carries `wr` out, its completion included, if it is a SEND of up to kCqeInlineSize bytes that can be
 // received now. False: nothing has happened. The caller holds send_lock. The QP is in RTS and has no

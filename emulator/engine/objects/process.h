@@ -56,6 +56,7 @@ class Process {
   // Called once, when the process has joined the node.
   void meet_itself() { peers_.get(membership_, membership_.slot(), membership_.generation(), &self_); }
   const NodeDirectory& directory() const { return membership_.directory(); }
+  HazardRecords hazards() const { return membership_.hazards(); }
   OwnSegment& segment() { return membership_.segment(); }
   const SegmentView& view() { return membership_.segment().view(); }
   MemoryTable& memory() { return memory_; }

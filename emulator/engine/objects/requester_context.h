@@ -12,7 +12,6 @@
 #include <memory>
 
 #include "adapter/completion_ring.h"
-#include "adapter/memory_table.h"
 #include "adapter/receive_ring.h"
 #include "adapter/shared_receive_ring.h"
 #include "fabric/peer_adapter.h"

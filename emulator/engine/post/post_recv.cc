@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "adapter/known_region.h"
 #include "emulator.h"
 #include "engine/datagram/datagram_queue.h"
 #include "engine/objects/context.h"
@@ -12,7 +13,10 @@
 #include "engine/objects/network.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
+#include "engine/objects/srq.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/pending_flags.h"
 #include "engine/rules/send_rules.h"
 #include "observe/log.h"
 

@@ -3,10 +3,12 @@
 // Posting to the send queue (ibv_post_send(3)). The caller holds send_lock.
 #pragma once
 
-#include "engine/objects/qp.h"
-#include "fabric/hazards.h"
+#include <infiniband/verbs.h>
 
 namespace verbena {
+
+class HazardGuard;
+struct Qp;
 
 // Posts the list. errno values as post_send (emulator.h); *bad_wr is then the first request that was not
 // posted. `guard`: the caller's hazard guard on the peer's adapter, which may be empty. It may guard another

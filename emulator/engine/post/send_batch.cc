@@ -8,9 +8,12 @@
 
 #include "emulator.h"
 #include "engine/completion/streaming.h"
+#include "engine/objects/context.h"
 #include "engine/objects/process.h"
+#include "engine/objects/qp.h"
 #include "engine/post/post_send.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/pending_flags.h"
 #include "engine/requester/send_limits.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/send_rules.h"

@@ -8,6 +8,7 @@
 #include "engine/completion/own_cq.h"
 #include "engine/completion/poll.h"
 #include "engine/completion/send_completion.h"
+#include "engine/events/async_events.h"
 #include "engine/objects/transport.h"
 #include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"

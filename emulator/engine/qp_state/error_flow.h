@@ -4,10 +4,13 @@
 // 10.3.1.7, 10.10.2).
 #pragma once
 
-#include "engine/events/async_events.h"
-#include "engine/objects/qp.h"
+#include <infiniband/verbs.h>
+
+#include <cstdint>
 
 namespace verbena {
+
+struct Qp;
 
 // Moves the QP to `state`, ERR or RESET, and begins a new generation of SharedQp::responder_state, so that no
 // further request is accepted. Requests under way may still be finished by their peers. The caller holds
@@ -21,14 +24,6 @@ void enter_error(Qp& qp);
 // Moves a QP of an unreliable transport to SQE: its send queue is flushed, and it still receives (vol. 1,
 // 10.3.1.6). The caller holds send_lock.
 void enter_send_queue_error(Qp& qp);
-
-// Acts on what peers have reported in SharedQp::pending_flags: the responder's errors, COMM_EST, and eager
-// data to scatter. Takes send_lock. Called by the service thread when it is kicked, and by every verb on the
-// QP before anything else. So no verb sees a state that a completed request has already ended.
-void act_on_pending_flags_slowly(Qp& qp);
-inline void act_on_pending_flags(Qp& qp) {
-  if (qp.shared->pending_flags.load(std::memory_order_acquire) != 0) act_on_pending_flags_slowly(qp);
-}
 
 // Flushes the receive queue of a QP in ERR. Waits up to `patience_ns` for peers. False: a peer still uses the
 // queue; call again. A hazard guard lasts some microseconds, or until a stopped process is continued.

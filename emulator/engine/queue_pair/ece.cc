@@ -14,6 +14,7 @@
 #include "emulator.h"
 #include "engine/objects/context.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
 #include "observe/log.h"
 
 namespace verbena {

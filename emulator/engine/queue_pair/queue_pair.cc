@@ -14,14 +14,17 @@
 #include "engine/datagram/datagram_queue.h"
 #include "engine/datagram/datagram_transport.h"
 #include "engine/datagram/multicast.h"
+#include "engine/events/async_events.h"
 #include "engine/local/local_transport.h"
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/pending_flags.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/receive/shared_receive_queue.h"
@@ -129,6 +132,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   const uint64_t entry = kQpTableOffset + sizeof(SharedQp) * qp.index;
   if (process.segment().commit(entry, sizeof(SharedQp)) != 0) return ENOMEM;
   qp.shared = process.view().qp(qp.index);
+  qp.hazards = process.hazards();
   SharedQp& shared = *qp.shared;
   shared.incarnation += 1;
   qp.cap = attr.cap;

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "emulator.h"
+#include "engine/events/async_events.h"
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/network.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/receive/shared_receive_queue.h"

@@ -5,6 +5,7 @@
 
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/payload_stream.h"
@@ -62,8 +63,7 @@ bool AnswerReceiver::scatter(Qp& qp, RemotePeer& peer, const AnswerHead& head) {
     return false;
   VendorError error = VendorError::none;
   {
-    const uint32_t own_slot = process_.membership().slot();
-    const HazardGuard guard(process_.directory(), own_slot, own_slot);
+    const HazardGuard guard(process_.hazards(), process_.membership().slot());
     iovec ranges[PeerAdapter::kMaxRanges];
     iovec to[PeerAdapter::kMaxRanges];
     size_t count = 0;
@@ -109,10 +109,9 @@ void AnswerReceiver::take_read_data(Qp* qp, RemotePeer& peer, const wire::Frame&
 void AnswerReceiver::take_atomic_result(Qp& qp, const AnswerHead& head) {
   SendRequest* const request = find_awaiting_response(qp, head.number);
   if (request == nullptr || request->opcode == IBV_WR_RDMA_READ) return;
-  const uint32_t own_slot = process_.membership().slot();
   VendorError error = VendorError::none;
   {
-    const HazardGuard guard(process_.directory(), own_slot, own_slot);
+    const HazardGuard guard(process_.hazards(), process_.membership().slot());
     iovec ranges[PeerAdapter::kMaxRanges];
     size_t count = 0;
     error = find_local_bytes(qp, *find_send_operation(request->opcode), *request, ranges, &count);

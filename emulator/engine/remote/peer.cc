@@ -192,8 +192,7 @@ void flush(RemotePeer& peer) {
     }
     if (peer.out.empty()) break;
     HazardGuard guard;
-    const uint32_t own_slot = peer.process.membership().slot();
-    if (peer.out.has_bulk()) guard.begin(peer.process.directory(), own_slot, own_slot);
+    if (peer.out.has_bulk()) guard.begin(peer.process.hazards(), peer.process.membership().slot());
     uint64_t sent = 0;
     const Flow flow = peer.out.send(peer.fd, bulk_ranges, &peer, &sent);
     peer.bytes_out.store(peer.bytes_out.load(std::memory_order_relaxed) + sent, std::memory_order_relaxed);

@@ -5,7 +5,9 @@
 
 #include "adapter/clock.h"
 #include "adapter/prefetch.h"
+#include "engine/objects/flight.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_requests.h"
 #include "engine/requester/requester.h"
@@ -89,7 +91,10 @@ void RemotePath::watch(Qp& qp) {
 
 void RemotePath::expect_request(const Qp& qp, uint64_t number) const {
   prefetch(this, this + 1);
-  prefetch(&qp.send_lock, &qp.requester.path);
+  prefetch(&qp.send_lock, &qp.sq_inline + 1);
+  prefetch(&qp.requester, &qp.requester.path);
+  prefetch(&qp.flight);
+  prefetch(&qp.pacing);
   prefetch(&qp.attr.timeout);
   prefetch(&qp.shared->responder_state);
   prefetch(&qp.shared->requests_out);

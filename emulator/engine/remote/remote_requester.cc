@@ -45,13 +45,12 @@ bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t 
 // Both are checked; or why they cannot be used.
 struct TargetAccess {
   TargetAccess(RequesterContext& requester, uint32_t srqn) {
-    const uint32_t own_slot = requester.process->membership().slot();
-    const NodeDirectory& directory = requester.process->directory();
+    const HazardRecords own = requester.process->hazards();
     VendorError target = VendorError::none;
     if (requester.xrc_targets) target = select_target(requester, srqn);
-    guard.begin(directory, own_slot, own_slot);
+    guard.begin(own, requester.process->membership().slot());
     if (requester.xrc_targets && target == VendorError::none)
-      to_target.begin(directory, own_slot, requester.path.memory->slot());
+      to_target.begin(own, requester.path.memory->slot());
     unreachable = check_path(requester);
     if (unreachable != VendorError::none || !requester.xrc_targets) return;
     if (target == VendorError::none) target = check_target(requester);

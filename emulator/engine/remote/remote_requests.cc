@@ -8,10 +8,12 @@
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
+#include "engine/rules/pacing.h"
 #include "fabric/hazards.h"
 
 namespace verbena {
@@ -97,13 +99,12 @@ SendResult send_request(Qp& qp, RemotePath& path, const SendOperation& operation
   fill_head(qp, path, request, next_psn(qp), &head);
   const bool answered = brings_response(operation);
   const bool long_message = request.length > kCopied && !answered && !request.is_inline;
-  const uint32_t own_slot = qp.process->membership().slot();
   iovec ranges[PeerAdapter::kMaxRanges];
   size_t count = 0;
   SendOutcome sent;
   std::lock_guard out(peer.out_mutex);
   {
-    const HazardGuard guard(qp.process->directory(), own_slot, own_slot);
+    const HazardGuard guard(qp.process->hazards(), qp.process->membership().slot());
     VendorError error = VendorError::none;
     if (!answered) error = find_local_bytes(qp, operation, request, ranges, &count);
     if (error != VendorError::none) return {SendOutcome::kFailed, error};

@@ -5,6 +5,7 @@
 #include "engine/memory/region_pages.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
+#include "engine/objects/send_request.h"
 #include "engine/rules/key_errors.h"
 #include "observe/log.h"
 

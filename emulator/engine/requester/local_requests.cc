@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/responder/invalidation.h"
 #include "engine/rules/window_rules.h"

@@ -7,10 +7,14 @@
 // guards. A window of type 2 serves one requester, and the requests of that requester are in order.
 #pragma once
 
-#include "engine/objects/qp.h"
+#include <infiniband/verbs.h>
+
 #include "engine/responder/responder.h"
 
 namespace verbena {
+
+struct Qp;
+struct SendRequest;
 
 // Is the operation carried out by carry_out_locally(), without a peer? Such a request has no SGEs and no PSN.
 constexpr bool is_local(ibv_wr_opcode opcode) {

@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "adapter/clock.h"
+#include "engine/objects/requester_context.h"
+#include "engine/objects/send_request.h"
+#include "engine/rules/pacing.h"
 #include "engine/rules/send_rules.h"
 
 namespace verbena {

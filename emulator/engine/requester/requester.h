@@ -10,11 +10,11 @@
 
 #include <cstdint>
 
-#include "engine/objects/qp.h"
-#include "engine/objects/transport.h"
-#include "engine/rules/psn.h"
-
 namespace verbena {
+
+enum class VendorError : uint32_t;
+struct Qp;
+struct SendRequest;
 
 // ---- the program and the scheduler ----
 
@@ -58,16 +58,5 @@ void not_ready(Qp& qp, uint64_t number, VendorError error);       // not now; th
 SendRequest* find_awaiting_response(Qp& qp, uint64_t number);     // READ or atomic in flight; nullptr: none such
 // The whole response has come, or it cannot be placed (`error`).
 void responded(Qp& qp, SendRequest& request, VendorError error);
-
-// ---- parts of it, for requests on the fast path ----
-
-// A message of `length` bytes in `packets` packets has been carried out: advances PSN and counters.
-inline void advance(Qp& qp, uint32_t length, uint64_t packets) {
-  SharedQp& own = *qp.shared;
-  qp.requester.psn = psn_add(qp.requester.psn, packets);
-  own.send_psn.store(qp.requester.psn, std::memory_order_relaxed);
-  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
-}
 
 }  // namespace verbena

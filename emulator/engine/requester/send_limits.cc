@@ -2,6 +2,7 @@
 #include "engine/requester/send_limits.h"
 
 #include "engine/objects/context.h"
+#include "engine/objects/qp.h"
 
 namespace verbena {
 

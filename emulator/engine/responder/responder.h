@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What the responder does with a request. The requester carries it out on the shared state of the responder.
-// The caller holds a hazard guard (hazards.h) and has found the responder ready (check_path()). The calls do
+// The caller holds a hazard guard (hazard_guard.h) and has found the responder ready (check_path()). The calls do
 // not wait.
 #pragma once
 

@@ -51,7 +51,7 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
   const SegmentView& view = target->adapter->view();
   target->srqn = srqn;
   target->index = index;
-  const HazardGuard guard(process.directory(), process.membership().slot(), slot);
+  const HazardGuard guard(process.hazards(), slot);
   target->srq = view.srq(index);
   if (target->srq == nullptr || target->srq->in_use.load(std::memory_order_seq_cst) == 0 ||
       target->srq->srqn != srqn || target->srq->xrcd == 0)
@@ -134,8 +134,7 @@ void abandon_current_wqe(RequesterContext& requester) {
   const uint32_t current_wqe = std::exchange(path.current_wqe, 0);
   if (current_wqe == 0 || path.target == nullptr) return;
   const XrcTarget& target = *path.target;
-  const HazardGuard guard(requester.process->directory(), requester.process->membership().slot(),
-                          target.adapter->slot());
+  const HazardGuard guard(requester.process->hazards(), target.adapter->slot());
   if (!still_there(requester, target)) return;
   const CqProducer<CompletionRing> to{path.completions, *target.completion_queue, *target.adapter,
                                       requester.process->membership().worker()};

@@ -4,6 +4,7 @@
 // the device open.
 #include "fabric/device_events.h"
 
+#include "engine/events/async_events.h"
 #include "engine/objects/context.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"

@@ -13,6 +13,7 @@
 #include "engine/objects/cq.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/pending_flags.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/service/engine_service.h"
 #include "observe/log.h"

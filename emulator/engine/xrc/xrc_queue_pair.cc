@@ -8,6 +8,7 @@
 #include <new>
 
 #include "emulator.h"
+#include "engine/events/async_events.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/queue_pair.h"

@@ -13,6 +13,7 @@
 
 #include "adapter/clock.h"
 #include "emulator.h"
+#include "engine/events/async_events.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"
@@ -145,7 +146,7 @@ int ProxyQp::query(Qp& qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
   QpLocation proxy;
   if (!find_owner_of_shared_qp(qp, now_ns() + kBetween, &proxy)) return 0;
-  const HazardGuard guard(process.directory(), process.membership().slot(), proxy.owner->slot());
+  const HazardGuard guard(process.hazards(), proxy.owner->slot());
   const SharedQp& shared = *proxy.there;
   const ResponderState responder =
       ResponderState::unpack(shared.responder_state.load(std::memory_order_acquire));

@@ -9,6 +9,7 @@
 
 #include "adapter/clock.h"
 #include "emulator.h"
+#include "engine/events/async_events.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/queue_pair/modify_qp.h"

@@ -9,6 +9,7 @@
 
 #include "adapter/clock.h"
 #include "emulator.h"
+#include "engine/objects/requester_context.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/qp_state/state_change.h"

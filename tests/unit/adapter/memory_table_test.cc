@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "adapter/known_region.h"
 #include "adapter/memory_table.h"
 
 #include <errno.h>

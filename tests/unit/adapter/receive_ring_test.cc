@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/receive_ring.h"
+#include "adapter/segment.h"
 
 #include <gtest/gtest.h>
 

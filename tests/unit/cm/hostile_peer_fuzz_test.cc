@@ -113,7 +113,7 @@ class HostilePeer {
     return m;
   }
 
-  Socket socket_;
+  MessageSocket socket_;
   std::mt19937_64 random_;
   std::vector<Message> heard_;
 };

@@ -10,8 +10,8 @@
 
 #include "cm/message.h"
 #include "cm/message_fields.h"
-#include "cm/socket.h"
 #include "fabric/node.h"
+#include "fabric/service_socket.h"
 #include "unit/common/temporary_node.h"
 
 namespace verbena::cm {
@@ -29,9 +29,8 @@ inline SlotName living_slot(const NodeDirectory& directory, int32_t pid) {
 }
 
 // Both processes must have a slot.
-inline void introduce(Socket& socket, const TemporaryNode& node, int32_t pid) {
+inline void introduce(MessageSocket& socket, const TemporaryNode& node, int32_t pid) {
   const SlotName victim = living_slot(node.directory(), getpid()), self = living_slot(node.directory(), pid);
-  EXPECT_EQ(socket.connect_to(slot_folder(node.path(), victim.slot, victim.generation)), 0);
   struct {
     uint32_t magic = 0x484d4356, version = 1;
     uint64_t node_id;
@@ -39,7 +38,10 @@ inline void introduce(Socket& socket, const TemporaryNode& node, int32_t pid) {
   } hello;
   hello.node_id = node.directory().header().node_id;
   hello.slot = self;
-  EXPECT_EQ(socket.send({reinterpret_cast<const uint8_t*>(&hello), sizeof hello}), 0);
+  EXPECT_EQ(call_service(slot_folder(node.path(), victim.slot, victim.generation),
+                         ServiceNumber::kConnectionManager,
+                         {reinterpret_cast<const uint8_t*>(&hello), sizeof hello}, &socket),
+            0);
 }
 
 // Between 127.0.0.1 and 127.0.0.1, of RDMA_PS_TCP; each field has its smallest value.
@@ -86,7 +88,7 @@ class SilentPeer {
   }
 
  private:
-  Socket socket_;
+  MessageSocket socket_;
 };
 
 }  // namespace verbena::cm

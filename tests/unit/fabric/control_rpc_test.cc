@@ -36,22 +36,27 @@ size_t backwards(void*, const std::byte* request, size_t size, std::byte* reply,
 class ControlRpc : public ::testing::Test {
  protected:
   void SetUp() override {}
-  void TearDown() override {
-    if (listener_ >= 0) close(listener_);
-  }
-  void listen() {
-    listener_ = listen_for_requests(folder_);
-    ASSERT_GE(listener_, 0);
+  void TearDown() override { socket_.close(); }
+  void listen() { ASSERT_EQ(socket_.open(folder_), 0); }
+  void answer_by(ServeRequest reply, void* context = nullptr) {
+    handler_ = {reply, context};
+    socket_.serve_by(
+        ServiceNumber::kRequest,
+        [](void* handler, ServiceCall& call) {
+          serve_request(*static_cast<const RequestHandler*>(handler), call);
+        },
+        &handler_);
   }
   // Does a request come within the time?
   bool request_comes(int timeout_ms = kPatienceMs) const {
-    pollfd listener{listener_, POLLIN, 0};
+    pollfd listener{socket_.descriptor(), POLLIN, 0};
     return poll(&listener, 1, timeout_ms) == 1;
   }
   std::jthread owner(ServeRequest reply = backwards) {
-    return std::jthread([this, reply](const std::stop_token& stop) {
+    answer_by(reply);
+    return std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested())
-        if (request_comes(10)) serve_requests(listener_, reply, nullptr);
+        if (request_comes(10)) socket_.serve();
     });
   }
   int put(const std::string& request, int timeout_ms = kPatienceMs) {
@@ -64,14 +69,13 @@ class ControlRpc : public ::testing::Test {
   // Sends something that is no request: `bytes`, with these descriptors.
   void send_raw(size_t length, const std::vector<int>& fds) {
     UnixAddress address;
-    ASSERT_EQ(address.set(folder_, "requests"), 0);
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(address.set(folder_, ServiceSocket::kName), 0);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(connect(fd, address.get(), UnixAddress::size()), 0);
     std::string bytes(length, 'x');
     iovec data{bytes.data(), bytes.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
     msghdr message{};
-    message.msg_name = const_cast<sockaddr*>(address.get());
-    message.msg_namelen = UnixAddress::size();
     message.msg_iov = &data;
     message.msg_iovlen = 1;
     if (!fds.empty()) {
@@ -89,7 +93,8 @@ class ControlRpc : public ::testing::Test {
 
   const TemporaryFolder temporary_;
   std::string folder_ = temporary_.path(), reply_;
-  int listener_ = -1;
+  ServiceSocket socket_;
+  RequestHandler handler_;
 };
 
 TEST_F(ControlRpc, IsAnswered) {
@@ -115,7 +120,7 @@ TEST_F(ControlRpc, NoProcessIsEnoent) { EXPECT_EQ(put("abc"), ENOENT); }
 
 TEST_F(ControlRpc, ADeadProcessIsEconnrefused) {
   listen();
-  close(std::exchange(listener_, -1));
+  socket_.close();
   EXPECT_EQ(put("abc"), ECONNREFUSED);
 }
 
@@ -123,7 +128,7 @@ TEST_F(ControlRpc, AProcessThatDiesWithTheRequestIsEconnrefused) {
   listen();
   std::jthread dies([this] {
     EXPECT_TRUE(request_comes());
-    close(std::exchange(listener_, -1));
+    socket_.close();
   });
   EXPECT_EQ(put("abc"), ECONNREFUSED);
 }
@@ -151,13 +156,13 @@ TEST_F(ControlRpc, ADescriptorCanBeOffered) {
   ASSERT_EQ(offer(folder_, "leave", 5, there.fd), 0);
   there.reset();
   Descriptor taken;
-  serve_requests(
-      listener_,
+  answer_by(
       [](void* to, const std::byte*, size_t size, std::byte*, Descriptor& passed) {
         if (size == 4) static_cast<Descriptor*>(to)->reset(passed.release());
         return size_t{0};
       },
       &taken);
+  socket_.serve();
   ASSERT_GE(taken.fd, 0);
   EXPECT_EQ(write(taken.fd, "x", 1), 1);
   char byte = 0;
@@ -169,7 +174,7 @@ TEST_F(ControlRpc, ADescriptorCanBeOffered) {
 
 TEST_F(ControlRpc, NothingCanBeOfferedToOneThatIsGone) {
   listen();
-  close(std::exchange(listener_, -1));
+  socket_.close();
   EXPECT_EQ(offer(folder_, "take", 4, 0), ECONNREFUSED);
   EXPECT_EQ(offer(folder_ + "-not", "take", 4, 0), ENOENT);
 }
@@ -184,10 +189,25 @@ TEST_F(ControlRpc, AnythingElseIsPassedOver) {
   send_raw(3, {null, null, null});
   send_raw(2 * kMaxMessage, {null});
   close(null);
-  serve_requests(listener_, backwards, nullptr);
+  answer_by(backwards);
+  socket_.serve();
   EXPECT_EQ(open_descriptors(), before);
   const auto answering = owner();
   EXPECT_EQ(put("abc"), 0);
+}
+
+TEST_F(ControlRpc, AProcessWithAFullBacklogIsEtimedout) {
+  listen();
+  int waiting = 0;
+  while (MessageSocket().connect_to(folder_, ServiceSocket::kName) == 0) ++waiting;
+  EXPECT_GT(waiting, 10);
+  EXPECT_EQ(offer(folder_, "x", 1, 0), EAGAIN);
+  EXPECT_EQ(put("abc", 50), ETIMEDOUT);
+}
+
+TEST_F(ControlRpc, ARequestIsLimitedInSize) {
+  listen();
+  EXPECT_EQ(put(std::string(kMaxMessage + 1, 'x')), EMSGSIZE);
 }
 
 }  // namespace

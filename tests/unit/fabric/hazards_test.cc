@@ -26,7 +26,7 @@ class Hazards : public ::testing::Test {
       directory().note_holder(kGuest);
       slot.generation.store(1);
       slot.state.store(SlotState::kLive);
-      std::optional<HazardGuard> guard(std::in_place, directory(), kGuest, kHost);
+      std::optional<HazardGuard> guard(std::in_place, directory().hazards(kGuest), kHost);
       self.tell('v');
       self.hear();
       guard.reset();
@@ -140,7 +140,7 @@ TEST_F(Hazards, MoreThreadsThanRecordsTakeTurns) {
     std::vector<std::jthread> threads;
     for (uint32_t t = 0; t < kHazardsPerSlot + 8; ++t)
       threads.emplace_back([&] {
-        for (int i = 0; i < 100; ++i) const HazardGuard guard(directory(), kGuest, kHost);
+        for (int i = 0; i < 100; ++i) const HazardGuard guard(directory().hazards(kGuest), kHost);
         ++done;
       });
   }

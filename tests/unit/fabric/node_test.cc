@@ -50,16 +50,17 @@ class Node : public ::testing::Test {
               static_cast<ssize_t>(sizeof version));
     close(fd);
   }
-  // A process that listens as every adapter does, whatever its version.
-  int move_in(uint32_t slot) const {
+  // A process that listens as every adapter does, whatever its version: the name and type of its socket may
+  // differ.
+  int move_in(uint32_t slot, const std::string& name = "service", int type = SOCK_SEQPACKET) const {
     const std::string folder = slot_folder(path_, slot, 1);
     EXPECT_TRUE(fs::create_directory(folder));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    (folder + "/segment").copy(address.sun_path, sizeof address.sun_path - 1);
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    (folder + "/" + name).copy(address.sun_path, sizeof address.sun_path - 1);
+    const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(listen(fd, 1), 0);
+    EXPECT_EQ(type == SOCK_DGRAM ? 0 : listen(fd, 1), 0);
     return fd;
   }
 
@@ -193,6 +194,18 @@ TEST_F(Node, OfAnotherVersionIsRefusedByNameWhileItHasAMember) {
   EXPECT_EQ(ensure(), EPROTO);
   EXPECT_NE(problem_.find("layout " + std::to_string(kLayoutVersion + 1)), std::string::npos) << problem_;
   close(listener);
+}
+
+TEST_F(Node, OfAnotherVersionHasAMemberWhateverItsSocketsAre) {
+  ASSERT_EQ(ensure(), 0);
+  overwrite_version(kLayoutVersion + 1);
+  const int stream = move_in(5, "segment", SOCK_STREAM);
+  EXPECT_EQ(ensure(), EPROTO);
+  const int datagrams = move_in(6, "requests", SOCK_DGRAM);
+  close(stream);
+  EXPECT_EQ(ensure(), EPROTO);
+  close(datagrams);
+  EXPECT_EQ(ensure(), 0) << problem_;
 }
 
 TEST_F(Node, OfAnotherVersionWithADeadSocketIsRebuilt) {

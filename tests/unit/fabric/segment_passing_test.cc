@@ -27,12 +27,27 @@ class SegmentPassing : public ::testing::Test {
  protected:
   void SetUp() override { segment_ = memfd_create("segment", MFD_CLOEXEC); }
   void TearDown() override {
-    for (int fd : {listener_, segment_, out_.segment_fd, out_.memory_fd})
+    for (int fd : {segment_, out_.segment_fd, out_.memory_fd})
       if (fd >= 0) close(fd);
   }
   void listen() {
-    listener_ = listen_for_peers(folder_);
-    ASSERT_GE(listener_, 0);
+    const auto pass = [](void* self, ServiceCall& call) {
+      const auto& test = *static_cast<SegmentPassing*>(self);
+      pass_segment(call, test.segment_, test.memory_);
+    };
+    socket_.serve_by(ServiceNumber::kSegment, pass, this);
+    ASSERT_EQ(socket_.open(folder_), 0);
+  }
+  std::jthread owner() {
+    return std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) socket_.serve(), usleep(1000);
+    });
+  }
+  // Takes one connection of `listener_`.
+  MessageSocket accept_one() {
+    MessageSocket client;
+    EXPECT_TRUE(eventually([&] { return client.accept_from(listener_) == 0; }));
+    return client;
   }
   int ask(int timeout_ms = 10000) { return ask_for_segment(folder_, timeout_ms, &out_); }
   static bool same(int a, int b) {
@@ -43,40 +58,37 @@ class SegmentPassing : public ::testing::Test {
   // Takes one connection and answers it with `bytes`, no descriptor among them.
   std::jthread babbler(std::string bytes) {
     return std::jthread([this, bytes] {
-      int client = -1;
-      eventually([&] { return (client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; });
-      [[maybe_unused]] const ssize_t sent = send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      close(client);
+      const MessageSocket client = accept_one();
+      EXPECT_EQ(client.send({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}), 0);
     });
   }
 
   const TemporaryFolder temporary_;
   std::string folder_ = temporary_.path();
-  int listener_ = -1;
+  ServiceSocket socket_;
+  MessageSocket listener_;  // of an owner that breaks the rules
   int segment_ = -1;
+  int memory_ = -1;
   PassedSegment out_;
 };
 
 TEST_F(SegmentPassing, GivesBothDescriptors) {
+  memory_ = open("/dev/null", O_RDWR | O_CLOEXEC);
   listen();
-  const int memory = open("/dev/null", O_RDWR | O_CLOEXEC);
-  std::jthread owner([&](std::stop_token stop) {
-    while (!stop.stop_requested()) serve_peers(listener_, segment_, memory), usleep(1000);
-  });
+  auto serving = owner();
   ASSERT_EQ(ask(), 0);
   EXPECT_TRUE(same(out_.segment_fd, segment_));
-  EXPECT_TRUE(same(out_.memory_fd, memory));
+  EXPECT_TRUE(same(out_.memory_fd, memory_));
   EXPECT_NE(fcntl(out_.segment_fd, F_GETFD) & FD_CLOEXEC, 0);
-  owner.request_stop();
-  owner.join();
-  close(memory);
+  EXPECT_EQ(out_.pid, getpid());
+  serving.request_stop();
+  serving.join();
+  close(memory_);
 }
 
 TEST_F(SegmentPassing, GivesTheSegmentAloneWhenThereIsNoMemoryDescriptor) {
   listen();
-  std::jthread owner([&](std::stop_token stop) {
-    while (!stop.stop_requested()) serve_peers(listener_, segment_, -1), usleep(1000);
-  });
+  const auto serving = owner();
   ASSERT_EQ(ask(), 0);
   EXPECT_TRUE(same(out_.segment_fd, segment_));
   EXPECT_EQ(out_.memory_fd, -1);
@@ -86,9 +98,7 @@ TEST_F(SegmentPassing, WorksInAFolderLongerThanASocketAddress) {
   folder_ += "/" + std::string(200, 'x');
   std::filesystem::create_directory(folder_);
   listen();
-  std::jthread owner([&](std::stop_token stop) {
-    while (!stop.stop_requested()) serve_peers(listener_, segment_, -1), usleep(1000);
-  });
+  const auto serving = owner();
   EXPECT_EQ(ask(), 0);
 }
 
@@ -101,34 +111,33 @@ TEST_F(SegmentPassing, TimesOutOnAnOwnerThatDoesNotAnswer) {
 
 TEST_F(SegmentPassing, TimesOutOnAnOwnerThatTooManyWaitFor) {
   listen();
-  for (int i = 0; i < 258; ++i) ASSERT_EQ(ask(1), ETIMEDOUT) << i;
+  for (int i = 0; i < kServiceBacklog + 2; ++i) ASSERT_EQ(ask(1), ETIMEDOUT) << i;
 }
 
 TEST_F(SegmentPassing, SaysThatNobodyIsThere) { EXPECT_EQ(ask(), ENOENT); }
 
 TEST_F(SegmentPassing, SaysThatTheOwnerDied) {
   listen();
-  close(std::exchange(listener_, -1));
+  socket_.close();
   EXPECT_EQ(ask(), ECONNREFUSED);
 }
 
 TEST_F(SegmentPassing, RefusesAnAnswerWithoutDescriptors) {
-  listen();
+  ASSERT_EQ(listener_.listen_in(folder_, ServiceSocket::kName, 1), 0);
   const auto owner = babbler("\2");
   EXPECT_EQ(ask(), EPROTO);
 }
 
 TEST_F(SegmentPassing, RefusesAnEmptyAnswer) {
-  listen();
+  ASSERT_EQ(listener_.listen_in(folder_, ServiceSocket::kName, 1), 0);
   const auto owner = babbler("");
   EXPECT_EQ(ask(), ECONNREFUSED);
 }
 
 TEST_F(SegmentPassing, RefusesCredentialsInPlaceOfDescriptors) {
-  listen();
+  ASSERT_EQ(listener_.listen_in(folder_, ServiceSocket::kName, 1), 0);
   std::jthread owner([&] {
-    int client = -1;
-    eventually([&] { return (client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; });
+    const MessageSocket client = accept_one();
     char byte = 1;
     iovec data{&byte, 1};
     const ucred self{getpid(), geteuid(), getegid()};
@@ -137,8 +146,7 @@ TEST_F(SegmentPassing, RefusesCredentialsInPlaceOfDescriptors) {
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     *header = {CMSG_LEN(sizeof self), SOL_SOCKET, SCM_CREDENTIALS};
     std::memcpy(CMSG_DATA(header), &self, sizeof self);
-    sendmsg(client, &message, MSG_NOSIGNAL);
-    close(client);
+    EXPECT_EQ(sendmsg(client.fd(), &message, MSG_NOSIGNAL), 1);
   });
   EXPECT_EQ(ask(), EPROTO);
 }
@@ -146,7 +154,7 @@ TEST_F(SegmentPassing, RefusesCredentialsInPlaceOfDescriptors) {
 TEST_F(SegmentPassing, TheOwnerDoesNotWaitForAnybody) {
   listen();
   const auto began = std::chrono::steady_clock::now();
-  serve_peers(listener_, segment_, -1);
+  socket_.serve();
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
 }
 

@@ -61,7 +61,7 @@ TEST(AClosedDevice, IsNobodysAnyMore) {
   Pair pair;
   const ScopedMembership other(pair.node.path());
   const uint32_t slot = pair.context->process->membership().slot();
-  HazardGuard guard(other.membership.directory(), other.membership.slot(), slot);
+  HazardGuard guard(other.membership.hazards(), slot);
   std::atomic<bool> closed{false};
   std::thread closes([&] {
     pair.context.reset();

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/objects/fast_path_state.h"
+#include "engine/objects/qp.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {

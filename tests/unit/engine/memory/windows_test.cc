@@ -9,6 +9,8 @@
 
 #include "engine/memory/region_pages.h"
 #include "engine/objects/context.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/requester/local_requests.h"
 #include "engine/responder/invalidation.h"
 #include "unit/engine/scene.h"
@@ -143,8 +145,7 @@ TEST_F(Windows, LocalInvalidationWaitsForThePeerAtWork) {
   ASSERT_EQ(bind(7), Answer::kAck);
   Qp& qp = **pair.a;
   {
-    const HazardGuard peer(process().directory(), process().membership().slot(),
-                           process().membership().slot());
+    const HazardGuard peer(process().hazards(), process().membership().slot());
     EXPECT_EQ(invalidate(key(7), &qp), Answer::kBusy);
     EXPECT_EQ(check(key(7), &qp), KeyCheck::kUnknown);
   }
@@ -157,8 +158,7 @@ TEST_F(Windows, BindingType1AgainWaitsForThoseAtWork) {
   make(IBV_MW_TYPE_1);
   ASSERT_EQ(bind(7), Answer::kAck);
   {
-    const HazardGuard peer(process().directory(), process().membership().slot(),
-                           process().membership().slot());
+    const HazardGuard peer(process().hazards(), process().membership().slot());
     EXPECT_EQ(bind(8), Answer::kBusy);
     EXPECT_EQ(check(key(7), *pair.a), KeyCheck::kUnknown);
   }

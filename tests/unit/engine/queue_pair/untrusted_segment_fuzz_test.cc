@@ -15,6 +15,7 @@
 #include "engine/objects/cq.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"
 

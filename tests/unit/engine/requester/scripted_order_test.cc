@@ -4,6 +4,9 @@
 // atomics are in flight, fences, and replies that are late, repeated or of nothing.
 #include <gtest/gtest.h>
 
+#include "engine/objects/flight.h"
+#include "engine/objects/requester_context.h"
+#include "engine/objects/send_request.h"
 #include "unit/engine/requester/scripted_requester.h"
 
 namespace verbena {

@@ -12,6 +12,8 @@
 #include <random>
 #include <string>
 
+#include "engine/objects/flight.h"
+#include "engine/objects/send_request.h"
 #include "unit/engine/requester/requester_model.h"
 
 namespace verbena {

@@ -4,6 +4,8 @@
 // connections that break. Instants are compared with the clock before and after the call that set them.
 #include <gtest/gtest.h>
 
+#include "engine/objects/flight.h"
+#include "engine/objects/send_request.h"
 #include "unit/engine/requester/scripted_requester.h"
 
 namespace verbena {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
 #include "engine/objects/transport.h"
 #include "engine/requester/requester.h"
 #include "engine/rules/timers.h"

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What the fast paths of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
+#pragma once
+
+#include <atomic>
+
+#include "adapter/known_region.h"
+#include "engine/objects/fast_path_state.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
+#include "engine/requester/advance.h"
+#include "engine/responder/peer_path.h"
+#include "fabric/hazard_guard.h"
+
+namespace verbena {
+
+// Moves `guard` to the peer. As a rule post_send() has begun it there.
+inline void guard_peer(Qp& qp, HazardGuard& guard) {
+  const uint32_t there = qp.requester.path.adapter->slot();
+  if (guard.is_to(there)) [[likely]]
+    return;
+  guard.begin(qp.hazards, there);
+  qp.expected_target.store(there, std::memory_order_relaxed);
+}
+
+// Has nothing on the path changed since check_path()? Under a hazard guard.
+inline bool is_path_unchanged(const Qp& qp) {
+  const PeerPath& path = qp.requester.path;
+  return ports_up(qp.requester) && path.adapter->alive(qp.process->directory()) &&
+         path.qp->responder_state.load(std::memory_order_acquire) == path.responder_state;
+}
+
+// As find_local(), for a region that is not the cached one.
+bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address);
+
+// Finds the bytes of an SGE that is not inline, and checks its lkey. `known`: the region that was used last.
+// False: they may not be used, or pages may be absent. Under a hazard guard: the region stays registered.
+inline bool find_local(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {
+  const uint32_t epoch = qp.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  return known.covers(epoch, sge.lkey, sge.addr, sge.length, address) ||
+         find_local_slowly(qp, known, use, sge, address);
+}
+
+inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  return find_local(qp, qp.fast.gathered, MemoryUse::local_gather, sge, address);
+}
+
+inline bool find_read_into(Qp& qp, const ibv_sge& sge, uint64_t* address) {
+  return find_local(qp, qp.fast.read_into, MemoryUse::local_scatter, sge, address);
+}
+
+// Counts a request that is posted and finished at once. Returns its number.
+inline uint64_t pass_through_queue(Qp& qp) {
+  const uint64_t number = qp.sq_posted++;
+  qp.sq_next = qp.sq_posted;
+  qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace verbena

@@ -149,19 +149,20 @@ struct Claim {
   return claim_in(ring, worker);
 }
 
-// The owner's own view of its CQ. The CQ may be resized while threads of the process append to it. Such a
-// thread holds a lock of the queue pair that it appends for (send_lock or recv_lock); resizing takes that
-// lock to know that the thread is done.
+// The owner's own view of its CQ: it does not believe what the segment says of the ring. The CQ may be
+// resized while threads of the process append to it. Such a thread holds a lock of the queue pair that it
+// appends for (send_lock or recv_lock); resizing takes that lock to know that the thread is done.
 class OwnCompletionRing {
  public:
   const CompletionRing& current() const { return *current_.load(std::memory_order_acquire); }
   bool ignores_overrun() const { return current().ignores_overrun(); }
 
-  // Under the CQ's lock: switches to the ring that `cq` uses now. Earlier rings stay for threads that still
-  // look at them.
-  void follow(const SegmentView& segment, SharedCq& cq) {
+  // Under the CQ's lock: switches to `ring`, which is new. Earlier rings stay for threads that still look at
+  // them.
+  void follow(const CompletionRing& ring) {
     rings_.push_back(std::make_unique<Entry>());
-    rings_.back()->ring = CompletionRing::of(segment, cq, &rings_.back()->known_head);
+    rings_.back()->ring = ring;
+    rings_.back()->ring.known_head = &rings_.back()->known_head;
     current_.store(&rings_.back()->ring, std::memory_order_release);
   }
 

@@ -13,11 +13,10 @@ void KnownRegion::remember(const SegmentView& segment, uint32_t key, uint32_t pd
   const MemoryKey parts = MemoryKey::unpack(key);
   const SharedMr* mr = segment.mr(parts.index);
   length_ = 0;
-  if (mr == nullptr || parts.index == 0 ||
-      parts.index >= segment.header().mr_high_water.load(std::memory_order_acquire))
+  if (mr == nullptr || parts.index == 0 || parts.index >= segment.keys_used()) return;
+  if (parts.remote != is_remote(use) || mr->valid.load(std::memory_order_acquire) != (kKeyValid | parts.tag))
     return;
-  if (parts.remote != is_remote(use) || mr->valid.load(std::memory_order_acquire) != (0x100u | parts.tag))
-    return;
+  if (!segment.is_own() && mr->check != check_of(*mr)) return;
   const unsigned need = required_access(use);
   if (mr->pd != pd || mr->kind != KeyKind::kRegion || (mr->access & need) != need ||
       (mr->access & IBV_ACCESS_ON_DEMAND) != 0)

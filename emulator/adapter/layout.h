@@ -19,12 +19,11 @@
 #include <cstdint>
 #include <cstring>
 
-
 namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 17;
+inline constexpr uint32_t kLayoutVersion = 18;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -68,7 +67,7 @@ struct ClaimWord {
 enum class CqeKind : uint8_t {
   kNothing = 0,
   kPublished = 1,  // complete; written by the producer
-  kEager = 2,     // complete, but the message's bytes must still be scattered to the receive buffers
+  kEager = 2,      // complete, but the message's bytes must still be scattered to the receive buffers
   kTaken = 3,      // consumed or purged out of order; written by the owner, the head passes over it
 };
 
@@ -116,9 +115,9 @@ static_assert(sizeof(XrcSource) == sizeof(DatagramSource));
 // sequential stream of lines for the prefetchers of both sides, and an 8-byte message is one line.
 struct alignas(2 * kCacheLine) Cqe {
   std::atomic<uint64_t> state;
-  uint32_t qp_index;  // in the CQ owner's QP table
+  uint32_t qp_index;        // in the CQ owner's QP table
   uint32_t qp_incarnation;  // SharedQp::incarnation, to recognise an entry that has outlived its QP
-  uint32_t index;     // low 32 bits of the WQE's running number
+  uint32_t index;           // low 32 bits of the WQE's running number
   uint32_t byte_len;
   uint32_t immediate;  // network byte order
   uint8_t status;      // enum ibv_wc_status
@@ -201,10 +200,10 @@ struct SharedCq {
   SharedCqRing rings[2];
   // Line 5, written by the owner (arming) and by the producer that finds it armed.
   alignas(kCacheLine) std::atomic<uint32_t> armed;  // Arming, packed
-  std::atomic<uint32_t> overrun;  // set by producers, acted on by the owner
+  std::atomic<uint32_t> overrun;                    // set by producers, acted on by the owner
   // events written to the channel, or counted as lost, since the CQ was created
   std::atomic<uint64_t> raised;
-  std::atomic<uint64_t> lost;     // events that did not fit into the FIFO; the owner writes them later
+  std::atomic<uint64_t> lost;         // events that did not fit into the FIFO; the owner writes them later
   std::atomic<uint32_t> moderation;   // Moderation, packed; 0: none
   std::atomic<uint32_t> unreported;   // moderated: completions since the last event, counted by producers
   std::atomic<uint32_t> timer_asked;  // moderated: the owner must raise the event when the period is over
@@ -277,8 +276,8 @@ struct SharedSrq {
   // Line 0, written by the owner at creation.
   alignas(kCacheLine) std::atomic<uint32_t> incarnation;  // counts the queues that had this table entry
   std::atomic<uint32_t> in_use;
-  uint64_t order_offset;    // uint64_t[1 << order], OrderWord
-  uint64_t wqe_offset;      // ReceiveWqe, `stride` bytes each
+  uint64_t order_offset;   // uint64_t[1 << order], OrderWord
+  uint64_t wqe_offset;     // ReceiveWqe, `stride` bytes each
   uint64_t bounce_offset;  // kBounceSize bytes each
   uint32_t order;
   uint32_t stride;
@@ -341,8 +340,8 @@ struct SharedQp {
   uint32_t dest_slot_generation;
   uint32_t dest_index;
   uint32_t dest_incarnation;
-  uint32_t incarnation;   // counts the QPs that had this table entry; 0: never used
-  uint32_t access;  // qp_access_flags
+  uint32_t incarnation;  // counts the QPs that had this table entry; 0: never used
+  uint32_t access;       // qp_access_flags
   uint32_t pd;
   uint8_t type;  // enum ibv_qp_type
   uint8_t min_rnr_timer;
@@ -354,7 +353,7 @@ struct SharedQp {
   // Line 1, written by the owner at creation.
   alignas(kCacheLine) uint64_t rq_ready_offset;  // uint64_t[1 << rq_order], ReadyWord
   uint64_t rq_wqe_offset;                        // ReceiveWqe, rq_stride bytes each
-  uint64_t rq_bounce_offset;                    // kBounceSize bytes each
+  uint64_t rq_bounce_offset;                     // kBounceSize bytes each
   uint32_t rq_order;
   uint32_t rq_stride;
   uint32_t rq_max_sge;
@@ -394,7 +393,7 @@ struct SharedQp {
   std::atomic<uint32_t> send_psn;
   std::atomic<uint32_t> rnr_naks;
   std::atomic<uint32_t> retries;
-  std::atomic<uint32_t> lost;  // UC and UD: messages to another node that could not be sent in time
+  std::atomic<uint32_t> lost;         // UC and UD: messages to another node that could not be sent in time
   std::atomic<uint64_t> events_told;  // XRC_RECV: for handles in other processes (engine/xrc/xrc_shared_qp.h)
 };
 static_assert(sizeof(SharedQp) == 5 * kCacheLine);
@@ -425,7 +424,7 @@ enum class KeyKind : uint32_t {
 // Written by the owner while `valid` is 0. A bound window is unbound by its owner or, if it is of type 2, by
 // the peer of its QP. Either does so by setting `valid` to 0 with compare-and-swap.
 struct alignas(kCacheLine) SharedMr {
-  std::atomic<uint32_t> valid;  // 0, or 0x100 | tag; of a window: while it is bound
+  std::atomic<uint32_t> valid;  // 0, or kKeyValid | tag; of a window: while it is bound
   uint32_t pd;
   uint32_t access;    // IBV_ACCESS_*
   uint32_t last_tag;  // of the last use
@@ -433,9 +432,23 @@ struct alignas(kCacheLine) SharedMr {
   uint64_t length;    // bytes
   uint64_t address;   // the address in the owner's address space
   KeyKind kind;
-  uint32_t qpn;  // kWindow2: the QP that it was bound on
+  uint32_t qpn;    // kWindow2: the QP that it was bound on
+  uint64_t check;  // check_of() of the entry: a peer that finds another value takes the key for unknown
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
+
+// SharedMr::valid
+inline constexpr uint32_t kKeyValid = 0x100;
+// In the owner's private copy alone: no request may use the key, but eager data that came before are still
+// to be copied to the region.
+inline constexpr uint32_t kKeyEnding = 0x200;
+
+// Differs after any change of a single word.
+inline uint64_t check_of(const SharedMr& mr) {
+  return mr.pd * 0x9e3779b97f4a7c15u + mr.access * 0xc2b2ae3d27d4eb4fu + mr.iova * 0x165667b19e3779f9u +
+         mr.length * 0xd6e8feb86659fd93u + mr.address * 0xff51afd7ed558ccdu +
+         static_cast<uint64_t>(mr.kind) * 0xc4ceb9fe1a85ec53u + mr.qpn * 0x94d049bb133111ebu;
+}
 
 // ---- the segment ----
 

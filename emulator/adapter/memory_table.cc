@@ -11,20 +11,46 @@ namespace {
 // Free entries wait in a queue until this many are in it, and are reused only then.
 constexpr size_t kReuseDistance = 64;
 
-void fill(SharedMr& mr, const MemoryTable::Region& region) {
+void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn) {
   mr.pd = region.pd;
   mr.access = region.access;
   mr.iova = region.iova;
   mr.length = region.length;
   mr.address = region.address;
   mr.kind = region.kind;
-  mr.qpn = 0;
+  mr.qpn = qpn;
+  mr.check = check_of(mr);
+}
+
+// Makes the entry valid: first the owner's copy.
+void publish(OwnSegment& segment, MemoryKey key) {
+  const SegmentView& view = segment.view();
+  for (SharedMr* mr : {view.mr(key.index), view.shared_mr(key.index)}) {
+    mr->last_tag = key.tag;
+    mr->valid.store(kKeyValid | key.tag, std::memory_order_release);
+  }
 }
 
 }  // namespace
 
-Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn, MemoryUse use, uint64_t at,
-                              uint64_t size) {
+bool is_scatter_target(const SegmentView& segment, uint32_t lkey, uint32_t pd, uint64_t address,
+                       uint64_t size) {
+  const MemoryKey parts = MemoryKey::unpack(lkey);
+  if (parts.index == 0 || parts.remote) return false;
+  const SharedMr* mr = segment.mr(parts.index);
+  if (mr == nullptr || mr->pd != pd) return false;
+  if (const uint32_t valid = mr->valid.load(std::memory_order_acquire);
+      valid != (kKeyValid | parts.tag) && valid != (kKeyEnding | parts.tag))
+    return false;
+  if (mr->kind == KeyKind::kNullRegion) return size <= mr->length && address == mr->address;
+  return mr->kind == KeyKind::kRegion && mr->address == mr->iova &&
+         (mr->access & IBV_ACCESS_ON_DEMAND) == 0 &&
+         check_use(mr->access, mr->iova, mr->length, MemoryUse::local_scatter, address, size) ==
+             AccessCheck::ok;
+}
+
+Translation translate_special(const SegmentView& segment, const SharedMr& mr, MemoryKey parts, uint32_t qpn,
+                              MemoryUse use, uint64_t at, uint64_t size) {
   if (mr.kind == KeyKind::kNullRegion) {
     if (parts.remote) return {KeyCheck::kUnknown, 0};
     if (size > mr.length) return {KeyCheck::kOutside, 0};
@@ -39,7 +65,9 @@ Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn,
   // Unlike regions, windows change while others read them: the fields read belong together if the tag is
   // unchanged.
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (mr.valid.load(std::memory_order_relaxed) != (0x100u | parts.tag)) return {KeyCheck::kUnknown, 0};
+  for (const SharedMr* entry : {&mr, static_cast<const SharedMr*>(segment.shared_mr(parts.index))})
+    if (entry == nullptr || entry->valid.load(std::memory_order_relaxed) != (kKeyValid | parts.tag))
+      return {KeyCheck::kUnknown, 0};
   return result;
 }
 
@@ -56,16 +84,18 @@ int MemoryTable::take_index(OwnSegment& segment, uint32_t* index) {
   return 0;
 }
 
+void MemoryTable::fill_entries(OwnSegment& segment, uint32_t index, const Region& region, uint32_t qpn) {
+  for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)}) fill(*mr, region, qpn);
+}
+
 int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey) {
   std::lock_guard lock(mutex_);
   uint32_t index = 0;
   if (int error = take_index(segment, &index); error != 0) return error;
-  SharedMr& mr = *segment.view().mr(index);
   // The key of a deregistered region must not be the key of the next region.
-  mr.last_tag = (mr.last_tag + 1) & 0xff;
-  const auto tag = static_cast<uint8_t>(mr.last_tag);
-  fill(mr, region);
-  mr.valid.store(0x100u | tag, std::memory_order_release);
+  const auto tag = static_cast<uint8_t>(segment.view().mr(index)->last_tag + 1);
+  fill_entries(segment, index, region, 0);
+  publish(segment, {index, false, tag});
   raise_high_water(segment.view().header().mr_high_water, index);
   *lkey = MemoryKey{index, false, tag}.pack();
   *rkey = MemoryKey{index, true, tag}.pack();
@@ -74,9 +104,8 @@ int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, 
 
 void MemoryTable::change(OwnSegment& segment, uint32_t lkey, const Region& region) {
   const MemoryKey key = MemoryKey::unpack(lkey);
-  SharedMr& mr = *segment.view().mr(key.index);
-  fill(mr, region);
-  mr.valid.store(0x100u | key.tag, std::memory_order_release);
+  fill_entries(segment, key.index, region, 0);
+  publish(segment, key);
 }
 
 int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint32_t* rkey) {
@@ -85,7 +114,8 @@ int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint
   if (int error = take_index(segment, &index); error != 0) return error;
   SharedMr& mr = *segment.view().mr(index);
   mr.last_tag = (mr.last_tag + 1) & 0xff;
-  fill(mr, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind});
+  fill_entries(segment, index, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind},
+               0);
   raise_high_water(segment.view().header().mr_high_water, index);
   *rkey = MemoryKey{index, true, static_cast<uint8_t>(mr.last_tag)}.pack();
   return 0;
@@ -93,35 +123,36 @@ int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint
 
 void MemoryTable::bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn) {
   const MemoryKey key = MemoryKey::unpack(rkey);
-  SharedMr& mr = *segment.view().mr(key.index);
-  mr.last_tag = key.tag;
-  fill(mr, window);
-  mr.qpn = qpn;
-  mr.valid.store(0x100u | key.tag, std::memory_order_release);
+  fill_entries(segment, key.index, window, qpn);
+  publish(segment, key);
 }
 
 SharedMr* find_window(const SegmentView& segment, uint32_t rkey) {
   const MemoryKey key = MemoryKey::unpack(rkey);
   if (key.index == 0 || !key.remote) return nullptr;
-  if (key.index >= segment.header().mr_high_water.load(std::memory_order_acquire)) return nullptr;
-  SharedMr* mr = segment.mr(key.index);
+  if (key.index >= segment.keys_used()) return nullptr;
+  const SharedMr* mr = segment.mr(key.index);
   if (mr == nullptr || (mr->kind != KeyKind::kWindow1 && mr->kind != KeyKind::kWindow2)) return nullptr;
-  return mr;
+  return segment.shared_mr(key.index);
 }
 
 bool unbind_window(SharedMr& window, uint32_t rkey) {
-  uint32_t bound = 0x100u | MemoryKey::unpack(rkey).tag;
+  uint32_t bound = kKeyValid | MemoryKey::unpack(rkey).tag;
   return window.valid.compare_exchange_strong(bound, 0, std::memory_order_acq_rel);
 }
 
 void MemoryTable::invalidate(OwnSegment& segment, uint32_t lkey) {
-  segment.view().mr(MemoryKey::unpack(lkey).index)->valid.store(0, std::memory_order_release);
+  const MemoryKey key = MemoryKey::unpack(lkey);
+  segment.view().mr(key.index)->valid.store(kKeyEnding | key.tag, std::memory_order_release);
+  segment.view().shared_mr(key.index)->valid.store(0, std::memory_order_release);
   segment.view().header().mr_epoch.fetch_add(1, std::memory_order_acq_rel);
 }
 
-void MemoryTable::recycle(uint32_t lkey) {
+void MemoryTable::recycle(OwnSegment& segment, uint32_t lkey) {
   std::lock_guard lock(mutex_);
-  free_.push_back(MemoryKey::unpack(lkey).index);
+  const uint32_t index = MemoryKey::unpack(lkey).index;
+  segment.view().mr(index)->valid.store(0, std::memory_order_relaxed);
+  free_.push_back(index);
 }
 
 }  // namespace verbena

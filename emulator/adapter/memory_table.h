@@ -23,9 +23,14 @@ struct Translation {
   bool on_demand = false;  // a region whose pages may be absent
 };
 
+// May the owner copy eager data to [address, address + size), as a receive request with `lkey` of `pd` says?
+// While the key is valid, and from invalidate() to recycle().
+bool is_scatter_target(const SegmentView& segment, uint32_t lkey, uint32_t pd, uint64_t address,
+                       uint64_t size);
+
 // translate() for entries that are not plain regions. Precondition: `mr` was valid with the key's tag.
-Translation translate_special(const SharedMr& mr, MemoryKey parts, uint32_t qpn, MemoryUse use, uint64_t at,
-                              uint64_t size);
+Translation translate_special(const SegmentView& segment, const SharedMr& mr, MemoryKey parts, uint32_t qpn,
+                              MemoryUse use, uint64_t at, uint64_t size);
 
 // Checks whether `key` may be used in `pd` for `use` on [at, at + size). `remote`: the key must be an rkey,
 // else an lkey. `qpn`: the responder's QP, for rkeys. The entry stays valid while the caller is the owner and
@@ -35,14 +40,15 @@ inline Translation translate(const SegmentView& segment, uint32_t key, bool remo
   const MemoryKey parts = MemoryKey::unpack(key);
   if (parts.index == 0 || parts.index >= kMaxMrsPerProcess || parts.remote != remote)
     return {KeyCheck::kUnknown, 0};
-  if (parts.index >= segment.header().mr_high_water.load(std::memory_order_acquire))
-    return {KeyCheck::kUnknown, 0};
+  if (parts.index >= segment.keys_used()) return {KeyCheck::kUnknown, 0};
   const SharedMr* mr = segment.mr(parts.index);
-  if (mr == nullptr || mr->valid.load(std::memory_order_acquire) != (0x100u | parts.tag))
+  if (mr == nullptr || mr->valid.load(std::memory_order_acquire) != (kKeyValid | parts.tag))
+    return {KeyCheck::kUnknown, 0};
+  if (!segment.is_own() && mr->check != check_of(*mr)) [[unlikely]]
     return {KeyCheck::kUnknown, 0};
   if (mr->pd != pd) return {KeyCheck::kOtherPd, 0};
   if (mr->kind != KeyKind::kRegion) [[unlikely]]
-    return translate_special(*mr, parts, qpn, use, at, size);
+    return translate_special(segment, *mr, parts, qpn, use, at, size);
   switch (check_use(mr->access, mr->iova, mr->length, use, at, size)) {
     case AccessCheck::ok:
       return {KeyCheck::kOk, mr->address + (at - mr->iova), (mr->access & IBV_ACCESS_ON_DEMAND) != 0};
@@ -80,20 +86,21 @@ class MemoryTable {
   // the caller has waited for hazard guards. `window.kind` does not change.
   void bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn);
 
-  // Makes the keys invalid and begins a new epoch. The caller then waits for hazard guards before it treats
-  // the region as unused, and calls recycle() last.
+  // Makes the keys invalid, except for is_scatter_target(), and begins a new epoch. The caller then waits for
+  // hazard guards before it treats the region as unused, and calls recycle() last.
   void invalidate(OwnSegment& segment, uint32_t lkey);
-  void recycle(uint32_t lkey);  // or the rkey of a window
+  void recycle(OwnSegment& segment, uint32_t lkey);  // or the rkey of a window
 
  private:
   int take_index(OwnSegment& segment, uint32_t* index);
+  void fill_entries(OwnSegment& segment, uint32_t index, const Region& region, uint32_t qpn);
 
   std::mutex mutex_;
   std::deque<uint32_t> free_;  // first in, first out: a key is reused as late as possible
   uint32_t next_ = 1;
 };
 
-// The entry of a window's `rkey`, bound with that tag or not. nullptr: `rkey` names no window.
+// The shared entry of a window's `rkey`, bound with that tag or not. nullptr: `rkey` names no window.
 SharedMr* find_window(const SegmentView& segment, uint32_t rkey);
 
 // Unbinds the window if it is bound with the tag of `rkey`, else returns false. Holders of hazard guards may

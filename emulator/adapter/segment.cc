@@ -19,21 +19,34 @@ namespace {
 
 constexpr uint64_t kChunk = 64 * 1024;
 constexpr uint64_t kWantedSize = uint64_t{32} << 30;
+constexpr uint64_t kOwnKeysSize = sizeof(SharedMr) * uint64_t{kMaxMrsPerProcess};
 constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
 
 // Blocks begin at pairs of cache lines, as completion entries do.
-constexpr uint64_t line_up(uint64_t n) { return (n + 2 * kCacheLine - 1) / (2 * kCacheLine) * (2 * kCacheLine); }
+constexpr uint64_t line_up(uint64_t n) {
+  return (n + 2 * kCacheLine - 1) / (2 * kCacheLine) * (2 * kCacheLine);
+}
 
 }  // namespace
 
 OwnSegment::~OwnSegment() {
   if (view_.base() != nullptr) munmap(view_.base(), view_.size());
+  if (own_keys_ != nullptr) munmap(own_keys_, kOwnKeysSize);
   if (fd_ >= 0) close(fd_);
+}
+
+int OwnSegment::map_own_keys() {
+  void* memory =
+      mmap(nullptr, kOwnKeysSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return ENOMEM;
+  own_keys_ = static_cast<SharedMr*>(memory);
+  return 0;
 }
 
 int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation) {
   fd_ = memfd_create("verbena-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) return errno;
+  if (int error = map_own_keys(); error != 0) return error;
   uint64_t size = kWantedSize;
   // Growing a file past RLIMIT_FSIZE raises SIGXFSZ (setrlimit(2)): stay below it.
   rlimit limit;
@@ -48,7 +61,7 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   if (memory == MAP_FAILED) return ENOMEM;
   // The file cannot shrink, so no process that maps it can get SIGBUS.
   if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return errno;
-  view_ = SegmentView(static_cast<std::byte*>(memory), size);
+  view_ = SegmentView(static_cast<std::byte*>(memory), size, own_keys_);
   committed_.resize(size / kChunk);
   if (int error = commit(0, kQpTableOffset); error != 0) return error;
   auto* header = new (memory) SegmentHeader{};
@@ -81,10 +94,12 @@ int OwnSegment::commit_locked(uint64_t offset, uint64_t size) {
     while (end <= last && !committed_[end]) ++end;
     int result;
     do {
-      result = fallocate(fd_, 0, static_cast<off_t>(chunk * kChunk), static_cast<off_t>((end - chunk) * kChunk));
+      result =
+          fallocate(fd_, 0, static_cast<off_t>(chunk * kChunk), static_cast<off_t>((end - chunk) * kChunk));
     } while (result != 0 && errno == EINTR);
     if (result != 0) return ENOMEM;
-    std::fill(committed_.begin() + static_cast<long>(chunk), committed_.begin() + static_cast<long>(end), true);
+    std::fill(committed_.begin() + static_cast<long>(chunk), committed_.begin() + static_cast<long>(end),
+              true);
     chunk = end;
   }
   return 0;
@@ -95,11 +110,11 @@ void OwnSegment::abandon() {
   close(std::exchange(fd_, -1));
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t used = std::min((fresh_ + page - 1) / page * page, view_.size());
-  if (mmap(view_.base(), used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
-      MAP_FAILED)
+  if (mmap(view_.base(), used, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     return;
   if (used != view_.size()) munmap(view_.base() + used, view_.size() - used);
-  view_ = SegmentView(view_.base(), used);
+  view_ = SegmentView(view_.base(), used, own_keys_);
 }
 
 uint64_t OwnSegment::allocate(uint64_t size) {

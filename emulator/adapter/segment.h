@@ -20,7 +20,9 @@ namespace verbena {
 class SegmentView {
  public:
   SegmentView() = default;
-  SegmentView(std::byte* base, uint64_t size) : base_(base), size_(size) {}
+  // `own_keys`: see mr(); nullptr for a peer's segment.
+  SegmentView(std::byte* base, uint64_t size, SharedMr* own_keys = nullptr)
+      : base_(base), size_(size), own_keys_(own_keys) {}
 
   std::byte* base() const { return base_; }
   uint64_t size() const { return size_; }
@@ -38,9 +40,20 @@ class SegmentView {
   SharedSrq* srq(uint32_t index) const {
     return index < kMaxSrqsPerProcess ? at<SharedSrq>(kSrqTableOffset + sizeof(SharedSrq) * index) : nullptr;
   }
-  SharedMr* mr(uint32_t index) const {
+  SharedMr* shared_mr(uint32_t index) const {
     return index < kMaxMrsPerProcess ? at<SharedMr>(kMrTableOffset + sizeof(SharedMr) * uint64_t{index})
                                      : nullptr;
+  }
+  // The entry to believe. The owner has a copy of its table in private memory: a damaged segment does not
+  // lead it to addresses outside its regions. Whether a window is bound stands in the shared entry alone.
+  SharedMr* mr(uint32_t index) const {
+    if (own_keys_ == nullptr) return shared_mr(index);
+    return index < kMaxMrsPerProcess ? own_keys_ + index : nullptr;
+  }
+  bool is_own() const { return own_keys_ != nullptr; }
+  // The number of entries that may be looked at.
+  uint32_t keys_used() const {
+    return is_own() ? kMaxMrsPerProcess : header().mr_high_water.load(std::memory_order_acquire);
   }
 
   // `count` objects at `offset`. nullptr: they do not lie within the segment, or are misaligned.
@@ -53,6 +66,7 @@ class SegmentView {
  private:
   std::byte* base_ = nullptr;
   uint64_t size_ = 0;
+  SharedMr* own_keys_ = nullptr;
 };
 
 // The owner's segment, with the allocator of its heap. Thread-safe.
@@ -85,12 +99,15 @@ class OwnSegment {
  private:
   int commit_locked(uint64_t offset, uint64_t size);
 
+  int map_own_keys();
+
   SegmentView view_;
+  SharedMr* own_keys_ = nullptr;
   int fd_ = -1;
   std::mutex mutex_;
-  std::vector<bool> committed_;             // by kChunk
-  std::map<uint64_t, uint64_t> free_;       // offset -> size, coalesced
-  uint64_t fresh_ = kHeapOffset;            // the heap from here on was never used: known to be zero
+  std::vector<bool> committed_;        // by kChunk
+  std::map<uint64_t, uint64_t> free_;  // offset -> size, coalesced
+  uint64_t fresh_ = kHeapOffset;       // the heap from here on was never used: known to be zero
 };
 
 // A peer's segment, mapped read-write: initiators write completions into it.

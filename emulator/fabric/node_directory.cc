@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
@@ -34,30 +35,30 @@ constexpr size_t kEventsOffset =
     align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
 constexpr size_t kDirectorySize = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 4096);
 
-int initialise_life(pthread_mutex_t* life) {
-  pthread_mutexattr_t attributes;
-  int error = pthread_mutexattr_init(&attributes);
-  if (error != 0) return error;
-  error = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  if (error == 0) error = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  if (error == 0) error = pthread_mutex_init(life, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-  return error;
+bool is_sound(const DeviceTable& table) {
+  if (table.count > kMaxDevices || table.network.count > kMaxGids) return false;
+  return std::all_of(table.devices.begin(), table.devices.begin() + table.count,
+                     [](const DeviceDescription& device) {
+                       return device.gid_count <= kMaxGids && device.name.back() == 0;
+                     });
 }
 
 bool held(Slot& slot) {
-  const uint32_t word = futex_word(slot);
+  const uint32_t word = slot.life.load(std::memory_order_acquire);
   return word != 0 && (word & kOwnerDied) == 0;
 }
 
 }  // namespace
 
 NodeDirectory::NodeDirectory(NodeDirectory&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : base_(std::exchange(other.base_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      devices_(std::move(other.devices_)) {}
 
 NodeDirectory& NodeDirectory::operator=(NodeDirectory&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(size_, other.size_);
+  std::swap(devices_, other.devices_);
   return *this;
 }
 
@@ -75,12 +76,9 @@ int NodeDirectory::create(const char* path, const DeviceTable& devices) {
 
   auto* header = new (memory) DirectoryHeader{};
   int error = 0;
-  for (uint32_t i = 0; i < kMaxSlots && error == 0; ++i) {
-    auto* slot = new (static_cast<std::byte*>(memory) + kSlotsOffset + i * sizeof(Slot)) Slot{};
-    error = initialise_life(&slot->life);
-  }
-  if (error == 0 && getrandom(&header->node_id, sizeof header->node_id, 0) != sizeof header->node_id)
-    error = errno;
+  for (uint32_t i = 0; i < kMaxSlots; ++i)
+    new (static_cast<std::byte*>(memory) + kSlotsOffset + i * sizeof(Slot)) Slot{};
+  if (getrandom(&header->node_id, sizeof header->node_id, 0) != sizeof header->node_id) error = errno;
   uint32_t first = kFirstQpn;
   if (error == 0 && getrandom(&first, sizeof first, 0) == sizeof first)
     header->next_qpn = kFirstQpn + first % (kLastQpn - kFirstQpn);
@@ -108,11 +106,13 @@ int NodeDirectory::open(const char* path) {
   void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
   if (memory == MAP_FAILED) return errno;
   const auto* header = static_cast<const DirectoryHeader*>(memory);
-  if (header->magic != kDirectoryMagic || header->layout_version != kLayoutVersion ||
-      header->size != kDirectorySize || header->devices.count > kMaxDevices) {
+  std::unique_ptr<const DeviceTable> devices(new (std::nothrow) DeviceTable(header->devices));
+  if (devices == nullptr || header->magic != kDirectoryMagic || header->layout_version != kLayoutVersion ||
+      header->size != kDirectorySize || !is_sound(*devices)) {
     munmap(memory, kDirectorySize);
-    return EPROTO;
+    return devices == nullptr ? ENOMEM : EPROTO;
   }
+  devices_ = std::move(devices);
   if (base_ != nullptr) munmap(base_, size_);
   base_ = static_cast<std::byte*>(memory);
   size_ = kDirectorySize;
@@ -137,7 +137,7 @@ bool NodeDirectory::worker_alive(uint32_t packed) const {
 
 void NodeDirectory::note_holder(uint32_t index) const {
   Slot& s = slot(index);
-  s.holder.store(futex_word(s) & kTidMask, std::memory_order_relaxed);
+  s.holder.store(s.life.load(std::memory_order_relaxed) & kTidMask, std::memory_order_relaxed);
 }
 
 bool NodeDirectory::occupied(uint32_t index) const { return held(slot(index)); }

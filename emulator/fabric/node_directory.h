@@ -5,10 +5,9 @@
 //
 // Who writes what:
 // - Header and devices: the process that creates the node, before the file gets its name.
-// - A slot: the process that holds its `life` mutex. A process takes a slot by locking the mutex, and holds
-//   it until it closes the device or dies. The mutex is robust: the kernel marks it when the holder's thread
-//   ends in any way, exec included (set_robust_list(2), pthread_mutexattr_setrobust(3)). The process that
-//   then locks it with EOWNERDEAD cleans up and frees the slot.
+// - A slot: the process that holds its lock `life` (robust_lock.h). A process takes a slot by locking it, and
+//   holds it until it closes the device or dies. The process that then locks it with EOWNERDEAD cleans up and
+//   frees the slot.
 // - A slot's counts of objects: the slot's process. Cleared when the slot is given back or reclaimed.
 // - A device's event log, ports_down, addresses_gone: the holder of the file's lock (device_events.h).
 // - A QPN entry: claimed by compare-and-swap by the owner of the QP; freed by the owner or by the process
@@ -16,11 +15,10 @@
 // - An entry of the multicast table: likewise (multicast_table.h).
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 
 #include "adapter/layout.h"
@@ -29,6 +27,7 @@
 #include "fabric/device_table.h"
 #include "fabric/hazard_guard.h"
 #include "fabric/multicast_table.h"
+#include "fabric/robust_lock.h"
 #include "fabric/xrc_domains.h"
 
 namespace verbena {
@@ -40,16 +39,16 @@ inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at o
 enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
 
 struct alignas(64) Slot {
-  pthread_mutex_t life;              // robust, process-shared; held by the adapter's service thread
+  std::atomic<uint32_t> life;        // RobustLock; held by the adapter's service thread
   std::atomic<uint32_t> generation;  // incremented each time the slot is taken; never 0 for a taken slot
   std::atomic<SlotState> state;
   std::atomic<int32_t> pid;  // for display only (status, log lines): never used to reach the process
-  char program[20];                    // /proc/self/comm, for people
+  char program[20];          // /proc/self/comm, for people
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
   std::atomic<uint32_t>
       holder;  // TID of the thread that holds `life`; the process that reclaims the slot holds it, too
 };
-static_assert(sizeof(Slot) == 128);
+static_assert(sizeof(Slot) == 64);
 
 // One 64-bit word per QPN: number (24 bits), slot (16 bits), index of the QP in its adapter (24 bits). 0:
 // free.
@@ -95,16 +94,6 @@ constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }
 inline constexpr size_t kSlotsOffset = page_aligned(sizeof(DirectoryHeader));
 inline constexpr size_t kHazardsOffset = kSlotsOffset + sizeof(Slot) * kMaxSlots;
 
-// The futex word of a robust mutex: 0 unlocked, else the holder's TID and two flags. The kernel sets
-// FUTEX_OWNER_DIED when the holder ends (futex(2), "robust futexes"). Reading the word has no side effect.
-inline constexpr uint32_t kOwnerDied = 0x40000000;
-inline constexpr uint32_t kTidMask = 0x3fffffff;
-
-inline uint32_t futex_word(const Slot& slot) {
-  auto& word = const_cast<int&>(slot.life.__data.__lock);
-  return static_cast<uint32_t>(std::atomic_ref<int>(word).load(std::memory_order_acquire));
-}
-
 // The mapped directory. Closed by its destructor. Movable, not copyable.
 class NodeDirectory {
  public:
@@ -123,8 +112,8 @@ class NodeDirectory {
 
   bool is_open() const { return base_ != nullptr; }
   DirectoryHeader& header() const { return *reinterpret_cast<DirectoryHeader*>(base_); }
-  const DeviceTable& devices() const { return header().devices; }
-  Slot& slot(uint32_t index) const {  // index < kMaxSlots
+  const DeviceTable& devices() const { return *devices_; }  // as they were when the directory was opened
+  Slot& slot(uint32_t index) const {                        // index < kMaxSlots
     return *std::launder(reinterpret_cast<Slot*>(base_ + kSlotsOffset + index % kMaxSlots * sizeof(Slot)));
   }
 
@@ -141,7 +130,7 @@ class NodeDirectory {
   bool alive(uint32_t index, uint32_t generation) const {
     const Slot& s = slot(index);
     if (s.generation.load(std::memory_order_acquire) != generation) return false;
-    const uint32_t holder = futex_word(s) & (kOwnerDied | kTidMask);
+    const uint32_t holder = s.life.load(std::memory_order_acquire) & (kOwnerDied | kTidMask);
     return s.state.load(std::memory_order_acquire) == SlotState::kLive &&
            holder == s.holder.load(std::memory_order_relaxed);
   }
@@ -152,7 +141,7 @@ class NodeDirectory {
   // True: a living process holds `slot`, in whatever state and generation. For observers from outside.
   bool occupied(uint32_t slot) const;
 
-  // The calling thread has locked the slot's mutex for its own process.
+  // The calling thread has locked the slot for its own process.
   void note_holder(uint32_t slot) const;
 
   // Gives `qp_index` of `slot` a QP number that no QP on the node has now, the one released longest ago. 0:
@@ -189,6 +178,7 @@ class NodeDirectory {
 
   std::byte* base_ = nullptr;
   size_t size_ = 0;
+  std::unique_ptr<const DeviceTable> devices_;  // a copy: nobody changes it, and damage does not reach it
 };
 
 }  // namespace verbena

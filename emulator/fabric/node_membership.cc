@@ -57,16 +57,12 @@ void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t
   slot.state.store(SlotState::kFree, std::memory_order_release);
 }
 
-// Locks the slot's mutex if it is free, and cleans up after a dead holder. 0 or EBUSY.
-int lock_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
-  Slot& slot = directory.slot(index);
-  const int error = pthread_mutex_trylock(&slot.life);
-  if (error == EOWNERDEAD) {
-    wipe_slot(directory, node, index);
-    pthread_mutex_consistent(&slot.life);
-    return 0;
-  }
-  return error;
+// Locks the slot if it is free, and cleans up after a dead holder. 0 or EBUSY.
+int lock_slot(const NodeDirectory& directory, const std::string& node, uint32_t index, RobustLock& lock) {
+  const int error = lock.try_lock(directory.slot(index).life);
+  if (error != EOWNERDEAD) return error;
+  wipe_slot(directory, node, index);
+  return 0;
 }
 
 void write_program_name(Slot& slot) {
@@ -104,12 +100,12 @@ int check_trust(const std::string& node) {
 
 }  // namespace
 
-void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node) {
+void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node, RobustLock& lock) {
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     Slot& slot = directory.slot(i);
     if (slot.state.load(std::memory_order_acquire) == SlotState::kFree) continue;
     if (directory.alive(i, slot.generation.load(std::memory_order_acquire))) continue;
-    if (lock_slot(directory, node, i) == 0) pthread_mutex_unlock(&slot.life);
+    if (lock_slot(directory, node, i, lock) == 0) lock.unlock();
   }
 }
 
@@ -174,8 +170,9 @@ void* NodeMembership::thread_main(void* self) {
 }
 
 void NodeMembership::run() {
-  reclaim_dead_slots(directory_, node_);
-  int error = take_slot();
+  RobustLock lock;
+  reclaim_dead_slots(directory_, node_, lock);
+  int error = take_slot(lock);
   if (error == 0) {
     error = prepare();
     if (error != 0) give_back();
@@ -188,12 +185,12 @@ void NodeMembership::run() {
   give_back();
 }
 
-int NodeMembership::take_slot() {
+int NodeMembership::take_slot(RobustLock& lock) {
   const uint32_t first = directory_.header().next_slot.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     const uint32_t index = (first + i) % kMaxSlots;
     Slot& slot = directory_.slot(index);
-    if (lock_slot(directory_, node_, index) != 0) continue;
+    if (lock_slot(directory_, node_, index, lock) != 0) continue;
     uint32_t generation = slot.generation.load(std::memory_order_relaxed) + 1;
     if (generation == 0) generation = 1;
     slot.pid.store(getpid(), std::memory_order_relaxed);
@@ -257,12 +254,10 @@ void NodeMembership::serve() {
 }
 
 void NodeMembership::give_back() {
-  Slot& slot = directory_.slot(slot_);
   services_.close();
   if (memory_fd_ >= 0) close(memory_fd_);
   memory_fd_ = -1;
   wipe_slot(directory_, node_, slot_);
-  pthread_mutex_unlock(&slot.life);
 }
 
 }  // namespace verbena

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The membership of this process in its node: its slot, its segment, and the service thread. The thread
-// - holds the slot's robust mutex while the process is a member,
+// - holds the slot's robust lock while the process is a member,
 // - serves the process's socket (service_socket.h), and so passes the segment to peers that ask for it,
 // - does the work that no call of the program drives (retries, asynchronous events).
 // Otherwise it sleeps in poll(2).
@@ -69,7 +69,7 @@ class NodeMembership {
  private:
   static void* thread_main(void* self);
   void run();
-  int take_slot();
+  int take_slot(RobustLock& lock);
   int prepare();
   void serve();
   void give_back();
@@ -93,6 +93,7 @@ class NodeMembership {
 };
 
 // Frees the slots of dead holders: their QP numbers, folders and hazard records. Cheap when there are none.
-void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node);
+// `lock` holds nothing before and after.
+void reclaim_dead_slots(const NodeDirectory& directory, const std::string& node, RobustLock& lock);
 
 }  // namespace verbena

@@ -231,11 +231,11 @@ void examine_life(const std::string& node, Findings* findings) {
   host.end();
   NodeDirectory directory;
   if (directory.open(directory_path(node).c_str()) == 0 && directory.occupied(arrival.slot))
-    findings->push_back({Verdict::kBad, "robust mutexes",
+    findings->push_back({Verdict::kBad, "robust locks",
                          "the kernel does not tell that the holder of one has died",
                          "use a kernel with robust futexes (set_robust_list(2))"});
   else
-    findings->push_back({Verdict::kGood, "robust mutexes", "a process that died is missed", ""});
+    findings->push_back({Verdict::kGood, "robust locks", "a process that died is missed", ""});
 }
 
 // Executes `verbena probe`. `what`: its argument, or "".

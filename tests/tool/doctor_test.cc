@@ -136,7 +136,7 @@ TEST_F(DoctorCommand, ReachesIntoAnotherProcess) {
   EXPECT_TRUE(good(finding("memory of another process"))) << outcome_.out;
 }
 
-TEST_F(DoctorCommand, MissesTheDead) { EXPECT_TRUE(good(finding("robust mutexes"))) << outcome_.out; }
+TEST_F(DoctorCommand, MissesTheDead) { EXPECT_TRUE(good(finding("robust locks"))) << outcome_.out; }
 
 TEST_F(DoctorCommand, LeavesNoNodeBehind) {
   finding("x");
@@ -168,7 +168,8 @@ TEST_F(DoctorCommand, TellsTooFewDescriptors) {
 }
 
 TEST_F(DoctorCommand, MentionsThatDescriptorsAreForFewPeers) {
-  const Outcome outcome = run({"/bin/sh", "-c", "ulimit -n 500; exec " VERBENA_COMMAND " doctor"}, environment_);
+  const Outcome outcome =
+      run({"/bin/sh", "-c", "ulimit -n 500; exec " VERBENA_COMMAND " doctor"}, environment_);
   EXPECT_NE(outcome.out.find("note  RLIMIT_NOFILE: 500 descriptors"), std::string::npos) << outcome.out;
 }
 
@@ -178,7 +179,8 @@ TEST_F(DoctorCommand, MentionsALimitOfTheAddressSpace) {
 #endif
   const Outcome outcome =  // 64 GiB
       run({"/bin/sh", "-c", "ulimit -v 67108864; exec " VERBENA_COMMAND " doctor"}, environment_);
-  EXPECT_NE(outcome.out.find("note  RLIMIT_AS: the address space is limited"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("note  RLIMIT_AS: the address space is limited"), std::string::npos)
+      << outcome.out;
   EXPECT_NE(outcome.out.find("remedy: ulimit -v unlimited"), std::string::npos) << outcome.out;
 }
 

@@ -168,7 +168,7 @@ void furnish_cm(NodeMembership& membership) {
 void furnish_mr(NodeMembership& membership) {
   OwnSegment& segment = membership.segment();
   ASSERT_EQ(segment.commit(kMrTableOffset, 2 * sizeof(SharedMr)), 0);
-  SharedMr& mr = *segment.view().mr(1);
+  SharedMr& mr = *segment.view().shared_mr(1);
   mr.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
   mr.length = 4096;
   mr.valid = 0x100 | 7;

@@ -97,9 +97,10 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   }
   const bool committed =
       process.segment().commit(kCqTableOffset + sizeof(SharedCq) * cq->index, sizeof(SharedCq)) == 0;
+  cq->process = &process;
+  cq->flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
   cq->shared = committed ? process.view().cq(cq->index) : nullptr;
-  if (cq->shared == nullptr ||
-      make_cq_ring(process, cq->shared->rings[0], cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
+  if (cq->shared == nullptr || make_cq_ring(*cq, 0, cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
     VERBENA_WARN("ibv_create_cq: %d entries: there is no memory for them", cqe);
     process.cq_indices().give(cq->index);
     give_quota(*context, Counted::kCqs);
@@ -107,16 +108,14 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
     return ENOMEM;
   }
   cq->context = context;
-  cq->process = &process;
   cq->user_handle = user_handle;
   cq->ignore_overrun = options.ignore_overrun;
   cq->channel = channel;
   SharedCq& shared = *cq->shared;
-  shared.ring_generation.store(0, std::memory_order_relaxed);
   shared.scattered_generation.store(0, std::memory_order_relaxed);
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
-  shared.flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
+  shared.flags = cq->flags;
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
@@ -124,7 +123,6 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
     word->store(0, std::memory_order_relaxed);
   shared.alive.store(1, std::memory_order_release);
-  cq->ring.follow(process.view(), shared);
   cq->consumer.begin(cq->ring.current(), worker_alive, &process);
   if (channel != nullptr) channel->users.fetch_add(1, std::memory_order_relaxed);
   raise_high_water(process.view().header().cq_high_water, cq->index);
@@ -161,7 +159,8 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   *comp_events = *async_events = 0;
   if (process.dead()) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0) {
-    VERBENA_WARN("ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it", cq->index, cq->users.load());
+    VERBENA_WARN("ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it", cq->index,
+                 cq->users.load());
     return EBUSY;
   }
   SharedCq& shared = *cq->shared;

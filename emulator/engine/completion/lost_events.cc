@@ -9,7 +9,7 @@ namespace verbena {
 
 void owe_event(Process& process, uint64_t user_handle) {
   std::lock_guard lock(process.serving_mutex());
-  const uint32_t limit = process.view().header().cq_high_water.load(std::memory_order_relaxed);
+  const uint32_t limit = process.cq_indices().ever_taken();
   for (uint32_t i = 0; i < limit; ++i) {
     Cq* cq = process.cq(i);
     if (cq == nullptr || cq->user_handle != user_handle) continue;
@@ -24,7 +24,7 @@ bool reinject_lost_events(Process& process) {
   if (header.lost_events.exchange(0, std::memory_order_acq_rel) == 0) return true;
   std::lock_guard lock(process.serving_mutex());
   bool all = true;
-  const uint32_t limit = header.cq_high_water.load(std::memory_order_relaxed);
+  const uint32_t limit = process.cq_indices().ever_taken();
   for (uint32_t i = 0; i < limit; ++i) {
     Cq* cq = process.cq(i);
     if (cq == nullptr || cq->channel == nullptr) continue;

@@ -8,11 +8,13 @@
 
 #include "adapter/arming.h"
 #include "adapter/clock.h"
+#include "adapter/memory_table.h"
 #include "emulator.h"
 #include "engine/completion/poll.h"
 #include "engine/completion/streaming.h"
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
+#include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
@@ -55,9 +57,32 @@ EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
           std::min(entry.byte_len, kBounceSize)};
 }
 
+// Is the buffer a part of a region of this process? The WQE lies in shared memory, so it is not believed.
+// Under Cq::lock.
+bool is_registered_slowly(Cq& cq, const CqeOwner& cqe_owner, const WqeSge& sge, uint32_t length) {
+  const SegmentView& view = cq.process->view();
+  const uint32_t pd = cqe_owner.srq != nullptr ? cqe_owner.srq->pd_handle : cqe_owner.qp->pd->handle;
+  if (!is_scatter_target(view, sge.lkey, pd, sge.address, length)) {
+    VERBENA_ERROR(
+        "CQ %u: a receive request has been damaged in shared memory: lkey 0x%x, address 0x%llx, "
+        "length %u is no region of this process; the message is lost",
+        cq.index, sge.lkey, static_cast<unsigned long long>(sge.address), length);
+    return false;
+  }
+  cq.scattered.remember(view, sge.lkey, pd, MemoryUse::local_scatter);
+  return true;
+}
+
+inline bool is_registered(Cq& cq, const CqeOwner& cqe_owner, const WqeSge& sge, uint32_t length) {
+  const uint32_t epoch = cq.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  uint64_t at;
+  return (cq.scattered.covers(epoch, sge.lkey, sge.address, length, &at) && at == sge.address) ||
+         is_registered_slowly(cq, cqe_owner, sge, length);
+}
+
 // Copies eager data to the buffers of its WQE. `read_ahead`: probably another message lies this many slots
 // further on, and is prefetched; 0: none is known.
-void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
+void scatter(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
   const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
   uint32_t left = length;
   if ((entry.flags & kCqeInline) == 0 && read_ahead != 0 && cqe_owner.srq == nullptr) {
@@ -66,9 +91,11 @@ void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
   }
   const std::byte* from = source;
   for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
-    const uint32_t n = std::min(wqe.sge[i].length, left);
+    const WqeSge sge = wqe.sge[i];
+    const uint32_t n = std::min(sge.length, left);
     if (n == 0) continue;
-    copy_small(reinterpret_cast<void*>(wqe.sge[i].address), from, n);
+    if (!is_registered(cq, cqe_owner, sge, n)) return;
+    copy_small(reinterpret_cast<void*>(sge.address), from, n);
     from += n;
     left -= n;
   }
@@ -76,14 +103,16 @@ void scatter(const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
 
 // The same through system calls, off the data path: the program may have unmapped the buffer before it
 // deregisters it, and a direct copy would fault.
-void scatter_safely(Process& process, const CqeOwner& cqe_owner, const Cqe& entry) {
+void scatter_safely(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry) {
   const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
   uint32_t left = length;
   std::byte* from = source;
   for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
-    const uint32_t n = std::min(wqe.sge[i].length, left);
-    const iovec local{from, n}, remote{reinterpret_cast<void*>(wqe.sge[i].address), n};
-    process.self().write(process.directory(), &local, 1, &remote, 1);
+    const WqeSge sge = wqe.sge[i];
+    const uint32_t n = std::min(sge.length, left);
+    if (n != 0 && !is_registered(cq, cqe_owner, sge, n)) return;
+    const iovec local{from, n}, remote{reinterpret_cast<void*>(sge.address), n};
+    cq.process->self().write(cq.process->directory(), &local, 1, &remote, 1);
     from += n;
     left -= n;
   }
@@ -122,7 +151,8 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
   if ((source.path_bits & DatagramSource::kWithGrh) != 0) wc->wc_flags |= IBV_WC_GRH;
 }
 
-void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
+void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead,
+             ibv_wc* wc) {
   const bool receive = (entry.flags & kCqeReceive) != 0;
   wc->status = static_cast<ibv_wc_status>(entry.status);
   wc->vendor_err = entry.vendor_err;
@@ -145,7 +175,7 @@ void fill_wc(const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t r
   wc->dlid_path_bits = 0;
   if ((entry.flags & kCqeDatagram) != 0) fill_origin(entry, wc);
   if (receive) {
-    if (eager) scatter(cqe_owner, entry, read_ahead);
+    if (eager) scatter(cq, cqe_owner, entry, read_ahead);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     if (cqe_owner.srq != nullptr) {
       wc->wr_id = wr_id_of(*cqe_owner.srq, entry.index);
@@ -175,7 +205,7 @@ class Series {
 
   // Fills *wc from an ordinary receive completion. False, and nothing is done: it is another one, or has no
   // owner.
-  bool fill_received(const Cq& cq, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
+  bool fill_received(Cq& cq, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
     constexpr uint8_t kOrdinary = kCqeReceive | kCqeInline | kCqeWithImmediate | kCqeSolicited;
     const uint8_t flags = entry.flags;
     if ((flags & kCqeReceive) == 0 || (flags & ~kOrdinary) != 0) return false;
@@ -186,10 +216,9 @@ class Series {
     if (eager) {
       const ReceiveWqe& wqe = receives.wqe(number);
       if (wqe.sge_count == 1 && (flags & kCqeInline) != 0)
-        copy_small(reinterpret_cast<void*>(wqe.sge[0].address), entry.payload,
-                   std::min({wqe.sge[0].length, entry.byte_len, kCqeInlineSize}));
+        scatter_inline(cq, wqe.sge[0], entry);
       else
-        scatter({qp_, nullptr}, entry, read_ahead);
+        scatter(cq, {qp_, nullptr}, entry, read_ahead);
     }
     wc->wr_id = qp_->rq_wr_ids[number & receives.mask()];
     wc->status = static_cast<ibv_wc_status>(entry.status);
@@ -217,6 +246,11 @@ class Series {
   }
 
  private:
+  void scatter_inline(Cq& cq, const WqeSge sge, const Cqe& entry) const {
+    const uint32_t n = std::min({sge.length, entry.byte_len, kCqeInlineSize});
+    if (n != 0 && is_registered(cq, {qp_, nullptr}, sge, n))
+      copy_small(reinterpret_cast<void*>(sge.address), entry.payload, n);
+  }
   bool begin(const Cq& cq, const Cqe& entry) {
     end();
     const CqeOwner cqe_owner = cqe_owner_of(cq, entry);
@@ -246,7 +280,7 @@ void scatter_eager(Cq& cq) {
     if (!eager) return false;
     const CqeOwner cqe_owner = cqe_owner_of(cq, entry);
     if (cqe_owner.qp == nullptr && cqe_owner.srq == nullptr) return false;
-    scatter_safely(*cq.process, cqe_owner, entry);
+    scatter_safely(cq, cqe_owner, entry);
     CompletionConsumer::mark_scattered(entry);
     return false;
   });
@@ -293,7 +327,7 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
       ++count;
     else if (const CqeOwner cqe_owner = cqe_owner_of(*cq, *entry);
              cqe_owner.qp != nullptr || cqe_owner.srq != nullptr)
-      fill_wc(cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
+      fill_wc(*cq, cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
   }
   series.end();

@@ -13,8 +13,8 @@ namespace verbena {
 namespace {
 
 // How long a message waits for the receiver to scatter earlier messages. A process that runs does so in that
-// time, even on a busy machine.
-constexpr int64_t kSettling = 1'000'000'000;  // ns
+// time, even on a busy machine. What a receiver's damaged memory promises never comes.
+constexpr int64_t kSettling = 500'000'000;  // ns
 
 // Does the datagram of `entry` go into one of the ranges?
 bool overlaps(const Destination& to, const Cqe& entry, const iovec* ranges, size_t count) {

@@ -142,7 +142,8 @@ int enter_region(Pd* pd, MemoryTable::Region region, MrOrigin origin, Mr** out) 
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out) {
   if (int error = usable(*pd->context); error != 0) return error;
   if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
-  const Registration wanted{"ibv_reg_mr", addr, length, iova, access, pd->context->device->limits.max_mr_size};
+  const Registration wanted{"ibv_reg_mr", addr,   length,
+                            iova,         access, pd->context->device->limits.max_mr_size};
   if (int error = check(wanted); error != 0) return error;
   return enter_region(pd, region_of(pd->handle, wanted), MrOrigin::kProgram, out);
 }
@@ -240,7 +241,7 @@ int dereg_mr(Mr* mr) {
   Process& process = *mr->process;
   if (process.dead()) return 0;
   if (int error = withdraw(*mr, "ibv_dereg_mr", true); error != 0) return error;
-  process.memory().recycle(mr->lkey);
+  process.memory().recycle(process.segment(), mr->lkey);
   give_quota(process, mr->device, Counted::kMrs);
   mr->pd_users->fetch_sub(1, std::memory_order_release);
   if (mr->dm != nullptr) mr->dm->users.fetch_sub(1, std::memory_order_release);

@@ -60,7 +60,7 @@ int dealloc_mw(Mw* mw) {
     objects.mws.erase(mw_handle(mw));
   }
   process.wait_for_hazards();
-  process.memory().recycle(mw->rkey);
+  process.memory().recycle(process.segment(), mw->rkey);
   give_quota(process, mw->device, Counted::kMws);
   mw->pd_users->fetch_sub(1, std::memory_order_release);
   delete mw;

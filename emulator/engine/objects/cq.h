@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapter/completion_ring.h"
+#include "adapter/known_region.h"
 #include "adapter/spin_lock.h"
 #include "engine/objects/context_use.h"
 
@@ -25,12 +26,14 @@ struct Cq {
   SharedCq* shared = nullptr;
   OwnCompletionRing ring;
   std::mutex resize_mutex;  // before every other lock
-  struct OldMemory {
+  struct RingMemory {
     uint64_t offset;
     uint64_t bytes;
   };
-  std::vector<OldMemory> old_rings;  // of the rings before the present one; freed when they are consumed
+  RingMemory ring_memory{};           // of the present ring
+  std::vector<RingMemory> old_rings;  // of the rings before the present one; freed when they are consumed
   uint64_t user_handle = 0;
+  uint32_t flags = 0;  // CqFlags
   bool ignore_overrun = false;
   // ns: when the event that moderation holds back is due; 0: none. Under Process::serving_mutex.
   int64_t moderated_until = 0;
@@ -39,6 +42,7 @@ struct Cq {
 
   SpinLock lock;  // polling and purging
   CompletionConsumer consumer;
+  KnownRegion scattered;  // the region that eager data went to last
   std::atomic<uint32_t> empty_polls{0};
   std::atomic<int64_t> look_again_at{
       0};  // ns: do not look at a stream's next entry before (engine/completion/streaming.h)

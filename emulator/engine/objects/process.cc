@@ -17,7 +17,8 @@ Process::Process(const Above& above)
       qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()),
       cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
       srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()),
-      scheduler_(above.progress, [](void* self) { static_cast<Process*>(self)->membership_.kick(); }, this) {}
+      scheduler_(
+          above.progress, [](void* self) { static_cast<Process*>(self)->membership_.kick(); }, this) {}
 
 Process::~Process() = default;
 
@@ -50,7 +51,7 @@ void Process::forget_srq(uint32_t index) {
 
 void Process::wait_for_own_producers(const Cq& cq) {
   std::lock_guard lock(serving_mutex_);
-  const uint32_t qps = view().header().qp_high_water.load(std::memory_order_acquire);
+  const uint32_t qps = qp_indices_.ever_taken();
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = this->qp(i);
     if (qp == nullptr || (qp->send_cq != &cq && qp->recv_cq != &cq)) continue;
@@ -72,8 +73,10 @@ void Process::wait_for_hazards(uint32_t from_slot) {
   verbena::wait_for_hazards(
       directory(), membership_.slot(), from_slot,
       [](void*, int32_t pid) {
-        VERBENA_LOG_AT(LogLevel::kError, "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
-                     pid);
+        VERBENA_LOG_AT(
+            LogLevel::kError,
+            "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
+            pid);
       },
       nullptr);
 }

@@ -77,8 +77,8 @@ class Process {
 
   // Held while the service thread uses QPs, CQs and SRQs by index: none is destroyed meanwhile.
   std::mutex& serving_mutex() { return serving_mutex_; }
-  void forget_qp(uint32_t index);   // on return the service thread and the network do not touch the QP
-  void qp_is_gone(uint32_t index);  // after forget_qp, when the index may be used again
+  void forget_qp(uint32_t index);          // on return the service thread and the network do not touch the QP
+  void qp_is_gone(uint32_t index);         // after forget_qp, when the index may be used again
   bool is_going(uint32_t qp_index) const;  // between the two calls; under serving_mutex
   void forget_cq(uint32_t index);
   void forget_srq(uint32_t index);
@@ -86,14 +86,14 @@ class Process {
   // Calls callback(object) for each. Under serving_mutex, which for_each_cq takes itself.
   template <typename Callback>
   void for_each_qp(Callback&& callback) {
-    const uint32_t limit = view().header().qp_high_water.load(std::memory_order_acquire);
+    const uint32_t limit = qp_indices_.ever_taken();
     for (uint32_t i = 0; i < limit; ++i)
       if (Qp* found = qp(i); found != nullptr && !is_going(i)) callback(*found);
   }
   template <typename Callback>
   void for_each_cq(Callback&& callback) {
     std::lock_guard lock(serving_mutex_);
-    const uint32_t limit = view().header().cq_high_water.load(std::memory_order_acquire);
+    const uint32_t limit = cq_indices_.ever_taken();
     for (uint32_t i = 0; i < limit; ++i)
       if (Cq* found = cq(i); found != nullptr) callback(*found);
   }

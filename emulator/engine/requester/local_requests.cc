@@ -46,7 +46,7 @@ Mr* find_region(Process& process, uint32_t lkey) {
   const auto found = process.memory_objects().mrs.find(key.index);
   if (found == process.memory_objects().mrs.end() || found->second->lkey != lkey) return nullptr;
   const SharedMr* entry = process.view().mr(key.index);
-  return entry->valid.load(std::memory_order_acquire) == (0x100u | key.tag) ? found->second : nullptr;
+  return entry->valid.load(std::memory_order_acquire) == (kKeyValid | key.tag) ? found->second : nullptr;
 }
 
 void forget_region(Mw& window) {

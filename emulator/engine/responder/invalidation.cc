@@ -5,7 +5,7 @@ namespace verbena {
 
 VendorError check_invalidation(const SharedMr* window, uint32_t rkey, uint32_t pd, uint32_t qpn) {
   if (window == nullptr ||
-      window->valid.load(std::memory_order_acquire) != (0x100u | MemoryKey::unpack(rkey).tag))
+      window->valid.load(std::memory_order_acquire) != (kKeyValid | MemoryKey::unpack(rkey).tag))
     return VendorError::rkey_unknown;
   if (window->pd != pd) return VendorError::rkey_other_pd;
   // o10-37.2.26 (rxe_mw.c): a window of type 1 cannot be invalidated. Of type 2, on its own QP (mlx5:

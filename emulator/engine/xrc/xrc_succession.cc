@@ -210,7 +210,7 @@ std::vector<Qp*> XrcSharedQps::take_qps_of(Context& context) {
   std::vector<Qp*> taken;
   std::lock_guard shared(mutex_);
   std::lock_guard lock(process_.serving_mutex());
-  const uint32_t qps = process_.view().header().qp_high_water.load(std::memory_order_acquire);
+  const uint32_t qps = process_.qp_indices().ever_taken();
   for (uint32_t i = 0; i < qps; ++i) {
     Qp* qp = process_.qp(i);
     if (qp == nullptr || qp->type != IBV_QPT_XRC_RECV || process_.is_going(i)) continue;

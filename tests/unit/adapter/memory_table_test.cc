@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "adapter/known_region.h"
 #include "adapter/memory_table.h"
+#include "adapter/known_region.h"
 
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST_F(Table, RefusesAnOldKeyWhenItsPlaceIsUsedAgain) {
   bool reused = false;
   for (int i = 0; i < 2000; ++i) {
     table_.invalidate(segment_, lkey);
-    table_.recycle(lkey);
+    table_.recycle(segment_, lkey);
     add(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lkey, &rkey);
     ASSERT_TRUE(given.insert(rkey).second) << "a key came back after " << i << " regions";
     reused |= MemoryKey::unpack(rkey).index == MemoryKey::unpack(rkey_).index;

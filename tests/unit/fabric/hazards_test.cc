@@ -22,7 +22,8 @@ class Hazards : public ::testing::Test {
   Child guest() {
     return Child([this](const Child& self) {
       Slot& slot = directory().slot(kGuest);
-      pthread_mutex_lock(&slot.life);
+      RobustLock lock;
+      lock.try_lock(slot.life);
       directory().note_holder(kGuest);
       slot.generation.store(1);
       slot.state.store(SlotState::kLive);
@@ -100,7 +101,8 @@ TEST_F(Hazards, WaitingEndsWhenTheGuardIsReleased) {
 TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
   // The same record, changed once: the guard that was seen has been released.
   Slot& slot = directory().slot(kGuest);
-  pthread_mutex_lock(&slot.life);
+  RobustLock lock;
+  ASSERT_EQ(lock.try_lock(slot.life), 0);
   directory().note_holder(kGuest);
   slot.generation.store(1);
   slot.state.store(SlotState::kLive);
@@ -116,7 +118,6 @@ TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
   wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
   over = true;
   holding.join();
-  pthread_mutex_unlock(&slot.life);
 }
 
 TEST_F(Hazards, AStalledTeardownNamesTheProcessThatItWaitsFor) {
@@ -127,8 +128,8 @@ TEST_F(Hazards, AStalledTeardownNamesTheProcessThatItWaitsFor) {
   std::atomic<int32_t> named{0};
   std::jthread waiting([&] {
     wait_for_hazards(
-        directory(), kHost, kAnySlot, [](void* at, int32_t pid) { static_cast<std::atomic<int32_t>*>(at)->store(pid); },
-        &named);
+        directory(), kHost, kAnySlot,
+        [](void* at, int32_t pid) { static_cast<std::atomic<int32_t>*>(at)->store(pid); }, &named);
   });
   EXPECT_TRUE(eventually([&] { return named.load() == child.pid(); }));
   child.kill_now();

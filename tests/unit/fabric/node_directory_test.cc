@@ -135,9 +135,10 @@ TEST_F(Directory, SaysWhenItHasNoNumberLeft) {
 class Liveness : public Directory {
  protected:
   static constexpr uint32_t kSlot = 5, kGeneration = 3;
-  static void live(const NodeDirectory& directory) {
+  // `lock`: the thread's, as long as it lives there.
+  static void live(const NodeDirectory& directory, RobustLock& lock) {
     Slot& slot = directory.slot(kSlot);
-    pthread_mutex_lock(&slot.life);
+    lock.try_lock(slot.life);
     directory.note_holder(kSlot);
     slot.generation.store(kGeneration);
     slot.state.store(SlotState::kLive);
@@ -152,7 +153,8 @@ TEST_F(Liveness, NobodyIsAliveInAFreshDirectory) {
 
 TEST_F(Liveness, AProcessIsAliveInItsOwnGenerationOnly) {
   Child child([&](const Child& self) {
-    live(directory());
+    RobustLock lock;
+    live(directory(), lock);
     self.tell('l');
     return self.hear();
   });
@@ -164,7 +166,8 @@ TEST_F(Liveness, AProcessIsAliveInItsOwnGenerationOnly) {
 
 TEST_F(Liveness, AStoppedProcessIsAlive) {
   Child child([&](const Child& self) {
-    live(directory());
+    RobustLock lock;
+    live(directory(), lock);
     self.tell('l');
     return self.hear();
   });
@@ -174,9 +177,10 @@ TEST_F(Liveness, AStoppedProcessIsAlive) {
 }
 
 TEST_F(Liveness, EndsWithTheProcess) {
-  Child child([&](const Child&) {
-    live(directory());
-    return 0;
+  Child child([&](const Child&) -> int {
+    RobustLock lock;
+    live(directory(), lock);
+    _exit(0);
   });
   ASSERT_EQ(child.finish(), 0);
   EXPECT_FALSE(alive());
@@ -185,7 +189,8 @@ TEST_F(Liveness, EndsWithTheProcess) {
 
 TEST_F(Liveness, EndsWithSigkill) {
   Child child([&](const Child& self) {
-    live(directory());
+    RobustLock lock;
+    live(directory(), lock);
     self.tell('l');
     return self.hear();
   });
@@ -196,7 +201,8 @@ TEST_F(Liveness, EndsWithSigkill) {
 
 TEST_F(Liveness, EndsWithExec) {
   Child child([&](const Child& self) {
-    live(directory());
+    RobustLock lock;
+    live(directory(), lock);
     self.tell('l');
     self.hear();
     execl("/bin/sleep", "sleep", "40", nullptr);

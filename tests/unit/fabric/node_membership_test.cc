@@ -21,6 +21,8 @@
 namespace verbena {
 namespace {
 
+constexpr uint32_t kSomeThread = 1;  // holds a lock: for the word of a RobustLock
+
 class NodeMembershipTest : public ::testing::Test {
  protected:
   // A child that stays on the node until told otherwise; its slot and generation.
@@ -40,6 +42,11 @@ class NodeMembershipTest : public ::testing::Test {
   };
   bool alive(uint32_t slot) const {
     return node_.directory().alive(slot, node_.directory().slot(slot).generation.load());
+  }
+
+  void reclaim() const {
+    RobustLock lock;
+    reclaim_dead_slots(node_.directory(), node_.path(), lock);
   }
 
   size_t linked_slots() const {
@@ -185,27 +192,21 @@ TEST_F(NodeMembershipTest, DoesNotFollowALinkInPlaceOfADeadSlotsFolder) {
     _exit(0);
   });
   ASSERT_TRUE(eventually([&] { return linked_slots() == 1 && occupied_slots() == 0; }));
-  reclaim_dead_slots(node_.directory(), node_.path());
+  reclaim();
   EXPECT_TRUE(linked.is_untouched());
 }
 
 TEST_F(NodeMembershipTest, IsRefusedWhenEverySlotIsTaken) {
-  for (uint32_t i = 0; i < kMaxSlots; ++i) ASSERT_EQ(pthread_mutex_lock(&node_.directory().slot(i).life), 0);
+  for (uint32_t i = 0; i < kMaxSlots; ++i) node_.directory().slot(i).life = kSomeThread;
   EXPECT_EQ(ScopedMembership(node_.path()).error, EMFILE);
-  for (uint32_t i = 0; i < kMaxSlots; ++i) pthread_mutex_unlock(&node_.directory().slot(i).life);
 }
 
 TEST_F(NodeMembershipTest, TakesTheLastSlotThatIsFree) {
-  for (uint32_t i = 0; i < kMaxSlots; ++i) {
-    if (i != 700) pthread_mutex_lock(&node_.directory().slot(i).life);
-  }
-  {
-    const ScopedMembership member(node_.path());
-    EXPECT_EQ(member.error, 0);
-    EXPECT_EQ(member.membership.slot(), 700u);
-  }
   for (uint32_t i = 0; i < kMaxSlots; ++i)
-    if (i != 700) pthread_mutex_unlock(&node_.directory().slot(i).life);
+    if (i != 700) node_.directory().slot(i).life = kSomeThread;
+  const ScopedMembership member(node_.path());
+  EXPECT_EQ(member.error, 0);
+  EXPECT_EQ(member.membership.slot(), 700u);
 }
 
 TEST_F(NodeMembershipTest, OfAKilledProcessIsDeadAtOnce) {
@@ -242,7 +243,7 @@ TEST_F(NodeMembershipTest, OfAKilledProcessIsTakenInANewGeneration) {
 TEST_F(NodeMembershipTest, OfAStoppedProcessIsLeftAlone) {
   Other other(node_.path());
   other.child.stop();
-  reclaim_dead_slots(node_.directory(), node_.path());
+  reclaim();
   EXPECT_TRUE(alive(other.slot));
   EXPECT_EQ(node_.slot_folders(), 1u);
 }

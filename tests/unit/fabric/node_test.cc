@@ -154,10 +154,10 @@ TEST_F(Node, IsKeptWhileAProcessIsAMember) {
   const uint64_t first = id();
   NodeDirectory directory;
   ASSERT_EQ(directory.open(directory_path(path_).c_str()), 0);
-  ASSERT_EQ(pthread_mutex_lock(&directory.slot(7).life), 0);
+  RobustLock lock;
+  ASSERT_EQ(lock.try_lock(directory.slot(7).life), 0);
   EXPECT_EQ(ensure({.count = 2}), 0) << problem_;
   EXPECT_EQ(id(), first);
-  pthread_mutex_unlock(&directory.slot(7).life);
 }
 
 TEST_F(Node, IsRebuiltWhenItsLastMemberDied) {
@@ -168,7 +168,8 @@ TEST_F(Node, IsRebuiltWhenItsLastMemberDied) {
   if (pid == 0) {
     NodeDirectory directory;
     if (directory.open(directory_path(path_).c_str()) != 0) _exit(1);
-    pthread_mutex_lock(&directory.slot(3).life);
+    RobustLock lock;
+    lock.try_lock(directory.slot(3).life);
     directory.slot(3).state = SlotState::kLive;
     _exit(0);
   }

@@ -88,19 +88,26 @@ template <typename Ring>
 }
 
 // Claims, writes and publishes a CQE whose payload is `payload` (wr_id of a send completion, source of a
-// datagram or an XRC message), and raises the event. `solicited_or_error`: the event is raised even if the CQ
-// is armed for solicited completions only.
+// datagram or an XRC message). The caller raises the event.
 template <typename Ring, typename Payload>
-Room append_completion(const CqProducer<Ring>& to, const Completion& completion, const Payload& payload,
-                       bool solicited_or_error) {
+Room append_without_event(const CqProducer<Ring>& to, const Completion& completion, const Payload& payload) {
   const ClaimedCqe claimed = claim_cqe(to);
   if (claimed.room != Room::kClaimed) return claimed.room;
   static_assert(sizeof payload <= kCqeFirstLine);
   write_cqe(*claimed.claim.entry, completion);
   std::memcpy(claimed.claim.entry->payload, &payload, sizeof payload);
   publish_cqe(to, claimed.claim, CqeKind::kPublished);
-  raise_completion_event(to.cq, to.adapter, solicited_or_error);
   return Room::kClaimed;
+}
+
+// The same, and raises the event. `solicited_or_error`: even if the CQ is armed for solicited completions
+// only.
+template <typename Ring, typename Payload>
+Room append_completion(const CqProducer<Ring>& to, const Completion& completion, const Payload& payload,
+                       bool solicited_or_error) {
+  const Room room = append_without_event(to, completion, payload);
+  if (room == Room::kClaimed) raise_completion_event(to.cq, to.adapter, solicited_or_error);
+  return room;
 }
 
 }  // namespace verbena

@@ -6,24 +6,34 @@
 
 namespace verbena {
 
+bool is_signaled(const Qp& qp, const SendRequest& request) {
+  return qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0;
+}
+
 void append_send_completion(Qp& qp, const SendCompletion& completion) {
   const bool failed = completion.error != VendorError::none;
   const ibv_wc_status status =
       failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS;
-  append_completion(own_cq(*qp.send_cq),
-                    {.qp_index = qp.index,
-                     .qp_incarnation = qp.shared->incarnation,
-                     .index = static_cast<uint32_t>(completion.number),
-                     .byte_len = completion.length,
-                     .status = static_cast<uint8_t>(status),
-                     .opcode = static_cast<uint8_t>(find_send_operation(completion.opcode)->completion),
-                     .vendor_err = static_cast<uint8_t>(completion.error)},
-                    completion.wr_id, failed);
+  append_without_event(own_cq(*qp.send_cq),
+                       {.qp_index = qp.index,
+                        .qp_incarnation = qp.shared->incarnation,
+                        .index = static_cast<uint32_t>(completion.number),
+                        .byte_len = completion.length,
+                        .status = static_cast<uint8_t>(status),
+                        .opcode = static_cast<uint8_t>(find_send_operation(completion.opcode)->completion),
+                        .vendor_err = static_cast<uint8_t>(completion.error)},
+                       completion.wr_id);
+}
+
+void raise_send_event(Qp& qp, bool failed) {
+  const auto to = own_cq(*qp.send_cq);
+  raise_completion_event(to.cq, to.adapter, failed);
 }
 
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
-  if (error == VendorError::none && !qp.signal_all && (request.flags & IBV_SEND_SIGNALED) == 0) return;
+  if (error == VendorError::none && !is_signaled(qp, request)) return;
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});
+  raise_send_event(qp, error != VendorError::none);
 }
 
 void flush_send(Qp& qp, const SendRequest& request) {

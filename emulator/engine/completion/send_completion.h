@@ -20,10 +20,13 @@ struct SendCompletion {
   VendorError error = VendorError::none;
 };
 
-// Appends it, signaled or not.
-void append_send_completion(Qp& qp, const SendCompletion& completion);
+bool is_signaled(const Qp& qp, const SendRequest& request);
 
-// Appends the completion of `request`, if it is signaled or has failed.
+// Appends it, signaled or not. The caller raises the event afterwards.
+void append_send_completion(Qp& qp, const SendCompletion& completion);
+void raise_send_event(Qp& qp, bool failed);
+
+// Appends the completion of `request`, if it is signaled or has failed, and raises its event.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
 // Completes `request` as flushed (IBV_WC_WR_FLUSH_ERR).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/datagram/datagram_transport.h"
 
+#include "engine/completion/send_completion.h"
 #include "engine/datagram/datagram.h"
 #include "engine/objects/qp.h"
 #include "engine/requester/requester.h"
@@ -14,8 +15,9 @@ class DatagramTransport final : public Transport {
     if (must_wait(qp, request)) return {SendOutcome::kYield};
     if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
       return {SendOutcome::kFailed, error};
-    complete_request(qp, request);
-    raise_datagram_events(qp);
+    const bool completed = finish_request(qp, request);
+    raise_datagram_events(qp);  // in this order: raise_event_due() in responder.h
+    if (completed) raise_send_event(qp, false);
     return {SendOutcome::kCompleted};
   }
 

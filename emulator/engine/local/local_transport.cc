@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/completion/send_completion.h"
 #include "engine/local/fast_path.h"
 #include "engine/local/xrc_responder.h"
 #include "engine/objects/fast_path_state.h"
@@ -63,10 +64,9 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   // The responder was reset: it does not know the chunks that came before.
   if (requester.path.generation != generation) request.done = 0;
   const Response response = respond(requester, operation, request, local);
-  // Our completion first: a process that the peer's event wakes may answer before this thread runs again, and must not find
-  // its answer completed and the request not.
-  if (response.answer == Answer::kAck) complete_request(qp, request);
+  const bool completed = response.answer == Answer::kAck && finish_request(qp, request);
   raise_event_due(requester.path);
+  if (completed) raise_send_event(qp, false);
   return {VendorError::none, response};
 }
 
@@ -98,7 +98,8 @@ class LocalTransport final : public Transport {
       return {SendOutcome::kCompleted};
     }
     if (tried.unreachable != VendorError::none)
-      return unreachable(qp, tried.unreachable, tried.unreachable == VendorError::peer_silent ? kFirstContact : 0);
+      return unreachable(qp, tried.unreachable,
+                         tried.unreachable == VendorError::peer_silent ? kFirstContact : 0);
     switch (tried.response.answer) {
       case Answer::kAck:
         return {SendOutcome::kCompleted};
@@ -122,7 +123,9 @@ class LocalTransport final : public Transport {
 
   bool is_synchronous() const override { return true; }
   uint32_t chunk_size() const override { return kChunkSize; }
-  uint64_t patience_ns(const Qp& qp) const override { return transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt); }
+  uint64_t patience_ns(const Qp& qp) const override {
+    return transport_failure_ns(qp.attr.timeout, qp.attr.retry_cnt);
+  }
 
   // For an XRC SRQ the request to be woken is left at the SRQ, otherwise at the queue pair.
   bool ask_for_wakeup(Qp& qp) override {
@@ -152,7 +155,8 @@ class LocalTransport final : public Transport {
  private:
   static SendResult unreachable(Qp& qp, VendorError error, uint64_t at_least) {
     // The owner of the responder has ended: its successor has to notice first.
-    const bool follows = qp.requester.xrc_targets && qp.requester.path.adapter && qp.waiting != Waiting::kTransport;
+    const bool follows =
+        qp.requester.xrc_targets && qp.requester.path.adapter && qp.waiting != Waiting::kTransport;
     if (follows && follow_responder(qp)) at_least = std::max(at_least, kSuccession);
     return {SendOutcome::kUnreachable, error, 0, at_least};
   }

@@ -85,8 +85,10 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   count_request(qp.requester, sge.length, packets);
   advance(qp, sge.length, packets);
   const uint64_t number = pass_through_queue(qp);
-  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
+  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0) {
     append_send_completion(qp, {wr.wr_id, number, wr.opcode, sge.length});
+    raise_send_event(qp, false);
+  }
   return true;
 }
 

@@ -65,7 +65,8 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
                            .immediate = wr.imm_data,
                            .status = IBV_WC_SUCCESS,
                            .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
-                           .flags = static_cast<uint8_t>(kCqeReceive | kCqeInline | (with_immediate ? kCqeWithImmediate : 0) |
+                           .flags = static_cast<uint8_t>(kCqeReceive | kCqeInline |
+                                                         (with_immediate ? kCqeWithImmediate : 0) |
                                                          (solicited ? kCqeSolicited : 0))});
   copy_small(claim.entry->payload, bytes, length);
   publish_cqe(to, claim, CqeKind::kEager);
@@ -76,9 +77,11 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   count_request(qp.requester, length, 1);
   advance(qp, length, 1);
   const uint64_t number = pass_through_queue(qp);
-  if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0)
-    append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
+  // The order of completions and events: raise_event_due() in responder.h.
+  const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (signaled) append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
   raise_completion_event(*path.completion_queue, *path.memory, solicited);
+  if (signaled) raise_send_event(qp, false);
   return true;
 }
 

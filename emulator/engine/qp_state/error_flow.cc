@@ -62,6 +62,17 @@ uint64_t first_uncompleted_receive(Qp& qp) {
   return first;
 }
 
+// The peer may have died between appending a completion and raising its event. The program that waits for it
+// learns of the peer's end in another way, and tears down the connection: then at the latest it gets the
+// event. The event is superfluous where the program armed the CQ without polling it afterwards.
+void raise_event_of_dead_peer(Qp& qp) {
+  const PeerPath& path = qp.requester.path;
+  if (!path.adapter || path.adapter->alive(qp.process->directory()) || qp.recv_cq == nullptr) return;
+  Cq& cq = *qp.recv_cq;
+  if (cq.channel != nullptr && !cq.consumer.seems_empty())
+    raise_kept_back_event(*cq.shared, qp.process->self());
+}
+
 }  // namespace
 
 void close_responder(Qp& qp, ibv_qp_state state) {
@@ -84,6 +95,7 @@ void enter_error(Qp& qp) {
   qp.drain_event_due = false;
   for (; qp.sq_next != qp.sq_posted; ++qp.sq_next) flush_send(qp, qp.sq[qp.sq_next & (qp.sq.size() - 1)]);
   if (!flush_receive_queue(qp, kHazardPatience)) qp.process->self().report(*qp.shared);
+  raise_event_of_dead_peer(qp);
 }
 
 void enter_send_queue_error(Qp& qp) {

@@ -41,7 +41,8 @@ void count(std::atomic<uint32_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-// The request at the head of the send queue fails: it completes with an error, and the queue pair goes to ERR, or to SQE.
+// The request at the head of the send queue fails: it completes with an error, and the queue pair goes to
+// ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   const auto* text = find_vendor_error(static_cast<uint32_t>(error));
   VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
@@ -123,7 +124,8 @@ void note_acknowledged(Qp& qp, uint64_t number) {
   flight.acknowledged = std::max(flight.acknowledged, std::min(number, flight.sent));
 }
 
-// The request fails with `error` once those before it are finished. Of several refused requests the first counts.
+// The request fails with `error` once those before it are finished. Of several refused requests the first
+// counts.
 void note_refused(Qp& qp, uint64_t number, VendorError error) {
   Flight& flight = qp.flight;
   if (flight.refused_at != 0 && flight.refused_at <= number + 1) return;
@@ -201,8 +203,9 @@ bool is_held_back(Qp& qp, const SendRequest& request) {
   if (until == 0) return false;
   if (request.done != 0 && qp.give_up_at != kEndOfTime) {
     const uint64_t patience = qp.transport->patience_ns(qp);
-    qp.give_up_at = patience > static_cast<uint64_t>(kEndOfTime - until) ? kEndOfTime
-                                                                         : until + static_cast<int64_t>(patience);
+    qp.give_up_at = patience > static_cast<uint64_t>(kEndOfTime - until)
+                        ? kEndOfTime
+                        : until + static_cast<int64_t>(patience);
   }
   return true;
 }
@@ -248,18 +251,18 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
       return Next::kLater;
     case SendOutcome::kBusy:
       return next_after(wait(qp, request, Waiting::kAtomicLock, VendorError::peer_silent,
-                          std::max(kLongestBusy, qp.transport->patience_ns(qp))));
+                             std::max(kLongestBusy, qp.transport->patience_ns(qp))));
     case SendOutcome::kRnr:
       qp.try_again_at = now_ns() + kReceivePause;
       return next_after(wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
-                          rnr_failure_ns(qp.attr.rnr_retry, result.rnr_timer)));
+                             rnr_failure_ns(qp.attr.rnr_retry, result.rnr_timer)));
     case SendOutcome::kFailed:
       // It fails after the requests before it have completed.
       return is_first ? next_after(fail(qp, request, result.error)) : Next::kStop;
     case SendOutcome::kUnreachable:
       if (qp.transport->is_synchronous())
         return next_after(wait(qp, request, Waiting::kTransport, result.error,
-                            std::max(qp.transport->patience_ns(qp), result.patience_ns)));
+                               std::max(qp.transport->patience_ns(qp), result.patience_ns)));
       wait_in_flight(qp, Waiting::kTransport, result.error);
       return Next::kLater;
   }
@@ -296,7 +299,8 @@ int64_t retry_at(Qp& qp, bool from_service, bool asked) {
   if (qp.try_again_at != 0 && !qp.transport->is_synchronous()) return qp.try_again_at;
   if (qp.waiting == Waiting::kChunk)
     return now_ns() + (from_service && qp.transport->is_synchronous() ? 0 : kShortTick);
-  const bool slow = asked || (from_service && qp.waiting == Waiting::kTransport && qp.transport->is_synchronous());
+  const bool slow =
+      asked || (from_service && qp.waiting == Waiting::kTransport && qp.transport->is_synchronous());
   int64_t tick = kShortTick;
   if (slow) {
     tick = kLongTick;
@@ -400,7 +404,8 @@ int64_t check_deadline(Qp& qp, int64_t now) {
   if (qp.waiting == Waiting::kNothing || (state != IBV_QPS_RTS && state != IBV_QPS_SQD)) return kEndOfTime;
   if (now < qp.give_up_at) return qp.give_up_at == kEndOfTime ? kEndOfTime - 1 : qp.give_up_at;
   if (qp.sq_next == qp.sq_posted || !is_acknowledged(qp.type)) return kEndOfTime;
-  if (const int64_t grace = qp.transport->grace_ns(qp, now); now < qp.give_up_at + grace) return qp.give_up_at + grace;
+  if (const int64_t grace = qp.transport->grace_ns(qp, now); now < qp.give_up_at + grace)
+    return qp.give_up_at + grace;
   fail(qp, at(qp, qp.sq_next), qp.wait_reason);
   return kEndOfTime;
 }
@@ -413,7 +418,7 @@ void begin_flight(Qp& qp) {
 
 // ---- transports ----
 
-void complete_request(Qp& qp, const SendRequest& request) {
+bool finish_request(Qp& qp, const SendRequest& request) {
   observe_request(qp, request, VendorError::none);
   qp.waiting = Waiting::kNothing;
   advance(qp, request.length, packets_of(request.length, qp.requester.mtu));
@@ -422,10 +427,18 @@ void complete_request(Qp& qp, const SendRequest& request) {
   flight.sent = std::max(flight.sent, qp.sq_next);
   flight.pause = 0;
   flight.rnr_tries = 0;
-  complete_send(qp, request, VendorError::none);
+  if (!is_signaled(qp, request)) return false;
+  append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length});
+  return true;
 }
 
-uint32_t next_psn(const Qp& qp) { return qp.flight.sent <= qp.sq_next ? qp.requester.psn : qp.flight.next_psn; }
+void complete_request(Qp& qp, const SendRequest& request) {
+  if (finish_request(qp, request)) raise_send_event(qp, false);
+}
+
+uint32_t next_psn(const Qp& qp) {
+  return qp.flight.sent <= qp.sq_next ? qp.requester.psn : qp.flight.next_psn;
+}
 
 namespace {
 

@@ -42,7 +42,10 @@ void begin_flight(Qp& qp);
 
 // ---- transports ----
 
-// The request at the head of the send queue has been carried out: completes it.
+// The request at the head of the send queue has been carried out: completes it. True: a completion was
+// appended, and the caller raises the event (raise_send_event()).
+bool finish_request(Qp& qp, const SendRequest& request);
+// The same, and raises the event.
 void complete_request(Qp& qp, const SendRequest& request);
 
 // The PSN of the request that is sent next.
@@ -52,10 +55,10 @@ uint32_t next_psn(const Qp& qp);
 // ignored.
 void acknowledged(Qp& qp, uint64_t number);  // requests below it have been carried out
 void refused(Qp& qp, uint64_t number, VendorError error);
-void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer);    // RNR NAK
-void ready_to_receive(Qp& qp, uint64_t number);                   // a receive WQE has been posted since
-void not_ready(Qp& qp, uint64_t number, VendorError error);       // not now; those below: unknown
-SendRequest* find_awaiting_response(Qp& qp, uint64_t number);     // READ or atomic in flight; nullptr: none such
+void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer);  // RNR NAK
+void ready_to_receive(Qp& qp, uint64_t number);                 // a receive WQE has been posted since
+void not_ready(Qp& qp, uint64_t number, VendorError error);     // not now; those below: unknown
+SendRequest* find_awaiting_response(Qp& qp, uint64_t number);  // READ or atomic in flight; nullptr: none such
 // The whole response has come, or it cannot be placed (`error`).
 void responded(Qp& qp, SendRequest& request, VendorError error);
 

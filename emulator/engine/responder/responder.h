@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What the responder does with a request. The requester carries it out on the shared state of the responder.
-// The caller holds a hazard guard (hazard_guard.h) and has found the responder ready (check_path()). The calls do
-// not wait.
+// The caller holds a hazard guard (hazard_guard.h) and has found the responder ready (check_path()). The
+// calls do not wait.
 #pragma once
 
 #include <sys/uio.h>
@@ -50,8 +50,13 @@ Response refuse(PeerPath& path, VendorError error);
 Response respond(RequesterContext& requester, const SendOperation& operation, Request& request,
                  const LocalBytes& local);
 
-// Raises the event of the receive completion that was appended last. After the requester's own completion: a process
-// that the event wakes may have answered before this thread runs again, and must find the request completed.
+// Raises the event of the receive completion that was appended last.
+// - After the requester's own completion: a process that the event wakes may have answered before this thread
+// runs again,
+//   and must find the request completed.
+// - Before the requester's own event: raising that is a system call, and wakes a thread. A process that is
+// killed there
+//   would leave the peer asleep with a completion in its CQ.
 inline void raise_event_due(PeerPath& path) {
   if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)
     raise_completion_event(*path.completion_queue, *path.memory, due == 2);

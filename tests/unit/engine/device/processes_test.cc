@@ -155,7 +155,8 @@ class TwoProcesses : public ::testing::Test {
     child = std::make_unique<Child>([this](const Child& self) { return passive(self); });
     scene_context = open_device();
     pd = make_pd(scene_context.get());
-    cq = make_cq(scene_context.get());
+    EXPECT_EQ(create_comp_channel(scene_context.get(), &channel), 0);
+    cq = make_cq(scene_context.get(), 64, channel, kHandle);
     memory = std::make_unique<Region>(pd.get(), 4096);
     qp = make_qp(pd.get(), cq.get(), cq.get());
     const AddressOfQp mine{qp_number(qp.get()), 0, 0};
@@ -165,6 +166,7 @@ class TwoProcesses : public ::testing::Test {
     EXPECT_EQ(child->answer(), 'r');
   }
   ~TwoProcesses() override {
+    if (channel >= 0) close(channel);
     for (int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(fd);
   }
   const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
@@ -181,11 +183,26 @@ class TwoProcesses : public ::testing::Test {
     connect(own_qp.get(), peer.number, gid(), setup);
     receive(own_qp.get(), {own.sge(0, 64)}, 1);
     self.tell('r');
-    while (self.hear() == 'p') self.tell(static_cast<char>('0' + completion(own_cq.get()).status));
+    for (char word; (word = self.hear()) != 0;) {
+      if (word == 's' && send(own_qp.get(), {own.sge(0, 64)}) != 0) return 1;
+      self.tell(static_cast<char>('0' + completion(own_cq.get()).status));
+    }
     return 0;
   }
   int write_there() { return rdma(qp.get(), IBV_WR_RDMA_WRITE, {memory->sge(0, 64)}, there.at, there.rkey); }
 
+  // The child's message has arrived, and its event is still to come: the CQ is armed as if the child had not
+  // come to that yet.
+  void take_message_without_event() {
+    ASSERT_EQ(receive(qp.get(), {memory->sge(0, 64)}), 0);
+    child->command('s');
+    ASSERT_EQ(child->answer(), '0' + IBV_WC_SUCCESS);
+    ASSERT_EQ(req_notify_cq(cq.get(), false), 0);
+    ASSERT_EQ(completion_event(channel, 0), UINT64_MAX);
+  }
+
+  static constexpr uint64_t kHandle = 0xc0;
+  int channel = -1;
   const QpSetup setup{.timeout = 12, .retry_cnt = 1};
   TemporaryNode node;
   int to_child[2], from_child[2];
@@ -231,6 +248,19 @@ TEST_F(TwoProcesses, WriteToOneThatWasKilledFailsInTime) {
   ASSERT_EQ(write_there(), 0);
   EXPECT_EQ(completion(cq.get()).status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_GE(now_ns() - began, 2 * 16'777'216);
+}
+
+TEST_F(TwoProcesses, EventThatAKilledSenderLeftBehindComesWithTheEndOfTheConnection) {
+  take_message_without_event();
+  child->kill_now();
+  ASSERT_EQ(to_state(qp.get(), IBV_QPS_ERR), 0);
+  EXPECT_EQ(completion_event(channel, 20000), kHandle);
+}
+
+TEST_F(TwoProcesses, EndOfTheConnectionRaisesNoEventWhileTheSenderLives) {
+  take_message_without_event();
+  ASSERT_EQ(to_state(qp.get(), IBV_QPS_ERR), 0);
+  EXPECT_EQ(completion_event(channel, 0), UINT64_MAX);
 }
 
 }  // namespace

@@ -7,11 +7,13 @@
 //   --lines N     queue pairs (1); with --both every second one is driven by the server
 //   --count N     operations of each line, 0 until SIGTERM (1000)
 //   --timeout N, --retry N   as of ibv_modify_qp(3) (18, 7)
+//   SIGUSR1       executes /bin/sleep in its place, wherever it is
 //
 // Prints "at N" as operations complete, then one line of JSON. Exit status: 0, what was seen is consistent,
 // whether or not the connection has failed; 1, something was lost, doubled or wrong; 2, it could not run.
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -33,6 +35,10 @@ using Clock = std::chrono::steady_clock;
 
 volatile sig_atomic_t asked_to_end = 0;
 void on_signal(int) { asked_to_end = 1; }
+void on_exec_signal(int) {
+  execl("/bin/sleep", "sleep", "600", static_cast<char*>(nullptr));
+  _exit(2);
+}
 
 struct Plan {
   bool serve = false, both = false;
@@ -241,6 +247,8 @@ int main(int argc, char** argv) {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = on_exec_signal;
+  sigaction(SIGUSR1, &action, nullptr);
   const Plan plan = read_plan(argc, argv);
   Ledger ledger(plan);
   return ledger.run();

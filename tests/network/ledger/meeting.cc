@@ -33,7 +33,7 @@ int meet(const std::string& path, bool serve) {
   if (bind(fd, name, sizeof address) != 0 || listen(fd, 1) != 0) give_up("listen");
   std::puts("listening");
   std::fflush(stdout);
-  const int peer = accept(fd, nullptr, nullptr);
+  const int peer = accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
   if (peer < 0) give_up("accept");
   close(fd);
   return peer;

@@ -24,6 +24,7 @@ class Flow:
 
     def __init__(self, taking, sending, transport, *options):
         self._taking = taking
+        self.transport = transport
         self._patience = taking.settings.patience
         self.take = start(taking, "take", transport, options, meet := new_meeting(taking))
         self.send = start(sending, "send", transport, options, meet)

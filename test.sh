@@ -3,18 +3,21 @@
 #
 # Builds Verbena and runs its tests; exits non-zero on the first preset with a failure.
 #
-#   ./test.sh                release: every test
-#   ./test.sh all            then asan and tsan as well (docs/TESTING.md says which tests)
-#   ./test.sh asan tsan      the presets that are named
+#   ./test.sh                release, without the long tests
+#   ./test.sh all            release with the long tests, then asan and tsan (docs/TESTING.md says which tests)
+#   ./test.sh asan tsan      the presets that are named; release: with the long tests
 set -eu
 cd "$(dirname "$0")"
 
+long=ON  # the long tests: planted faults, sweeps over all sizes
+[ $# -gt 0 ] || long=OFF
 presets=${*:-release}
 [ "$presets" != all ] || presets="release asan tsan"
 jobs=$(nproc)
 
-selection() {  # the tests a preset runs; release runs all
+selection() {  # the tests that a preset runs
   case $1 in
+    release) [ $long = ON ] || echo "-LE ^long\$" ;;
     asan) echo "-L ^asan\$" ;;
     # The suites of the programs that the target tsan_tests builds. Of provider.verbs those with threads of their own.
     tsan) echo "-R ^unit\\.(.*/)?(Threads.*|CompletionRingThreads|SharedReceiveRingThreads|Hazards|Events|AsyncEvents|Rnr.*|Silent.*|Draining|Datagram.*|Multicast.*|UnreliableConnection|Connecting|Connected|ConnectedNodes|DatagramNodes|ConnectionListenerTest|TwoProcesses|Datagrams|Groups|Resolving|TheService|TheFailedDevice|TheDevice|TheInfinibandDevice|ControlRpc|ServiceSocketTest|NodeMembershipTest|RemoteNode|ProgressLock|DrainBeforeClose|HostileNode|MulticastChannelTest|Chunk|XrcChunk|RepeatedRead|RefusedRequest|AddressesFollowed|PortDown|FailedDevice.*|Node|NodePath|NodeName|SegmentPassing|MetProcesses)\\.|^provider\\.rdma_cm\\.|^provider\\.verbs\\.(WrTest\\.TwoThreads|ResizeTest\\.UnderLoad)|^network\\.(pingpong\\.namespaces|rdma_cm\\.loopback|ledger\\.loopback)\$|^boundary\\.Descriptors\\." ;;
@@ -24,7 +27,7 @@ selection() {  # the tests a preset runs; release runs all
 # The conformance suite is a program of its own: it runs on the device of the release build, which is the installed one.
 options() {
   case $1 in
-    release) echo "-DVERBENA_MUTANTS=ON" ;;
+    release) echo "-DVERBENA_MUTANTS=$long" ;;
     asan | tsan) echo "-DVERBENA_CONFORMANCE=OFF -DVERBENA_BENCH=OFF" ;;
   esac
   echo "-DVERBENA_PRECOMPILE=ON"  # from nothing, as CI builds

@@ -30,7 +30,7 @@ def main():
     options = parser.parse_args()
     if options.list:
         for entry in CASES.values():
-            print(f"{entry.name} {'quick' if entry.quick else 'full'} {entry.processors}")
+            print(f"{entry.name} {entry.extent} {entry.processors}")
         return 0
     if not options.name:
         parser.error("which case?")

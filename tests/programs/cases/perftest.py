@@ -22,6 +22,7 @@ class Row:
     sizes: tuple = ()  # what the table must show; (): the program's own size
     run_options: tuple = ()
     quick: bool = False
+    long: bool = False
 
 
 DEFAULT_SIZE = {"lat": 2, "bw": 65536}
@@ -46,15 +47,20 @@ def sized(size, **more):
     return {"options": ("-s", size), "sizes": (size,), **more}
 
 
+def sweep(*options, sizes=ALL_SIZES, **more):
+    """perftest calibrates a clock for each size: ten seconds for all of them."""
+    return {"options": (*options, "-a"), "iterations": SWEEP, "sizes": tuple(sizes), **more}
+
+
 # name of the variant: how it differs from the plain run
 PLAIN = {"plain": {"quick": True}}
-ALL = {"all_sizes": {"options": ("-a",), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
+ALL = {"all_sizes": sweep()}
 ONE_SIZE = {"size_1": sized(1), "size_64": sized(64), "size_4096": sized(4096),
             "size_1M": sized(MEBIBYTE, iterations=100)}
 EVENTS = {"events": {"options": ("-e",), "iterations": 500, "quick": True}}
-EVENTS_ALL = {"events_all_sizes": {"options": ("-e", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
+EVENTS_ALL = {"events_all_sizes": sweep("-e", long=True)}
 BOTH_WAYS = {"bidirectional": {"options": ("-b",), "quick": True}}
-BOTH_WAYS_ALL = {"bidirectional_all_sizes": {"options": ("-b", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
+BOTH_WAYS_ALL = {"bidirectional_all_sizes": sweep("-b", long=True)}
 BOTH_WAYS_EVENTS = {"bidirectional_events": {"options": ("-b", "-e"), "iterations": 500}}
 QPS = {"qps_2": {"options": ("-q", 2)},
        "qps_8": {"options": ("-q", 8), "quick": True},
@@ -71,7 +77,7 @@ SHARED = {"srq": {"options": ("--use-srq",), "quick": True},
 SHARED_QPS = {"srq_qps_8": {"options": ("--use-srq", "-q", 8), "quick": True},
               "srq_qps_8_bidirectional": {"options": ("--use-srq", "-q", 8, "-b")}}
 XRC = {"xrc": {"options": ("-c", "XRC"), "quick": True}}
-XRC_ALL = {"xrc_all_sizes": {"options": ("-c", "XRC", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
+XRC_ALL = {"xrc_all_sizes": sweep("-c", "XRC", long=True)}
 XRC_QPS = {"xrc_qps_8": {"options": ("-c", "XRC", "-q", 8)}}
 LINK_LOCAL = {"gid0": {"options": ("-x", 0)}}
 LIDS = {"infiniband": {"run_options": INFINIBAND}}
@@ -82,7 +88,7 @@ ONE_READ = {"one_outstanding": {"options": ("-o", 1)}}
 # Over UD, whose messages end at the MTU. perftest compares the kind of its own GID with that of the group's: the
 # link-local one is IPv6, as the group's is.
 UD = {"ud": {"options": ("-c", "UD"), "quick": True}}
-UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": SWEEP, "sizes": tuple(UD_SIZES)},
+UD_MORE = {"ud_all_sizes": sweep("-c", "UD", sizes=UD_SIZES, long=True),
            "ud_events": {"options": ("-c", "UD", "-e"), "iterations": 500},
            "ud_infiniband": {"options": ("-c", "UD"), "run_options": INFINIBAND},
            "ud_gid0": {"options": ("-c", "UD", "-x", 0)},
@@ -90,7 +96,7 @@ UD_MORE = {"ud_all_sizes": {"options": ("-c", "UD", "-a"), "iterations": SWEEP, 
 UD_BOTH_WAYS = {"ud_bidirectional": {"options": ("-c", "UD", "-b")}, "ud_qps_4": {"options": ("-c", "UD", "-q", 4)}}
 
 UC = {"uc": {"options": ("-c", "UC"), "quick": True},
-      "uc_all_sizes": {"options": ("-c", "UC", "-a"), "iterations": SWEEP, "sizes": tuple(ALL_SIZES)}}
+      "uc_all_sizes": sweep("-c", "UC", long=True)}
 UC_EVENTS = {"uc_events": {"options": ("-c", "UC", "-e"), "iterations": 500}}
 UC_BOTH_WAYS = {"uc_bidirectional": {"options": ("-c", "UC", "-b")}}
 
@@ -133,4 +139,4 @@ for program, groups in OFFERED.items():
             row = Row(program, variant, **difference)
             # Programs that measure latency calibrate a clock, busily, on both sides.
             add(f"{program}.{variant}", lambda settings, r=row: measure(settings, r), row.quick,
-                processors=2 if kind(program) == "lat" else 1)
+                processors=2 if kind(program) == "lat" else 1, long=row.long)

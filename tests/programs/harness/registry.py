@@ -15,16 +15,16 @@ class Settings:
 class Case:
     name: str
     run: object
-    quick: bool  # also part of the sanitised run (docs/TESTING.md)
+    extent: str  # "quick": also in the sanitised run; "long": only in `./test.sh all`; "full" (docs/TESTING.md)
     processors: int  # processors that it keeps busy: two programs that poll need two
 
 
 CASES = {}
 
 
-def add(name, run, quick=False, processors=2):
+def add(name, run, quick=False, processors=2, long=False):
     assert name not in CASES, name
-    CASES[name] = Case(name, run, quick, processors)
+    CASES[name] = Case(name, run, "quick" if quick else "long" if long else "full", processors)
 
 
 def case(name, quick=False, processors=2):

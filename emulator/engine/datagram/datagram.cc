@@ -200,7 +200,7 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   std::memcpy(message.bytes, message.header.bytes.data(), kGrhBytes);
   const auto lid = static_cast<uint16_t>(qp.context->device->lid);
   const uint8_t with_grh = address.is_global != 0 ? DatagramSource::kWithGrh : uint8_t{0};
-  message.source = {qp.shared->qpn, lid, address.sl, with_grh};
+  message.source = {qp.shared->qpn, lid, reported_service_level(ah->header.kind, address.sl), with_grh};
   message.qkey = (request.remote_qkey & kOwnQkey) != 0 ? qp.attr.qkey : request.remote_qkey;
   message.immediate = request.immediate;
   message.length = kGrhBytes + request.length;

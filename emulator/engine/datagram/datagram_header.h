@@ -33,6 +33,15 @@ NetworkHeader network_header(const GidEntry& source, const ibv_gid& dgid) noexce
 // rdma_is_multicast_addr()).
 bool is_multicast(const ibv_gid& gid) noexcept;
 
+// What the receiver's completion says as service level (ibv_wc::sl). A RoCE packet has none. mlx5 puts the kind of the
+// packet there (rdma-core, providers/mlx5/cq.c handle_responder(); the kernel's handle_responder() names the bits), and
+// programs read it: UCX before 1.19 finds the GIDs in the header by it. Bits 0 and 1: 1 IPv6, 2 IPv4. Bit 3: UDP.
+constexpr uint8_t reported_service_level(NetworkHeader kind, uint8_t of_address) noexcept {
+  if (kind == NetworkHeader::kIpv6) return 0x9;
+  if (kind == NetworkHeader::kIpv4) return 0xa;
+  return of_address;
+}
+
 struct DatagramHeader {
   NetworkHeader kind = NetworkHeader::kNone;
   std::array<uint8_t, kGrhBytes> bytes{};

@@ -356,6 +356,17 @@ TEST_F(Datagram, ByAnAddressOfNoDeviceIsDropped) {
   EXPECT_EQ(strays(), 0u);
 }
 
+// ---- what a completion says of the packet --------------------------------------------------------------
+
+TEST_F(Datagram, OverRoceTellsThePacketTypeAsServiceLevel) {
+  ASSERT_EQ(receive(*b, {in.sge(0, 1000)}), 0);
+  sent(a, b.number(), out.sge(0, 8));
+  const ibv_wc wc = b.received();
+  ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+  const bool is_ipv4 = in.data()[20] == 0x45;
+  EXPECT_EQ(wc.sl, is_ipv4 ? 0xa : 0x9);
+}
+
 // ---- source addresses on InfiniBand --------------------------------------------------------------------
 
 // The port has one LID (LMC 0, ibv_query_port(3)), so no address handle has path bits.

@@ -179,19 +179,22 @@ void ConnectionListener::accept_all(Listener& listener, int64_t now) {
       close_kept(fd);
       continue;
     }
-    if (incoming_.size() >= kMaxIncoming) incoming_.erase(incoming_.begin());
     const uint64_t token = next_token_++;
-    incoming_[token] =
-        std::make_unique<Incoming>(fd, address_of(fd, getpeername), key_, nonce, now + kIncomingPatience);
+    Incoming& incoming = incoming_.add(
+        token,
+        std::make_unique<Incoming>(fd, address_of(fd, getpeername), key_, nonce, now + kIncomingPatience));
     watch(fd, token, EPOLLIN);
+    serve_incoming(token, incoming);  // its hello has usually come with it
   }
 }
 
 void ConnectionListener::serve_incoming(uint64_t token, Incoming& incoming) {
   const Incoming::State state = incoming.progress(self_.node, own_);
-  if (state == Incoming::State::kGoesOn) return;
-  const std::unique_ptr<Incoming> over = std::move(incoming_[token]);
-  incoming_.erase(token);
+  if (state == Incoming::State::kGoesOn) {
+    if (incoming.has_greeted()) incoming_.greeted(token);
+    return;
+  }
+  const std::unique_ptr<Incoming> over = incoming_.take(token);
   if (state == Incoming::State::kOver)
     return note(over->peer(), over->refusal(), over->handshake().their_version(), "refused");
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, over->fd(), nullptr);
@@ -399,17 +402,18 @@ int64_t ConnectionListener::serve() {
   const int64_t now = now_ns();
   for (int i = 0; i < count; ++i) {
     const uint64_t token = events[i].data.u64;
-    if (token < listeners_.size()) {
-      accept_all(listeners_[token], now);
-    } else if (token == kAddressesToken) {
+    if (token < listeners_.size()) continue;  // after those that are here already
+    if (token == kAddressesToken) {
       drain_address_watch(addresses_);
       look_at_addresses_ns_ = now;
-    } else if (const auto in = incoming_.find(token); in != incoming_.end()) {
-      serve_incoming(token, *in->second);
+    } else if (Incoming* const in = incoming_.find(token)) {
+      serve_incoming(token, *in);
     } else if (const auto out = outgoing_.find(token); out != outgoing_.end()) {
       if (!serve_outgoing(token, *out->second, now, true)) outgoing_.erase(out);
     }
   }
+  for (int i = 0; i < count; ++i)
+    if (events[i].data.u64 < listeners_.size()) accept_all(listeners_[events[i].data.u64], now);
   look_at_addresses(now);
   int64_t next = look_at_addresses_ns_;
   for (auto i = outgoing_.begin(); i != outgoing_.end();) {
@@ -418,11 +422,9 @@ int64_t ConnectionListener::serve() {
     if (goes_on) next = std::min(next, outgoing.due_ns());
     i = goes_on ? std::next(i) : outgoing_.erase(i);
   }
-  while (!incoming_.empty() && incoming_.begin()->second->deadline_ns() <= now) {
-    note(incoming_.begin()->second->peer(), Refusal::kSilent, 0, "refused");
-    incoming_.erase(incoming_.begin());
-  }
-  if (!incoming_.empty()) next = std::min(next, incoming_.begin()->second->deadline_ns());
+  while (const std::unique_ptr<Incoming> late = incoming_.take_expired(now))
+    note(late->peer(), Refusal::kSilent, 0, "refused");
+  next = std::min(next, incoming_.deadline_ns());
   for (size_t i = 0; i < listeners_.size(); ++i) {
     Listener& listener = listeners_[i];
     if (listener.resume_ns == 0) continue;

@@ -30,7 +30,7 @@
 
 #include "fabric/service_inbox.h"
 #include "wire/established_connection.h"
-#include "wire/incoming.h"
+#include "wire/incoming_table.h"
 #include "wire/outgoing.h"
 
 namespace verbena {
@@ -94,9 +94,7 @@ class ConnectionListener {
   // The id of this process; nobody's while the listener is not open.
   ProcessId self() const { return self_; }
 
-  // Handshakes of processes that connect: more than kMaxIncoming end the oldest; each has kIncomingPatience
-  // (ns).
-  static constexpr size_t kMaxIncoming = 64;
+  // Each handshake of a process that connects has so much time, ns. incoming_table.h limits their number.
   static constexpr int64_t kIncomingPatience = 5'000'000'000;
 
  private:
@@ -149,7 +147,7 @@ class ConnectionListener {
   int64_t look_at_addresses_ns_ = 0;
 
   uint64_t next_token_ = 0;
-  std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;  // the oldest first
+  IncomingTable incoming_;
   std::map<uint64_t, std::unique_ptr<Outgoing>> outgoing_;
 
   std::mutex mutex_;

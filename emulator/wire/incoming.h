@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A connection from another node, up to the peer's proof. It has a time limit. A process with many of these
-// drops the oldest (connection_listener.cc).
+// drops some (incoming_table.h).
 #pragma once
 
 #include <array>
@@ -31,6 +31,8 @@ class Incoming {
   const NetAddress& peer() const { return peer_; }
   int64_t deadline_ns() const { return deadline_ns_; }
   Refusal refusal() const { return refusal_; }
+  // It has sent a valid hello, to this node, and has not shown the key yet.
+  bool has_greeted() const { return handshake_.step() == ResponderHandshake::Step::kProof; }
   const ResponderHandshake& handshake() const { return handshake_; }
 
  private:

@@ -12,7 +12,9 @@
 namespace verbena::wire {
 namespace {
 
-constexpr int kBacklog = 512;
+// Connections that the kernel keeps for a process that is not scheduled; net.core.somaxconn may allow fewer.
+// Beyond these a peer that connects hears nothing for a second (tcp(7)).
+constexpr int kBacklog = 4096;
 
 // Binds with SO_REUSEPORT, as the listeners of a node do, and with SO_REUSEADDR, so that old connections that
 // the kernel still remembers do not count. `anywhere`: also at an address that the machine does not have

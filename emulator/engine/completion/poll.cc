@@ -2,6 +2,7 @@
 //
 // Polling a CQ (ibv_poll_cq(3)). Eager data is copied to the program's buffers on the way.
 #include <errno.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "adapter/memory_table.h"
 #include "emulator.h"
 #include "engine/completion/poll.h"
+#include "engine/completion/poll_patience.h"
 #include "engine/completion/streaming.h"
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
@@ -272,6 +274,16 @@ class Series {
   uint32_t last_ = 0;  // receive WQE, low 32 bits of its number
 };
 
+// Of the calling thread, for all its CQs.
+__attribute__((tls_model("initial-exec"))) constinit thread_local PollPatience patience;
+
+// The calling thread has polled in vain for some time. It holds no lock.
+[[gnu::noinline]] void look_around() {
+  if (!patience.look(now_ns())) return;
+  sched_yield();
+  patience.yielded(now_ns());
+}
+
 }  // namespace
 
 void scatter_eager(Cq& cq) {
@@ -286,12 +298,10 @@ void scatter_eager(Cq& cq) {
   });
 }
 
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
-  if (cq->process->dead()) return -EIO;
-  if (num_entries < 0) {
-    VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
-    return -EINVAL;
-  }
+namespace {
+
+// Takes completions as ibv_poll_cq(3) does: how many, or -errno. No lock is held on return.
+inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   // A producer that was stopped between claiming and publishing an entry hides the entries behind it. To look
   // behind it costs time. A program woken by events may poll only once, so each poll looks; without a channel
   // every 32nd does.
@@ -337,6 +347,22 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   if (received_in_a_row >= kStream && count < num_entries)
     cq->look_again_at.store(now_ns() + stream_pause(cq->consumer.ring().capacity()),
                             std::memory_order_relaxed);
+  return count;
+}
+
+}  // namespace
+
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
+  if (cq->process->dead()) return -EIO;
+  if (num_entries < 0) {
+    VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
+    return -EINVAL;
+  }
+  const int count = take_completions(cq, num_entries, wc, stamps);
+  if (count != 0)
+    patience.found();
+  else if (patience.is_due())
+    look_around();
   return count;
 }
 

@@ -141,6 +141,27 @@ def many_qps_latency(qps, used=None, count=50000, within_a_node=False):
     return take
 
 
+PAIRS = 8
+
+
+def pairs_latency(pairs, at_once, count=50000):
+    """So many pairs of processes that exchange messages of 8 B within a node, at once or one after another. Seconds in
+    all."""
+    def take(bench):
+        cpus = bench.two_cpus()
+        sums = {"seconds": 0.0, "cpu_seconds": 0.0}
+        for _ in range(1 if at_once else pairs):
+            ports = set()
+            while len(ports) < (pairs if at_once else 1):
+                ports.add(programs.free_port())
+            command = [bench.on_verbena(bench.built("verbena_bench_many_qps_latency"), "--port", str(port), "--count",
+                                        str(bench.count(count))) for port in ports]
+            taken = programs.pairs(command, [each + ["127.0.0.1"] for each in command], ports, cpus)
+            sums = {name: sums[name] + taken[name] for name in sums}
+        return sums
+    return take
+
+
 CONNECTIONS = 1000
 _CM_NODE = ("--node", "bench-connections")  # where no other program listens
 
@@ -219,6 +240,8 @@ MEASURES = {
     "latency, 1 QP": (many_qps_latency(1, count=200000, within_a_node=True), "the same, 1 QP"),
     "latency, 1000 QPs": (many_qps_latency(1000, count=200000, within_a_node=True),
                           "SEND 8 B there and back, round robin over 1,000 QPs"),
+    "8 pairs": (pairs_latency(PAIRS, at_once=True), "8 pairs of processes at once, SEND 8 B there and back"),
+    "8 pairs in turn": (pairs_latency(PAIRS, at_once=False), "the same, one pair after another"),
     "libfabric tcp 8": (fi_pingpong("tcp", 8, 50000), "fi_pingpong -p tcp -e rdm, 8 B"),
     "libfabric tcp rate 64": (libfabric_rate("tcp", 64, 500000), "fi_inject over tcp, rdm, 64 B"),
     "ucx tcp tag_bw 64": (ucx_perftest("tag_bw", 64, 1000000, "tcp,self"), "ucx_perftest tag_bw (tcp), 64 B"),

@@ -5,6 +5,7 @@ Every run is bounded in time, and only processes started here are ended. Output 
 waits for a reader while it is measured.
 """
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -26,7 +27,8 @@ class _Process:
     def __init__(self, command, cpu, environment):
         self.name = os.path.basename(command[0])
         self.output = tempfile.TemporaryFile()
-        pin = None if cpu is None else (lambda: os.sched_setaffinity(0, {cpu}))
+        cpus = cpu if isinstance(cpu, set) else {cpu}
+        pin = None if cpu is None else (lambda: os.sched_setaffinity(0, cpus))
         try:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output,
                                           stderr=subprocess.STDOUT, env=environment, start_new_session=True,
@@ -163,6 +165,34 @@ def pair(server, client, port, cpus, environment=None):
             if process.child.returncode != 0:
                 raise _failed([process], _ending(process.child.returncode))
         return processes[1].text()
+    finally:
+        for process in processes:
+            process.end()
+
+
+def pairs(servers, clients, ports, cpus):
+    """Several pairs at once, on whichever of the CPUs they like: the seconds from the start of the clients to the end of
+    all, and the seconds of CPU time that all of them used for each CPU."""
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    variables, processes, before = _environment({}), [], used()
+    try:
+        for server in servers:
+            processes.append(_Process(server, set(cpus), variables))
+        _await(processes, lambda: all(_listens(port) for port in ports))
+        begin = time.monotonic()
+        for client in clients:
+            processes.append(_Process(client, set(cpus), variables))
+        for process in processes:
+            try:
+                process.child.wait(max(begin + TIME_LIMIT - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                raise _failed(processes, "no end within %d s" % TIME_LIMIT)
+            if process.child.returncode != 0:
+                raise _failed([process], _ending(process.child.returncode))
+        return {"seconds": time.monotonic() - begin, "cpu_seconds": (used() - before) / len(cpus)}
     finally:
         for process in processes:
             process.end()

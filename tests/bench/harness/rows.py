@@ -107,6 +107,10 @@ ROWS = [
         None, "between nodes"),
     Row("latency 8 B, 1,000 QPs", "us", "network latency, 1000 QPs", "mean_us", "network latency, 1 QP", "mean_us", None,
         "between nodes"),
+    Row("8 pairs on 2 processors", "s", "8 pairs", "seconds", "8 pairs", "cpu_seconds", _first("<=", 1.3),
+        "CPU time / processors"),
+    Row("8 pairs on 2 processors", "s", "8 pairs", "seconds", "8 pairs in turn", "cpu_seconds", _then("<=", 1.3),
+        "CPU time of the same work, pair by pair"),
     Row("message rate, 1,000 QPs", "M/s", "network send_bw 64, 1000 QPs", "MsgRate", "network send_bw 64, 1 QP",
         "MsgRate", _first(">=", 1.0), "between nodes"),
 ]

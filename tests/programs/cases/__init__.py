@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """All cases, by subject. Importing this package fills harness.registry.CASES."""
 
-from cases import devices, log, node, pingpong, perftest, pyverbs, rdma_cm, refused, srq, surroundings, unreliable  # noqa: F401
+from cases import aftermath, devices, log, node, pingpong, perftest, pyverbs, rdma_cm, refused, srq, surroundings, unreliable  # noqa: F401

@@ -38,6 +38,10 @@ struct Dm;
 
 // ---- device -----------------------------------------------------------------------------------------
 
+// Makes the node at `path`, whose device tree is gone, again as the environment says (wire/node_recipe.h). 0;
+// ENOENT: the environment does not say how; or another errno.
+int restore_node(const char* path);
+
 // Opens device `name` ("verbena0") of the node that VERBENA_NODE names (fabric/node.h). The process's first
 // open takes a slot on the node and starts the adapter's service thread; the last close gives both back.
 // - ENODEV: no such device or no node.

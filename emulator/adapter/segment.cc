@@ -14,11 +14,14 @@
 #include <new>
 #include <utility>
 
+#include "adapter/memcheck.h"
+
 namespace verbena {
 namespace {
 
 constexpr uint64_t kChunk = 64 * 1024;
 constexpr uint64_t kWantedSize = uint64_t{32} << 30;
+constexpr uint64_t kMostDumped = uint64_t{64} << 20;
 constexpr uint64_t kOwnKeysSize = sizeof(SharedMr) * uint64_t{kMaxMrsPerProcess};
 constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
 
@@ -26,6 +29,51 @@ constexpr uint64_t kLeastSize = kHeapOffset + (uint64_t{16} << 20);
 constexpr uint64_t line_up(uint64_t n) {
   return (n + 2 * kCacheLine - 1) / (2 * kCacheLine) * (2 * kCacheLine);
 }
+
+// The peers' segments that a program under valgrind has mapped. Their owners commit memory at any time, so
+// that only at exit, before the leak check, the holes are taken out of what it reads.
+class PeersUnderMemcheck {
+ public:
+  static void add(const SegmentView& view) {
+    if (!memcheck::is_running()) return;
+    std::lock_guard lock(mutex());
+    views().push_back(view);
+  }
+  static void remove(const SegmentView& view) {
+    if (!memcheck::is_running()) return;
+    std::lock_guard lock(mutex());
+    std::erase_if(views(), [&](const SegmentView& other) { return other.base() == view.base(); });
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static auto* made = new std::mutex;  // they are used when static objects are gone
+    return *made;
+  }
+  static std::vector<SegmentView>& views() {
+    static auto* made = new std::vector<SegmentView>;
+    return *made;
+  }
+  static void hide_holes(const SegmentView& view) {
+    std::vector<unsigned char> present(kChunk);
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    for (uint64_t at = 0; at < view.size(); at += present.size() * page) {
+      const uint64_t length = std::min(present.size() * page, view.size() - at);
+      if (mincore(view.base() + at, length, present.data()) != 0) return;
+      for (uint64_t chunk = 0; chunk < length; chunk += kChunk) {
+        const auto first = present.begin() + static_cast<long>(chunk / page);
+        const auto last = present.begin() + static_cast<long>(std::min(chunk + kChunk, length) / page);
+        if (std::none_of(first, last, [](unsigned char word) { return (word & 1) != 0; }))
+          memcheck::no_access(view.base() + at + chunk, std::min(kChunk, length - chunk));
+      }
+    }
+  }
+  [[gnu::destructor]] static void hide_holes_at_exit() {
+    if (!memcheck::is_running()) return;
+    std::lock_guard lock(mutex());
+    for (const SegmentView& view : views()) hide_holes(view);
+  }
+};
 
 }  // namespace
 
@@ -40,6 +88,7 @@ int OwnSegment::map_own_keys() {
       mmap(nullptr, kOwnKeysSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return ENOMEM;
   own_keys_ = static_cast<SharedMr*>(memory);
+  madvise(memory, kOwnKeysSize, MADV_DONTDUMP);  // the shared entries say the same
   return 0;
 }
 
@@ -52,6 +101,10 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     while (size > limit.rlim_cur && size / 2 >= kLeastSize) size /= 2;
+  // Peers map it, too, and this process maps theirs.
+  constexpr uint64_t kShare = 16;
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    while (size > limit.rlim_cur / kShare && size / 2 >= kLeastSize) size /= 2;
   void* memory = MAP_FAILED;
   for (; size >= kLeastSize; size /= 2) {
     if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return errno;
@@ -62,6 +115,8 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   // The file cannot shrink, so no process that maps it can get SIGBUS.
   if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return errno;
   view_ = SegmentView(static_cast<std::byte*>(memory), size, own_keys_);
+  madvise(memory, size, MADV_DONTDUMP);  // it would make the kernel allocate all of it
+  memcheck::no_access(memory, size);
   committed_.resize(size / kChunk);
   if (int error = commit(0, kQpTableOffset); error != 0) return error;
   auto* header = new (memory) SegmentHeader{};
@@ -98,11 +153,18 @@ int OwnSegment::commit_locked(uint64_t offset, uint64_t size) {
           fallocate(fd_, 0, static_cast<off_t>(chunk * kChunk), static_cast<off_t>((end - chunk) * kChunk));
     } while (result != 0 && errno == EINTR);
     if (result != 0) return ENOMEM;
+    include_in_dumps(chunk * kChunk, (end - chunk) * kChunk);
+    memcheck::defined(view_.base() + chunk * kChunk, (end - chunk) * kChunk);
     std::fill(committed_.begin() + static_cast<long>(chunk), committed_.begin() + static_cast<long>(end),
               true);
     chunk = end;
   }
   return 0;
+}
+
+void OwnSegment::include_in_dumps(uint64_t offset, uint64_t size) {
+  if (size > kMostDumped - dumped_) return;
+  if (madvise(view_.base() + offset, size, MADV_DODUMP) == 0) dumped_ += size;
 }
 
 void OwnSegment::abandon() {
@@ -155,6 +217,7 @@ void OwnSegment::release(uint64_t offset, uint64_t size) {
 }
 
 PeerSegment::~PeerSegment() {
+  PeersUnderMemcheck::remove(view_);
   if (view_.base() != nullptr) munmap(view_.base(), view_.size());
 }
 
@@ -174,6 +237,8 @@ int PeerSegment::map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_gene
     return EPROTO;
   }
   view_ = SegmentView(static_cast<std::byte*>(memory), size);
+  madvise(memory, size, MADV_DONTDUMP);  // it is the owner's
+  PeersUnderMemcheck::add(view_);
   return 0;
 }
 

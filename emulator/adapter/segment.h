@@ -77,8 +77,9 @@ class OwnSegment {
   OwnSegment& operator=(const OwnSegment&) = delete;
   ~OwnSegment();
 
-  // Creates the memfd and maps it. The size is address space, not memory: 32 GiB, or less where RLIMIT_AS or
-  // RLIMIT_FSIZE demands it. ENOMEM, EMFILE.
+  // Creates the memfd and maps it. The size is address space, not memory: 32 GiB; where RLIMIT_AS is
+  // set, a sixteenth of that or 256 MiB; less where RLIMIT_FSIZE demands it. ENOMEM, EMFILE.
+  // A core dump has the first 64 MiB that are committed (core(5), madvise(2)): QPs, CQs, keys, small queues.
   int create(uint64_t node_id, uint32_t slot, uint32_t slot_generation);
 
   const SegmentView& view() const { return view_; }
@@ -98,6 +99,7 @@ class OwnSegment {
 
  private:
   int commit_locked(uint64_t offset, uint64_t size);
+  void include_in_dumps(uint64_t offset, uint64_t size);
 
   int map_own_keys();
 
@@ -106,6 +108,7 @@ class OwnSegment {
   int fd_ = -1;
   std::mutex mutex_;
   std::vector<bool> committed_;        // by kChunk
+  uint64_t dumped_ = 0;                // bytes that a core dump has
   std::map<uint64_t, uint64_t> free_;  // offset -> size, coalesced
   uint64_t fresh_ = kHeapOffset;       // the heap from here on was never used: known to be zero
 };

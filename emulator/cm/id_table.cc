@@ -90,7 +90,7 @@ IdTable::~IdTable() {
 int IdTable::open(const NodeDirectory& directory, const std::string& node, bool only_if_there) {
   const NoCancellation guard;
   IdTableFile* file = nullptr;
-  const int error = map_id_table(node, directory.header().node_id, only_if_there, &file);
+  const int error = map_id_table(node, directory.header().node_id, only_if_there, &file, &kept_);
   if (error != 0) return error;
   if (file_ != nullptr) unmap_id_table(file_);
   file_ = file;

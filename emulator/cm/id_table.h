@@ -21,6 +21,7 @@
 
 #include "cm/addresses.h"
 #include "cm/cm.h"
+#include "fabric/kept_descriptor.h"
 #include "fabric/node_directory.h"
 
 namespace verbena::cm {
@@ -170,6 +171,7 @@ class IdTable {
 
   const NodeDirectory* directory_ = nullptr;
   IdTableFile* file_ = nullptr;
+  KeptDescriptor kept_;  // of the file
 };
 
 // The machine's range of ports to choose from (/proc/sys/net/ipv4/ip_local_port_range), both ends included;

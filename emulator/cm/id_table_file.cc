@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "fabric/descriptor.h"
+#include "fabric/node_file.h"
 
 namespace verbena::cm {
 namespace {
@@ -70,24 +71,31 @@ int make(int fd, uint64_t node_id) {
 
 }  // namespace
 
-int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out) {
+int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out,
+                 KeptDescriptor* kept) {
   const std::string path = node + "/cm-ids";
   const int create = only_if_there ? 0 : O_CREAT;
-  const Descriptor file{::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600)};
-  if (file.fd < 0) return errno;
+  Descriptor file;
+  int error = open_node_file(path, &file);  // also one that has lost its name
+  if (error == ENOENT && create != 0) {
+    file.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600));
+    error = file.fd < 0 ? errno : 0;
+  }
+  if (error != 0) return error;
   if (!ready(file.fd)) {
     if (only_if_there) return has_magic(file.fd) ? EPROTO : ENOENT;  // another size, or not created yet
-    if (const int error = make(file.fd, node_id); error != 0) return error;
+    if (error = make(file.fd, node_id); error != 0) return error;
   }
   if (!has_full_size(file.fd)) return EPROTO;
   IdTableFile* mapped = nullptr;
-  if (const int error = map(file.fd, &mapped); error != 0) return error;
+  if (error = map(file.fd, &mapped); error != 0) return error;
   if (mapped->magic.load(std::memory_order_acquire) != kIdTableMagic || mapped->version != kIdTableVersion ||
       mapped->size != sizeof(IdTableFile) || mapped->node_id != node_id) {
     unmap_id_table(mapped);
     return EPROTO;
   }
   *out = mapped;
+  if (kept != nullptr) kept->keep(file.release());
   return 0;
 }
 

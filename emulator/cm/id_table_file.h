@@ -22,6 +22,7 @@
 
 #include "adapter/layout.h"
 #include "cm/id_table.h"
+#include "fabric/kept_descriptor.h"
 
 namespace verbena::cm {
 
@@ -99,7 +100,9 @@ struct IdTableFile {
 
 // Maps <node>/cm-ids; creates it if it does not exist, unless `only_if_there`. Errors as IdTable::open().
 // ETIMEDOUT: another process has been creating it for 10 seconds.
-int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out);
+// *kept: the file, by which others find it if it loses its name.
+int map_id_table(const std::string& node, uint64_t node_id, bool only_if_there, IdTableFile** out,
+                 KeptDescriptor* kept = nullptr);
 void unmap_id_table(IdTableFile* file);
 
 // ---- contents of an entry ---------------------------------------------------------------------------------

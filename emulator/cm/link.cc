@@ -84,7 +84,7 @@ void Links::send(const Peer& peer, const Frame& frame) {
 // False: the peer is gone. True: connected, or to be retried.
 bool Links::connect(Link& link) {
   const Hello hello{kHelloMagic, kHelloVersion, directory_->header().node_id, self_.slot, self_.generation};
-  const int error = call_service(slot_folder(node_, link.peer.slot, link.peer.generation),
+  const int error = call_service(slot_address(*directory_, node_, link.peer.slot, link.peer.generation),
                                  ServiceNumber::kConnectionManager,
                                  {reinterpret_cast<const uint8_t*>(&hello), sizeof hello}, &link.socket);
   if (error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {

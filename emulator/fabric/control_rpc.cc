@@ -42,11 +42,11 @@ void serve_request(const RequestHandler& handler, ServiceCall& call) {
   if (size != 0) static_cast<void>(call.connection.send(bytes_of(reply, size)));
 }
 
-int send_request(const std::string& folder, const void* request, size_t size, std::byte* reply,
+int send_request(const SlotAddress& owner, const void* request, size_t size, std::byte* reply,
                  size_t* reply_size, int timeout_ms) {
   const auto until = RequestClock::now() + std::chrono::milliseconds(timeout_ms);
   MessageSocket connection;
-  const int error = call_service(folder, ServiceNumber::kRequest, bytes_of(request, size), &connection, {},
+  const int error = call_service(owner, ServiceNumber::kRequest, bytes_of(request, size), &connection, {},
                                  std::max(timeout_ms, 1));
   if (error != 0) return error == EAGAIN ? ETIMEDOUT : error;
   const ssize_t got = await_reply(connection, reply, until);
@@ -56,10 +56,9 @@ int send_request(const std::string& folder, const void* request, size_t size, st
   return 0;
 }
 
-int offer(const std::string& folder, const void* message, size_t size, int descriptor) {
+int offer(const SlotAddress& owner, const void* message, size_t size, int descriptor) {
   MessageSocket connection;
-  return call_service(folder, ServiceNumber::kRequest, bytes_of(message, size), &connection,
-                      {&descriptor, 1});
+  return call_service(owner, ServiceNumber::kRequest, bytes_of(message, size), &connection, {&descriptor, 1});
 }
 
 }  // namespace verbena

@@ -27,20 +27,20 @@ struct RequestHandler {
 };
 void serve_request(const RequestHandler& handler, ServiceCall& call);
 
-// Sends a request to the owner of `folder` and waits at most `timeout_ms` for the reply. `reply` has space
+// Sends a request to `owner` and waits at most `timeout_ms` for the reply. `reply` has space
 // for kMaxMessage bytes.
 // - 0: *reply_size is the length of the reply.
 // - ENOENT, ECONNREFUSED: the process is gone, or gives no reply.
 // - ETIMEDOUT: the process does not reply; it may be stopped.
 // - EMSGSIZE: longer than kMaxMessage.
 // - Other errno: no descriptors, no memory.
-int send_request(const std::string& folder, const void* request, size_t size, std::byte* reply,
+int send_request(const SlotAddress& owner, const void* request, size_t size, std::byte* reply,
                  size_t* reply_size, int timeout_ms);
 
-// Passes a descriptor to the owner of `folder`, with a message that needs no reply. Never blocks.
+// Passes a descriptor to `owner`, with a message that needs no reply. Never blocks.
 // - EAGAIN: too many messages are queued there.
 // - ENOENT, ECONNREFUSED: the process is gone.
 // - Other errno: no descriptors, no memory.
-int offer(const std::string& folder, const void* message, size_t size, int descriptor);
+int offer(const SlotAddress& owner, const void* message, size_t size, int descriptor);
 
 }  // namespace verbena

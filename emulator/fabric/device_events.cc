@@ -2,55 +2,20 @@
 #include "fabric/device_events.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "fabric/device_tree.h"
 #include "fabric/kick.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
+#include "fabric/node_lock.h"
 
 namespace verbena {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr auto kLockPatience = 10s;
-
-// flock(2) with a time limit, because the holder may be stopped. The kernel releases the lock of a dead
-// process.
-class FileLock {
- public:
-  FileLock(const std::string& path, std::chrono::seconds patience)
-      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
-    if (fd_ < 0) {
-      error_ = errno;
-      return;
-    }
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      error_ = errno == EWOULDBLOCK || errno == EINTR ? ETIMEDOUT : errno;
-      if (error_ != ETIMEDOUT || std::chrono::steady_clock::now() >= deadline) return;
-      std::this_thread::sleep_for(2ms);
-    }
-    error_ = 0;
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int error() const { return error_; }
-
- private:
-  int fd_;
-  int error_ = 0;
-};
 
 // ports_down repeats the logs in one word for requesters. Publishing it from the logs repairs it if a process
 // died between the two.
@@ -83,7 +48,9 @@ int append(const NodeDirectory& directory, const std::string& node, uint32_t dev
     log.word.store((number + 1) << 1 | (is_down ? 1 : 0), std::memory_order_release);
   }
   publish_ports(directory);
-  if (const int error = show_port_state(node, directory.devices().devices[device], is_down); error != 0)
+  // A cleaner of old files may have deleted the tree: it is made again in the right state.
+  if (const int error = show_port_state(node, directory.devices().devices[device], is_down);
+      error != 0 && error != ENOENT)
     return error;
   return nothing_new ? EALREADY : 0;
 }
@@ -105,7 +72,7 @@ uint64_t count_device_events(const NodeDirectory& directory) {
 
 int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
                        ibv_event_type type, uint32_t* told) {
-  const FileLock lock(directory_path(node), kLockPatience);
+  const TableLock lock(directory, NodeTable::kEvents, kLockPatience);
   if (lock.error() != 0) return lock.error();
   const int error = append(directory, node, device, type);
   if (error != 0 && error != EALREADY) return error;
@@ -114,7 +81,7 @@ int raise_device_event(const NodeDirectory& directory, const std::string& node, 
 }
 
 int follow_addresses(const NodeDirectory& directory, const std::string& node, HasAddress has_address) {
-  const FileLock lock(directory_path(node), 0s);
+  const TableLock lock(directory, NodeTable::kEvents, 0ms);
   if (lock.error() != 0) return lock.error();
   DirectoryHeader& header = directory.header();
   const NetworkDescription& network = directory.devices().network;

@@ -6,9 +6,9 @@
 // - it fails.
 //
 // Each device has a log of these events in the node directory. A process that causes an event (`verbena
-// event`) or detects one (the machine's addresses) appends it under a file lock and kicks the processes of
-// the node. Each process reads on from its own position (engine/device/device_events.cc). A process that is
-// stopped meanwhile reads later.
+// event`) or detects one (the machine's addresses) appends it under a lock (node_lock.h) and kicks the
+// processes of the node. Each process reads on from its own position (engine/device/device_events.cc). A
+// process that is stopped meanwhile reads later.
 #pragma once
 
 #include <infiniband/verbs.h>

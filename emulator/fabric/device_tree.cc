@@ -20,15 +20,18 @@ namespace {
 
 constexpr char kCharacterDevice[] = "1:7";  // /dev/full, which the boundary opens instead of uverbsN
 
-// Writes below one folder. After the first error, all further writes are skipped.
+// Writes below one folder, or only looks whether all that it would write is there (ENOENT: it is not). After
+// the first error, all further work is skipped.
 class TreeWriter {
  public:
-  explicit TreeWriter(std::string root) : root_(std::move(root)) {}
+  enum class Mode { kWrite, kLook };
+  explicit TreeWriter(std::string root, Mode mode = Mode::kWrite) : root_(std::move(root)), mode_(mode) {}
   int error() const { return error_; }
 
   // Ignores the umask: a tree that its owner cannot read is useless.
   void folder(const std::string& path) {
     const std::string whole = root_ + "/" + path;
+    if (mode_ == Mode::kLook) return look(whole, S_IFDIR);
     if (error_ == 0 && (mkdir(whole.c_str(), 0755) != 0 || chmod(whole.c_str(), 0755) != 0)) error_ = errno;
   }
 
@@ -45,11 +48,13 @@ class TreeWriter {
   }
 
   void link(const std::string& path, const std::string& target) {
+    if (mode_ == Mode::kLook) return look(root_ + "/" + path, S_IFLNK);
     if (error_ == 0 && symlink(target.c_str(), (root_ + "/" + path).c_str()) != 0) error_ = errno;
   }
 
   void file(const std::string& path, std::string_view text) {
     if (error_ != 0) return;
+    if (mode_ == Mode::kLook) return look(root_ + "/" + path, S_IFREG);
     const int fd =
         open((root_ + "/" + path).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
     if (fd < 0) {
@@ -68,7 +73,14 @@ class TreeWriter {
   }
 
  private:
+  void look(const std::string& whole, mode_t type) {
+    struct stat status;
+    if (error_ == 0 && (lstat(whole.c_str(), &status) != 0 || (status.st_mode & S_IFMT) != type))
+      error_ = ENOENT;
+  }
+
   std::string root_;
+  Mode mode_;
   int error_ = 0;
 };
 
@@ -202,11 +214,7 @@ void write_connection_manager(TreeWriter& tree) {
   tree.file("dev/infiniband/rdma_cm", "");
 }
 
-}  // namespace
-
-int write_device_tree(const std::string& folder, const DeviceTable& devices) {
-  if (devices.count > kMaxDevices) return EINVAL;
-  TreeWriter tree(folder);
+void write_all(TreeWriter& tree, const DeviceTable& devices) {
   for (const char* path :
        {"sys", "sys/class", "sys/class/infiniband", "sys/class/infiniband_verbs", "dev", "dev/infiniband"})
     tree.folder(path);
@@ -216,6 +224,14 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices) {
     write_uverbs(tree, devices.devices[i], i);
   }
   write_connection_manager(tree);
+}
+
+}  // namespace
+
+int write_device_tree(const std::string& folder, const DeviceTable& devices) {
+  if (devices.count > kMaxDevices) return EINVAL;
+  TreeWriter tree(folder);
+  write_all(tree, devices);
   return tree.error();
 }
 
@@ -237,26 +253,13 @@ int show_port_state(const std::string& folder, const DeviceDescription& device, 
 }
 
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices) {
-  const auto exists = [&](const std::string& path) {
-    return access((folder + "/" + path).c_str(), F_OK) == 0;
-  };
-  for (const char* path : {"sys/class/infiniband_verbs/abi_version", "sys/class/misc/rdma_cm/abi_version",
-                           "sys/class/misc/rdma_cm/dev", "dev/infiniband/rdma_cm"})
-    if (!exists(path)) return false;
+  TreeWriter tree(folder, TreeWriter::Mode::kLook);
+  write_all(tree, devices);
+  if (tree.error() != 0) return false;
   for (uint32_t i = 0; i < devices.count; ++i) {
-    const std::string device = device_folder(devices.devices[i]);
-    const std::string verbs = "sys/class/infiniband_verbs/" + uverbs_name(i);
     std::string version;
-    std::getline(std::ifstream(folder + "/" + device + "/fw_ver"), version);
+    std::getline(std::ifstream(folder + "/" + device_folder(devices.devices[i]) + "/fw_ver"), version);
     if (version != VERBENA_VERSION) return false;
-    if (!netdev_of(devices.devices[i]).empty() && !exists(device + "/device/net")) return false;
-    const std::string last_gid = std::to_string(devices.devices[i].gid_count - 1);
-    for (const std::string& path :
-         {device + "/node_type", device + "/node_guid", device + "/device/modalias",
-          device + "/ports/1/state", device + "/ports/1/pkeys/0", device + "/ports/1/gids/0",
-          device + "/ports/1/gids/" + last_gid, device + "/ports/1/gid_attrs/types/" + last_gid,
-          verbs + "/ibdev", verbs + "/dev", verbs + "/abi_version", "dev/infiniband/" + uverbs_name(i)})
-      if (!exists(path)) return false;
   }
   return true;
 }

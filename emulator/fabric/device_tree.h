@@ -33,8 +33,8 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices);
 // of it. The folders of the device itself do not change. Returns an errno value.
 int show_port_state(const std::string& folder, const DeviceDescription& device, bool down);
 
-// True: the part of `folder` that programs need is there, and this version of Verbena wrote it. (A cleaner of
-// old files may have removed some.) Cheap: a few system calls per device.
+// True: all of it is there, and this version of Verbena wrote it. (A cleaner of old files may have removed
+// some.) A system call per file, some hundred microseconds for a device.
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices);
 
 }  // namespace verbena

@@ -100,14 +100,37 @@ void MessageSocket::close_in_child() const {
   if (verified()) syscall(SYS_close, fd_);
 }
 
-int MessageSocket::listen_in(const std::string& folder, const char* name, int backlog) {
-  UnixAddress address;
-  if (const int error = address.set(folder, name); error != 0) return error;
+int MessageSocket::listen_at(const sockaddr* address, unsigned size, int backlog) {
   if (const int error = take(syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       error != 0)
     return error;
-  if (bind(fd_, address.get(), UnixAddress::size()) == 0 && ::listen(fd_, backlog) == 0) return 0;
+  if (bind(fd_, address, size) == 0 && ::listen(fd_, backlog) == 0) return 0;
   const int error = errno;
+  close();
+  return error;
+}
+
+int MessageSocket::listen_in(const std::string& folder, const char* name, int backlog) {
+  UnixAddress address;
+  if (const int error = address.set(folder, name); error != 0) return error;
+  return listen_at(address.get(), UnixAddress::size(), backlog);
+}
+
+int MessageSocket::listen_as(const std::string& abstract_name, int backlog) {
+  const AbstractAddress address(abstract_name);
+  return listen_at(address.get(), address.size(), backlog);
+}
+
+int MessageSocket::connect_at(const sockaddr* address, unsigned size, int wait_ms) {
+  const int type = SOCK_SEQPACKET | SOCK_CLOEXEC | (wait_ms > 0 ? 0 : SOCK_NONBLOCK);
+  if (const int error = take(syscall(SYS_socket, AF_UNIX, type, 0)); error != 0) return error;
+  const timeval timeout{wait_ms / 1000, wait_ms % 1000 * 1000};
+  if (wait_ms > 0) setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  long result;
+  while ((result = syscall(SYS_connect, fd_, address, size)) != 0 && errno == EINTR) {
+  }
+  if (result == 0 && has_same_user(fd_)) return 0;
+  const int error = result == 0 ? EPERM : errno;
   close();
   return error;
 }
@@ -115,17 +138,12 @@ int MessageSocket::listen_in(const std::string& folder, const char* name, int ba
 int MessageSocket::connect_to(const std::string& folder, const char* name, int wait_ms) {
   UnixAddress address;
   if (const int error = address.set(folder, name); error != 0) return error;
-  const int type = SOCK_SEQPACKET | SOCK_CLOEXEC | (wait_ms > 0 ? 0 : SOCK_NONBLOCK);
-  if (const int error = take(syscall(SYS_socket, AF_UNIX, type, 0)); error != 0) return error;
-  const timeval timeout{wait_ms / 1000, wait_ms % 1000 * 1000};
-  if (wait_ms > 0) setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  long result;
-  while ((result = syscall(SYS_connect, fd_, address.get(), UnixAddress::size())) != 0 && errno == EINTR) {
-  }
-  if (result == 0 && has_same_user(fd_)) return 0;
-  const int error = result == 0 ? EPERM : errno;
-  close();
-  return error;
+  return connect_at(address.get(), UnixAddress::size(), wait_ms);
+}
+
+int MessageSocket::connect_to_abstract(const std::string& abstract_name, int wait_ms) {
+  const AbstractAddress address(abstract_name);
+  return connect_at(address.get(), address.size(), wait_ms);
 }
 
 int MessageSocket::accept_from(const MessageSocket& listener) {

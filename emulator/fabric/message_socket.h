@@ -14,6 +14,8 @@
 
 #include "fabric/descriptor.h"
 
+struct sockaddr;
+
 namespace verbena {
 
 class MessageSocket {
@@ -25,9 +27,12 @@ class MessageSocket {
 
   // Listens in `folder`, under `name`. The kernel keeps about `backlog` connections waiting. 0 or errno.
   int listen_in(const std::string& folder, const char* name, int backlog);
+  // The same under an abstract name (unix(7)), without its null byte; 100 bytes at most.
+  int listen_as(const std::string& abstract_name, int backlog);
   // Waits at most `wait_ms` for space in the backlog. 0; EAGAIN: the backlog is full; ENOENT, ECONNREFUSED:
   // the owner is gone; EPERM: the owner is another user; EMFILE; ...
   int connect_to(const std::string& folder, const char* name, int wait_ms = 0);
+  int connect_to_abstract(const std::string& abstract_name, int wait_ms = 0);  // ECONNREFUSED: nobody listens
   // 0; EAGAIN: no connection waits; EMFILE, ENFILE. A process of another user is refused.
   int accept_from(const MessageSocket& listener);
 
@@ -55,6 +60,8 @@ class MessageSocket {
   int fd() const { return fd_; }
 
  private:
+  int listen_at(const sockaddr* address, unsigned size, int backlog);
+  int connect_at(const sockaddr* address, unsigned size, int wait_ms);
   int take(long fd);
   bool verified() const;
 

@@ -18,9 +18,14 @@
 
 #include "fabric/descriptor.h"
 #include "fabric/device_tree.h"
+#include "fabric/node_build.h"
 #include "fabric/node_directory.h"
+#include "fabric/node_holders.h"
+#include "fabric/node_lock.h"
+#include "fabric/node_removal.h"
 #include "fabric/private_folder.h"
 #include "fabric/problem.h"
+#include "fabric/process_identity.h"
 #include "fabric/unix_address.h"
 
 namespace verbena {
@@ -29,13 +34,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr auto kLockPatience = 10s;
-constexpr int kMostFolders = 10000;  // names of this user's nodes folder that are tried
-
-bool own_directory(const std::string& path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
-}
 
 bool entry_equal(const GidEntry& a, const GidEntry& b) {
   return a.raw == b.raw && a.type == b.type && a.interface_index == b.interface_index &&
@@ -58,21 +56,6 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
     if (!device_equal(a.devices[i], b.devices[i])) return false;
   return a.network.enabled == b.network.enabled && a.network.port == b.network.port &&
          a.network.count == b.network.count && a.network.addresses == b.network.addresses;
-}
-
-// The node's key. All zero: the node has none.
-NetworkKey read_node_key(const std::string& node) {
-  NetworkKey key{};
-  const Descriptor file(open(key_path(node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (file.fd < 0 || read(file.fd, key.data(), key.size()) != static_cast<ssize_t>(key.size())) return {};
-  return key;
-}
-
-int write_node_key(const std::string& node, const NetworkKey& key) {
-  const Descriptor file(open(key_path(node).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.fd < 0) return errno;
-  if (fchmod(file.fd, 0600) != 0) return errno;
-  return write(file.fd, key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : EIO;
 }
 
 // The first fields of every directory file, whatever its version. The two fields never move.
@@ -108,127 +91,138 @@ bool somebody_listens(const std::string& folder) {
 enum class Finding { kUsable, kMissing, kOutdated, kForeign, kOtherKey };
 
 struct Inspection {
-  Finding finding = Finding::kUsable;
+  Finding finding = Finding::kMissing;
   uint32_t version = 0;
   bool inhabited = false;
+  NodeDirectory directory;  // open if it could be read
 };
 
-Inspection inspect(const std::string& node, const DeviceTable& wanted, const NetworkKey& key) {
+bool exists(const std::string& path) {
   struct stat status;
-  if (lstat(node.c_str(), &status) != 0) return {Finding::kMissing, 0, false};
-  NodeDirectory directory;
-  uint32_t version = 0;
-  if (directory.open(directory_path(node).c_str()) != 0) {
-    const bool known = read_version(node, &version);
-    const Finding finding = known && version != kLayoutVersion ? Finding::kForeign : Finding::kOutdated;
-    return {finding, version, node_is_inhabited(node)};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+Finding compare(const std::string& node, const NodeDirectory& directory, const DeviceTable& wanted,
+                const NetworkKey& key) {
+  if (directory.header().retired.load(std::memory_order_acquire) != 0) return Finding::kOutdated;
+  if (wanted.network.enabled != 0 && exists(key_path(node)) && read_node_key(node) != key)
+    return Finding::kOtherKey;
+  return table_equal(directory.devices(), wanted) && device_tree_is_whole(node, wanted) &&
+                 exists(directory_path(node)) && exists(node + "/slots")
+             ? Finding::kUsable
+             : Finding::kOutdated;
+}
+
+Inspection inspect(const std::string& node, const DeviceTable& wanted, const NetworkKey& key) {
+  Inspection found;
+  if (found.directory.open(directory_path(node).c_str()) == 0) {
+    found.finding = compare(node, found.directory, wanted, key);
+    found.version = kLayoutVersion;
+  } else if (exists(node)) {
+    const bool known = read_version(node, &found.version);
+    found.finding = known && found.version != kLayoutVersion ? Finding::kForeign : Finding::kOutdated;
   }
-  if (wanted.network.enabled != 0 && read_node_key(node) != key)
-    return {Finding::kOtherKey, kLayoutVersion, node_is_inhabited(node)};
-  if (table_equal(directory.devices(), wanted) && device_tree_is_whole(node, wanted))
-    return {Finding::kUsable, kLayoutVersion, false};
-  return {Finding::kOutdated, kLayoutVersion, node_is_inhabited(node)};
+  if (found.finding != Finding::kUsable && found.finding != Finding::kMissing)
+    found.inhabited = node_is_inhabited(node);
+  return found;
 }
 
-// Builds a whole node in `folder`, which must not exist.
-int build(const std::string& folder, const DeviceTable& devices, const NetworkKey& key,
-          std::string* problem) {
-  int error = make_private_folder(folder);
-  if (error == 0 && devices.network.enabled != 0) error = write_node_key(folder, key);
-  if (error == 0) error = make_private_folder(folder + "/slots");
-  if (error == 0) error = write_device_tree(folder, devices);
-  if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
-  if (error == 0 && chmod(directory_path(folder).c_str(), 0600) != 0) error = errno;
-  return error == 0 ? 0 : fail_errno(error, problem, "cannot build the node in " + folder);
+// False: the node is being removed, or cannot be locked.
+bool hold(const NodeDirectory& directory, pid_t holder) {
+  const Descriptor own{directory.reopen()};
+  if (own.fd < 0 || flock_within(own.fd, LOCK_SH, kLockPatience) != 0 ||
+      directory.header().retired.load(std::memory_order_acquire) != 0)
+    return false;
+  add_holder(directory, holder);
+  return true;
 }
 
-void remove_tree(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+void copy_holders(const NodeDirectory& from, const NodeDirectory& to) {
+  for (uint32_t i = 0; i < kMaxHolders; ++i)
+    if (const uint64_t identity = from.holder(i).load(std::memory_order_acquire); identity != 0)
+      add_holder(to, pid_of_identity(identity));
 }
 
-// Puts the complete `fresh` in the place of `node`. The previous node lies at `fresh` afterwards.
-int exchange(const std::string& fresh, const std::string& node) {
-  if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, node.c_str(), RENAME_EXCHANGE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return errno;
-  // On a file system without RENAME_EXCHANGE there is no node for a moment. A process that looks then waits
-  // for our lock.
-  const std::string aside = node + ".old";
-  remove_tree(aside);
-  if (rename(node.c_str(), aside.c_str()) != 0 || rename(fresh.c_str(), node.c_str()) != 0) return errno;
-  return rename(aside.c_str(), fresh.c_str()) == 0 ? 0 : errno;
-}
+// A node that is made beside its place, for `holder`. Deleted if it is still there at the end.
+class FreshNode {
+ public:
+  explicit FreshNode(const std::string& parent) : path_(passing_name(parent, ".new")) {}
+  FreshNode(const FreshNode&) = delete;
+  FreshNode& operator=(const FreshNode&) = delete;
+  ~FreshNode() { delete_folder(path_); }
 
-int replace(const std::string& fresh, const std::string& node, std::string* problem) {
-  int error = exchange(fresh, node);
-  if (error == 0 && node_is_inhabited(fresh)) {
-    // A process has become a member since the last look: the old node stays.
-    error = exchange(fresh, node);
+  int make(const DeviceTable& devices, const NetworkKey& key, pid_t holder, std::string* problem) {
+    if (const int error = build_node(path_, devices, key, problem); error != 0) return error;
+    if (const int error = directory_.open(directory_path(path_).c_str()); error != 0)
+      return fail_errno(error, problem, path_);
+    add_holder(directory_, holder);
+    return 0;
   }
-  remove_tree(fresh);
-  return error == 0 ? 0 : fail_errno(error, problem, "cannot put the node at " + node);
-}
 
-int make_under_lock(const std::string& path, const DeviceTable& wanted, const NetworkKey& key,
-                    std::string* problem) {
+  int put_at(const std::string& node, std::string* problem) const {
+    if (rename(path_.c_str(), node.c_str()) == 0) return 0;
+    return fail_errno(errno, problem, "cannot put the node at " + node);
+  }
+
+  // `before`: of the node that stands there, if it can be read. EAGAIN: a process joins it just now.
+  int replace(const std::string& node, const NodeDirectory& before, std::string* problem) const {
+    const Descriptor own{before.is_open() ? before.reopen() : -1};
+    if (before.is_open()) {
+      if (own.fd < 0 || flock_within(own.fd, LOCK_EX, 0ms) != 0 || node_is_inhabited(node)) return EAGAIN;
+      before.header().retired.store(1, std::memory_order_release);
+      copy_holders(before, directory_);
+    }
+    if (!exists(node)) return put_at(node, problem);
+    int error = exchange_nodes(path_, node);
+    // Without a directory that can be read, a process may have become a member since the last look.
+    if (error == 0 && !before.is_open() && node_is_inhabited(path_)) error = exchange_nodes(path_, node);
+    return error == 0 ? 0 : fail_errno(error, problem, "cannot put the node at " + node);
+  }
+
+ private:
+  std::string path_;
+  NodeDirectory directory_;
+};
+
+// EAGAIN: look again. The caller has the lock of the folder of nodes.
+int make_under_lock(const std::string& path, const FreshNode& fresh, const DeviceTable& wanted,
+                    const NetworkKey& key, pid_t holder, std::string* problem) {
   const Inspection found = inspect(path, wanted, key);
-  if (found.finding == Finding::kUsable) return 0;
-  if (found.inhabited) {
-    if (found.finding == Finding::kOtherKey)
-      return fail(EBUSY, problem, path + " has another key, and processes still live there: end them first");
-    if (found.finding == Finding::kOutdated && found.version == kLayoutVersion) return 0;
-    return fail(EPROTO, problem,
-                path + " was made by another version of Verbena (layout " + std::to_string(found.version) +
-                    ", this one has " + std::to_string(kLayoutVersion) +
-                    ") and processes still live there: end them, or take another node with --node NAME");
+  if (found.finding == Finding::kMissing) return fresh.put_at(path, problem);
+  if (found.finding == Finding::kUsable) return hold(found.directory, holder) ? 0 : EAGAIN;
+  if (!found.inhabited) return fresh.replace(path, found.directory, problem);
+  if (found.finding == Finding::kOtherKey)
+    return fail(EBUSY, problem, path + " has another key, and processes still live there: end them first");
+  if (found.finding == Finding::kOutdated && found.directory.is_open()) {
+    if (!hold(found.directory, holder)) return EAGAIN;
+    return mend_node(path, found.directory, key, problem);
   }
-  const std::string fresh = path + ".new";
-  remove_tree(fresh);  // a process that died while building it left it: we hold the lock
-  if (const int error = build(fresh, wanted, key, problem); error != 0) {
-    remove_tree(fresh);
-    return error;
-  }
-  if (found.finding != Finding::kMissing) return replace(fresh, path, problem);
-  if (rename(fresh.c_str(), path.c_str()) == 0) return 0;
-  const int error = errno;
-  remove_tree(fresh);
-  return fail_errno(error, problem, "cannot put the node at " + path);
+  return fail(EPROTO, problem,
+              path + " was made by another version of Verbena (layout " + std::to_string(found.version) +
+                  ", this one has " + std::to_string(kLayoutVersion) +
+                  ") and processes still live there: end them, or take another node with --node NAME");
 }
 
-// flock(2) with a time limit, because the holder may be stopped.
-int lock(int fd) {
+int make_or_take(const std::string& path, const DeviceTable& wanted, const NetworkKey& key, pid_t holder,
+                 std::string* problem) {
+  const std::string parent = path.substr(0, path.rfind('/'));
+  FreshNode fresh(parent);
+  if (const int error = fresh.make(wanted, key, holder, problem); error != 0) return error;
   const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
-  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return errno;
-    if (std::chrono::steady_clock::now() >= deadline) return ETIMEDOUT;
-    std::this_thread::sleep_for(2ms);
+  for (;;) {
+    {
+      const FolderLock lock(parent, kLockPatience);
+      if (lock.error() != 0) return fail_errno(lock.error(), problem, "cannot lock " + parent);
+      const int error = make_under_lock(path, fresh, wanted, key, holder, problem);
+      if (error != EAGAIN) return error;
+    }
+    if (std::chrono::steady_clock::now() >= deadline)
+      return fail_errno(ETIMEDOUT, problem, "another process neither joins nor removes the node " + path);
+    std::this_thread::sleep_for(1ms);
   }
-  return 0;
-}
-
-// The first of <base>, <base>.1, <base>.2 … that is this user's, or that nothing stands in the way of: others
-// may put what they like into /tmp. All processes of the user come to the same answer while nothing of this
-// is removed.
-std::string first_private_or_free(const std::string& base) {
-  std::string path = base;
-  for (int i = 1; i <= kMostFolders; ++i) {
-    const int error = check_private_folder(path, nullptr);
-    if (error == 0 || error == ENOENT) return path;
-    path = base + "." + std::to_string(i);
-  }
-  return base;
 }
 
 }  // namespace
-
-std::string nodes_folder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && own_directory(runtime))
-    return std::string(runtime) + "/verbena";
-  const char* temporary = std::getenv("TMPDIR");
-  const std::string base = temporary != nullptr && temporary[0] == '/' ? temporary : "/tmp";
-  return first_private_or_free(base + "/verbena-" + std::to_string(geteuid()));
-}
 
 bool valid_node_name(const std::string& name) {
   constexpr const char* kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -277,6 +271,7 @@ std::string node_path(const std::string& name, const DeviceTableOptions& options
 bool node_is_inhabited(const std::string& node) {
   NodeDirectory directory;
   if (directory.open(directory_path(node).c_str()) == 0) {
+    if (directory.header().boot != this_boot()) return false;
     for (uint32_t i = 0; i < kMaxSlots; ++i)
       if (directory.occupied(i)) return true;
     return false;
@@ -299,7 +294,16 @@ std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generat
   return node + "/slots/" + slot_name(slot, generation);
 }
 
-int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem) {
+SlotAddress slot_address(const NodeDirectory& directory, const std::string& node, uint32_t slot,
+                         uint32_t generation) {
+  char name[64];
+  std::snprintf(name, sizeof name, "verbena/member/%016llx/%u.%u",
+                static_cast<unsigned long long>(directory.header().node_id), slot, generation);
+  return {slot_folder(node, slot, generation), name};
+}
+
+int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem,
+                pid_t holder) {
   if (path.empty() || path[0] != '/') return fail(EINVAL, problem, "not an absolute path: " + path);
   if (path.size() > kMaxNodePath)
     return fail(ENAMETOOLONG, problem,
@@ -311,15 +315,12 @@ int ensure_node(const std::string& path, const DeviceTableOptions& options, std:
   if (const int error = check_private_folder(path, problem); error != 0 && error != ENOENT) return error;
 
   const DeviceTable wanted = describe_devices(options);
-  if (inspect(path, wanted, options.network.key).finding == Finding::kUsable) return 0;
-
-  const std::string lock_path = path + ".lock";
-  const Descriptor lock_file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (lock_file.fd < 0) return fail_errno(errno, problem, "cannot open " + lock_path);
-  if (fchmod(lock_file.fd, 0600) != 0) return fail_errno(errno, problem, lock_path);
-  if (const int error = lock(lock_file.fd); error != 0)
-    return fail_errno(error, problem, "cannot lock " + lock_path);
-  return make_under_lock(path, wanted, options.network.key, problem);
+  int error = 0;
+  if (const Inspection found = inspect(path, wanted, options.network.key);
+      found.finding != Finding::kUsable || !hold(found.directory, holder))
+    error = make_or_take(path, wanted, options.network.key, holder, problem);
+  sweep_nodes(path.substr(0, path.rfind('/')));
+  return error;
 }
 
 }  // namespace verbena

@@ -14,7 +14,8 @@
 #include <utility>
 
 #include "fabric/descriptor.h"
-#include "fabric/private_folder.h"
+#include "fabric/node_file.h"
+#include "fabric/process_identity.h"
 
 namespace verbena {
 namespace {
@@ -33,7 +34,8 @@ constexpr size_t kCountsOffset =  // [device][kind][slot]
     align_up(kMulticastOffset + sizeof(MulticastEntry) * kMulticastEntries, 64);
 constexpr size_t kEventsOffset =
     align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
-constexpr size_t kDirectorySize = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 4096);
+constexpr size_t kHoldersOffset = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 64);
+constexpr size_t kDirectorySize = align_up(kHoldersOffset + sizeof(uint64_t) * kMaxHolders, 4096);
 
 bool is_sound(const DeviceTable& table) {
   if (table.count > kMaxDevices || table.network.count > kMaxGids) return false;
@@ -53,11 +55,13 @@ bool held(Slot& slot) {
 NodeDirectory::NodeDirectory(NodeDirectory&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      file_(std::move(other.file_)),
       devices_(std::move(other.devices_)) {}
 
 NodeDirectory& NodeDirectory::operator=(NodeDirectory&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(size_, other.size_);
+  std::swap(file_, other.file_);
   std::swap(devices_, other.devices_);
   return *this;
 }
@@ -84,6 +88,7 @@ int NodeDirectory::create(const char* path, const DeviceTable& devices) {
     header->next_qpn = kFirstQpn + first % (kLastQpn - kFirstQpn);
   header->layout_version = kLayoutVersion;
   header->size = kDirectorySize;
+  header->boot = this_boot();
   header->devices = devices;
   header->magic = kDirectoryMagic;
   munmap(memory, kDirectorySize);
@@ -91,19 +96,17 @@ int NodeDirectory::create(const char* path, const DeviceTable& devices) {
 }
 
 int NodeDirectory::open(const char* path) {
-  const std::string whole = path;
-  const size_t slash = whole.rfind('/');
-  if (slash == std::string::npos || slash == 0) return EINVAL;
-  Descriptor folder;
-  if (int error = open_private_folder(AT_FDCWD, whole.substr(0, slash).c_str(), &folder); error != 0)
-    return error;
-  Descriptor file{::openat(folder.fd, path + slash + 1, O_RDWR | O_CLOEXEC | O_NOFOLLOW)};
-  if (file.fd < 0) return errno;
+  Descriptor file;
+  if (const int error = open_node_file(path, &file); error != 0) return error;
+  return open_file(file.fd);
+}
+
+int NodeDirectory::open_file(int file) {
   struct stat status;
-  if (fstat(file.fd, &status) != 0) return errno;
+  if (fstat(file, &status) != 0) return errno;
   if (status.st_uid != geteuid()) return EPERM;
   if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != kDirectorySize) return EPROTO;
-  void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+  void* memory = mmap(nullptr, kDirectorySize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) return errno;
   const auto* header = static_cast<const DirectoryHeader*>(memory);
   std::unique_ptr<const DeviceTable> devices(new (std::nothrow) DeviceTable(header->devices));
@@ -116,7 +119,14 @@ int NodeDirectory::open(const char* path) {
   if (base_ != nullptr) munmap(base_, size_);
   base_ = static_cast<std::byte*>(memory);
   size_ = kDirectorySize;
+  file_.keep(fcntl(file, F_DUPFD_CLOEXEC, 0));  // -1: it is found by its name alone
   return 0;
+}
+
+int NodeDirectory::reopen() const { return file_.reopen(O_RDWR); }
+
+std::atomic<uint64_t>& NodeDirectory::holder(uint32_t index) const {
+  return std::launder(reinterpret_cast<std::atomic<uint64_t>*>(base_ + kHoldersOffset))[index % kMaxHolders];
 }
 
 MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {

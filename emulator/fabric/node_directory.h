@@ -13,6 +13,12 @@
 // - A QPN entry: claimed by compare-and-swap by the owner of the QP; freed by the owner or by the process
 //   that reclaims the owner's slot.
 // - An entry of the multicast table: likewise (multicast_table.h).
+// - A holder's entry: claimed by the process that adds it; freed by any process that finds the holder dead
+//   (node_holders.h).
+// - `retired`: the process that removes the node (node_removal.h).
+//
+// The file may have lost its name: a cleaner of old files deletes what it likes. Its processes keep it open,
+// and others reach it through them (open_node_file()).
 #pragma once
 
 #include <atomic>
@@ -26,6 +32,7 @@
 #include "fabric/device_events.h"
 #include "fabric/device_table.h"
 #include "fabric/hazard_guard.h"
+#include "fabric/kept_descriptor.h"
 #include "fabric/multicast_table.h"
 #include "fabric/robust_lock.h"
 #include "fabric/xrc_domains.h"
@@ -35,6 +42,7 @@ namespace verbena {
 inline constexpr uint32_t kDirectoryMagic = 0x42'52'45'56;  // "VERB"
 inline constexpr uint32_t kMaxSlots = 1024;
 inline constexpr uint32_t kQpnTableSize = 1u << 18;  // QPs alive on a node at once
+inline constexpr uint32_t kMaxHolders = 1024;
 
 enum class SlotState : uint32_t { kFree = 0, kStarting = 1, kLive = 2 };
 
@@ -68,6 +76,8 @@ struct DirectoryHeader {
   uint32_t layout_version;
   uint64_t size;                    // of the file
   uint64_t node_id;                 // random; distinguishes one creation of the node from the next
+  uint64_t boot;                    // of the machine: what has another one has no living process
+  std::atomic<uint32_t> retired;    // 1: the node is being removed, and nobody joins it any more
   std::atomic<uint32_t> next_qpn;   // rotates through the 24-bit space
   std::atomic<uint32_t> next_xrcd;  // number of the XRC domain created last
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate, too
@@ -109,6 +119,16 @@ class NodeDirectory {
   // Maps the directory at `path` (absolute). ENOENT; EPERM: the file or its folder is not this user's alone
   // (private_folder.h); EPROTO: not a directory of this layout version, or damaged.
   int open(const char* path);
+
+  // The same for a file that is open, and which stays the caller's. Errors as open(), without ENOENT.
+  int open_file(int file);
+
+  // The file's; -1: there was no descriptor left, or the program has closed it.
+  int file() const { return file_.fd(); }
+
+  // A new descriptor of the file, with locks of its own (flock(2), fcntl(2)), close-on-exec. -1: there is no
+  // descriptor left, or the program has closed ours.
+  int reopen() const;
 
   bool is_open() const { return base_ != nullptr; }
   DirectoryHeader& header() const { return *reinterpret_cast<DirectoryHeader*>(base_); }
@@ -157,6 +177,8 @@ class NodeDirectory {
   std::atomic<uint32_t>& count(uint32_t device, Counted kind, uint32_t slot) const;
   void clear_counts(uint32_t slot) const;
 
+  std::atomic<uint64_t>& holder(uint32_t index) const;  // index < kMaxHolders; node_holders.h
+
   // The event log of the device; device < kMaxDevices.
   DeviceEventLog& events(uint32_t device) const;
 
@@ -178,6 +200,7 @@ class NodeDirectory {
 
   std::byte* base_ = nullptr;
   size_t size_ = 0;
+  KeptDescriptor file_;
   std::unique_ptr<const DeviceTable> devices_;  // a copy: nobody changes it, and damage does not reach it
 };
 

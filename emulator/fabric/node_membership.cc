@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/auxv.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,15 +15,29 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
+#include "adapter/clock.h"
 #include "fabric/node.h"
+#include "fabric/node_build.h"
+#include "fabric/node_file.h"
+#include "fabric/node_lock.h"
+#include "fabric/node_removal.h"
 #include "fabric/own_thread.h"
 #include "fabric/private_folder.h"
+#include "fabric/process_identity.h"
 #include "fabric/segment_passing.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
+
+constexpr int64_t kLookAtNames = 30'000'000'000;
+
+// Orders what the thread has written before what the process reads once it has started. The atomic word does
+// so as well, but ThreadSanitizer in a program does not see the atomics of this library, which is built
+// without it; it sees mutexes.
+std::mutex start_mutex;
 
 // Removes the sockets and FIFOs of the slot, which is all that a slot folder has, and the folder. Follows no
 // symbolic link. What this code did not make stays, and so does the folder around it.
@@ -79,7 +94,14 @@ void write_program_name(Slot& slot) {
 // Makes the slot's folder, and the folder of slots if a cleaner has removed it.
 int make_slot_folder(const std::string& node, const std::string& name) {
   Descriptor root, slots;
-  if (int error = open_private_folder(AT_FDCWD, node.c_str(), &root); error != 0) return error;
+  if (int error = open_private_folder(AT_FDCWD, node.c_str(), &root); error == ENOENT) {
+    // All of it is gone. ENOENT if that holds for the folder around it, too.
+    if (error = make_private_folder(node); error != 0 && error != EEXIST) return error;
+    error = open_private_folder(AT_FDCWD, node.c_str(), &root);
+    if (error != 0) return error;
+  } else if (error != 0) {
+    return error;
+  }
   if (int error = make_private_folder_in(root.fd, "slots"); error != 0 && error != EEXIST) return error;
   if (int error = open_private_folder(root.fd, "slots", &slots); error != 0) return error;
   return make_private_folder_in(slots.fd, name.c_str());
@@ -95,7 +117,7 @@ int check_trust(const std::string& node) {
   std::string problem;
   const int error = check_private_folder(node, &problem);
   if (error == EPERM) VERBENA_ERROR("the node is not used: %s", problem.c_str());
-  return error;
+  return error == ENOENT ? 0 : error;  // its living processes may still have it (node_file.h)
 }
 
 }  // namespace
@@ -122,13 +144,27 @@ int NodeMembership::enter(const std::string& node, ServiceWork work, void* conte
   work_ = work;
   context_ = context;
   if (int error = check_trust(node); error != 0) return error;
-  if (int error = directory_.open(directory_path(node).c_str()); error != 0) return error;
+  if (int error = join(); error != 0) return error;
   int error = create_own_thread(&thread_, thread_main, this);
   if (error != 0) return error;
   started_.wait(-1, std::memory_order_acquire);
+  std::lock_guard seen(start_mutex);
   error = started_.load(std::memory_order_acquire);
   if (error != 0) pthread_join(thread_, nullptr);
   return error;
+}
+
+// With the node's shared lock (node_lock.h), and not retired: nobody removes it until leave().
+int NodeMembership::join() {
+  if (int error = directory_.open(directory_path(node_).c_str()); error != 0) return error;
+  if (int error = flock_within(directory_.file(), LOCK_SH, kLockPatience); error != 0) return error;
+  if (directory_.header().retired.load(std::memory_order_acquire) != 0) {
+    flock(directory_.file(), LOCK_UN);
+    return ENOENT;
+  }
+  shelter_.keep(open(node_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (const int folder = shelter_.fd(); folder >= 0) flock(folder, LOCK_SH | LOCK_NB);
+  return 0;
 }
 
 void NodeMembership::leave() {
@@ -136,6 +172,22 @@ void NodeMembership::leave() {
   kick();
   pthread_join(thread_, nullptr);
   kick_.close();  // not in the thread, which may be gone before the kick above is written
+  shelter_.close();
+  flock(directory_.file(), LOCK_UN);
+  remove_node(node_);
+}
+
+void NodeMembership::retire_node_at_exit() {
+  flock(directory_.file(), LOCK_UN);
+  remove_node(node_, {.own = identity_of_process(getpid()), .own_slot = slot_});
+}
+
+int NodeMembership::make_fifo(FifoEnd& fifo, const std::string& name) const {
+  const int error = fifo.make(folder_ + "/" + name);
+  if (error != ENOENT) return error;
+  if (int made = make_slot_folder(node_, slot_name(slot_, generation_)); made != 0 && made != EEXIST)
+    return made;
+  return fifo.make(folder_ + "/" + name);
 }
 
 void NodeMembership::kick() {
@@ -178,7 +230,10 @@ void NodeMembership::run() {
     if (error != 0) give_back();
   }
   if (error == 0) directory_.slot(slot_).state.store(SlotState::kLive, std::memory_order_release);
-  started_.store(error, std::memory_order_release);
+  {
+    std::lock_guard order(start_mutex);
+    started_.store(error, std::memory_order_release);
+  }
   started_.notify_all();
   if (error != 0) return;
   serve();
@@ -216,7 +271,9 @@ int NodeMembership::prepare() {
     pass_segment(call, membership.segment_.fd(), membership.memory_fd_);
   };
   services_.serve_by(ServiceNumber::kSegment, pass, this);
-  if (int error = services_.open(folder_); error != 0) return error;
+  if (int error = services_.open(slot_address(directory_, node_, slot_, generation_)); error != 0)
+    return error;
+  next_look_ = now_ns() + kLookAtNames;
   // Where Yama restricts process_vm_writev(2) to descendants, this process allows peers of its uid
   // (PR_SET_PTRACER(2const)).
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
@@ -227,12 +284,12 @@ void NodeMembership::serve() {
   constexpr uint32_t kOwn = 2;
   pollfd watched[kOwn + kMaxWatched] = {{kick_.fd(), POLLIN, 0}, {services_.descriptor(), POLLIN, 0}};
   constexpr int64_t kPause = 10'000'000;
-  int64_t wait_ns = -1;
+  int64_t wait_ns = kLookAtNames;
   while (!stop_.load(std::memory_order_acquire)) {
     const timespec timeout{wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
     for (uint32_t i = 0; i < kMaxWatched; ++i)
       watched[kOwn + i] = {watched_[i].load(std::memory_order_acquire), POLLIN, 0};
-    const int ready = ppoll(watched, kOwn + kMaxWatched, wait_ns < 0 ? nullptr : &timeout, nullptr);
+    const int ready = ppoll(watched, kOwn + kMaxWatched, &timeout, nullptr);
     if (ready < 0 && errno != EINTR) break;
     bool crowded = false;
     if (watched[1].revents & (POLLIN | POLLNVAL)) crowded = !services_.serve();
@@ -246,11 +303,32 @@ void NodeMembership::serve() {
       if (int gone = watched[kOwn + i].fd; watched[kOwn + i].revents & POLLNVAL)
         watched_[i].compare_exchange_strong(gone, -1, std::memory_order_acq_rel);
     wait_ns = work_ != nullptr ? work_(context_) : -1;
+    const int64_t now = now_ns();
+    if (now >= next_look_) {
+      mend_names();
+      next_look_ = now + kLookAtNames;
+    }
+    wait_ns = wait_ns < 0 ? next_look_ - now : std::min(wait_ns, next_look_ - now);
     if (crowded) {
       watched[1].fd = -1;  // for a while: it would not let us sleep
-      wait_ns = wait_ns < 0 ? kPause : std::min(wait_ns, kPause);
+      wait_ns = std::min(wait_ns, kPause);
     }
   }
+}
+
+// What a cleaner of old files has deleted: a process of another network namespace needs it.
+void NodeMembership::mend_names() {
+  struct stat status;
+  if (lstat((folder_ + "/" + ServiceSocket::kName).c_str(), &status) == 0 || errno != ENOENT) return;
+  const int file = directory_.file();
+  if (lstat(directory_path(node_).c_str(), &status) == 0 && !has_name(file, directory_path(node_))) return;
+  const std::string parent = node_.substr(0, node_.rfind('/'));
+  std::string problem;
+  if (ensure_private_folder(parent, &problem) != 0) return;
+  const FolderLock lock(parent, std::chrono::milliseconds(0));
+  if (lock.error() != 0 || mend_node(node_, directory_, {}, &problem) != 0) return;
+  const int error = make_slot_folder(node_, slot_name(slot_, generation_));
+  if (error == 0 || error == EEXIST) services_.open_again(folder_);
 }
 
 void NodeMembership::give_back() {

@@ -3,7 +3,10 @@
 // The membership of this process in its node: its slot, its segment, and the service thread. The thread
 // - holds the slot's robust lock while the process is a member,
 // - serves the process's socket (service_socket.h), and so passes the segment to peers that ask for it,
-// - does the work that no call of the program drives (retries, asynchronous events).
+// - does the work that no call of the program drives (retries, asynchronous events),
+// - every 30 seconds looks whether the process's socket still has its name (about 10 us), and mends the
+// node's
+//   folder if a cleaner of old files has deleted it.
 // Otherwise it sleeps in poll(2).
 #pragma once
 
@@ -31,9 +34,9 @@ class NodeMembership {
   NodeMembership(const NodeMembership&) = delete;
   NodeMembership& operator=(const NodeMembership&) = delete;
 
-  // Takes a slot on `node` and starts the thread. ENOENT: no such node; EPERM: another user's node, or the
-  // process runs with another user's rights (AT_SECURE); EPROTO: created by another version; EMFILE: all
-  // slots are taken; ENOMEM; EAGAIN: no thread.
+  // Takes a slot on `node`, which then stays, and starts the thread. ENOENT: no such node (any more); EPERM:
+  // another user's node, or the process runs with another user's rights (AT_SECURE); EPROTO: created by
+  // another version; EMFILE: all slots are taken; ENOMEM; EAGAIN: no thread.
   int enter(const std::string& node, ServiceWork work, void* context);
 
   // Before enter(): sets the handler of other processes' requests, which runs in the service thread. Without
@@ -50,8 +53,15 @@ class NodeMembership {
   int watch(int descriptor);  // ENOSPC
   void unwatch(int descriptor);
 
-  // Stops the thread and gives the slot back. Not in a forked child.
+  // Stops the thread and gives the slot back. The node goes with its last process (node_removal.h). Not in a
+  // forked child.
   void leave();
+
+  // The program exits: removes the node if this process, which may still be a member, was the last to use it.
+  void retire_node_at_exit();
+
+  // Makes a FIFO in the slot's folder; also makes the folder if somebody has deleted it. errno.
+  int make_fifo(FifoEnd& fifo, const std::string& name) const;
 
   const NodeDirectory& directory() const { return directory_; }
   const std::string& node() const { return node_; }
@@ -69,6 +79,8 @@ class NodeMembership {
  private:
   static void* thread_main(void* self);
   void run();
+  int join();
+  void mend_names();
   int take_slot(RobustLock& lock);
   int prepare();
   void serve();
@@ -78,6 +90,8 @@ class NodeMembership {
   std::string folder_;
   NodeDirectory directory_;
   OwnSegment segment_;
+  KeptDescriptor shelter_;  // the node's folder, locked: systemd-tmpfiles(8) spares what is in it
+  int64_t next_look_ = 0;   // at the names
   FifoEnd kick_;
   ServiceWork work_ = nullptr;
   void* context_ = nullptr;

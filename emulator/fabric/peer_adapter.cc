@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "fabric/kick.h"
 #include "fabric/node.h"
 #include "fabric/own_memory.h"
 #include "fabric/segment_passing.h"
 #include "no_cancellation.h"
+#include "observe/log.h"
 
 namespace verbena {
 namespace {
@@ -34,7 +36,7 @@ PeerAdapter::~PeerAdapter() {
 }
 
 int PeerAdapter::attach(const NodeMembership& membership, const PassedSegment& given) {
-  folder_ = slot_folder(membership.node(), slot_, generation_);
+  address_ = slot_address(membership.directory(), membership.node(), slot_, generation_);
   memory_fd_ = given.memory_fd;
   // process_vm_*(2) may be allowed to one of the two processes and not to the other.
   within_reach_ = membership.memory_fd() >= 0 && memory_fd_ >= 0;
@@ -51,7 +53,7 @@ int PeerAdapter::attach(const NodeMembership& membership, const PassedSegment& g
 }
 
 void PeerAdapter::attach_self(NodeMembership& membership) {
-  folder_ = membership.folder();
+  address_ = slot_address(membership.directory(), membership.node(), slot_, generation_);
   view_ = membership.segment().view();
   memory_fd_ = membership.memory_fd();
   is_own_ = true;
@@ -65,7 +67,7 @@ int32_t PeerAdapter::task_of_service(const NodeMembership& membership) const {
 
 void PeerAdapter::kick() {
   std::lock_guard lock(mutex_);
-  if (!kick_.is_open() && kick_.open(folder_ + "/kick") != 0) return;
+  if (!kick_.is_open() && kick_.open(address_.folder + "/kick") != 0) return wake(address_);
   const char byte = 0;
   if (kick_.write(&byte, 1) == EBADF) kick_.close();
 }
@@ -111,7 +113,7 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
       // Channels that their owner has dropped are closed here, so that they do not accumulate.
       std::erase_if(channels_, [](const auto& c) { return c.second.is_abandoned(); });
       FifoEnd end;
-      if (int error = end.open(folder_ + "/c" + std::to_string(channel)); error != 0) return error;
+      if (int error = end.open(address_.folder + "/c" + std::to_string(channel)); error != 0) return error;
       channels_.emplace_back(channel, std::move(end));
       found = channels_.end() - 1;
     }
@@ -252,7 +254,9 @@ int PeerTable::ask(const NodeMembership& membership, uint32_t slot, uint32_t gen
   });
   if (found != asked_.end()) return *out = *found, 0;
   auto made = std::make_shared<Asked>(slot, generation, Clock::now());
-  if (int error = made->request.begin(slot_folder(membership.node(), slot, generation)); error != 0)
+  if (int error =
+          made->request.begin(slot_address(membership.directory(), membership.node(), slot, generation));
+      error != 0)
     return error;
   asked_.push_back(made);
   *out = std::move(made);
@@ -268,7 +272,13 @@ int PeerTable::take_answer(const NodeMembership& membership, const std::shared_p
   }
   std::erase(asked_, asked);
   auto peer = std::make_shared<PeerAdapter>(asked->slot, asked->generation);
-  if (int error = peer->attach(membership, given); error != 0) return error;
+  if (int error = peer->attach(membership, given); error != 0) {
+    if (error == ENOMEM)
+      VERBENA_ERROR(
+          "no address space for the adapter of process %d: raise the limit (ulimit -v), there and here",
+          given.pid);
+    return error;
+  }
   peers_.push_back(peer);
   *out = std::move(peer);
   return 0;

@@ -88,7 +88,7 @@ class PeerAdapter {
   uint32_t generation_;
   SegmentView view_;
   PeerSegment mapped_;
-  std::string folder_;
+  SlotAddress address_{std::string()};
   int memory_fd_ = -1;
   bool is_own_ = false;  // this process's own adapter: memory_fd_ belongs to the NodeMembership
   bool within_reach_ = true;

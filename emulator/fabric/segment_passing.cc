@@ -16,8 +16,8 @@ void pass_segment(const ServiceCall& call, int segment_fd, int memory_fd) {
   static_cast<void>(call.connection.send({&count, 1}, std::span<const int>(fds).first(count)));
 }
 
-int SegmentRequest::begin(const std::string& folder) {
-  const int error = call_service(folder, ServiceNumber::kSegment, {}, &connection_);
+int SegmentRequest::begin(const SlotAddress& owner) {
+  const int error = call_service(owner, ServiceNumber::kSegment, {}, &connection_);
   return error == EPERM ? EPROTO : error;
 }
 
@@ -38,10 +38,10 @@ int SegmentRequest::take(PassedSegment* out) const {
   return 0;
 }
 
-int ask_for_segment(const std::string& folder, int timeout_ms, PassedSegment* out) {
+int ask_for_segment(const SlotAddress& owner, int timeout_ms, PassedSegment* out) {
   const NoCancellation guard;  // the first message to a process comes here, too
   SegmentRequest request;
-  int error = request.begin(folder);
+  int error = request.begin(owner);
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::milliseconds(timeout_ms);
   while (error == 0 && (error = request.take(out)) == EAGAIN) {

@@ -25,9 +25,9 @@ void pass_segment(const ServiceCall& call, int segment_fd, int memory_fd);
 // Peer: a request without a reply yet.
 class SegmentRequest {
  public:
-  // Sends a request to the owner of `folder`, without waiting. 0; ENOENT, ECONNREFUSED: the process is gone;
+  // Sends a request to `owner`, without waiting. 0; ENOENT, ECONNREFUSED: the process is gone;
   // EAGAIN: too many requests are queued there; EPROTO: the process belongs to another user; EMFILE.
-  int begin(const std::string& folder);
+  int begin(const SlotAddress& owner);
   // Waits until the reply is there, for at most `timeout_ms`, or until a signal comes.
   void wait(int timeout_ms) const;
   // Takes the reply. 0: the caller owns the descriptors. EAGAIN: no reply yet. Otherwise as begin().
@@ -39,6 +39,6 @@ class SegmentRequest {
 
 // All three steps. Waits at most `timeout_ms`. ETIMEDOUT: the owner does not reply (it may be stopped).
 // Otherwise as above.
-int ask_for_segment(const std::string& folder, int timeout_ms, PassedSegment* out);
+int ask_for_segment(const SlotAddress& owner, int timeout_ms, PassedSegment* out);
 
 }  // namespace verbena

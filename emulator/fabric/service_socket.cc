@@ -16,6 +16,7 @@ namespace verbena {
 namespace {
 
 constexpr uint64_t kListenerToken = 0;
+constexpr uint64_t kAbstractListenerToken = 1;
 constexpr int kPeersAtATime = 64;
 
 // What a first message begins with.
@@ -39,21 +40,31 @@ bool no_descriptor_left(int error) { return error == EMFILE || error == ENFILE; 
 
 }  // namespace
 
-int ServiceSocket::open(const std::string& folder) {
-  int error = listener_.listen_in(folder, kName, kServiceBacklog);
+int ServiceSocket::open(const SlotAddress& own) {
+  int error = listener_.listen_in(own.folder, kName, kServiceBacklog);
   if (error == 0) epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (error == 0 && (epoll_fd_ < 0 || !watch_readable(epoll_fd_, listener_.fd(), kListenerToken)))
     error = errno;
-  if (error != 0)
-    close();
-  else
-    keep_from_children(epoll_fd_);
-  return error;
+  if (error != 0) return close(), error;
+  keep_from_children(epoll_fd_);
+  if (!own.abstract_name.empty() && abstract_listener_.listen_as(own.abstract_name, kServiceBacklog) == 0)
+    watch_readable(epoll_fd_, abstract_listener_.fd(), kAbstractListenerToken);
+  return 0;
+}
+
+int ServiceSocket::open_again(const std::string& folder) {
+  if (epoll_fd_ < 0) return EBADF;
+  MessageSocket fresh;
+  if (const int error = fresh.listen_in(folder, kName, kServiceBacklog); error != 0) return error;
+  static_cast<void>(accept_waiting(listener_));  // who has found the deleted one before
+  listener_ = std::move(fresh);
+  return watch_readable(epoll_fd_, listener_.fd(), kListenerToken) ? 0 : errno;
 }
 
 void ServiceSocket::close() {
   silent_.clear();
   listener_.close();
+  abstract_listener_.close();
   if (epoll_fd_ < 0) return;
   no_longer_keep(epoll_fd_);
   ::close(std::exchange(epoll_fd_, -1));
@@ -66,7 +77,9 @@ bool ServiceSocket::serve() {
   bool served = true;
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == kListenerToken)
-      served = accept_waiting();
+      served = accept_waiting(listener_) && served;
+    else if (events[i].data.u64 == kAbstractListenerToken)
+      served = accept_waiting(abstract_listener_) && served;
     else
       serve_silent(events[i].data.u64);
   }
@@ -79,10 +92,10 @@ void ServiceSocket::forget_descriptor() {
   close();
 }
 
-bool ServiceSocket::accept_waiting() {
+bool ServiceSocket::accept_waiting(const MessageSocket& listener) {
   for (int i = 0; i < kPeersAtATime; ++i) {
     MessageSocket connection;
-    const int error = connection.accept_from(listener_);
+    const int error = connection.accept_from(listener);
     if (no_descriptor_left(error) && !silent_.empty()) {
       silent_.erase(silent_.begin());
       continue;
@@ -137,17 +150,19 @@ void ServiceSocket::serve_by(ServiceNumber service, ServiceHandler handler, void
   registration.context = context;
 }
 
-int call_service(const std::string& folder, ServiceNumber service, std::span<const uint8_t> message,
+int call_service(const SlotAddress& to, ServiceNumber service, std::span<const uint8_t> message,
                  MessageSocket* connection, std::span<const int> passed, int wait_ms) {
   if (message.size() > kMaxServiceMessage) return EMSGSIZE;
   FirstMessage bytes;
   const ServiceHeader header{ServiceHeader::kMagic, static_cast<uint32_t>(service)};
   std::memcpy(bytes.data(), &header, sizeof header);
   std::copy(message.begin(), message.end(), bytes.begin() + sizeof header);
-  if (const int error = connection->connect_to(folder, ServiceSocket::kName, wait_ms); error != 0)
-    return error;
+  int error = connection->connect_to(to.folder, ServiceSocket::kName, wait_ms);
+  if ((error == ENOENT || error == ECONNREFUSED) && !to.abstract_name.empty())
+    error = connection->connect_to_abstract(to.abstract_name, wait_ms);
+  if (error != 0) return error;
   // A new socket takes one message.
-  const int error = connection->send({bytes.data(), sizeof header + message.size()}, passed);
+  error = connection->send({bytes.data(), sizeof header + message.size()}, passed);
   if (error != 0) connection->close();
   return error == EPIPE || error == ECONNRESET ? ECONNREFUSED : error;
 }

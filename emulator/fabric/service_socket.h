@@ -20,6 +20,7 @@
 
 #include "fabric/descriptor.h"
 #include "fabric/message_socket.h"
+#include "fabric/slot_address.h"
 
 namespace verbena {
 
@@ -29,8 +30,9 @@ enum class ServiceNumber : uint32_t {
   kRequest = 2,            // control_rpc.h
   kPassedConnection = 3,   // wire/connection_passing.h
   kConnectionManager = 4,  // cm/link.h
+  kWake = 5,               // kick.h: nothing but the wake-up; has no handler
 };
-inline constexpr size_t kServices = 4;
+inline constexpr size_t kServices = 5;
 
 inline constexpr size_t kMaxServiceMessage = 1024;  // bytes after the number
 inline constexpr int kServiceBacklog = 1024;        // connections that wait for the process
@@ -58,8 +60,11 @@ class ServiceSocket {
   ServiceSocket& operator=(const ServiceSocket&) = delete;
   ~ServiceSocket() { close(); }
 
-  // Listens in `folder`. 0 or errno.
-  int open(const std::string& folder);
+  // Listens at both places of `own`. 0 or errno; without the abstract socket (another process has the name)
+  // it listens in the folder alone.
+  int open(const SlotAddress& own);
+  // Listens in the folder again, after somebody has deleted the socket there. The thread of serve().
+  int open_again(const std::string& folder);
   void close();
 
   // Readable whenever serve() has work; -1 while the socket is not open, or if the program has closed its
@@ -82,7 +87,7 @@ class ServiceSocket {
   };
 
   void forget_descriptor();
-  bool accept_waiting();
+  bool accept_waiting(const MessageSocket& listener);
   void await_message(MessageSocket& connection);
   void serve_silent(uint64_t token);
   bool serve_first(MessageSocket& connection);
@@ -90,19 +95,20 @@ class ServiceSocket {
 
   int epoll_fd_ = -1;
   MessageSocket listener_;
-  uint64_t next_token_ = 1;
+  MessageSocket abstract_listener_;
+  uint64_t next_token_ = 2;                   // of connections; the listeners have 0 and 1
   std::map<uint64_t, MessageSocket> silent_;  // no message yet; the oldest first
   std::array<Registration, kServices> registrations_;
 };
 
-// Connects to the process of `folder` and sends it the first message. Waits at most `wait_ms`.
+// Connects to the process at `to` and sends it the first message. Waits at most `wait_ms`.
 // - 0: *connection is for the reply.
 // - EAGAIN: too many peers wait there (the process may be stopped).
 // - ENOENT, ECONNREFUSED: the process is gone.
 // - EPERM: it is another user's.
 // - EMSGSIZE: longer than kMaxServiceMessage.
 // - Other errno: no descriptors, no memory.
-int call_service(const std::string& folder, ServiceNumber service, std::span<const uint8_t> message,
+int call_service(const SlotAddress& to, ServiceNumber service, std::span<const uint8_t> message,
                  MessageSocket* connection, std::span<const int> passed = {}, int wait_ms = 0);
 
 }  // namespace verbena

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -44,6 +45,22 @@ class UnixAddress {
  private:
   sockaddr_un address_{};
   int folder_fd_ = -1;
+};
+
+// An abstract address: of the network namespace, without a file. Names of more than 100 bytes are cut off.
+class AbstractAddress {
+ public:
+  explicit AbstractAddress(const std::string& name)
+      : size_(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                     name.copy(address_.sun_path + 1, 100))) {
+    address_.sun_family = AF_UNIX;
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  socklen_t size() const { return size_; }
+
+ private:
+  sockaddr_un address_{};
+  socklen_t size_;
 };
 
 }  // namespace verbena

@@ -4,54 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "fabric/node_directory.h"
+#include "fabric/node_lock.h"
 
 namespace verbena {
 namespace {
-
-// record locks belong to the process: they exclude other processes, not other threads
-std::mutex own_threads;
-
-// A record lock of fcntl(2): a forked child does not inherit it, unlike a lock of flock(2).
-class TableLock {
- public:
-  // Without `wait`: error() is EAGAIN when another process holds the lock.
-  explicit TableLock(const std::string& node, bool wait = true) : threads_(own_threads, std::defer_lock) {
-    if (wait)
-      threads_.lock();
-    else if (!threads_.try_lock()) {
-      error_ = EAGAIN;
-      return;
-    }
-    fd_ = open((node + "/xrc.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd_ < 0) {
-      error_ = errno;
-      return;
-    }
-    struct flock whole {};
-    whole.l_type = F_WRLCK;
-    whole.l_whence = SEEK_SET;
-    while (fcntl(fd_, wait ? F_SETLKW : F_SETLK, &whole) != 0 && (error_ = errno) == EINTR) {
-    }
-    if (error_ == EINTR) error_ = 0;
-  }
-  TableLock(const TableLock&) = delete;
-  TableLock& operator=(const TableLock&) = delete;
-  ~TableLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int error() const { return error_; }
-
- private:
-  std::unique_lock<std::mutex> threads_;
-  int fd_ = -1;
-  int error_ = 0;
-};
 
 bool in_use(const NodeDirectory& directory, const XrcDomainHandle& entry) {
   const uint64_t holder = entry.holder.load(std::memory_order_acquire);
@@ -61,12 +21,11 @@ bool in_use(const NodeDirectory& directory, const XrcDomainHandle& entry) {
 
 }  // namespace
 
-int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uint32_t slot,
-                    uint32_t generation, uint32_t device, int fd, int flags, uint32_t* entry,
-                    uint32_t* number) {
+int open_xrc_domain(const NodeDirectory& directory, uint32_t slot, uint32_t generation, uint32_t device,
+                    int fd, int flags, uint32_t* entry, uint32_t* number) {
   struct stat file {};
   if (fd != -1 && fstat(fd, &file) != 0) return errno;
-  const TableLock lock(node);
+  const TableLock lock(directory, NodeTable::kXrc, kLockPatience);
   if (lock.error() != 0) return lock.error();
   uint32_t free = kMaxXrcDomainHandles;
   uint32_t found = 0;
@@ -99,9 +58,9 @@ void close_xrc_domain(const NodeDirectory& directory, uint32_t entry) {
   directory.xrc_domain_handle(entry).holder.store(0, std::memory_order_release);
 }
 
-int open_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation,
-                const QpnEntry& qp, uint32_t* entry) {
-  const TableLock lock(node);
+int open_xrc_qp(const NodeDirectory& directory, uint32_t slot, uint32_t generation, const QpnEntry& qp,
+                uint32_t* entry) {
+  const TableLock lock(directory, NodeTable::kXrc, kLockPatience);
   if (lock.error() != 0) return lock.error();
   QpnEntry now;
   if (!directory.find_qpn(qp.qpn, &now) || now.slot != qp.slot || now.qp_index != qp.qp_index) return EINVAL;
@@ -132,13 +91,12 @@ void for_each_holder(const NodeDirectory& directory, uint32_t qpn,
   }
 }
 
-bool end_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t qpn,
-                bool wait) {
+bool end_xrc_qp(const NodeDirectory& directory, uint32_t slot, uint32_t qpn, bool wait) {
   bool held = false;
   const auto look = [&] { for_each_holder(directory, qpn, [&](uint32_t, uint32_t) { held = true; }); };
   look();
   if (held) return false;
-  const TableLock lock(node, wait);
+  const TableLock lock(directory, NodeTable::kXrc, wait ? kLockPatience : std::chrono::milliseconds(0));
   if (lock.error() != 0 && !wait) return false;
   look();
   if (!held) directory.release_qpn(qpn, slot);

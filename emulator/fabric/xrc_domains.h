@@ -3,14 +3,13 @@
 // XRC domains of the node (ibv_open_xrcd(3)) and the processes that have them open. A domain that belongs to
 // a file is the same one for every process that opens that file (by device and inode number) on the same
 // device. It exists while a process has it open. The table lies in the node directory. An entry is one
-// handle, and counts only while the process that wrote it is alive. A file lock makes finding and creating
-// one step; the kernel releases the lock of a dead process.
+// handle, and counts only while the process that wrote it is alive. A lock (node_lock.h) makes finding and
+// creating one step.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <string>
 
 namespace verbena {
 
@@ -37,22 +36,21 @@ static_assert(sizeof(XrcDomainHandle) == 64);
 // - EAGAIN: the file has no domain, and O_CREAT is not set.
 // - EINVAL: the file has a domain, and O_EXCL is set.
 // - ENOMEM: the table is full.
-int open_xrc_domain(const NodeDirectory& directory, const std::string& node, uint32_t slot,
-                    uint32_t generation, uint32_t device, int fd, int flags, uint32_t* entry,
-                    uint32_t* number);
+// - ETIMEDOUT: another process has held the table's lock for 10 seconds.
+int open_xrc_domain(const NodeDirectory& directory, uint32_t slot, uint32_t generation, uint32_t device,
+                    int fd, int flags, uint32_t* entry, uint32_t* number);
 void close_xrc_domain(const NodeDirectory& directory, uint32_t entry);
 
 // ---- XRC_RECV queue pairs that a process holds open which has not made them (ibv_open_qp(3)) ----
 
 // EINVAL: `qp` does not own its number any more; ENOMEM: the table is full. close_xrc_domain() gives *entry
 // back.
-int open_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation,
-                const QpnEntry& qp, uint32_t* entry);
+int open_xrc_qp(const NodeDirectory& directory, uint32_t slot, uint32_t generation, const QpnEntry& qp,
+                uint32_t* entry);
 
 // Called when the owner in `slot` has given up its handle. False: other processes hold the queue pair, or
 // (without `wait`) the table is busy. True: no process holds it, and none can find its number again.
-bool end_xrc_qp(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t qpn,
-                bool wait);
+bool end_xrc_qp(const NodeDirectory& directory, uint32_t slot, uint32_t qpn, bool wait);
 
 // Calls callback(slot, generation) for each living process that holds the queue pair and is not its owner.
 void for_each_holder(const NodeDirectory& directory, uint32_t qpn,

@@ -35,6 +35,7 @@ void add_event(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);
 void add_key(CLI::App& app, CommandLine& line);
+void add_clean(CLI::App& app, CommandLine& line);
 
 // --devices, --link-layer, --profile, --node; and for the network --ip, --net, --port, --key.
 struct NodeOptions {

@@ -22,9 +22,12 @@
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 #include "fabric/node_membership.h"
+#include "fabric/node_removal.h"
+#include "fabric/process_identity.h"
 #include "fabric/segment_passing.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
+#include "wire/node_recipe.h"
 
 namespace verbena::tool {
 namespace {
@@ -254,8 +257,8 @@ int become_probe(const std::vector<Variable>& environment, const std::string& wh
 // Runs `verbena probe` as under `verbena run`. True: it succeeded. *said: its output.
 bool send_probe(const std::string& node, const Installation& installation, const std::string& what,
                 std::string* said) {
-  const std::vector<Variable> environment =
-      program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
+  const std::vector<Variable> environment = program_environment(
+      installation, node, wire::write_recipe({}, ""), sanitizer_runtimes(installation), current_environment);
   Child program([&](int answer, int) { return become_probe(environment, what, answer); });
   *said = program.receive_text();
   while (!said->empty() && said->back() == '\n') said->pop_back();
@@ -312,9 +315,7 @@ void examine_node(Findings* findings) {
   }
   examine_life(node, findings);
   examine_way(node, findings);
-  std::error_code ignored;
-  std::filesystem::remove_all(node, ignored);
-  std::filesystem::remove(node + ".lock", ignored);
+  remove_node(node, {.own = identity_of_process(getpid())});
 }
 
 }  // namespace verbena::tool

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // verbena env: prints the environment of `verbena run` as lines for a shell.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -14,7 +16,8 @@ namespace {
 int env(const NodeOptions& options) {
   std::vector<Variable> environment;
   std::string problem;
-  if (prepare(options, &environment, &problem) != 0) return failed(problem);
+  // The shell that evaluates the lines; if that is another process, its programs make the node again.
+  if (prepare(options, getppid(), &environment, &problem) != 0) return failed(problem);
   for (const Variable& variable : environment)
     std::printf("export %s=%s\n", variable.name.c_str(), shell_quoted(variable.value).c_str());
   return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");

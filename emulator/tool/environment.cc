@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -14,10 +15,13 @@
 #include "tool/file_size_signal.h"
 #include "wire/key.h"
 #include "wire/listening.h"
+#include "wire/node_recipe.h"
 #include "wire/port_claim.h"
 
 namespace verbena::tool {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::vector<std::string> split(const std::string& list, const char* separators) {
   std::vector<std::string> parts;
@@ -74,6 +78,16 @@ int check_listening(const std::string& node, const wire::NetAddress& address, ui
   return error;
 }
 
+// The file with the leaks of librdmacm and libibverbs (leaks.supp), beside the command. "": there is none, or
+// its name has a quotation mark.
+std::string leak_suppressions() {
+  std::error_code error;
+  const fs::path command = fs::read_symlink("/proc/self/exe", error);
+  const fs::path file = (command.parent_path() / VERBENA_SUPPRESSIONS_FROM_BIN).lexically_normal();
+  return error || !fs::exists(file, error) || file.string().find('\'') != std::string::npos ? ""
+                                                                                            : file.string();
+}
+
 // 0: there is no such node yet.
 uint64_t id_of(const std::string& node) {
   NodeDirectory directory;
@@ -104,17 +118,24 @@ int prepare_network(const NodeOptions& options, const std::string& node, Network
 }  // namespace
 
 std::vector<Variable> program_environment(const Installation& installation, const std::string& node,
-                                          const std::string& runtimes, Lookup current) {
+                                          const std::string& recipe, const std::string& runtimes,
+                                          Lookup current) {
   const std::string drivers = current("RDMAV_DRIVERS");
+  const std::string asan_options = current("ASAN_OPTIONS"), leak_options = current("LSAN_OPTIONS");
   std::string asan = "verify_asan_link_order=0";
-  // Stock programs leak memory; that is not reported.
-  if (!runtimes.empty()) asan += ":detect_leaks=0";
+  // A sanitised adapter brings its runtime into stock programs, which leak memory.
+  if (!runtimes.empty() && asan_options.find("detect_leaks=") == std::string::npos) asan += ":detect_leaks=0";
+  const std::string leaks = leak_suppressions();
   return {
       {kNodeVariable, node},
+      {wire::kRecipeVariable, recipe},
       {"LD_PRELOAD", extended(current("LD_PRELOAD"), " :\t\n", split(runtimes, ":"), installation.preload)},
       {"RDMAV_DRIVERS",
        extended(drivers.empty() ? current("IBV_DRIVERS") : drivers, ":;", {}, installation.driver)},
-      {"ASAN_OPTIONS", with_option(current("ASAN_OPTIONS"), asan)},
+      {"ASAN_OPTIONS", with_option(asan_options, asan)},
+      {"LSAN_OPTIONS", !leak_options.empty() || leaks.empty()
+                           ? leak_options
+                           : "suppressions='" + leaks + "':print_suppressions=0"},
   };
 }
 
@@ -129,7 +150,7 @@ std::string current_environment(const std::string& name) {
   return value != nullptr ? value : "";
 }
 
-int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string* problem) {
+int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out, std::string* problem) {
   const FileSizeSignalIgnored no_signal;
   Installation installation;
   if (find_installation(&installation, problem) != 0) return kFailed;
@@ -139,8 +160,11 @@ int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string*
     if (ensure_private_folder(node.substr(0, node.rfind('/')), problem) != 0) return kFailed;
     if (prepare_network(options, node, &devices.network.key, problem) != 0) return kFailed;
   }
-  if (ensure_node(node, devices, problem) != 0) return kFailed;
-  *out = program_environment(installation, node, sanitizer_runtimes(installation), current_environment);
+  if (ensure_node(node, devices, problem, holder) != 0) return kFailed;
+  std::string key_file = options.key_file;
+  if (!key_file.empty()) key_file = fs::absolute(key_file).string();
+  *out = program_environment(installation, node, wire::write_recipe(options.devices, key_file),
+                             sanitizer_runtimes(installation), current_environment);
   return 0;
 }
 

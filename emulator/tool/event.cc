@@ -15,6 +15,7 @@
 #include "fabric/node_directory.h"
 #include "tool/command.h"
 #include "tool/environment.h"
+#include "wire/node_recipe.h"
 
 namespace verbena::tool {
 namespace {
@@ -43,7 +44,10 @@ int event(const EventOptions& options) {
   const std::string path =
       !options.chosen && !here.empty() ? here : node_path(options.node.name, options.node.devices);
   NodeDirectory directory;
-  if (const int error = directory.open(directory_path(path).c_str()); error != 0)
+  int error = directory.open(directory_path(path).c_str());
+  if (error == ENOENT && path == here && wire::restore_node(path) == 0)
+    error = directory.open(directory_path(path).c_str());
+  if (error != 0)
     return failed(
         "no node at " + path + ": " +
         (error == EPROTO ? "made by another version of Verbena, or damaged" : std::strerror(error)));
@@ -51,7 +55,7 @@ int event(const EventOptions& options) {
   if (!find_device(directory.devices(), options.device, &device))
     return failed("node " + path + " has no device " + options.device);
   uint32_t told = 0;
-  const int error = raise_device_event(directory, path, device, kEvents.at(options.what), &told);
+  error = raise_device_event(directory, path, device, kEvents.at(options.what), &told);
   if (error == EALREADY) {
     std::printf("%s: the port is %s already\n", options.device.c_str(),
                 options.what == "port-down" ? "down" : "up");

@@ -56,6 +56,7 @@ int dispatch(int argc, char** argv) {
   verbena::tool::add_doctor(app, line);
   verbena::tool::add_probe(app, line);
   verbena::tool::add_key(app, line);
+  verbena::tool::add_clean(app, line);
   try {
     app.parse(take_words(argc, argv, line));
   } catch (const CLI::ParseError& error) {

@@ -33,7 +33,7 @@ int become(const std::vector<std::string>& program) {
 int run(const NodeOptions& options, const std::vector<std::string>& program) {
   std::vector<Variable> environment;
   std::string problem;
-  if (prepare(options, &environment, &problem) != 0) return failed(problem);
+  if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
   return become(program);

@@ -212,7 +212,7 @@ int milliseconds_until(Clock::time_point deadline) {
 void look_at_segment(const NodeDirectory& directory, const std::string& node, Clock::time_point deadline,
                      ProcessSnapshot* process) {
   PassedSegment passed;
-  int error = ask_for_segment(slot_folder(node, process->slot, process->generation),
+  int error = ask_for_segment(slot_address(directory, node, process->slot, process->generation),
                               milliseconds_until(deadline), &passed);
   if (passed.memory_fd >= 0) close(passed.memory_fd);  // the program's memory is not read
   if (error == 0) {
@@ -276,7 +276,7 @@ std::vector<std::string> nodes_in(const std::string& folder) {
   std::vector<std::string> nodes;
   std::error_code error;
   for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
-    if (i->path().extension() != ".new" && fs::exists(directory_path(i->path().string())))
+    if (!i->path().filename().string().starts_with(".") && fs::exists(directory_path(i->path().string())))
       nodes.push_back(i->path().string());
   std::sort(nodes.begin(), nodes.end());
   return nodes;

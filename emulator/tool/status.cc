@@ -20,10 +20,17 @@ struct StatusOptions {
   NodeOptions node;
   bool chosen = false;  // the command line names one node
   bool json = false;
+  bool all = false;
 };
 
 std::vector<std::string> nodes_to_show(const StatusOptions& options) {
   if (options.chosen) return {node_path(options.node.name, options.node.devices)};
+  if (options.all) {
+    std::vector<std::string> nodes;
+    for (const std::string& folder : all_nodes_folders())
+      for (std::string& node : nodes_in(folder)) nodes.push_back(std::move(node));
+    return nodes;
+  }
   const std::string here = current_environment(kNodeVariable);
   if (!here.empty()) return {here};
   return nodes_in(nodes_folder());
@@ -48,7 +55,8 @@ void add_status(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("status", "show the processes, QPs, CQs, MRs and rdma_cm ids on this user's nodes");
   command->footer(
-      "Shows the node of the options; without options that of VERBENA_NODE; without that all of them.\n"
+      "Shows the node of the options; without options that of VERBENA_NODE; without that all nodes in the\n"
+      "usual folder. --all: all nodes of this user, in all folders that they may be in.\n"
       "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes;\n"
       "DROP: messages that a UC or UD QP has dropped. Datagrams that no QP takes are counted for the\n"
       "device: in the node's line, and as stray_datagrams.\n"
@@ -59,15 +67,18 @@ void add_status(CLI::App& app, CommandLine& line) {
       "Examples:\n"
       "  verbena status\n"
       "  verbena status --node mine\n"
+      "  verbena status --all\n"
       "  verbena status --json | jq '.nodes[].processes[].qps[] | {qpn, state, peer}'\n"
       "  verbena status --json | jq '.nodes[].processes[].cm_ids[] | select(.backlog != null)'");
   auto options = std::make_shared<StatusOptions>();
   add_node_options(*command, options->node);
   command->add_flag("--json", options->json, "the same as JSON");
+  command->add_flag("--all", options->all, "all nodes of this user");
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"status takes no program"};
     check_network_options(options->node);
     options->chosen = names_node(*command);
+    if (options->all && options->chosen) throw UsageError{"status: --all shows every node: name none"};
     line.action = [options] { return status(*options); };
   });
 }

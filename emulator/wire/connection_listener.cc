@@ -237,7 +237,8 @@ void ConnectionListener::admit(const Admitted& admitted, int fd, const NetAddres
     return refuse(admitted, fd, peer, refusal);
   if (admitted.hello.target.kind == TargetKind::kGreeting) return greet(admitted, fd);
   if (slot == self_.slot && generation == self_.generation) return let_in(admitted, fd);
-  const int error = pass_connection(slot_folder(membership_->node(), slot, generation), admitted, fd);
+  const int error = pass_connection(
+      slot_address(membership_->directory(), membership_->node(), slot, generation), admitted, fd);
   if (error != 0)
     return refuse(admitted, fd, peer, Refusal::kBusy);  // stopped; or not open yet, or just ended
   close_kept(fd);

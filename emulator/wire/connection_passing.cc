@@ -21,13 +21,13 @@ bool decode_passed(std::span<const uint8_t> bytes, Admitted* admitted) {
 
 }  // namespace
 
-int pass_connection(const std::string& folder, const Admitted& admitted, int connection) {
+int pass_connection(const SlotAddress& process, const Admitted& admitted, int connection) {
   std::array<uint8_t, kPassedSize> bytes;
   const auto hello = encode(admitted.hello);
   std::copy(hello.begin(), hello.end(), bytes.begin());
   std::copy(admitted.transcript.begin(), admitted.transcript.end(), bytes.begin() + kHelloSize);
   MessageSocket to;
-  return call_service(folder, ServiceNumber::kPassedConnection, bytes, &to, {&connection, 1});
+  return call_service(process, ServiceNumber::kPassedConnection, bytes, &to, {&connection, 1});
 }
 
 bool take_passed_connection(ServiceInbox& inbox, Admitted* admitted, int* connection) {

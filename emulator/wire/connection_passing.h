@@ -14,7 +14,7 @@ namespace verbena::wire {
 
 // 0; EAGAIN: too many connections are queued there (the process may be stopped); ENOENT, ECONNREFUSED: the
 // process takes none; other errno. The descriptor stays the caller's.
-int pass_connection(const std::string& folder, const Admitted& admitted, int connection);
+int pass_connection(const SlotAddress& process, const Admitted& admitted, int connection);
 
 // Takes one connection out of the inbox of ServiceNumber::kPassedConnection; the caller owns *connection.
 // False: there is none. Malformed messages are dropped.

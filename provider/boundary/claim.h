@@ -56,6 +56,11 @@ typedef int (*verbena_boundary_find_fn)(int, struct verbena_boundary_handler*);
 #define VERBENA_RDMA_CM_OPEN "verbena_rdma_cm_open"
 typedef int (*verbena_rdma_cm_open_fn)(int flags, struct verbena_boundary_handler* handler);
 
+/* The same, when the device tree of the node at `path` is gone: makes it again (emulator/wire/node_recipe.h).
+ * 0 or an errno. */
+#define VERBENA_RESTORE_NODE "verbena_restore_node"
+typedef int (*verbena_restore_node_fn)(const char* path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 
 #include <array>
 
+#include "boundary/provider.h"
 #include "boundary/real.h"
 #include "boundary/redirect.h"
 
@@ -107,6 +108,7 @@ int glob_anywhere(Real<Function>& real, const char* pattern, int flags, GlobErro
 }  // namespace
 
 VERBENA_HOOK DIR* opendir(const char* path) {
+  if (may_be_redirected(path)) restore_missing_tree();
   return redirected(AT_FDCWD, path, [&](const char* p) { return real_opendir(p); });
 }
 

@@ -5,6 +5,7 @@
 
 #include "boundary/descriptors.h"
 #include "boundary/manager.h"
+#include "boundary/provider.h"
 #include "boundary/real.h"
 #include "boundary/redirect.h"
 #include "boundary/refusal.h"
@@ -17,6 +18,7 @@ template <typename Call>
 __attribute__((noinline)) int open_slowly(int folder, const char* path, int flags, Call& call) {
   Redirect redirect;
   if (!find_redirect(folder, path, &redirect)) return call(path, flags);
+  if (restore_missing_tree()) find_redirect(folder, path, &redirect);
   if (const int error = open_refusal(redirect, flags); error != 0) return failed<int>(error);
   if (redirect.place == Place::kLeft) return call(redirect.path, flags);
   if (redirect.place == Place::kManager && (flags & (O_PATH | O_DIRECTORY)) == 0) return open_manager(flags);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The one symbol that the provider's library exports (verbs/exports.map).
+// One of the symbols that the provider's library exports (verbs/exports.map).
 #include "rdma_cm/open.h"
 
 extern "C" __attribute__((visibility("default"))) int verbena_rdma_cm_open(

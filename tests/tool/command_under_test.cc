@@ -13,6 +13,9 @@
 #include <filesystem>
 
 #include "common/new_folder.h"
+#include "fabric/node.h"
+#include "fabric/node_directory.h"
+#include "fabric/node_holders.h"
 
 namespace verbena::test {
 namespace {
@@ -90,6 +93,11 @@ void CommandTest::SetUp() {
   folder_ = new_folder("tool");
   ASSERT_FALSE(folder_.empty()) << std::strerror(errno);
   environment_ = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"TMPDIR", folder_}};
+}
+
+void CommandTest::hold(const std::string& node) {
+  NodeDirectory directory;
+  if (directory.open(directory_path(node).c_str()) == 0) add_holder(directory, getpid());
 }
 
 void CommandTest::TearDown() { std::filesystem::remove_all(folder_); }

@@ -35,6 +35,9 @@ class CommandTest : public ::testing::Test {
 
   Outcome verbena(std::vector<std::string> words) const;
 
+  // The node that a command has made stays while this process lives.
+  static void hold(const std::string& node);
+
   std::string folder_;
   Environment environment_;
 };

@@ -12,6 +12,7 @@ struct EventCommand : CommandTest {
   void SetUp() override {
     CommandTest::SetUp();
     node_ = verbena({"run", "--", "sh", "-c", "printf %s \"$VERBENA_NODE\""}).out;  // makes it
+    hold(node_);
   }
   Outcome event(const std::string& what, const std::string& device = "verbena0") const {
     return verbena({"event", device, what});

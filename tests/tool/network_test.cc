@@ -33,7 +33,9 @@ class NetworkCommand : public CommandTest {
     options.insert(options.begin(), "run");
     options.insert(options.end(), {"--", "sh", "-c", "echo $VERBENA_NODE"});
     outcome_ = verbena(options);
-    return outcome_.out.substr(0, outcome_.out.find('\n'));
+    const std::string made = outcome_.out.substr(0, outcome_.out.find('\n'));
+    hold(made);
+    return made;
   }
   bool refused(std::vector<std::string> options, const std::string& because) {
     node(std::move(options));

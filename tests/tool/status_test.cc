@@ -74,6 +74,7 @@ class StatusCommand : public CommandTest {
     CommandTest::SetUp();
     ASSERT_TRUE(verbena({"run", "--node", "n", "--", "true"}).exited_with(0));
     node_ = folder_ + "/verbena-" + std::to_string(geteuid()) + "/n-1-eth";
+    hold(node_);
   }
   Json look() const {
     const Outcome outcome = verbena({"status", "--json", "--node", "n"});

@@ -29,9 +29,7 @@ bool worker_alive(void* process, uint32_t packed) {
   return static_cast<Process*>(process)->directory().worker_alive(packed);
 }
 
-std::string channel_path(Context& context, uint32_t number) {
-  return context.process->membership().folder() + "/c" + std::to_string(number);
-}
+std::string channel_name(uint32_t number) { return "c" + std::to_string(number); }
 
 // The channel whose reading end the program holds as `fd`; nullptr: none. Also drops unused channels that the
 // program has closed: libibverbs closes them without telling the provider.
@@ -59,8 +57,10 @@ int create_comp_channel(Context* context, int* fd) {
   find_channel(*context, -1);
   auto channel = std::make_unique<CompChannel>();
   channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
-  channel->path = channel_path(*context, channel->number);
-  if (int error = channel->fifo.make(channel->path); error != 0) return error;
+  channel->path = context->process->membership().folder() + "/" + channel_name(channel->number);
+  if (int error = context->process->membership().make_fifo(channel->fifo, channel_name(channel->number));
+      error != 0)
+    return error;
   channel->program_fd = FifoEnd::open_reader(channel->path);
   if (channel->program_fd < 0) return errno;
   *fd = channel->program_fd;

@@ -41,8 +41,8 @@ int connect_within_node(const NodeMembership& membership, const wire::ProcessId&
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return errno;
   const ConnectionRequest request{ConnectionRequest::kMagic, self};
-  const int error =
-      offer(slot_folder(membership.node(), id.slot, id.generation), &request, sizeof request, ends[1]);
+  const int error = offer(slot_address(membership.directory(), membership.node(), id.slot, id.generation),
+                          &request, sizeof request, ends[1]);
   close(ends[1]);
   if (error != 0) {
     close(ends[0]);

@@ -15,13 +15,10 @@
 #include "engine/rules/device_attributes.h"
 #include "engine/service/engine_service.h"
 #include "observe/log.h"
+#include "wire/node_recipe.h"
 
 namespace verbena {
 namespace {
-
-std::string events_path(const Process& process, uint32_t number) {
-  return const_cast<Process&>(process).membership().folder() + "/a" + std::to_string(number);
-}
 
 std::atomic<uint64_t> next_file{1};
 
@@ -35,10 +32,11 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
     auto* context = new (std::nothrow) Context;
     if (context == nullptr) break;
     static std::atomic<uint32_t> next_number{1};
-    const std::string path = events_path(*process, next_number.fetch_add(1, std::memory_order_relaxed));
-    int error = context->events.make(path);
+    const std::string fifo = "a" + std::to_string(next_number.fetch_add(1, std::memory_order_relaxed));
+    NodeMembership& membership = process->membership();
+    int error = membership.make_fifo(context->events, fifo);
     if (error == 0) {
-      context->async_fd = FifoEnd::open_reader(path);
+      context->async_fd = FifoEnd::open_reader(membership.folder() + "/" + fifo);
       if (context->async_fd < 0) error = errno;
     }
     if (error != 0) {
@@ -63,6 +61,8 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
 }
 
 }  // namespace
+
+int restore_node(const char* path) { return wire::restore_node(path); }
 
 int open_context(const char* name, Context** out) { return open_with_file(name, 0, out); }
 

@@ -5,9 +5,13 @@
 #include "engine/service/engine_service.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <new>
 #include <utility>
@@ -21,13 +25,22 @@
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
 #include "fabric/node.h"
+#include "fabric/node_removal.h"
+#include "fabric/process_identity.h"
 #include "observe/log.h"
+#include "wire/node_recipe.h"
 
 namespace verbena {
 namespace {
 
 std::mutex service_mutex;  // guards `current` and its count of references
 EngineService* current = nullptr;
+// The node that this process, and not its parent, was a member of last.
+struct LastNode {
+  pid_t pid = 0;
+  char path[PATH_MAX] = "";  // no destructor: it is read after those of the program
+};
+LastNode last_node;
 EngineService* left = nullptr;  // of devices closed with objects, a list: leak checkers find them here
 pthread_once_t fork_handlers = PTHREAD_ONCE_INIT;
 
@@ -39,8 +52,12 @@ constexpr const char* kFastPathVariable = "VERBENA_FAST_PATH";
 // A program may end right after its last completion: its peers' requests are done all the same.
 struct EngineServiceAtExit {
   [[gnu::destructor]] static void send_what_lingers() {
-    if (current == nullptr || current->process_.dead() || current->process_.network() == nullptr) return;
-    current->remote_->flush_at_exit();
+    if (current != nullptr && !current->process_.dead()) {
+      if (current->process_.network() != nullptr) current->remote_->flush_at_exit();
+      current->process_.membership().retire_node_at_exit();
+    } else if (current == nullptr && last_node.pid == getpid()) {
+      remove_node(last_node.path, {.own = identity_of_process(getpid())});
+    }
   }
 };
 
@@ -74,13 +91,35 @@ size_t EngineService::reply(void* self, const std::byte* request, size_t size, s
   return service.xrc_shared_qps_.reply(request, size, reply);
 }
 
+namespace {
+
+// A node that is gone is made again, if the environment says how (wire/node_recipe.h). It may go once more
+// before this process joins it.
+int enter_node(NodeMembership& membership, const char* node, ServiceWork work, void* context) {
+  int error = membership.enter(node, work, context);
+  for (int tries = 0; error == ENOENT && tries < 100; ++tries) {
+    if (wire::restore_node(node) != 0) return error;
+    error = membership.enter(node, work, context);
+  }
+  return error;
+}
+
+}  // namespace
+
 int EngineService::enter(const char* node) {
   NodeMembership& membership = process_.membership();
   membership.serve_requests_by(&EngineService::reply, this);
-  if (const int error = membership.enter(node, &EngineService::serve_thread, this); error != 0) {
+  if (const int error = enter_node(membership, node, &EngineService::serve_thread, this); error != 0) {
     VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
+    rlimit space{};
+    if (error == ENOMEM && getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+      VERBENA_ERROR(
+          "open_device: no address space for an adapter within ulimit -v %llu: 1048576 (1 GiB) more will do",
+          static_cast<unsigned long long>(space.rlim_cur / 1024));
     return error == ENOENT ? ENODEV : error;
   }
+  snprintf(last_node.path, sizeof last_node.path, "%s", node);
+  last_node.pid = getpid();
   process_.meet_itself();
   const int error = open_connection_listener();
   if (error != 0) membership.leave();

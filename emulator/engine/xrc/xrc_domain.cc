@@ -23,9 +23,8 @@ int open_xrcd(Context* context, int fd, int flags, Xrcd** out) {
   }
   xrcd->context = context;
   const NodeMembership& membership = process.membership();
-  const int error =
-      open_xrc_domain(process.directory(), membership.node(), membership.slot(), membership.generation(),
-                      context->device_index, fd, flags, &xrcd->entry, &xrcd->number);
+  const int error = open_xrc_domain(process.directory(), membership.slot(), membership.generation(),
+                                    context->device_index, fd, flags, &xrcd->entry, &xrcd->number);
   if (error != 0) {
     VERBENA_WARN("ibv_open_xrcd: descriptor %d, oflags 0x%x: errno %d", fd, flags, error);
     give_quota(*context, Counted::kXrcds);

@@ -107,8 +107,7 @@ int close_qp(Qp* qp, uint64_t user_handle, uint32_t* async_events) {
       qp->xrcd = qp->handles.front().xrcd;
     }
   }
-  if (last && !end_xrc_qp(process.directory(), process.membership().node(), process.membership().slot(),
-                          qp->shared->qpn, true)) {
+  if (last && !end_xrc_qp(process.directory(), process.membership().slot(), qp->shared->qpn, true)) {
     // Other processes hold it: it stays, without a handle here.
     {
       std::lock_guard lock(qp->handles_mutex);

@@ -72,8 +72,7 @@ int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_hand
     qp->type = IBV_QPT_XRC_RECV;
     qp->xrcd = xrcd;
     qp->handles.push_back({context, xrcd, user_handle, 0});
-    if (int error = open_xrc_qp(directory, membership.node(), membership.slot(), membership.generation(),
-                                found, &proxy.entry);
+    if (int error = open_xrc_qp(directory, membership.slot(), membership.generation(), found, &proxy.entry);
         error != 0)
       return error;
     xrcd->users.fetch_add(1, std::memory_order_relaxed);
@@ -119,9 +118,9 @@ int ProxyQp::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
       size =
           process.xrc_shared_qps().reply(reinterpret_cast<const std::byte*>(&request), sizeof request, bytes);
     else
-      error =
-          send_request(slot_folder(process.membership().node(), now.owner->slot(), now.owner->generation()),
-                       &request, sizeof request, bytes, &size, kAnswerMs);
+      error = send_request(slot_address(process.directory(), process.membership().node(), now.owner->slot(),
+                                        now.owner->generation()),
+                           &request, sizeof request, bytes, &size, kAnswerMs);
     XrcModifyReply reply{ESTALE};
     if (error == 0 && size == sizeof reply) std::memcpy(&reply, bytes, sizeof reply);
     const bool gone = error == ECONNREFUSED || error == ENOENT || error == ECONNRESET;

@@ -130,9 +130,7 @@ void XrcSharedQps::raise_told_events(Qp& qp) {
 bool XrcSharedQps::end_orphaned(OrphanedQp& orphaned) {
   Qp& qp = *orphaned.qp;
   if (!orphaned.ending) {
-    if (!end_xrc_qp(process_.directory(), process_.membership().node(), process_.membership().slot(),
-                    qp.shared->qpn, false))
-      return false;
+    if (!end_xrc_qp(process_.directory(), process_.membership().slot(), qp.shared->qpn, false)) return false;
     qp.send_lock.lock();
     close_responder(qp, IBV_QPS_RESET);
     qp.send_lock.unlock();

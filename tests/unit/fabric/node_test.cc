@@ -219,12 +219,17 @@ TEST_F(Node, OfAnotherVersionWithADeadSocketIsRebuilt) {
 TEST_F(Node, LeavesNothingBesideItself) {
   ASSERT_EQ(ensure(), 0);
   ASSERT_EQ(ensure({.count = 2}), 0);
-  EXPECT_FALSE(fs::exists(path_ + ".new"));
+  const fs::directory_iterator all(parent_);
+  EXPECT_EQ(std::distance(begin(all), end(all)), 1);
 }
 
 TEST_F(Node, WhatADeadCreatorLeftIsCleared) {
-  ASSERT_TRUE(fs::create_directories(path_ + ".new/sys/class"));
+  const std::string left = parent_ + "/.new.1";
+  ASSERT_TRUE(fs::create_directories(left + "/sys/class"));
+  const timespec long_ago[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, left.c_str(), long_ago, 0), 0);
   EXPECT_EQ(ensure(), 0) << problem_;
+  EXPECT_FALSE(fs::exists(left));
 }
 
 TEST_F(Node, IsRefusedWhenOthersCanReachIn) {

@@ -119,11 +119,11 @@ class Stranger {
     const socklen_t size = to.to_socket_address(kDefaultPort, &where);
     const timeval patience{20, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    connected = connect(fd, reinterpret_cast<sockaddr*>(&where), size) == 0;
+    connected = ::connect(fd, reinterpret_cast<sockaddr*>(&where), size) == 0;
   }
   ~Stranger() { close(fd); }
   void say(std::span<const uint8_t> bytes) const {
-    [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   // Bytes of the answer until the connection is closed.
   size_t bytes_until_the_end() const {

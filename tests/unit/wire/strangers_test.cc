@@ -54,14 +54,14 @@ class KeyHolder {
 
   bool is_challenged() {
     std::array<uint8_t, kChallengeSize> challenge;
-    if (send(fd_, handshake_.hello().data(), kHelloSize, MSG_NOSIGNAL) != ssize_t{kHelloSize}) return false;
+    if (::send(fd_, handshake_.hello().data(), kHelloSize, MSG_NOSIGNAL) != ssize_t{kHelloSize}) return false;
     if (recv(fd_, challenge.data(), challenge.size(), MSG_WAITALL) != ssize_t{kChallengeSize}) return false;
     handshake_.challenge_arrived(challenge);
     return handshake_.step() == InitiatorHandshake::Step::kWelcome;
   }
   bool is_admitted() {
     std::array<uint8_t, kWelcomeSize> welcome;
-    if (send(fd_, handshake_.proof().data(), kProofSize, MSG_NOSIGNAL) != ssize_t{kProofSize}) return false;
+    if (::send(fd_, handshake_.proof().data(), kProofSize, MSG_NOSIGNAL) != ssize_t{kProofSize}) return false;
     if (recv(fd_, welcome.data(), welcome.size(), MSG_WAITALL) != ssize_t{kWelcomeSize}) return false;
     handshake_.welcome_arrived(welcome);
     return handshake_.step() == InitiatorHandshake::Step::kDone;
@@ -156,7 +156,7 @@ class Flooder {
     done = ::connect(fd, reinterpret_cast<sockaddr*>(&where), size);
     if (greets_) {
       const auto hello = encode({{78, 1, 1}, from_, to_, Target::any_process(), {}});
-      [[maybe_unused]] const ssize_t sent = send(fd, hello.data(), hello.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      [[maybe_unused]] const ssize_t sent = ::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     open_.push_back(fd);
     if (open_.size() <= kOpen) return;

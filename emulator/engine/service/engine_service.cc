@@ -204,6 +204,11 @@ void EngineService::leave() {
     process_.wait_for_hazards();
     for (Context* context : process_.left_contexts) context->events.close();
     process_.segment().abandon();
+    // This object, and its mapped directory, stay for ever: the descriptor need not.
+    if (const int file = process_.directory().file(); file >= 0) {
+      no_longer_keep(file);
+      close(file);
+    }
     std::lock_guard lock(service_mutex);
     next_left_ = std::exchange(left, this);
     return;

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What programs leave behind, what others delete under them, and what debuggers and checkers see of them."""
 
+import json
 import os
 import pathlib
 import re
 import resource
 import shutil
+import subprocess
 import time
 
 from cases.pingpong import PROGRAM
@@ -161,3 +163,24 @@ def limits_address_space(settings):
         refused = node.run("sh", "-c", 'ulimit -v 300000; exec "$@"', "sh", leaver(settings), "close", status=1)
         lines = [line for line in refused.err.splitlines() if "error" in line]
         expect(len(lines) == 1 and "ulimit -v" in lines[0], f"it says {refused.err}")
+
+
+@case("cleaner.other_network", processors=1)
+def cleaner_other_network(settings):
+    """A process of another network namespace, which sees no abstract sockets, reaches the old one within 30 s."""
+    if subprocess.run(["unshare", "-n", "true"], check=False, capture_output=True).returncode != 0:
+        raise Skip("no network namespaces here")
+    with Node(settings) as node:
+        old = node.start("ibv_asyncwatch", name="the old one")
+        old.wait_for_output("async event FD", settings.patience)
+        look = ["unshare", "-n", settings.verbena, "run", "--", settings.verbena, "status", "--json"]
+        shutil.rmtree(nodes(node)[0])
+        deadline = time.monotonic() + 40
+        while True:
+            seen = json.loads(node.ended(node.start_beside(*look)).out)
+            processes = seen["nodes"][0]["processes"]
+            expect([process["pid"] for process in processes] == [old.pid], f"another node: {processes}")
+            if not processes[0].get("problem"):
+                return
+            expect(time.monotonic() < deadline, f"it is not reached: {processes[0]['problem']}")
+            time.sleep(1)

@@ -18,6 +18,7 @@
 
 #include "cm/id_table_file.h"
 #include "cm/port_chain.h"
+#include "fabric/private_folder.h"
 #include "unit/cm/addresses.h"
 #include "unit/common/child.h"
 #include "unit/common/scoped_membership.h"
@@ -118,7 +119,7 @@ class CmSteps : public ::testing::TestWithParam<Deed> {
     ASSERT_EQ(member_.error, 0);
     const uint64_t node_id = node_.directory().header().node_id;
     ASSERT_EQ(map_id_table(node_.path(), node_id, false, &file_), 0);
-    std::filesystem::create_directory(replica_folder_);
+    ASSERT_EQ(make_private_folder(replica_folder_), 0);
     ASSERT_EQ(map_id_table(replica_folder_, node_id, false, &replica_), 0);
     bystander_.owner = {member_.membership.slot(), member_.membership.generation()};
     ASSERT_EQ(bystander_.table.open(node_.directory(), node_.path()), 0);

@@ -55,6 +55,7 @@ def sweep(*options, sizes=ALL_SIZES, **more):
 # name of the variant: how it differs from the plain run
 PLAIN = {"plain": {"quick": True}}
 ALL = {"all_sizes": sweep()}
+ALL_LONG = {"all_sizes": sweep(long=True)}
 ONE_SIZE = {"size_1": sized(1), "size_64": sized(64), "size_4096": sized(4096),
             "size_1M": sized(MEBIBYTE, iterations=100)}
 EVENTS = {"events": {"options": ("-e",), "iterations": 500, "quick": True}}
@@ -101,18 +102,18 @@ UC_EVENTS = {"uc_events": {"options": ("-c", "UC", "-e"), "iterations": 500}}
 UC_BOTH_WAYS = {"uc_bidirectional": {"options": ("-c", "UC", "-b")}}
 
 OFFERED = {
-    "ib_send_lat": (PLAIN, ALL, ONE_SIZE, EVENTS, EVENTS_ALL, INLINE, OLD_POST_SEND, LINK_LOCAL, LIDS,
+    "ib_send_lat": (PLAIN, ALL_LONG, ONE_SIZE, EVENTS, EVENTS_ALL, INLINE, OLD_POST_SEND, LINK_LOCAL, LIDS,
                     SMALL_MTU, SHARED, XRC, UD, UD_MORE, UC, UC_EVENTS),
     "ib_send_bw": (SHARED, SHARED_QPS, XRC, XRC_ALL, XRC_QPS, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS,
                    BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
                    POST_LIST, DEPTHS, LIDS,
                    UD, UD_MORE, UD_BOTH_WAYS, UC, UC_EVENTS, UC_BOTH_WAYS,
                    {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
-    "ib_write_lat": (XRC, PLAIN, ALL, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
-    "ib_write_bw": (XRC, PLAIN, ALL, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
+    "ib_write_lat": (XRC, PLAIN, ALL_LONG, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
+    "ib_write_bw": (XRC, PLAIN, ALL_LONG, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
                     UC, UC_BOTH_WAYS),
     "ib_read_lat": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
-    "ib_read_bw": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
+    "ib_read_bw": (XRC, PLAIN, ALL_LONG, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
     "ib_atomic_lat": (XRC, PLAIN, EVENTS, COMPARE, LIDS),
     "ib_atomic_bw": (XRC, PLAIN, EVENTS, COMPARE, BOTH_WAYS, QPS, ONE_READ, LIDS),
 }

@@ -133,6 +133,11 @@ int prepare(const NodeOptions& options, std::vector<Variable>* out, std::string*
   const FileSizeSignalIgnored no_signal;
   Installation installation;
   if (find_installation(&installation, problem) != 0) return kFailed;
+  if (!options.existing.empty()) {
+    *out = program_environment(installation, options.existing, sanitizer_runtimes(installation),
+                               current_environment);
+    return 0;
+  }
   const std::string node = node_path(options.name, options.devices);
   DeviceTableOptions devices = options.devices;
   if (devices.network.enabled) {

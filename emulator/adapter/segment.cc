@@ -14,6 +14,8 @@
 #include <new>
 #include <utility>
 
+#include "observe/log.h"
+
 namespace verbena {
 namespace {
 
@@ -71,6 +73,7 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   header->slot = slot;
   header->slot_generation = slot_generation;
   header->pid = getpid();
+  header->explained = static_cast<uint32_t>(log_level);
   header->magic = kSegmentMagic;
   return 0;
 }

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "adapter/memcheck.h"
-#include "observe/log.h"
 
 namespace verbena {
 namespace {
@@ -127,7 +126,6 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   header->slot = slot;
   header->slot_generation = slot_generation;
   header->pid = getpid();
-  header->explained = static_cast<uint32_t>(log_level);
   header->magic = kSegmentMagic;
   return 0;
 }

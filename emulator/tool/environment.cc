@@ -60,8 +60,11 @@ std::string extended(const std::string& list, const char* separators, const std:
 
 // Sanitizers read their options from left to right; the last one wins.
 std::string with_option(const std::string& options, const std::string& option) {
-  const size_t tail = options.size() - std::min(options.size(), option.size());
-  if (options.substr(tail) == option) return options;
+  const std::string name = option.substr(0, option.find('=') + 1);
+  std::string last;
+  for (const std::string& each : split(options, ":"))
+    if (each.rfind(name, 0) == 0) last = each;
+  if (last == option) return options;
   return options.empty() ? option : options + ":" + option;
 }
 
@@ -122,9 +125,10 @@ std::vector<Variable> program_environment(const Installation& installation, cons
                                           Lookup current) {
   const std::string drivers = current("RDMAV_DRIVERS");
   const std::string asan_options = current("ASAN_OPTIONS"), leak_options = current("LSAN_OPTIONS");
-  std::string asan = "verify_asan_link_order=0";
+  std::string asan = with_option(asan_options, "verify_asan_link_order=0");
   // A sanitised adapter brings its runtime into stock programs, which leak memory.
-  if (!runtimes.empty() && asan_options.find("detect_leaks=") == std::string::npos) asan += ":detect_leaks=0";
+  if (!runtimes.empty() && asan_options.find("detect_leaks=") == std::string::npos)
+    asan = with_option(asan, "detect_leaks=0");
   const std::string leaks = leak_suppressions();
   return {
       {kNodeVariable, node},
@@ -132,7 +136,7 @@ std::vector<Variable> program_environment(const Installation& installation, cons
       {"LD_PRELOAD", extended(current("LD_PRELOAD"), " :\t\n", split(runtimes, ":"), installation.preload)},
       {"RDMAV_DRIVERS",
        extended(drivers.empty() ? current("IBV_DRIVERS") : drivers, ":;", {}, installation.driver)},
-      {"ASAN_OPTIONS", with_option(asan_options, asan)},
+      {"ASAN_OPTIONS", asan},
       {"LSAN_OPTIONS", !leak_options.empty() || leaks.empty()
                            ? leak_options
                            : "suppressions='" + leaks + "':print_suppressions=0"},

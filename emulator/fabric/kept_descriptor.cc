@@ -40,7 +40,7 @@ void KeptDescriptor::close() {
 int KeptDescriptor::reopen(int flags) const {
   if (!verified()) return errno = EBADF, -1;
   const std::string link = "/proc/self/fd/" + std::to_string(fd_);
-  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, link.c_str(), flags | O_CLOEXEC));
+  return open(link.c_str(), flags | O_CLOEXEC);
 }
 
 }  // namespace verbena

@@ -44,8 +44,16 @@ inline Translation translate(const SegmentView& segment, uint32_t key, bool remo
   const SharedMr* mr = segment.mr(parts.index);
   if (mr == nullptr || mr->valid.load(std::memory_order_acquire) != (kKeyValid | parts.tag))
     return {KeyCheck::kUnknown, 0};
-  if (!segment.is_own() && mr->check != check_of(*mr)) [[unlikely]]
-    return {KeyCheck::kUnknown, 0};
+  if (!segment.is_own()) {
+    if (mr->check != check_of(*mr)) [[unlikely]]
+      return {KeyCheck::kUnknown, 0};
+  } else if (remote) {
+    // A window is unbound in the shared entry alone. The owner's copy is written again once the guards of
+    // those that have seen it bound have ended.
+    const SharedMr* entry = segment.shared_mr(parts.index);
+    if (entry == nullptr || entry->valid.load(std::memory_order_acquire) != (kKeyValid | parts.tag))
+      return {KeyCheck::kUnknown, 0};
+  }
   if (mr->pd != pd) return {KeyCheck::kOtherPd, 0};
   if (mr->kind != KeyKind::kRegion) [[unlikely]]
     return translate_special(segment, *mr, parts, qpn, use, at, size);

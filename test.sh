@@ -60,6 +60,8 @@ for preset in $presets; do
   cmake --preset "$preset" $(options "$preset")
   $(launcher "$preset") cmake --build --preset "$preset" -j "$jobs" $(target "$preset")
   echo "== $preset: test"
+  results=$PWD/build/$preset/results.xml
   # One more than processors: some tests only wait, one of them for 74 seconds.
-  TMPDIR=$temporary $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error $(selection "$preset")
+  TMPDIR=$temporary $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error \
+    --output-junit "$results" $(selection "$preset") || { scripts/failed-tests.py "$results"; exit 8; }
 done

@@ -32,8 +32,10 @@ Links::Links(Watcher& watcher, LinkUser& user, AlarmClock& clock, uint64_t first
     : watcher_(watcher), user_(user), next_token_(first_token), again_(clock, try_again, this) {}
 
 Links::~Links() {
-  for (const auto& [token, link] : links_)
+  for (const auto& [token, link] : links_) {
+    if (link->request_id != 0) requests_->cancel(link->request_id);
     if (link->fd() >= 0) watcher_.forget(link->fd());
+  }
 }
 
 void Links::open(const std::string& node, const NodeDirectory& directory, const Peer& self,
@@ -100,19 +102,24 @@ bool Links::connect(Link& link) {
 
 void Links::flush(Link& link) {
   if (!link.connected) return;
-  const bool had_to_wait = link.waiting.size() > 1 || link.stream.has_rest();
   if (link.stream.has_rest()) static_cast<void>(link.stream.send_rest());  // read() sees an error, too
   while (!link.waiting.empty()) {
     const int error = link.send(link.waiting.front());
     if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) break;
-    // Broken: read() first gets what the peer has sent, then the end.
+    // Broken: read() first gets what the peer has sent, then the end. What waits goes on the next connection
+    // to a process of another node.
     if (error != 0) {
-      link.waiting.clear();
+      if (!link.is_remote()) link.waiting.clear();
       break;
     }
     link.waiting.pop_front();
   }
-  if (had_to_wait || link.has_more()) watch(link);
+  if (link.has_more() != link.awaits_room) watch(link);
+}
+
+void Links::watch(Link& link) {
+  link.awaits_room = link.has_more();
+  watcher_.watch(link.fd(), link.token, link.awaits_room);
 }
 
 void Links::try_again(void* self) {

@@ -9,7 +9,8 @@
 // A link carries a hello, in the message that calls the service, then frames of fixed size (message.h). A
 // link to a process of another node is a connection of the connection listener (wire/connection_listener.h),
 // and carries frames alone. When it breaks while it is needed, a new connection to the process is requested.
-// The process counts as lost only if it is gone, or cannot be reached for kReconnectPatience.
+// The process counts as lost only if it is gone, or cannot be reached for kReconnectPatience. Several
+// connections to one process may come about; link_remote.cc says which of them stay.
 //
 // No locks here: the service's lock guards everything. Sends and receives are non-blocking, so that they may
 // run under it.
@@ -27,7 +28,8 @@
 #include "cm/stream.h"
 #include "fabric/node_directory.h"
 #include "fabric/service_inbox.h"
-#include "wire/connection_listener.h"
+#include "wire/connection_requests.h"
+#include "wire/established_connection.h"
 
 namespace verbena::cm {
 
@@ -73,8 +75,10 @@ class Links {
   void send(const Peer& peer, const Frame& frame);
 
   // ---- other nodes ----
-  void go_out_by(wire::ConnectionListener& connection_listener) {
-    connection_listener_ = &connection_listener;
+  // `self`: the id by which other nodes know this process.
+  void go_out_by(wire::ConnectionRequests& requests, const wire::ProcessId& self) {
+    requests_ = &requests;
+    id_ = self;
   }
   // A peer for the process that serves `service` at `to`. Frames to it wait until that process is known. They
   // are lost if it is not found within the time that a request is repeated (kConnectPatience).
@@ -101,13 +105,16 @@ class Links {
   struct Link {
     MessageSocket socket;
     Peer peer{};
-    bool connected = false;  // false: connecting is tried again
+    bool connected = false;    // false: connecting is tried again
+    bool awaits_room = false;  // watched for it
     uint64_t token = 0;
     std::deque<Frame> waiting;
     // For a process of another node:
     Stream stream;
     wire::NetAddress to, from;
-    uint64_t request_id = 0;  // of the connection request in progress; 0: none
+    bool begun_here = false;
+    bool only_receives = false;  // our direction is closed
+    uint64_t request_id = 0;     // of the connection request in progress; 0: none
 
     bool is_remote() const { return peer.is_remote(); }
     int fd() const { return is_remote() ? stream.fd() : socket.fd(); }
@@ -122,10 +129,13 @@ class Links {
   void drop(uint64_t token);
   void hang_up(Link& link);
   void connected(Link& link, int fd);
-  Link* other_way(const Peer& peer, uint64_t token);
+  void receive_only(Link& link, int fd);
+  void move_way(Link& from, Link& to);
+  Link* way_to(const Peer& peer);
+  Link* other_link(const Link& link);
   Link* find_request(uint64_t request_id);
   void forget_link(uint64_t token);
-  void watch(Link& link) { watcher_.watch(link.fd(), link.token, link.has_more()); }
+  void watch(Link& link);
   static void try_again(void* self);
 
   Watcher& watcher_;
@@ -135,7 +145,8 @@ class Links {
   const NodeDirectory* directory_ = nullptr;
   Peer self_{};
   ServiceInbox calls_;
-  wire::ConnectionListener* connection_listener_ = nullptr;
+  wire::ConnectionRequests* requests_ = nullptr;
+  wire::ProcessId id_;
   uint32_t next_call_ = 1;
   std::map<uint64_t, std::unique_ptr<Link>> links_;
   std::map<Peer, uint64_t> ways_;  // where to send

@@ -92,9 +92,10 @@ int Service::start() {
     epoll_fd_ = -1;
   } else {
     process_->service().watch_devices([](void* service) { static_cast<Service*>(service)->wake(); }, this);
-    if (process_->service().connection_listener().is_open()) {
-      links_.go_out_by(process_->service().connection_listener());
-      process_->service().connection_listener().receive_for_cm(&connection_events_);
+    wire::ConnectionListener& listener = process_->service().connection_listener();
+    if (listener.is_open()) {
+      links_.go_out_by(listener, listener.self());
+      listener.receive_for_cm(&connection_events_);
     }
   }
   return error;

@@ -52,9 +52,13 @@ int Stream::send(const Frame& frame) {
   rest_from_ = 0;
   rest_to_ = frame.size();
   const int error = send_rest();
-  if (error == 0 || rest_from_ > 0) return error == EAGAIN ? 0 : error;
-  rest_to_ = 0;
+  if (error == 0 || (error == EAGAIN && rest_from_ > 0)) return 0;
+  rest_from_ = rest_to_ = 0;
   return error;
+}
+
+void Stream::end_sending() {
+  if (verified()) syscall(SYS_shutdown, fd_, SHUT_WR);
 }
 
 ssize_t Stream::receive(std::span<uint8_t> room) {

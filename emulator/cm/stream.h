@@ -25,11 +25,15 @@ class Stream {
 
   void take(int fd);  // the stream owns the descriptor
 
-  // 0; EAGAIN: no space, nothing of the frame is sent; EPIPE and others: the connection is over. If the
-  // socket took part of a frame, the rest waits here.
+  // 0; EAGAIN: no space, nothing of the frame is sent; EPIPE and others: the connection is over, and the frame
+  // stays with the caller. If the socket took part of a frame, the rest waits here.
   int send(const Frame& frame);
   bool has_rest() const { return rest_from_ < rest_to_; }
   int send_rest();  // 0: nothing is left
+  // The frame whose rest waits, as a whole: for another connection, when this one is over.
+  const Frame& begun() const { return rest_; }
+  // Closes this direction: the peer receives what was sent, then the end.
+  void end_sending();
 
   // kFrameSize: a complete frame; 0: the peer has closed; < 0: an errno; -EAGAIN: no complete frame.
   ssize_t receive(std::span<uint8_t> room);

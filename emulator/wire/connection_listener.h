@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "fabric/service_inbox.h"
+#include "wire/connection_requests.h"
 #include "wire/established_connection.h"
 #include "wire/incoming_table.h"
 #include "wire/outgoing.h"
@@ -40,7 +41,7 @@ class NodeMembership;
 
 namespace verbena::wire {
 
-class ConnectionListener {
+class ConnectionListener final : public ConnectionRequests {
  public:
   ConnectionListener() = default;
   ~ConnectionListener() { close(); }
@@ -75,18 +76,10 @@ class ConnectionListener {
   // (CLOCK_MONOTONIC, ns). kEndOfTime (adapter/clock.h): when the descriptor is readable.
   int64_t serve();
 
-  // Requests a connection to `target` at the node with address `to`, from the address `from` of this node
-  // (all zero: the first of the same family). Returns the request id at once; it is never 0. Attempts are
-  // repeated with growing pauses while that may help (is_transient()) and until `deadline_ns`
-  // (CLOCK_MONOTONIC). Then failed() reports the last reason.
-  // - A listener that does not react (its process is stopped) is bypassed: other attempts meet other
-  //   listeners.
-  // - Nobody listens, and the target is a process by its name (kProcess, kCmProcess) or a service
-  //   (kCmListener): the target is gone, and failed() reports that at once.
-  uint64_t connect(const NetAddress& to, const NetAddress& from, const Target& target, int64_t deadline_ns);
-
-  // The end of the request is not reported any more, unless it is being reported at this moment.
-  void cancel(uint64_t request_id);
+  // ConnectionRequests. Any thread.
+  uint64_t connect(const NetAddress& to, const NetAddress& from, const Target& target,
+                   int64_t deadline_ns) override;
+  void cancel(uint64_t request_id) override;
 
   // Stops listening, closes unfinished connections and drops all requests. Idempotent.
   void close();

@@ -63,6 +63,8 @@ void add_status(CLI::App& app, CommandLine& line) {
       "A UD QP's receive queue is listed as an SRQ.\n"
       "Listeners are the CM ids with a BACKLOG; GROUP: what rdma_join_multicast has joined.\n"
       "NODE: connections to processes of other nodes, their bytes, and what the kernel has sent again.\n"
+      "Below the tables: the last error of each QP, sends that wait for a receive request of the peer,\n"
+      "receive requests that no message comes for, and CQs whose waiter would sleep on.\n"
       "The exit status is 1 when a node cannot be read.\n\n"
       "Examples:\n"
       "  verbena status\n"

@@ -8,6 +8,7 @@
 
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/datagram_targets.h"
+#include "engine/objects/requester_context.h"
 #include "engine/rules/send_rules.h"
 
 namespace verbena {
@@ -37,6 +38,7 @@ struct DatagramSender {
   uint32_t index = 0;                         // of the queue pair
   uint32_t incarnation = 0;
   bool may_be_eager = true;               // as RequesterContext::may_be_eager
+  RequestOrigin origin;
   bool blocks_own_multicast = false;  // IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
   DatagramTargets targets;
   std::vector<Destination*> events_due;  // destinations whose completion event is still to be raised

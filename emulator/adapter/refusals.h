@@ -23,6 +23,10 @@ enum class RefusalKind : uint8_t {
   kOtherSource,  // the queue pair is connected to another one
   kOtherPsn,     // it expects another PSN
   kNotReady,     // it is in a state in which it takes no requests
+  // Stray datagrams. `qpn` is the first of `expected` UD queue pairs that may wait for it, `got` the number
+  // that it is for.
+  kNoQueuePair,  // no queue pair has the number
+  kNoDatagrams,  // the queue pair is no UD queue pair, not ready, or at another device
 };
 
 // One explanation. Fields that say nothing for its kind are 0.

@@ -18,10 +18,6 @@ namespace {
 
 constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
 
-uint8_t opcode_of(const DatagramMessage& message) {
-  return (message.flags & kCqeWithImmediate) != 0 ? uint8_t{IBV_WR_SEND_WITH_IMM} : uint8_t{IBV_WR_SEND};
-}
-
 // Places the message where the receive WQE says. The keys of the WQE are checked now. `position`: of its
 // completion. A message that came before it must not be scattered over it when that one is polled.
 VendorError place(const DatagramSender& from, Destination& to, const DatagramMessage& message,

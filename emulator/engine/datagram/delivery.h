@@ -30,6 +30,11 @@ struct DatagramMessage {
   uint8_t bytes[kGrhBytes + kMaxDatagram];
 };
 
+// IBV_WR_SEND or IBV_WR_SEND_WITH_IMM.
+inline uint8_t opcode_of(const DatagramMessage& message) {
+  return (message.flags & kCqeWithImmediate) != 0 ? uint8_t{IBV_WR_SEND_WITH_IMM} : uint8_t{IBV_WR_SEND};
+}
+
 // A sender of datagrams towards the queue pairs of this node: a UD queue pair of this process, or the queue pairs of
 // another process whose messages come as frames. One thread at a time.
 struct DatagramSender {
@@ -40,6 +45,7 @@ struct DatagramSender {
   bool may_be_eager = true;               // as RequesterContext::may_be_eager
   RequestOrigin origin;
   bool blocks_own_multicast = false;  // IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
+  uint32_t strays = 0;                // of its datagrams; stray.h
   DatagramTargets targets;
   std::vector<Destination*> events_due;  // destinations whose completion event is still to be raised
 };

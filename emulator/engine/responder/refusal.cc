@@ -17,8 +17,6 @@ LogLevel level_of(RefusalKind kind) {
   return kind == RefusalKind::kNoReceive ? LogLevel::kInfo : LogLevel::kWarn;
 }
 
-bool is_sparse(uint32_t count) { return (count & (count - 1)) == 0; }
-
 bool is_own(Process& process, const PeerAdapter& responder) {
   return responder.slot() == process.membership().slot();
 }

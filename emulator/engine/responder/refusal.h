@@ -36,14 +36,16 @@ struct RefusedPart {
 
 // ---- for other responders (datagram/delivery.cc) ----
 
+// Of a series the 1st, 2nd, 4th, 8th ... are logged.
+constexpr bool is_sparse(uint32_t count) { return (count & (count - 1)) == 0; }
+
 // Does this process log refusals of this kind, or that of the responder?
 bool is_explained(const PeerAdapter& responder, RefusalKind kind);
 
 // The process that posted the request.
 void name_source(Process& process, const RequestOrigin& origin, RequestRefusal* refusal);
 
-// Logs the refusal here, and lets the responder's process log it. `count` is sparse: of a series the 1st,
-// 2nd, 4th, 8th ... are logged.
+// Logs the refusal here, and lets the responder's process log it, unless its `count` is not sparse.
 void explain(Process& process, PeerAdapter& responder, const RequestRefusal& refusal);
 
 // Writes the refusals that peers have left in this process's segment to its log. Service thread.

@@ -51,6 +51,10 @@ void add_source(Line& line, const RequestRefusal& refusal) {
   }
 }
 
+bool is_stray(const RequestRefusal& refusal) {
+  return refusal.kind == RefusalKind::kNoQueuePair || refusal.kind == RefusalKind::kNoDatagrams;
+}
+
 void add_rights(Line& line, uint32_t access) {
   struct Right {
     uint32_t bit;
@@ -112,10 +116,29 @@ void add_request(Line& line, const RequestRefusal& refusal) {
   }
 }
 
+void add_stray(Line& line, const RequestRefusal& refusal) {
+  line.add("%s of %u bytes from ", name_of(refusal.opcode), refusal.length);
+  add_source(line, refusal);
+  line.add(" is dropped: it is for QP 0x%06x, ", refusal.got);
+  line.add(
+      refusal.kind == RefusalKind::kNoQueuePair
+          ? "a number that no queue pair of the node has"
+          : "which takes no datagrams: it is no UD queue pair, not in RTR or later, of another device, or "
+            "its process does not answer");
+  if (refusal.expected == 1) line.add("; the UD queue pair here is QP 0x%06x", refusal.qpn);
+  if (refusal.expected > 1)
+    line.add("; the UD queue pairs here are QP 0x%06x and %u more", refusal.qpn, refusal.expected - 1);
+}
+
 }  // namespace
 
 void describe_refusal(const RequestRefusal& refusal, int32_t of_process, char* text, size_t size) {
   Line line(text, size);
+  if (is_stray(refusal)) {
+    add_stray(line, refusal);
+    if (refusal.count > 1) line.add(" (%u so far)", refusal.count);
+    return;
+  }
   line.add("QP 0x%06x", refusal.qpn);
   if (of_process != 0) line.add(" of process %d", of_process);
   const bool drops = refusal.kind == RefusalKind::kNoReceive || refusal.kind == RefusalKind::kNoSpace ||
@@ -151,6 +174,9 @@ void describe_refusal(const RequestRefusal& refusal, int32_t of_process, char* t
       line.add(": it is in state %s, and takes requests from RTR on",
                name_of_state(static_cast<ibv_qp_state>(std::min<uint32_t>(refusal.expected, IBV_QPS_ERR))));
       break;
+    case RefusalKind::kNoQueuePair:
+    case RefusalKind::kNoDatagrams:
+      break;  // add_stray()
   }
   if (refusal.count > 1) line.add(" (%u so far)", refusal.count);
 }

@@ -131,14 +131,15 @@ struct DatagramRefusals : ::testing::Test {
   Region memory{scene.pd.get(), 256};
   Address to{scene.pd.get(), address_of(scene.gid())};
 
-  void send_datagram(uint32_t length, uint32_t qkey) {
+  void send_datagram(uint32_t length, uint32_t qkey) { send_datagram(length, qkey, scene.b.number()); }
+  void send_datagram(uint32_t length, uint32_t qkey, uint32_t qpn) {
     ibv_send_wr wr{};
     ibv_sge sge = memory.sge(0, length);
     wr.sg_list = &sge;
     wr.num_sge = 1;
     wr.opcode = IBV_WR_SEND;
     wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.ud = {to.ah(), scene.b.number(), qkey};
+    wr.wr.ud = {to.ah(), qpn, qkey};
     ASSERT_EQ(post(*scene.a, wr), 0);
     EXPECT_EQ(scene.a.sent().status, IBV_WC_SUCCESS);
   }
@@ -164,6 +165,39 @@ TEST_F(DatagramRefusals, AreNotNamedEachTime) {
     for (int i = 0; i < 9; ++i) send_datagram(64, 0x77);
   });
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 4) << said;  // 1, 2, 4, 8
+}
+
+TEST_F(DatagramRefusals, NameBothNumbersWhereNoQueuePairHasOne) {
+  const std::string said = said_during([&] { send_datagram(64, kQkey, 0xfffff0); });
+  expect_words(said, {"SEND of 64 bytes from " + qp_name(scene.a.number()) + " of process " +
+                          std::to_string(getpid()) + " is dropped: it is for QP 0xfffff0, a number that no ",
+                      "; the UD queue pair here is " + qp_name(scene.b.number()) + "\n"});
+}
+
+TEST_F(DatagramRefusals, NameBothNumbersWhereTheQueuePairTakesNoDatagrams) {
+  const Side other = scene.make(0xc);
+  ASSERT_EQ(to_state(*other, IBV_QPS_ERR), 0);
+  const std::string said = said_during([&] { send_datagram(64, kQkey, other.number()); });
+  expect_words(said, {"it is for " + qp_name(other.number()) + ", which takes no datagrams: it",
+                      "; the UD queue pairs here are " + qp_name(scene.b.number()) + " and 1 more\n"});
+}
+
+TEST_F(DatagramRefusals, WithoutAQueuePairAreNotNamedEachTime) {
+  const std::string said = said_during([&] {
+    for (uint32_t i = 0; i < 9; ++i) send_datagram(64, kQkey, 0xfffff0 + i);
+  });
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 4) << said;  // 1, 2, 4, 8
+}
+
+TEST_F(DatagramRefusals, OfAQueuePairThatHasEndedAreNoMistake) {
+  ASSERT_EQ(receive(*scene.b, {memory.sge(100, 104)}), 0);
+  const uint32_t number = scene.b.number();
+  EXPECT_EQ(said_during([&] {
+              send_datagram(64, kQkey, number);
+              scene.b.qp.reset();
+              for (int i = 0; i < 3; ++i) send_datagram(64, kQkey, number);
+            }),
+            "");
 }
 
 TEST_F(DatagramRefusals, ForWantOfAReceiveRequestAreNoMistake) {
@@ -229,6 +263,57 @@ TEST(RefusalLog, IsWrittenByTheResponder) {
   target.command('q');
   EXPECT_EQ(target.finish(), 0);
   for (int fd : {to_child[0], to_child[1], from_child[0], from_child[1], errors[0], errors[1]}) close(fd);
+}
+
+Owned<Qp> make_datagram_qp(Pd* pd, Cq* cq) {
+  ibv_qp_init_attr init{};
+  init.cap = {16, 16, 1, 1, 0};
+  init.qp_type = IBV_QPT_UD;
+  Qp* qp = nullptr;
+  EXPECT_EQ(create_qp(pd, &init, cq, cq, 0, &qp), 0);
+  DatagramScene::start(qp);
+  return Owned<Qp>(qp);
+}
+
+// A process with a UD queue pair, to which nobody sends because the sender has another number.
+TEST(RefusalLog, OfAStrayDatagramIsWrittenByTheProcessThatMayWaitForIt) {
+  TemporaryNode node;
+  int from_child[2], errors[2];
+  ASSERT_EQ(pipe(from_child) | pipe(errors), 0);
+  Child waiting([&](const Child& self) {
+    log_level = LogLevel::kWarn;
+    dup2(errors[1], STDERR_FILENO);
+    const Owned<Context> context = open_device();
+    const Owned<Pd> pd = make_pd(context.get());
+    const Owned<Cq> cq = make_cq(context.get());
+    const Owned<Qp> qp = make_datagram_qp(pd.get(), cq.get());
+    const uint32_t mine = qp_number(qp.get());
+    if (write(from_child[1], &mine, sizeof mine) != sizeof mine) return 1;
+    self.hear();
+    return 0;
+  });
+  uint32_t there = 0;
+  ASSERT_EQ(read(from_child[0], &there, sizeof there), static_cast<ssize_t>(sizeof there));
+  const Owned<Context> context = open_device();
+  const Owned<Pd> pd = make_pd(context.get());
+  const Owned<Cq> cq = make_cq(context.get());
+  const Owned<Qp> qp = make_datagram_qp(pd.get(), cq.get());
+  Region memory(pd.get(), 64);
+  Address to(pd.get(), address_of(node.directory().devices().devices[0].gids[0]));
+  Sges sges{memory.sge(0, 8)};
+  ibv_send_wr wr = request(IBV_WR_SEND, sges, 1);
+  wr.wr.ud = {to.ah(), 0xfffff0, kQkey};
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(post(qp.get(), wr), 0);
+  EXPECT_EQ(completion(cq.get()).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "this process logs errors alone";
+  expect_words(read_line(errors[0]),
+               {"verbena[" + std::to_string(waiting.pid()) + "] warn: SEND of 8 bytes from " +
+                    qp_name(qp_number(qp.get())) + " of process " + std::to_string(getpid()),
+                "it is for QP 0xfffff0, ", "the UD queue pair here is " + qp_name(there)});
+  waiting.command('q');
+  EXPECT_EQ(waiting.finish(), 0);
+  for (int fd : {from_child[0], from_child[1], errors[0], errors[1]}) close(fd);
 }
 
 // ---- what stays in the segment ----

@@ -169,7 +169,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_seq_cst);
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
-  process.wait_for_hazards();
+  process.wait_for_hazards({"ibv_destroy_cq", "CQ", cq->index});
   if (cq->channel != nullptr) {
     // Take this CQ's records out of the pipe. Records of other CQs go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);

@@ -288,7 +288,7 @@ void take_down_qp(Qp& qp) {
   close_responder(qp, IBV_QPS_RESET);
   qp.send_lock.unlock();
   process.forget_qp(qp.index);
-  process.wait_for_hazards(qp.shared->dest_slot);
+  process.wait_for_hazards({"ibv_destroy_qp", "QP", qp.shared->qpn, true}, qp.shared->dest_slot);
   purge_completions(qp);
   forget_receives(qp);
   process.qp_is_gone(qp.index);

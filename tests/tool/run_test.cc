@@ -133,6 +133,23 @@ TEST_F(RunCommand, KeepsTheNodeWithinItself) {
   EXPECT_EQ(within({"--profile", "minimal"}, {"--profile", "default"}), "default-1-eth\n");
 }
 
+// The other commands that choose a node by options complete them in the same way.
+TEST_F(RunCommand, StatusAndEventWithinItKeepTheNode) {
+  const auto within = [&](const std::vector<std::string>& inner) {
+    std::vector<std::string> words = {"run",       "--node",  "a",  "--devices",    "2",
+                                      "--profile", "minimal", "--", VERBENA_COMMAND};
+    words.insert(words.end(), inner.begin(), inner.end());
+    return verbena(words);
+  };
+  const Outcome event = within({"event", "verbena1", "gid-change", "--node", "a"});
+  EXPECT_EQ(event.status, 0) << event.err;
+  const Outcome status = within({"status", "--node", "a"});
+  EXPECT_EQ(status.status, 0) << status.out;
+  EXPECT_NE(status.out.find("/a-2-eth-minimal"), std::string::npos) << status.out;
+  const Outcome other = within({"status", "--devices", "1"});
+  EXPECT_NE(other.out.find("/a-1-eth-minimal"), std::string::npos) << other.out;
+}
+
 TEST_F(RunCommand, KeepsTheNodeOfEnv) {
   const std::string shell = "eval \"$(" VERBENA_COMMAND " env --node e --devices 2)\"; " VERBENA_COMMAND
                             " run -- sh -c 'echo $VERBENA_NODE'";

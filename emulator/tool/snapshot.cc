@@ -180,7 +180,7 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
 // Would nothing wake a thread that waits for the CQ's event?
 bool seems_asleep(const SharedCq& cq, const CqSnapshot& copy) {
   return acquire(cq.channel) != 0 && copy.entries != 0 && copy.armed == static_cast<uint32_t>(Armed::kNo) &&
-         copy.events != 0 && copy.events == copy.events_read;
+         copy.events == copy.events_read;
 }
 
 // A program that polls such a CQ is awake: the CQ is looked at again.

@@ -403,12 +403,12 @@ TEST_F(StatusCommand, ShowsReceivesThatNoMessageComesFor) {
 }
 
 TEST_F(StatusCommand, ShowsACqWhoseWaiterWouldSleepOn) {
-  const auto furnish = [](Armed armed, uint64_t read) {
-    return [armed, read](NodeMembership& membership) {
+  const auto furnish = [](Armed armed, uint64_t read, uint64_t raised = 2) {
+    return [armed, read, raised](NodeMembership& membership) {
       furnish_cq(membership);
       SharedCq& cq = *membership.segment().view().cq(0);
       cq.channel = 1;
-      cq.raised = 2;
+      cq.raised = raised;
       cq.events_read = read;
       cq.armed = Arming{armed, 2}.pack();
     };
@@ -420,6 +420,10 @@ TEST_F(StatusCommand, ShowsACqWhoseWaiterWouldSleepOn) {
     EXPECT_NE(text.find("CQ 0: 4 completions are not polled, it is not armed, and no event is unread"),
               std::string::npos)
         << text;
+  }
+  {
+    const Inhabitant never_armed(node_, furnish(Armed::kNo, 0, 0));
+    EXPECT_EQ(processes()[0]["cqs"][0]["waiter_sleeps_on"], true);
   }
   for (const auto& awake : {furnish(Armed::kNext, 2), furnish(Armed::kNo, 1)}) {
     const Inhabitant somebody(node_, awake);

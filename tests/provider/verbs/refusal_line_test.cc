@@ -146,7 +146,8 @@ TEST_F(RefusalLineTest, NamesVerbValueAndRule) {
        [&] {
          ibv_pd* const busy = ibv_alloc_pd(context_.get());
          ibv_mw* const mw = ibv_alloc_mw(busy, IBV_MW_TYPE_1);
-         ibv_srq_init_attr of_srq = {.srq_context = nullptr, .attr = {.max_wr = 1, .max_sge = 1, .srq_limit = 0}};
+         ibv_srq_init_attr of_srq = {};
+         of_srq.attr = {.max_wr = 1, .max_sge = 1, .srq_limit = 0};
          ibv_srq* const srq = ibv_create_srq(busy, &of_srq);
          ibv_ah_attr of_ah = rtr_attr(0).ah_attr;
          ibv_ah* const ah = ibv_create_ah(busy, &of_ah);

@@ -71,6 +71,8 @@ uint64_t device_clock(const Context* context);
 
 int alloc_pd(Context* context, Pd** out);
 int dealloc_pd(Pd* pd);  // EBUSY: objects still belong to it
+// Names these objects in the log, and that `parent_domains` of the provider belong to it as well.
+void log_busy_pd(const Pd* pd, uint32_t parent_domains);
 uint32_t pd_handle(const Pd* pd);
 
 // The protection domain with this handle, as an object of `context` (ibv_import_pd(3)). One of the two

@@ -18,6 +18,13 @@ inline int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
+// CLOCK_REALTIME in nanoseconds: when something happened, for people. Not for deadlines.
+inline uint64_t wall_clock_ns() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
 // `duration_ns` from now; kEndOfTime if that would overflow.
 inline int64_t deadline_after(uint64_t duration_ns) {
   const int64_t now = now_ns();

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 19;
+inline constexpr uint32_t kLayoutVersion = 20;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -196,6 +196,7 @@ struct SharedCq {
   // value.
   std::atomic<uint32_t> ring_generation;
   std::atomic<uint32_t> scattered_generation;
+  std::atomic<uint64_t> events_read;  // by the program, from the completion channel; of `raised`
   // Lines 1 to 4.
   SharedCqRing rings[2];
   // Line 5, written by the owner (arming) and by the producer that finds it armed.
@@ -395,8 +396,35 @@ struct SharedQp {
   std::atomic<uint32_t> retries;
   std::atomic<uint32_t> lost;         // UC and UD: messages to another node that could not be sent in time
   std::atomic<uint64_t> events_told;  // XRC_RECV: for handles in other processes (engine/xrc/xrc_shared_qp.h)
+  // Line 5, for `verbena status`, written off the data path. By the owner:
+  alignas(kCacheLine) std::atomic<uint64_t> state_since;  // ns, CLOCK_REALTIME
+  // The last completion with an error other than IBV_WC_WR_FLUSH_ERR: of the send queue, or polled.
+  std::atomic<uint64_t> error_time;  // ns, CLOCK_REALTIME; 0: none
+  std::atomic<uint64_t> error_wr_id;
+  std::atomic<uint32_t> error;  // ErrorWord
+  // The last request that found no receive request at its peer. It waits as long as requests_out has not
+  // changed and the queue pair sends.
+  std::atomic<uint32_t> rnr_is_endless;  // rnr_retry 7
+  std::atomic<uint64_t> rnr_requests_out;
+  std::atomic<uint64_t> rnr_since;  // ns, CLOCK_REALTIME; 0: never
+  // By the requester: the last receive completion with an error. Its wr_id is known when it is polled.
+  std::atomic<uint64_t> receive_error_time;
+  std::atomic<uint32_t> receive_error;  // ErrorWord
 };
-static_assert(sizeof(SharedQp) == 5 * kCacheLine);
+static_assert(sizeof(SharedQp) == 6 * kCacheLine);
+
+// SharedQp::error: status, vendor_err and queue of a completion.
+struct ErrorWord {
+  uint8_t status;      // enum ibv_wc_status
+  uint8_t vendor_err;  // enum class VendorError
+  bool receive;
+  static constexpr ErrorWord unpack(uint32_t w) {
+    return {static_cast<uint8_t>(w), static_cast<uint8_t>(w >> 8), (w >> 16 & 1) != 0};
+  }
+  constexpr uint32_t pack() const {
+    return uint32_t{status} | uint32_t{vendor_err} << 8 | uint32_t{receive} << 16;
+  }
+};
 
 // ---- memory regions ----
 
@@ -474,7 +502,7 @@ struct SegmentHeader {
   uint32_t slot;
   uint32_t slot_generation;
   int32_t pid;  // for process_vm_writev(2); valid only while the slot's holder is alive
-  uint32_t reserved;
+  uint32_t explained;  // enum LogLevel: up to which peers explain what they refuse (refusals.h)
   // Line 1, written by the owner when keys become invalid: prevalidated receive WQEs of older epochs are
   // checked again.
   alignas(kCacheLine) std::atomic<uint32_t> mr_epoch;
@@ -490,7 +518,8 @@ struct SegmentHeader {
 };
 
 inline constexpr uint64_t kChangesOffset = 4096;  // Changes (changes.h)
-inline constexpr uint64_t kQpTableOffset = kChangesOffset + 8 * 4096;
+inline constexpr uint64_t kRefusalsOffset = kChangesOffset + 8 * 4096;  // Refusals (refusals.h)
+inline constexpr uint64_t kQpTableOffset = kRefusalsOffset + 4096;
 inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
 inline constexpr uint64_t kSrqTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
 inline constexpr uint64_t kMrTableOffset = kSrqTableOffset + sizeof(SharedSrq) * kMaxSrqsPerProcess;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "adapter/memcheck.h"
+#include "observe/log.h"
 
 namespace verbena {
 namespace {
@@ -126,6 +127,7 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   header->slot = slot;
   header->slot_generation = slot_generation;
   header->pid = getpid();
+  header->explained = static_cast<uint32_t>(log_level);
   header->magic = kSegmentMagic;
   return 0;
 }

@@ -13,6 +13,7 @@
 
 #include "adapter/changes.h"
 #include "adapter/layout.h"
+#include "adapter/refusals.h"
 
 namespace verbena {
 
@@ -29,6 +30,7 @@ class SegmentView {
   SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
 
   Changes& changes() const { return *reinterpret_cast<Changes*>(base_ + kChangesOffset); }
+  Refusals& refusals() const { return *reinterpret_cast<Refusals*>(base_ + kRefusalsOffset); }
 
   // Table entries; nullptr beyond the table.
   SharedQp* qp(uint32_t index) const {

@@ -39,6 +39,19 @@ void SharedReceiveRing::post(uint32_t slot) const {
   shared->posted.store(position + 1, std::memory_order_seq_cst);
 }
 
+bool SharedReceiveRing::peek(uint32_t* length) const {
+  if (order_words == nullptr) return false;
+  const uint64_t end = shared->posted.load(std::memory_order_acquire);
+  uint64_t position = shared->head.load(std::memory_order_acquire);
+  for (uint64_t steps = slots(); steps != 0 && position < end; --steps, ++position) {
+    const OrderWord found = OrderWord::unpack(word(position).load(std::memory_order_acquire));
+    if (found.taken || found.slot > mask()) continue;
+    *length = std::atomic_ref(wqe(found.slot).length).load(std::memory_order_relaxed);
+    return true;
+  }
+  return false;
+}
+
 bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reached, uint32_t length) const {
   if (limit_reached != nullptr) *limit_reached = false;
   if (order_words == nullptr) return false;

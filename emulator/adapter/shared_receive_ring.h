@@ -68,6 +68,9 @@ struct SharedReceiveRing {
   // which is disarmed now; the caller must wake the owner to raise the event.
   bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
 
+  // For messages to people: the capacity of the oldest WQE at this moment. False: there is none.
+  bool peek(uint32_t* length) const;
+
   // Taker, instead of a completion: there will be none, because its CQ had no space and ignores overruns.
   void abandon(uint32_t slot) const {
     std::atomic_ref(wqe(slot).abandoned).store(1, std::memory_order_release);

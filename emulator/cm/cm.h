@@ -119,6 +119,10 @@ bool service_is_dead(const Service* service);
 int watch_pipe(Service* service, int write_end, void (*gone)(void*), void* context);
 void unwatch_pipe(Service* service, int write_end);
 
+// Calls `due(context)` once, in the service's thread, `milliseconds` from now or later. One call is kept: a
+// further one takes its place. `context` lives as long as the service.
+void call_later(Service* service, uint32_t milliseconds, void (*due)(void*), void* context);
+
 // ---- identifiers ---------------------------------------------------------------------------------------
 
 // EINVAL: no such port space; ENOMEM. `type`: IBV_QPT_RC, UD, UC, XRC_SEND, XRC_RECV.

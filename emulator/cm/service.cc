@@ -162,5 +162,12 @@ int watch_pipe(Service* service, int write_end, void (*gone)(void*), void* conte
   return guarded([&] { return service->watch_pipe(write_end, gone, context); });
 }
 void unwatch_pipe(Service* service, int write_end) { service->unwatch_pipe(write_end); }
+void call_later(Service* service, uint32_t milliseconds, void (*due)(void*), void* context) {
+  // Without memory for the alarm there is no call.
+  guarded([&] {
+    service->call_later(milliseconds, due, context);
+    return 0;
+  });
+}
 
 }  // namespace verbena::cm

@@ -88,6 +88,8 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   int watch_pipe(int fd, void (*gone)(void*), void* context);
   void unwatch_pipe(int fd);
 
+  void call_later(uint32_t milliseconds, void (*due)(void*), void* context);
+
   // ---- Wire ----
   void send(const Peer& peer, const Message& message) override;
 
@@ -131,6 +133,10 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
     void (*gone)(void*);
     void* context;
   };
+  struct LaterCall {
+    void (*due)(void*);
+    void* context;
+  };
 
   Process* process_;
   std::mutex mutex_;
@@ -148,6 +154,9 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   std::map<int, Pipe> pipes_;
   std::deque<int> gone_pipes_;
   int handling_pipe_ = -1;
+  LaterCall later_call_{};
+  Alarm later_alarm_{clock_, [](void* self) { static_cast<Service*>(self)->later_call_is_due_ = true; }, this};
+  bool later_call_is_due_ = false;
   int epoll_fd_ = -1, wake_fd_ = -1;
   pthread_t thread_{};
   int64_t asleep_until_ = INT64_MIN;  // INT64_MIN: awake

@@ -108,6 +108,13 @@ void Service::handle(uint64_t token) {
 void Service::settle(std::unique_lock<std::mutex>& lock) {
   links_.accept_all();
   clock_.ring_due();
+  if (later_call_is_due_) {
+    later_call_is_due_ = false;
+    const LaterCall later = later_call_;
+    lock.unlock();
+    later.due(later.context);
+    lock.lock();
+  }
   serve_devices();
   while (!stop_ && (links_.has_to_carry() || !pending_.empty() || !gone_pipes_.empty())) {
     if (links_.has_to_carry()) links_.carry();
@@ -192,6 +199,12 @@ void Service::send(const Peer& peer, const Message& message) {
   Frame frame;
   encode(message, frame);
   links_.send(peer, frame);
+}
+
+void Service::call_later(uint32_t milliseconds, void (*due)(void*), void* context) {
+  Guard guard(*this);
+  later_call_ = {due, context};
+  later_alarm_.set_after_ms(milliseconds);
 }
 
 // ---- pipes -----------------------------------------------------------------------------------------------

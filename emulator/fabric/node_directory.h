@@ -55,6 +55,7 @@ struct alignas(64) Slot {
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
   std::atomic<uint32_t>
       holder;  // TID of the thread that holds `life`; the process that reclaims the slot holds it, too
+  std::atomic<uint32_t> explained;  // enum LogLevel of the process: what it wants to be told (stray.h)
 };
 static_assert(sizeof(Slot) == 64);
 

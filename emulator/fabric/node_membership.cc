@@ -250,6 +250,7 @@ int NodeMembership::take_slot(RobustLock& lock) {
     if (generation == 0) generation = 1;
     slot.pid.store(getpid(), std::memory_order_relaxed);
     slot.hazards_used.store(0, std::memory_order_relaxed);
+    slot.explained.store(static_cast<uint32_t>(log_level), std::memory_order_relaxed);
     directory_.note_holder(index);
     slot.state.store(SlotState::kStarting, std::memory_order_release);
     slot.generation.store(generation, std::memory_order_release);

@@ -104,6 +104,10 @@ void PeerAdapter::report(const SharedSrq& srq) {
   ring_doorbell();
 }
 
+void PeerAdapter::explain(const RequestRefusal& refusal, uint32_t worker) {
+  if (view_.refusals().add(refusal, worker)) ring_doorbell();
+}
+
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
   std::lock_guard lock(mutex_);
   for (int tries = 0;; ++tries) {

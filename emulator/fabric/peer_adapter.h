@@ -52,6 +52,8 @@ class PeerAdapter {
   void report(const SharedQp& qp);
   void report(const SharedCq& cq);
   void report(const SharedSrq& srq);
+  // Explains a refusal to the owner, whose service thread logs it. Does not wait.
+  void explain(const RequestRefusal& refusal, uint32_t worker);
   // Writes `record` to completion channel `channel` of that process. 0; EAGAIN: full; other errno: the
   // channel is gone.
   int notify(uint32_t channel, uint64_t record);

@@ -3,9 +3,8 @@
 // Messages for people, on stderr. VERBENA_LOG=none|error|warn|info|debug selects the level.
 // - The default is errors alone: conditions that the program cannot learn from any return value.
 // - A refusal (warn) names the call, the object, the value and the rule that it broke.
-// - info: connections, state changes. debug: also requests, responses and completions, which then take the
-// slow
-//   path. From info on a line has the time (UTC) and the thread.
+// - info: connections, state changes. debug: also posted work requests, responses, the ends of requests and
+//   completions, which then take the slow path. From info on a line has the time (UTC) and the thread.
 // - Another value is an error, said once; then warn.
 // - Each call writes one line at once, so that lines of several processes do not mix.
 // - errno is preserved.

@@ -42,6 +42,7 @@ struct NodeOptions {
   DeviceTableOptions devices;  // network.key: after prepare() only
   std::string name;
   std::string key_file;  // "": the user's own key
+  std::string existing;  // the path of a node that is there already; then the other members do not count
 };
 
 // Adds the options that choose a node to `command`. `options` must live until the action has returned.
@@ -55,6 +56,11 @@ void check_network_options(const NodeOptions& options);
 
 // Is one of the options that choose a node given? Called after parsing.
 bool names_node(const CLI::App& command);
+
+// In the environment of another `verbena run` or `verbena env`: options that are not given are those of that
+// node, and without any option it is that node itself. Its network is not taken over to another node, which
+// could not listen at the same addresses. A node that cannot be read counts as none. Called after parsing.
+void keep_node(const CLI::App& command, NodeOptions& options);
 
 // The program and its arguments: the words that CLI11 left over behind the last option, and the tail. Throws
 // UsageError if they begin with an unknown option.

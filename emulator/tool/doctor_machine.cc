@@ -14,6 +14,7 @@
 
 #include "adapter/segment.h"
 #include "fabric/installation.h"
+#include "fabric/node.h"
 #include "tool/elf_file.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
@@ -162,6 +163,12 @@ void examine_environment(Findings* findings) {
   if (const std::string path = current_environment("SYSFS_PATH"); !path.empty())
     findings->push_back({Verdict::kBad, "SYSFS_PATH", "sends libibverbs to " + path + " instead of /sys",
                          "unset SYSFS_PATH"});
+  if (current_environment(kNodeVariable).empty())
+    findings->push_back(
+        {Verdict::kNote, kNodeVariable,
+         "is not set in this shell: a program that is started here as it is finds no device, and says "
+         "\"Function not implemented\", \"No IB devices found\" or \"No RDMA devices were detected\"",
+         "verbena run -- PROGRAM, or once for this shell: eval \"$(verbena env)\""});
 }
 
 }  // namespace verbena::tool

@@ -4,7 +4,12 @@
 // runs with more rights than its user ("secure-execution mode", ld.so(8)): it ignores paths in LD_PRELOAD.
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -103,6 +108,58 @@ bool examine_elf(const std::string& path, Findings* findings) {
   return true;
 }
 
+constexpr int kListPatience = 5000;  // ms
+
+// What the loader says that it would load for the program, which is not run: ld.so(8), --list. "": unknown.
+std::string list_libraries(const std::string& interpreter, const std::string& path) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return "";
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  const std::string absolute = path.find('/') == std::string::npos ? "./" + path : path;
+  char* const words[] = {const_cast<char*>(interpreter.c_str()), const_cast<char*>("--list"),
+                         const_cast<char*>(absolute.c_str()), nullptr};
+  pid_t child = -1;
+  const int error = posix_spawn(&child, interpreter.c_str(), &actions, nullptr, words, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string text;
+  pollfd readable{ends[0], POLLIN, 0};
+  bool ended = false;
+  while (error == 0 && !ended && poll(&readable, 1, kListPatience) == 1) {
+    char part[4096];
+    const ssize_t got = read(ends[0], part, sizeof part);
+    if (got <= 0)
+      ended = true;
+    else
+      text.append(part, static_cast<size_t>(got));
+  }
+  close(ends[0]);
+  if (error != 0) return "";
+  if (!ended) kill(child, SIGKILL);
+  int status = -1;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return ended && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "";
+}
+
+void examine_use_of_verbs(const std::string& path, Findings* findings) {
+  ElfFile elf;
+  if (read_elf(path, &elf) != 0) return;
+  const std::string libraries = list_libraries(elf.interpreter, path);
+  if (libraries.empty()) return;
+  for (const char* library : {"libibverbs.so", "librdmacm.so"})
+    if (libraries.find(library) != std::string::npos)
+      return findings->push_back({Verdict::kGood, path, std::string("uses ") + library, ""});
+  findings->push_back(
+      {Verdict::kNote, path,
+       "uses no verbs: it is linked with neither libibverbs nor librdmacm, so that it sees no device "
+       "unless it loads one of them while it runs (plugins, Python modules)",
+       "name the program that uses them"});
+}
+
 }  // namespace
 
 void examine_program(const std::string& name, Findings* findings) {
@@ -117,6 +174,7 @@ void examine_program(const std::string& name, Findings* findings) {
     return;
   }
   bool good = examine_rights(path, findings);
+  const std::string named = path;
   for (int depth = 0; depth < kDeepestScript; ++depth) {
     const std::string interpreter = script_interpreter(path);
     if (interpreter.empty()) break;
@@ -125,7 +183,9 @@ void examine_program(const std::string& name, Findings* findings) {
     path = interpreter;
   }
   good = examine_elf(path, findings) && good;
-  if (good) findings->push_back({Verdict::kGood, path, "a dynamic program that LD_PRELOAD reaches", ""});
+  if (!good) return;
+  findings->push_back({Verdict::kGood, path, "a dynamic program that LD_PRELOAD reaches", ""});
+  if (path == named) examine_use_of_verbs(path, findings);
 }
 
 }  // namespace verbena::tool

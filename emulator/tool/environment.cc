@@ -158,6 +158,11 @@ int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out
   const FileSizeSignalIgnored no_signal;
   Installation installation;
   if (find_installation(&installation, problem) != 0) return kFailed;
+  if (!options.existing.empty()) {
+    *out = program_environment(installation, options.existing, current_environment(wire::kRecipeVariable),
+                               sanitizer_runtimes(installation), current_environment);
+    return 0;
+  }
   const std::string node = node_path(options.name, options.devices);
   DeviceTableOptions devices = options.devices;
   if (devices.network.enabled) {

@@ -85,7 +85,8 @@ void add_event(CLI::App& app, CommandLine& line) {
       "                RDMA_CM_EVENT_DEVICE_REMOVAL for each id bound to the device\n"
       "Every process that has the device open gets the event. The node is that of the options; without "
       "options\n"
-      "that of VERBENA_NODE; without that the default one. The port stays down for processes that open it "
+      "that of VERBENA_NODE; without that the default one. Within `verbena run` options that are not\n"
+      "given are those of its node. The port stays down for processes that open it "
       "later.\n\n"
       "Examples:\n"
       "  verbena event verbena0 port-down; sleep 1; verbena event verbena0 port-up\n"
@@ -100,6 +101,7 @@ void add_event(CLI::App& app, CommandLine& line) {
   add_node_options(*command, options->node);
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"event takes no program"};
+    keep_node(*command, options->node);
     check_network_options(options->node);
     options->chosen = names_node(*command);
     line.action = [options] { return event(*options); };

@@ -45,6 +45,8 @@ void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("run", "run a program that sees the node's devices");
   command->footer(
       "The exit status is the program's; 127: not found, 126: cannot be run, 1: no node, 2: usage.\n\n"
+      "Within another `verbena run` or `verbena env` the node, its devices and their profile are kept,\n"
+      "but for what an option changes; --node default leads back to the usual node.\n\n"
       "Examples:\n"
       "  verbena run -- ibv_devinfo -v\n"
       "  verbena run -- ibv_rc_pingpong -g 1                    the server\n"
@@ -59,6 +61,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   auto options = std::make_shared<NodeOptions>();
   add_node_options(*command, *options);
   command->callback([command, options, &line] {
+    keep_node(*command, *options);
     check_network_options(*options);
     const std::vector<std::string> program = program_of(*command, line);
     if (program.empty()) throw UsageError{"run: which program? (verbena run -- PROGRAM ARGUMENTS...)"};

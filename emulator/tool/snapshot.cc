@@ -2,6 +2,7 @@
 #include "tool/snapshot.h"
 
 #include <errno.h>
+#include <infiniband/verbs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <thread>
+#include <utility>
 
+#include "adapter/clock.h"
 #include "adapter/layout.h"
 #include "adapter/segment.h"
 #include "fabric/node.h"
@@ -25,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(2);  // for all processes of a node together
 constexpr int kPatiencePerProcess = 500;             // milliseconds
+constexpr auto kSecondLook =
+    std::chrono::milliseconds(100);                  // until a CQ that nobody polls is looked at again
 constexpr int kTries = 16;                           // to read an entry that keeps changing
 
 // Loads a field of shared memory that its owner may change at the same time, a plain field included.
@@ -81,6 +87,32 @@ PeerSnapshot find_peer(const NodeDirectory& directory, const SharedQp& qp) {
   return peer;
 }
 
+// The owner's record, or that of the requester for a completion that is not polled yet.
+ErrorSnapshot last_error(const SharedQp& qp) {
+  ErrorSnapshot error;
+  error.time = acquire(qp.error_time);
+  error.wr_id = acquire(qp.error_wr_id);
+  ErrorWord word = ErrorWord::unpack(acquire(qp.error));
+  error.has_wr_id = error.time != 0;
+  if (const uint64_t later = acquire(qp.receive_error_time); later > error.time) {
+    error.time = later;
+    error.has_wr_id = false;
+    word = ErrorWord::unpack(acquire(qp.receive_error));
+  }
+  error.status = word.status;
+  error.vendor_err = word.vendor_err;
+  error.receive = word.receive;
+  return error;
+}
+
+uint64_t rnr_since(const SharedQp& qp, uint32_t state) {
+  const bool sends = state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+  const uint64_t since = acquire(qp.rnr_since);
+  return sends && since >= acquire(qp.state_since) && acquire(qp.rnr_requests_out) == acquire(qp.requests_out)
+             ? since
+             : 0;
+}
+
 QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   QpSnapshot copy;
   copy.device = acquire(qp.device);
@@ -103,6 +135,11 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.dropped = acquire(qp.dropped);
   copy.lost = acquire(qp.lost);
   copy.qkey_violations = acquire(qp.qkey_violations);
+  copy.receives_taken = taken;
+  copy.state_since = acquire(qp.state_since);
+  copy.rnr_since = rnr_since(qp, copy.state);
+  copy.rnr_is_endless = acquire(qp.rnr_is_endless) != 0;
+  copy.error = last_error(qp);
   return copy;
 }
 
@@ -134,9 +171,34 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
           .entries = std::min(distance(acquire(ring.tail), head), uint64_t{1} << order),
           .armed = static_cast<uint32_t>(Arming::unpack(acquire(cq.armed)).state),
           .overrun = acquire(cq.overrun) != 0,
-          .events = acquire(cq.raised)};
+          .events = acquire(cq.raised),
+          .events_read = acquire(cq.events_read)};
   std::atomic_thread_fence(std::memory_order_acquire);
   return acquire(cq.alive) == alive;
+}
+
+// Would nothing wake a thread that waits for the CQ's event?
+bool seems_asleep(const SharedCq& cq, const CqSnapshot& copy) {
+  return acquire(cq.channel) != 0 && copy.entries != 0 && copy.armed == static_cast<uint32_t>(Armed::kNo) &&
+         copy.events == copy.events_read;
+}
+
+// A program that polls such a CQ is awake: the CQ is looked at again.
+void find_sleepers(const SegmentView& view, Clock::time_point deadline, ProcessSnapshot* process) {
+  std::vector<std::pair<CqSnapshot*, uint64_t>> suspects;
+  const auto head_of = [](const SharedCq& cq) {
+    return acquire(cq.rings[acquire(cq.ring_generation) & 1].head);
+  };
+  for (CqSnapshot& copy : process->cqs)
+    if (const SharedCq* cq = view.cq(copy.index); cq != nullptr && seems_asleep(*cq, copy))
+      suspects.emplace_back(&copy, head_of(*cq));
+  if (suspects.empty() || Clock::now() + kSecondLook > deadline) return;
+  std::this_thread::sleep_for(kSecondLook);
+  for (const auto& [copy, head] : suspects) {
+    const SharedCq& cq = *view.cq(copy->index);
+    CqSnapshot again;
+    copy->is_asleep = read_cq(cq, copy->index, &again) && seems_asleep(cq, again) && head_of(cq) == head;
+  }
 }
 
 bool read_srq(const SharedSrq& srq, uint32_t index, SrqSnapshot* out) {
@@ -219,7 +281,10 @@ void look_at_segment(const NodeDirectory& directory, const std::string& node, Cl
     PeerSegment segment;
     error = segment.map(passed.segment_fd, directory.header().node_id, process->slot, process->generation,
                         /*writable=*/false);
-    if (error == 0) read_segment(directory, segment.view(), process);
+    if (error == 0) {
+      read_segment(directory, segment.view(), process);
+      find_sleepers(segment.view(), deadline, process);
+    }
   }
   if (passed.segment_fd >= 0) close(passed.segment_fd);
   if (error != 0) process->problem = describe_error(error);
@@ -267,6 +332,7 @@ NodeSnapshot look_at_node(const std::string& path) {
       process.problem = "starting";
     node.processes.push_back(std::move(process));
   }
+  node.taken_at = wall_clock_ns();
   look_at_cm(directory, &node);
   look_at_connections(&node);
   return node;

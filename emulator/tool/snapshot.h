@@ -25,6 +25,16 @@ struct PeerSnapshot {
   std::string program;
 };
 
+// The last completion with an error other than a flush.
+struct ErrorSnapshot {
+  uint64_t time = 0;    // ns, CLOCK_REALTIME; 0: there was none
+  uint32_t status = 0;  // enum ibv_wc_status
+  uint32_t vendor_err = 0;
+  bool receive = false;    // of the receive queue
+  bool has_wr_id = false;  // false: a receive completion that is not polled yet
+  uint64_t wr_id = 0;
+};
+
 struct QpSnapshot {
   uint32_t device = 0;
   uint32_t qpn = 0;
@@ -44,6 +54,11 @@ struct QpSnapshot {
   uint32_t dropped = 0;          // UC and UD: messages that the QP has dropped
   uint32_t lost = 0;             // UC and UD: messages to another node that could not be sent
   uint32_t qkey_violations = 0;  // UD
+  uint64_t receives_taken = 0;   // work requests that a message has taken so far
+  uint64_t state_since = 0;      // ns, CLOCK_REALTIME
+  uint64_t rnr_since = 0;  // likewise: since then it waits for a receive request of its peer; 0: it does not
+  bool rnr_is_endless = false;  // rnr_retry 7
+  ErrorSnapshot error;
 };
 
 // A receive queue with several requesters: an SRQ, or the receive queue of a UD QP.
@@ -62,7 +77,11 @@ struct CqSnapshot {
   uint64_t entries = 0;  // completions not polled, including those being written
   uint32_t armed = 0;    // enum Armed
   bool overrun = false;
-  uint64_t events = 0;  // raised on the completion channel so far
+  uint64_t events = 0;       // raised on the completion channel so far
+  uint64_t events_read = 0;  // of those, by the program
+  // It has entries that nobody polls, is not armed, and all its events are read: nothing would wake a thread
+  // that waits for its event.
+  bool is_asleep = false;
 };
 
 struct MrSnapshot {
@@ -117,6 +136,7 @@ struct ProcessSnapshot {
 
 struct NodeSnapshot {
   std::string path;
+  uint64_t taken_at = 0;  // ns, CLOCK_REALTIME
   std::string problem;  // why the node cannot be read; "": it can
   DeviceTable devices{};
   uint32_t ports_down = 0;                              // bit d: of device d

@@ -56,13 +56,16 @@ void add_status(CLI::App& app, CommandLine& line) {
       app.add_subcommand("status", "show the processes, QPs, CQs, MRs and rdma_cm ids on this user's nodes");
   command->footer(
       "Shows the node of the options; without options that of VERBENA_NODE; without that all nodes in the\n"
-      "usual folder. --all: all nodes of this user, in all folders that they may be in.\n"
+      "usual folder. Within `verbena run` options that are not given are those of its node. --all: all nodes\n"
+      "of this user, in all folders that they may be in.\n"
       "SQ: work requests not completed; RQ: receives waiting; OUT, IN: requests and their bytes;\n"
       "DROP: messages that a UC or UD QP has dropped. Datagrams that no QP takes are counted for the\n"
       "device: in the node's line, and as stray_datagrams.\n"
       "A UD QP's receive queue is listed as an SRQ.\n"
       "Listeners are the CM ids with a BACKLOG; GROUP: what rdma_join_multicast has joined.\n"
       "NODE: connections to processes of other nodes, their bytes, and what the kernel has sent again.\n"
+      "Below the tables: the last error of each QP, sends that wait for a receive request of the peer,\n"
+      "receive requests that no message comes for, and CQs whose waiter would sleep on.\n"
       "The exit status is 1 when a node cannot be read.\n\n"
       "Examples:\n"
       "  verbena status\n"
@@ -76,6 +79,7 @@ void add_status(CLI::App& app, CommandLine& line) {
   command->add_flag("--all", options->all, "all nodes of this user");
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"status takes no program"};
+    keep_node(*command, options->node);
     check_network_options(options->node);
     options->chosen = names_node(*command);
     if (options->all && options->chosen) throw UsageError{"status: --all shows every node: name none"};

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "engine/rules/vendor_error.h"
 #include "tool/status_cm.h"
+#include "tool/status_notes.h"
 #include "tool/text_table.h"
 #include "tool/words.h"
 #include "wire/net_address.h"
@@ -123,7 +125,7 @@ std::string process_as_text(const NodeSnapshot& node, const ProcessSnapshot& pro
                       process.qps.size(), process.cqs.size(), process.mrs.size(), total.requests_out,
                       total.bytes_out, total.requests_in, total.bytes_in);
   return text + qps_as_text(node, process) + cqs_as_text(process) + srqs_as_text(process) +
-         mrs_as_text(process) + others;
+         mrs_as_text(process) + notes_as_text(node, process) + others;
 }
 
 std::string gid_text(const GidEntry& gid) {
@@ -177,6 +179,33 @@ Json peer_as_json(const PeerSnapshot& peer) {
   return json;
 }
 
+Json error_as_json(const ErrorSnapshot& error) {
+  if (error.time == 0) return nullptr;
+  Json json = {{"time", time_text(error.time)},
+               {"queue", error.receive ? "receive" : "send"},
+               {"status", error.status},
+               {"status_name", status_word(error.status)},
+               {"vendor_err", error.vendor_err},
+               {"vendor_err_name", find_vendor_error(error.vendor_err)->name},
+               {"wr_id", nullptr}};
+  if (error.has_wr_id) json["wr_id"] = error.wr_id;
+  return json;
+}
+
+// What a queue pair waits for, and may wait for without end.
+Json wait_as_json(const NodeSnapshot& node, const QpSnapshot& qp) {
+  if (qp.rnr_since == 0) return nullptr;
+  return {{"what", "receive request of the peer"},
+          {"seconds", seconds_since(node, qp.rnr_since)},
+          {"without_end", qp.rnr_is_endless}};
+}
+
+Json unmatched_as_json(const NodeSnapshot& node, const QpSnapshot& qp) {
+  const std::string why = unmatched_receives(node, qp);
+  if (why.empty()) return nullptr;
+  return {{"seconds", seconds_since(node, qp.state_since)}, {"why", why}};
+}
+
 Json qps_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
   Json list = Json::array();
   for (const QpSnapshot& qp : process.qps)
@@ -197,7 +226,10 @@ Json qps_as_json(const NodeSnapshot& node, const ProcessSnapshot& process) {
                     {"retries", qp.retries},
                     {"lost", qp.lost},
                     {"dropped", qp.dropped},
-                    {"qkey_violations", qp.qkey_violations}});
+                    {"qkey_violations", qp.qkey_violations},
+                    {"waits_for", wait_as_json(node, qp)},
+                    {"unmatched_receives", unmatched_as_json(node, qp)},
+                    {"last_error", error_as_json(qp.error)}});
   return list;
 }
 
@@ -209,6 +241,8 @@ Json cqs_as_json(const ProcessSnapshot& process) {
                     {"entries", cq.entries},
                     {"armed", armed_word(cq.armed)},
                     {"events", cq.events},
+                    {"events_read", cq.events_read},
+                    {"waiter_sleeps_on", cq.is_asleep},
                     {"overrun", cq.overrun}});
   return list;
 }

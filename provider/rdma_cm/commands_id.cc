@@ -75,8 +75,17 @@ int destroy_id(Call& call) {
   const auto& request = call.as<rdma_ucm_destroy_id>();
   Context* context = nullptr;
   if (const int error = take_out(call, request.id, &context); error != 0) return error;
+  const uint64_t uid = context->uid;
   const rdma_ucm_destroy_id_resp response = {.events_reported = destroy_context(call.state, context)};
-  return call.respond(request.response, response);
+  const int error = call.respond(request.response, response);
+  if (error == 0)
+    call.state.acknowledgements.expect(call.state.service, {.call = "rdma_destroy_id",
+                                                            .id = uid,
+                                                            .object = uid,
+                                                            .of_group = false,
+                                                            .number = request.id,
+                                                            .events_read = response.events_reported});
+  return error;
 }
 
 // Moves an id from the file of `fd` to the file that the command is written to. Its events move as well, in
@@ -91,6 +100,7 @@ int migrate_id(Call& call) {
   if (const int error = context.find(call.state, *from, request.id); error != 0) return error;
 
   rdma_ucm_migrate_resp response = {};
+  uint64_t uid = 0;
   {
     const std::lock_guard lock(call.state.mutex);
     if (context->file != from) return EINVAL;  // migrated by another thread, this very moment
@@ -98,6 +108,7 @@ int migrate_id(Call& call) {
     File& to = *call.file;
     if (to.closed) return EBADF;
     response.events_reported = context->events_reported;
+    uid = context->uid;
     if (from != call.file) {
       const auto entry = std::find(from->contexts.begin(), from->contexts.end(), context.get());
       to.contexts.splice(to.contexts.end(), from->contexts, entry);
@@ -111,7 +122,15 @@ int migrate_id(Call& call) {
       show_events(to);
     }
   }
-  return call.respond(request.response, response);
+  const int error = call.respond(request.response, response);
+  if (error == 0)
+    call.state.acknowledgements.expect(call.state.service, {.call = "rdma_migrate_id",
+                                                            .id = uid,
+                                                            .object = uid,
+                                                            .of_group = false,
+                                                            .number = request.id,
+                                                            .events_read = response.events_reported});
+  return error;
 }
 
 }  // namespace verbena::rdma_cm

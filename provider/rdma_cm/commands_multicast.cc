@@ -102,12 +102,21 @@ int leave_multicast(Call& call) {
   }
   cm::leave_multicast(context->cm_id, reinterpret_cast<const sockaddr*>(&multicast->group));
   rdma_ucm_destroy_id_resp response = {};
+  AcknowledgementWatch::Wait wait = {};
   {
     const std::lock_guard lock(call.state.mutex);
     response.events_reported = multicast->events_reported;
+    wait = {.call = "rdma_leave_multicast",
+            .id = context->uid,
+            .object = multicast->uid,
+            .of_group = true,
+            .number = request.id,
+            .events_read = response.events_reported};
     forget(call.state, multicast);
   }
-  return call.respond(request.response, response);
+  const int error = call.respond(request.response, response);
+  if (error == 0) call.state.acknowledgements.expect(call.state.service, wait);
+  return error;
 }
 
 }  // namespace verbena::rdma_cm

@@ -43,4 +43,9 @@ int copy_to_program(uint64_t to, const void* from, size_t size) {
   return error == kForbidden ? 0 : error;
 }
 
+bool read_if_mapped(void* to, uint64_t from, size_t size) {
+  if (from > UINTPTR_MAX) return false;
+  return ask_kernel(SYS_process_vm_readv, to, reinterpret_cast<void*>(static_cast<uintptr_t>(from)), size) == 0;
+}
+
 }  // namespace verbena::rdma_cm

@@ -15,4 +15,7 @@ namespace verbena::rdma_cm {
 int copy_from_program(void* to, const void* from, size_t size);
 int copy_to_program(uint64_t to, const void* from, size_t size);
 
+// For memory that need not be there: never faults. False: it is not mapped, or the kernel does not say.
+bool read_if_mapped(void* to, uint64_t from, size_t size);
+
 }  // namespace verbena::rdma_cm

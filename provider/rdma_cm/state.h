@@ -17,6 +17,7 @@
 
 #include "cm/cm.h"
 #include "rdma_cm/abi.h"
+#include "rdma_cm/acknowledgement_watch.h"
 #include "rdma_cm/id_table.h"
 #include "rdma_cm/token_pipe.h"
 
@@ -72,6 +73,7 @@ struct State {
   IdTable<Multicast> multicasts;
   std::unordered_map<uint64_t, std::shared_ptr<File>> files;
   uint64_t next_serial = 1;
+  AcknowledgementWatch acknowledgements;  // has its own mutex
 };
 
 // The one of this process; nullptr before the device file was opened.

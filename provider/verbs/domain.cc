@@ -105,6 +105,7 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
   }
   if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) != 0) parent->context = attr->pd_context;
   hold(parent->contained);
+  parent->contained->parent_domains.fetch_add(1, std::memory_order_relaxed);
   if (parent->td != nullptr) parent->td->users.fetch_add(1, std::memory_order_relaxed);
   pd->parent = parent;
   pd->emulated = parent->contained->emulated;
@@ -115,6 +116,7 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
 
 int dealloc_parent_domain(VerbsPd* pd) {
   ParentDomain* parent = pd->parent;
+  parent->contained->parent_domains.fetch_sub(1, std::memory_order_relaxed);
   let_go(parent->contained);
   if (parent->td != nullptr) parent->td->users.fetch_sub(1, std::memory_order_release);
   free(parent);

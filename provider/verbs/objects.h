@@ -29,6 +29,7 @@ struct VerbsPd {
   Pd* emulated;                 // of a parent domain: that of the PD it contains
   ParentDomain* parent;         // nullptr: an ordinary PD
   std::atomic<uint32_t> users;  // objects that refer to it, unknown to libibverbs (domain.h)
+  std::atomic<uint32_t> parent_domains;  // of these
   VerbsPd* next;                // in VerbsContext::unimported
 };
 

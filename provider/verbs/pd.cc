@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "observe/log.h"
 #include "verbs/domain.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
@@ -19,8 +18,8 @@ ibv_pd* alloc_pd(ibv_context* context) {
 
 int dealloc_pd(ibv_pd* ibv) {
   VerbsPd* pd = to_pd(ibv);
-  if (const uint32_t users = pd->users.load(std::memory_order_acquire); users != 0) {
-    VERBENA_WARN("ibv_dealloc_pd: PD %u: %u objects still belong to it", ibv->handle, users);
+  if (pd->users.load(std::memory_order_acquire) != 0) {
+    log_busy_pd(pd->emulated, pd->parent_domains.load(std::memory_order_relaxed));
     return answer(EBUSY);
   }
   if (pd->parent != nullptr) return dealloc_parent_domain(pd);

@@ -45,6 +45,26 @@ TEST_F(DoctorCommand, FindsADynamicProgramGood) {
   EXPECT_TRUE(good(finding("/usr/bin/env", "/usr/bin/env"))) << outcome_.out;
 }
 
+TEST_F(DoctorCommand, TellsAProgramWithoutVerbs) {
+  finding("/usr/bin/env", "/usr/bin/env");
+  EXPECT_NE(outcome_.out.find("note  /usr/bin/env: uses no verbs"), std::string::npos) << outcome_.out;
+}
+
+TEST_F(DoctorCommand, TellsAProgramWithVerbs) {
+  finding("ibv_devinfo", "ibv_devinfo");
+  EXPECT_NE(outcome_.out.find("ibv_devinfo: uses libibverbs.so"), std::string::npos) << outcome_.out;
+  EXPECT_EQ(outcome_.out.find("uses no verbs"), std::string::npos) << outcome_.out;
+}
+
+// The words that a program prints that was started without `verbena run` lead to the remedy.
+TEST_F(DoctorCommand, QuotesTheFirstErrorWithoutRun) {
+  const std::string line = finding("VERBENA_NODE");
+  for (const char* said :
+       {"Function not implemented", "No IB devices found", "No RDMA devices were detected"})
+    EXPECT_NE(line.find(said), std::string::npos) << outcome_.out;
+  EXPECT_NE(outcome_.out.find("remedy: verbena run -- PROGRAM"), std::string::npos) << outcome_.out;
+}
+
 TEST_F(DoctorCommand, LooksForProgramsInThePath) {
   EXPECT_TRUE(good(finding("/usr/bin/env", "env"))) << outcome_.out;
 }

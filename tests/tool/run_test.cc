@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "command_under_test.h"
@@ -107,6 +108,59 @@ TEST_F(RunCommand, MayBeNested) {
     return found;
   };
   EXPECT_EQ(lines(once), lines(twice));
+}
+
+TEST_F(RunCommand, KeepsTheNodeWithinItself) {
+  const std::vector<std::string> show = {"sh", "-c", "echo $VERBENA_NODE"};
+  const auto within = [&](std::vector<std::string> outer, const std::vector<std::string>& inner) {
+    std::vector<std::string> words = {"run"};
+    words.insert(words.end(), outer.begin(), outer.end());
+    for (const char* word : {"--", VERBENA_COMMAND, "run"}) words.push_back(word);
+    words.insert(words.end(), inner.begin(), inner.end());
+    words.push_back("--");
+    words.insert(words.end(), show.begin(), show.end());
+    const std::string node = verbena(words).out;
+    return node.substr(node.rfind('/') + 1);
+  };
+  EXPECT_EQ(within({"--node", "a", "--devices", "2"}, {}), "a-2-eth\n");
+  EXPECT_EQ(within({"--node", "a-b", "--link-layer", "infiniband"}, {"--devices", "3"}), "a-b-3-ib\n");
+  EXPECT_EQ(within({"--node", "a", "--devices", "2"}, {"--node", "b"}), "b-2-eth\n");
+  EXPECT_EQ(within({"--node", "a"}, {"--node", "default"}), "default-1-eth\n");
+  const std::string minimal = within({"--profile", "minimal"}, {});
+  EXPECT_NE(minimal.find("minimal"), std::string::npos) << minimal;
+  EXPECT_EQ(within({"--profile", "minimal", "--node", "a"}, {"--node", "b"}),
+            "b" + minimal.substr(std::strlen("default")));
+  EXPECT_EQ(within({"--profile", "minimal"}, {"--profile", "default"}), "default-1-eth\n");
+}
+
+// The other commands that choose a node by options complete them in the same way.
+TEST_F(RunCommand, StatusAndEventWithinItKeepTheNode) {
+  const auto within = [&](const std::vector<std::string>& inner) {
+    std::vector<std::string> words = {"run",       "--node",  "a",  "--devices",    "2",
+                                      "--profile", "minimal", "--", VERBENA_COMMAND};
+    words.insert(words.end(), inner.begin(), inner.end());
+    return verbena(words);
+  };
+  const Outcome event = within({"event", "verbena1", "gid-change", "--node", "a"});
+  EXPECT_EQ(event.status, 0) << event.err;
+  const Outcome status = within({"status", "--node", "a"});
+  EXPECT_EQ(status.status, 0) << status.out;
+  EXPECT_NE(status.out.find("/a-2-eth-minimal"), std::string::npos) << status.out;
+  const Outcome other = within({"status", "--devices", "1"});
+  EXPECT_NE(other.out.find("/a-1-eth-minimal"), std::string::npos) << other.out;
+}
+
+TEST_F(RunCommand, KeepsTheNodeOfEnv) {
+  const std::string shell = "eval \"$(" VERBENA_COMMAND " env --node e --devices 2)\"; " VERBENA_COMMAND
+                            " run -- sh -c 'echo $VERBENA_NODE'";
+  const std::string node = run({"/bin/sh", "-c", shell}, environment_).out;
+  EXPECT_EQ(node.substr(node.rfind('/') + 1), "e-2-eth\n");
+}
+
+TEST_F(RunCommand, MakesTheUsualNodeIfThatOfTheEnvironmentIsGone) {
+  environment_["VERBENA_NODE"] = folder_ + "/nowhere";
+  const std::string node = verbena({"run", "--", "sh", "-c", "echo $VERBENA_NODE"}).out;
+  EXPECT_EQ(node.substr(node.rfind('/') + 1), "default-1-eth\n");
 }
 
 TEST_F(RunCommand, AppendsItsDriver) {

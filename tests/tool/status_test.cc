@@ -14,6 +14,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "adapter/clock.h"
 #include "adapter/layout.h"
 #include "cm/id_table.h"
 #include "command_under_test.h"
@@ -311,6 +312,123 @@ TEST_F(StatusCommand, ShowsMrs) {
   EXPECT_EQ(mrs[0]["length"], 4096);
   EXPECT_NE(mrs[0]["lkey"], mrs[0]["rkey"]);
   EXPECT_EQ(mrs[0]["access"], (Json{"LOCAL_WRITE", "REMOTE_READ"}));
+}
+
+// ---- why a program may hang, and how it failed ----
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+TEST_F(StatusCommand, ShowsTheLastErrorOfAQp) {
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    SharedQp& qp = *membership.segment().view().qp(1);
+    qp.error_time = wall_clock_ns() - 5 * kSecond;
+    qp.error_wr_id = 0x99;
+    qp.error = ErrorWord{IBV_WC_REM_ACCESS_ERR, 0x93, false}.pack();
+  });
+  const Json error = processes()[0]["qps"][0]["last_error"];
+  EXPECT_EQ(error["status"], IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(error["status_name"], "REM_ACCESS_ERR");
+  EXPECT_EQ(error["vendor_err"], 0x93);
+  EXPECT_EQ(error["vendor_err_name"], "rkey_out_of_range");
+  EXPECT_EQ(error["wr_id"], 0x99);
+  EXPECT_EQ(error["queue"], "send");
+  EXPECT_EQ(std::string(error["time"]).size(), std::string("2026-11-24T21:03:11Z").size());
+  const std::string text = verbena({"status", "--node", "n"}).out;
+  EXPECT_NE(text.find("QP 0x001234: last error 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("wr_id 0x99 of the send queue: REM_ACCESS_ERR (10), vendor_err 0x93"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(StatusCommand, ShowsAReceiveErrorThatIsNotPolled) {
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    SharedQp& qp = *membership.segment().view().qp(1);
+    qp.error_time = 5;
+    qp.receive_error_time = wall_clock_ns();
+    qp.receive_error = ErrorWord{IBV_WC_LOC_LEN_ERR, 0x13, true}.pack();
+  });
+  const Json error = processes()[0]["qps"][0]["last_error"];
+  EXPECT_EQ(error["status_name"], "LOC_LEN_ERR");
+  EXPECT_EQ(error["queue"], "receive");
+  EXPECT_TRUE(error["wr_id"].is_null());
+}
+
+TEST_F(StatusCommand, ShowsNoErrorWhereThereWasNone) {
+  const Inhabitant somebody(node_, furnish_qp);
+  const Json qp = processes()[0]["qps"][0];
+  EXPECT_TRUE(qp["last_error"].is_null());
+  EXPECT_TRUE(qp["waits_for"].is_null());
+}
+
+TEST_F(StatusCommand, ShowsASendThatWaitsForAReceiveWithoutEnd) {
+  const auto furnish = [](uint64_t requests_out) {
+    return [requests_out](NodeMembership& membership) {
+      furnish_qp(membership);
+      SharedQp& qp = *membership.segment().view().qp(1);
+      qp.rnr_since = wall_clock_ns() - 7 * kSecond;
+      qp.rnr_requests_out = requests_out;
+      qp.rnr_is_endless = 1;
+    };
+  };
+  {
+    const Inhabitant somebody(node_, furnish(9));
+    const Json wait = processes()[0]["qps"][0]["waits_for"];
+    EXPECT_EQ(wait["without_end"], true);
+    EXPECT_GE(wait["seconds"], 7);
+    const std::string text = verbena({"status", "--node", "n"}).out;
+    EXPECT_NE(text.find("s for its peer to post a receive request; rnr_retry is 7"), std::string::npos)
+        << text;
+  }
+  const Inhabitant somebody(node_, furnish(8));  // one more request is done since
+  EXPECT_TRUE(processes()[0]["qps"][0]["waits_for"].is_null());
+}
+
+TEST_F(StatusCommand, ShowsReceivesThatNoMessageComesFor) {
+  const Inhabitant somebody(node_, [](NodeMembership& membership) {
+    furnish_qp(membership);
+    SharedQp& qp = *membership.segment().view().qp(1);
+    qp.rq_taken = 0;
+    qp.state_since = wall_clock_ns() - 3 * kSecond;
+    qp.dest_qpn = 0x1234;  // itself, which waits
+  });
+  const Json unmatched = processes()[0]["qps"][0]["unmatched_receives"];
+  EXPECT_GE(unmatched["seconds"], 3);
+  EXPECT_EQ(unmatched["why"], "its peer QP 0x001234 has 2 requests that are not polled as complete");
+  const std::string text = verbena({"status", "--node", "n"}).out;
+  EXPECT_NE(text.find("QP 0x001234: 5 receive requests are posted, and no message has come in"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(StatusCommand, ShowsACqWhoseWaiterWouldSleepOn) {
+  const auto furnish = [](Armed armed, uint64_t read, uint64_t raised = 2) {
+    return [armed, read, raised](NodeMembership& membership) {
+      furnish_cq(membership);
+      SharedCq& cq = *membership.segment().view().cq(0);
+      cq.channel = 1;
+      cq.raised = raised;
+      cq.events_read = read;
+      cq.armed = Arming{armed, 2}.pack();
+    };
+  };
+  {
+    const Inhabitant somebody(node_, furnish(Armed::kNo, 2));
+    EXPECT_EQ(processes()[0]["cqs"][0]["waiter_sleeps_on"], true);
+    const std::string text = verbena({"status", "--node", "n"}).out;
+    EXPECT_NE(text.find("CQ 0: 4 completions are not polled, it is not armed, and no event is unread"),
+              std::string::npos)
+        << text;
+  }
+  {
+    const Inhabitant never_armed(node_, furnish(Armed::kNo, 0, 0));
+    EXPECT_EQ(processes()[0]["cqs"][0]["waiter_sleeps_on"], true);
+  }
+  for (const auto& awake : {furnish(Armed::kNext, 2), furnish(Armed::kNo, 1)}) {
+    const Inhabitant somebody(node_, awake);
+    EXPECT_EQ(processes()[0]["cqs"][0]["waiter_sleeps_on"], false);
+  }
 }
 
 TEST_F(StatusCommand, SaysTheSameInATable) {

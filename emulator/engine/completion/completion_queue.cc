@@ -119,6 +119,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);
   shared.raised.store(0, std::memory_order_relaxed);
+  shared.events_read.store(0, std::memory_order_relaxed);
   shared.lost.store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.moderation, &shared.unreported, &shared.timer_asked})
     word->store(0, std::memory_order_relaxed);
@@ -150,6 +151,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
 
 void cq_event(Cq* cq) {
   cq->comp_events.fetch_add(1, std::memory_order_relaxed);
+  cq->shared->events_read.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
     reinject_lost_events(*cq->process);
 }
@@ -167,7 +169,7 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_seq_cst);
   shared.alive.store(0, std::memory_order_release);
   process.forget_cq(cq->index);
-  process.wait_for_hazards();
+  process.wait_for_hazards({"ibv_destroy_cq", "CQ", cq->index});
   if (cq->channel != nullptr) {
     // Take this CQ's records out of the pipe. Records of other CQs go back in, in their order.
     std::lock_guard lock(cq->channel->drain_mutex);

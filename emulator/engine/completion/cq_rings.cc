@@ -104,7 +104,7 @@ int resize_cq(Cq* cq, int cqe) {
   }
   const uint32_t generation = cq->ring.current().generation;
   if (error != 0 || shared.scattered_generation.load(std::memory_order_relaxed) == generation) return error;
-  cq->process->wait_for_hazards();
+  cq->process->wait_for_hazards({"ibv_resize_cq", "CQ", cq->index});
   cq->process->wait_for_own_producers(*cq);
   scatter_eager(*cq);
   std::lock_guard lock(cq->lock);

@@ -142,6 +142,19 @@ void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
   if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
 }
 
+// A receive completion with an error is polled: its wr_id is known now. For `verbena status`.
+void note_error(const Qp& qp, const Cqe& entry, uint64_t wr_id) {
+  if (entry.status == IBV_WC_WR_FLUSH_ERR) return;
+  SharedQp& shared = *qp.shared;
+  const uint32_t error = ErrorWord{entry.status, entry.vendor_err, true}.pack();
+  uint64_t time = shared.receive_error_time.load(std::memory_order_acquire);
+  if (time == 0 || shared.receive_error.load(std::memory_order_relaxed) != error) time = wall_clock_ns();
+  shared.error_time.store(0, std::memory_order_relaxed);
+  shared.error_wr_id.store(wr_id, std::memory_order_release);
+  shared.error.store(error, std::memory_order_relaxed);
+  shared.error_time.store(time, std::memory_order_release);
+}
+
 // Fills in the source of a datagram.
 void fill_origin(const Cqe& entry, ibv_wc* wc) {
   DatagramSource source;
@@ -187,6 +200,8 @@ void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, ui
       wc->wr_id = qp.rq_wr_ids[entry.index & qp.receives.mask()];
       free_slots(qp.rq_freed, entry.index);
     }
+    if (entry.status != IBV_WC_SUCCESS && cqe_owner.qp != nullptr)
+      note_error(*cqe_owner.qp, entry, wc->wr_id);
   } else {
     Qp& qp = *cqe_owner.qp;
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
@@ -224,6 +239,8 @@ class Series {
     }
     wc->wr_id = qp_->rq_wr_ids[number & receives.mask()];
     wc->status = static_cast<ibv_wc_status>(entry.status);
+    if (entry.status != IBV_WC_SUCCESS) [[unlikely]]
+      note_error(*qp_, entry, wc->wr_id);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     wc->vendor_err = entry.vendor_err;
     wc->byte_len = entry.byte_len;

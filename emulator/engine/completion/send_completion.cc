@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/completion/send_completion.h"
 
+#include "adapter/clock.h"
 #include "engine/completion/own_cq.h"
 #include "engine/rules/send_rules.h"
 
 namespace verbena {
+
+namespace {
+
+// For `verbena status`. A flush tells nothing that the state of the queue pair does not.
+void note_error(SharedQp& shared, const SendCompletion& completion, ibv_wc_status status) {
+  if (status == IBV_WC_WR_FLUSH_ERR) return;
+  shared.error_time.store(0, std::memory_order_relaxed);
+  shared.error_wr_id.store(completion.wr_id, std::memory_order_release);
+  shared.error.store(
+      ErrorWord{static_cast<uint8_t>(status), static_cast<uint8_t>(completion.error), false}.pack(),
+      std::memory_order_relaxed);
+  shared.error_time.store(wall_clock_ns(), std::memory_order_release);
+}
+
+}  // namespace
 
 bool is_signaled(const Qp& qp, const SendRequest& request) {
   return qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0;
@@ -14,6 +30,7 @@ void append_send_completion(Qp& qp, const SendCompletion& completion) {
   const bool failed = completion.error != VendorError::none;
   const ibv_wc_status status =
       failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS;
+  if (failed) note_error(*qp.shared, completion, status);
   append_without_event(own_cq(*qp.send_cq),
                        {.qp_index = qp.index,
                         .qp_incarnation = qp.shared->incarnation,

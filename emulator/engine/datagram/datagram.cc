@@ -13,6 +13,7 @@
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/delivery.h"
 #include "engine/datagram/multicast.h"
+#include "engine/datagram/stray.h"
 #include "engine/objects/context.h"
 #include "engine/objects/network.h"
 #include "engine/objects/requester_context.h"
@@ -29,15 +30,6 @@ struct Datagrams : DatagramSender {
 namespace {
 
 constexpr uint32_t kOwnQkey = 0x80000000;
-
-// No queue pair took the datagram at the device that it came to: one of this node with the address, whose
-// port is up.
-void count_stray(const NodeDirectory& directory, const ibv_ah_attr& address) {
-  const DeviceTable& table = directory.devices();
-  for (uint32_t i = 0; i < std::min(table.count, kMaxDevices); ++i)
-    if (leads_to(address, table.devices[i]) && !port_down(directory, i))
-      directory.header().stray_datagrams[i].fetch_add(1, std::memory_order_relaxed);
-}
 
 wire::DatagramHead head_of(const ibv_ah_attr& address, const DatagramMessage& message) {
   wire::DatagramHead head{};
@@ -99,12 +91,13 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
   for (bool fresh = false;; fresh = true) {
     // The queue pair may have been replaced by another one since the last datagram.
     if ((fresh || !to.adapter) && !DatagramTargets::resolve(*from.process, address, qpn, &to)) {
-      count_stray(directory, address);
+      note_stray(from, address, to, qpn, message);
       send_to_other_node(from, address, qpn, message);
       return Delivery::kDropped;
     }
     HazardGuard guard(from.process->hazards(), to.adapter->slot());
     const bool is_open = is_ready(to, directory);
+    to.has_been_ready |= is_open;
     if (is_open && !to.adapter->is_within_reach()) {
       guard.end();
       send_as_frame(from, to, nullptr, message);
@@ -117,7 +110,7 @@ Delivery send_to_one(DatagramSender& from, const ibv_ah_attr& address, uint32_t 
     }
     if (fresh) break;
   }
-  count_stray(directory, address);
+  note_stray(from, address, to, qpn, message);
   return Delivery::kDropped;
 }
 

@@ -7,7 +7,7 @@
 // Rules, and their sources:
 // - Dropped, and counted by the queue pair (SharedQp::dropped, qkey_violations): another Q_Key, no receive WQE, or one
 //   that is too small (it stays posted).
-// - Dropped, and counted for the port of the device (DirectoryHeader::stray_datagrams): no queue pair has the number,
+// - Dropped, and counted for the port of the device (stray.h): no queue pair has the number,
 //   or it is of another type, or in a state that does not receive.
 //   InfiniBand Architecture Specification vol. 1, 9.8.3, and class D of the responder in 9.9.3; rxe_recv.c hdr_check(),
 //   rxe_resp.c RESPST_ERR_RNR and RESPST_ERR_LENGTH; google/rdma-unit-test unit/ud_test.cc. With an SRQ, rxe consumes

@@ -32,6 +32,7 @@ struct Destination {
   std::atomic<uint64_t> known_head{0};
   SharedCq* completion_queue = nullptr;
   int64_t ask_again_at = 0;  // ns: its process has not answered, and is not asked before
+  bool has_been_ready = false;  // once, as this sender saw it
   uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
   // Nothing of the positions before this one lies in receive slots any more (settle()).
   uint64_t settled_until = 0;

@@ -7,6 +7,7 @@
 
 #include "engine/completion/completion_writer.h"
 #include "engine/datagram/datagram_order.h"
+#include "engine/responder/refusal.h"
 #include "engine/responder/responder.h"
 #include "engine/rules/key_errors.h"
 #include "fabric/hazards.h"
@@ -93,10 +94,38 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
   }
 }
 
+// The message is dropped for what `kind` says, the `count`th one of this kind.
+[[gnu::cold]] void explain_drop(const DatagramSender& from, Destination& to, const DatagramMessage& message,
+                                RefusalKind kind, uint32_t expected, uint32_t got, uint32_t count) {
+  if (!is_explained(*to.adapter, kind)) return;
+  RequestRefusal refusal{};
+  refusal.kind = kind;
+  refusal.opcode = opcode_of(message);
+  refusal.qpn = to.qp->qpn;
+  refusal.source_qpn = message.source.qpn;
+  refusal.length = message.length - kGrhBytes;
+  refusal.expected = expected;
+  refusal.got = got;
+  refusal.count = count;
+  name_source(*from.process, from.origin, &refusal);
+  explain(*from.process, *to.adapter, refusal);
+}
+
+// There is no receive request, or the oldest one is too small.
+[[gnu::cold]] void explain_drop(const DatagramSender& from, Destination& to, const DatagramMessage& message,
+                                uint32_t count) {
+  uint32_t space = 0;
+  const bool is_posted = to.receives.peek(&space);
+  explain_drop(from, to, message, is_posted ? RefusalKind::kNoSpace : RefusalKind::kNoReceive, space,
+               message.length, count);
+}
+
 Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage& message) {
   SharedQp& there = *to.qp;
   if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
-    there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
+    const uint32_t before = there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
+    explain_drop(from, to, message, RefusalKind::kOtherQkey, there.qkey.load(std::memory_order_relaxed),
+                 message.qkey, before + 1);
     count_qkey_violation(from.process->directory(), there.device);
     return Delivery::kDropped;
   }
@@ -104,7 +133,8 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
   bool limit_reached = false;
   if (!to.receives.take(from.process->membership().worker(), &slot, &limit_reached, message.length)) {
     if (message.may_wait) return Delivery::kNoReceive;
-    there.dropped.fetch_add(1, std::memory_order_relaxed);
+    const uint32_t before = there.dropped.fetch_add(1, std::memory_order_relaxed);
+    explain_drop(from, to, message, before + 1);
     return Delivery::kDropped;
   }
   if (limit_reached) to.adapter->report(*to.receives.shared);
@@ -123,7 +153,10 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
   else if (room == Room::kClaimed && !is_eager)
     error = place(from, to, message, wqe, claim.position);
   // Before its completion can be polled: a thread that polls it finds the QP in ERR.
-  if (error != VendorError::none) there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
+  if (error != VendorError::none) {
+    note_receive_error(there, find_vendor_error(static_cast<uint32_t>(error))->status, error);
+    there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
+  }
   if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, is_eager);
   if (error != VendorError::none) {
     to.adapter->report(there);
@@ -155,8 +188,7 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
                        .target_qpn = to.qp->qpn,
                        .psn = 0,
                        .length = message.length - kGrhBytes,
-                       .opcode = (message.flags & kCqeWithImmediate) != 0 ? uint8_t{IBV_WR_SEND_WITH_IMM}
-                                                                          : uint8_t{IBV_WR_SEND},
+                       .opcode = opcode_of(message),
                        .verdict = static_cast<uint8_t>(verdict_of(delivery)),
                        .vendor_err = 0});
   return delivery;

@@ -8,6 +8,7 @@
 
 #include "engine/datagram/datagram_header.h"
 #include "engine/datagram/datagram_targets.h"
+#include "engine/objects/requester_context.h"
 #include "engine/rules/send_rules.h"
 
 namespace verbena {
@@ -29,6 +30,11 @@ struct DatagramMessage {
   uint8_t bytes[kGrhBytes + kMaxDatagram];
 };
 
+// IBV_WR_SEND or IBV_WR_SEND_WITH_IMM.
+inline uint8_t opcode_of(const DatagramMessage& message) {
+  return (message.flags & kCqeWithImmediate) != 0 ? uint8_t{IBV_WR_SEND_WITH_IMM} : uint8_t{IBV_WR_SEND};
+}
+
 // A sender of datagrams towards the queue pairs of this node: a UD queue pair of this process, or the queue pairs of
 // another process whose messages come as frames. One thread at a time.
 struct DatagramSender {
@@ -37,7 +43,9 @@ struct DatagramSender {
   uint32_t index = 0;                         // of the queue pair
   uint32_t incarnation = 0;
   bool may_be_eager = true;               // as RequesterContext::may_be_eager
+  RequestOrigin origin;
   bool blocks_own_multicast = false;  // IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
+  uint32_t strays = 0;                // of its datagrams; stray.h
   DatagramTargets targets;
   std::vector<Destination*> events_due;  // destinations whose completion event is still to be raised
 };

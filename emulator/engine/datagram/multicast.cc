@@ -80,7 +80,7 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
     return error;
   }
   // After the return no message of the group arrives any more.
-  qp->process->wait_for_hazards();
+  qp->process->wait_for_hazards({"ibv_detach_mcast", "QP", qp->shared->qpn, true});
   return 0;
 }
 

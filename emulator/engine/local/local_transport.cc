@@ -58,7 +58,7 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   if (unreachable != VendorError::none) return {unreachable};
   if (requester.xrc_targets) {
     if (target == VendorError::none) target = check_target(requester);
-    if (refuses_target(target)) return {VendorError::none, refuse(requester.path, target)};
+    if (refuses_target(target)) return {VendorError::none, refuse(requester, request, target)};
     if (target != VendorError::none) return {target};
   }
   // The responder was reset: it does not know the chunks that came before.

@@ -101,7 +101,7 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
     for (Mw* window : mr.windows) window->region = nullptr;
     mr.windows.clear();
   }
-  process.wait_for_hazards();
+  process.wait_for_hazards({verb, "lkey", mr.lkey, true});
   // Requests of this process that use the region as local memory.
   wait_for_hazards_of(process.directory(), process.membership().slot());
   // Copy eager data that is not polled yet to its buffers, before these cease to be registered.

@@ -59,7 +59,7 @@ int dealloc_mw(Mw* mw) {
     if (mw->region != nullptr) std::erase(mw->region->windows, mw);
     objects.mws.erase(mw_handle(mw));
   }
-  process.wait_for_hazards();
+  process.wait_for_hazards({"ibv_dealloc_mw", "rkey", mw->rkey, true});
   process.memory().recycle(process.segment(), mw->rkey);
   give_quota(process, mw->device, Counted::kMws);
   mw->pd_users->fetch_sub(1, std::memory_order_release);

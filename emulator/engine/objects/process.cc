@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/objects/process.h"
 
+#include <stdio.h>
+
 #include <algorithm>
 
 #include "engine/objects/context.h"
@@ -69,16 +71,19 @@ void Process::delete_unused_contexts() {
   });
 }
 
-void Process::wait_for_hazards(uint32_t from_slot) {
+void Process::wait_for_hazards(const WaitingObject& object, uint32_t from_slot) {
+  WaitingObject named = object;
   verbena::wait_for_hazards(
       directory(), membership_.slot(), from_slot,
-      [](void*, int32_t pid) {
-        VERBENA_LOG_AT(
-            LogLevel::kError,
-            "teardown waits for process %d, which is stopped in the middle of a request to this adapter",
-            pid);
+      [](void* context, int32_t pid) {
+        const auto& waiting = *static_cast<const WaitingObject*>(context);
+        char number[16];
+        snprintf(number, sizeof number, waiting.is_hexadecimal ? "0x%06x" : "%u", waiting.number);
+        VERBENA_ERROR(
+            "%s: %s %s: waits for process %d, which is stopped in the middle of a request to this adapter",
+            waiting.call, waiting.kind, number, pid);
       },
-      nullptr);
+      &named);
 }
 
 }  // namespace verbena

@@ -29,6 +29,14 @@ class Network;
 class EngineService;
 class XrcSharedQps;
 
+// What a call waits for others to let go of, as the log names it: "ibv_destroy_cq", "CQ", 5.
+struct WaitingObject {
+  const char* call;
+  const char* kind;
+  uint32_t number;
+  bool is_hexadecimal = false;
+};
+
 class Process {
  public:
   // The modules above Process, whose code is not known here.
@@ -99,8 +107,8 @@ class Process {
   }
 
   // Teardown: waits until every hazard guard on this adapter that began before the call is released. This
-  // takes as long as a stopped peer stays stopped; the log then reports that peer.
-  void wait_for_hazards(uint32_t from_slot = kAnySlot);
+  // takes as long as a stopped peer stays stopped; after a second the log names `object` and that peer.
+  void wait_for_hazards(const WaitingObject& object, uint32_t from_slot = kAnySlot);
 
   // Waits until no thread of this process is appending to `cq` on behalf of a queue pair it owns.
   void wait_for_own_producers(const Cq& cq);

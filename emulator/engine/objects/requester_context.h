@@ -18,6 +18,10 @@
 
 namespace verbena {
 
+namespace wire {
+struct NetAddress;
+}
+
 class Process;
 class PayloadStream;
 struct XrcTarget;
@@ -56,6 +60,12 @@ struct PeerPath {
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
 };
 
+// Where requests come from that another process posted.
+struct RequestOrigin {
+  const wire::NetAddress* node = nullptr;  // its address; nullptr: this process posts them itself
+  uint32_t slot = 0;                       // the process, if the address is that of this node (kThisNode)
+};
+
 struct RequesterContext {
   Process* process = nullptr;  // the process that carries the request out
   // Of the requester's queue pair. A requester of another node has the index kRemoteIndex.
@@ -73,6 +83,7 @@ struct RequesterContext {
   std::shared_ptr<XrcTargets> xrc_targets;  // XRC only
   PeerPath path;
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the responder's CQ
+  RequestOrigin origin;
 };
 
 }  // namespace verbena

@@ -42,6 +42,10 @@ void put(Qp& qp, const ibv_recv_wr& wr, uint64_t number, uint32_t epoch, uint32_
   qp.receives.publish(number, epoch, length);
   qp.rq_posted = number + 1;
   qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+  if (logs(LogLevel::kDebug)) [[unlikely]]
+    log_line(LogLevel::kDebug, "QP 0x%06x: receive request %llu, wr_id 0x%llx: %u bytes, is posted",
+             qp.shared->qpn, static_cast<unsigned long long>(number),
+             static_cast<unsigned long long>(wr.wr_id), length);
 }
 
 // Posts an ordinary request: one SGE in a region that has been looked up before, in RTS, into a queue that is

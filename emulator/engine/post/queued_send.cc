@@ -109,6 +109,10 @@ void keep(Qp& qp, const SendRequest& request) {
   SendRequest request = read_request(qp, wr, qp.sq_posted);
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
+  VERBENA_DEBUG("QP 0x%06x: request %llu, wr_id 0x%llx: %s of %u bytes is posted", qp.shared->qpn,
+                static_cast<unsigned long long>(request.number),
+                static_cast<unsigned long long>(request.wr_id), find_send_operation(request.opcode)->name,
+                request.length);
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     flush_send(qp, request);
     qp.sq_next = qp.sq_posted;

@@ -146,7 +146,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   const std::shared_ptr<Transport> old_remote = std::exchange(qp.frame_path, nullptr);
   qp.send_lock.unlock();
   if (may_wait)
-    qp.process->wait_for_hazards(qp.shared->dest_slot);
+    qp.process->wait_for_hazards({"ibv_modify_qp", "QP", qp.shared->qpn, true}, qp.shared->dest_slot);
   else if (!hazards_released(qp.process->directory(), qp.process->membership().slot(), qp.shared->dest_slot,
                              kHazardPatience))
     return false;

@@ -150,9 +150,9 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   shared.xrcd = qp.xrcd != nullptr ? qp.xrcd->number : 0;
   shared.device = qp.context->device_index;
   shared.dest_slot = UINT32_MAX;
-  for (auto* word :
-       {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.requester_generation,
-        &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted, &shared.sq_completed})
+  for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.requester_generation,
+                     &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
+                     &shared.sq_completed, &shared.error_time, &shared.rnr_since, &shared.receive_error_time})
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.pending_flags, &shared.requester_waits,
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
@@ -162,6 +162,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
   qp.transport = &transport_without_frames(qp.type);
   close_responder(qp, IBV_QPS_RESET);
+  shared.state_since.store(wall_clock_ns(), std::memory_order_relaxed);
   shared.left_in = 0;
   shared.qpn = number != 0 ? number : process.directory().claim_qpn(process.membership().slot(), qp.index);
   RequesterContext& requester = qp.requester;
@@ -287,7 +288,7 @@ void take_down_qp(Qp& qp) {
   close_responder(qp, IBV_QPS_RESET);
   qp.send_lock.unlock();
   process.forget_qp(qp.index);
-  process.wait_for_hazards(qp.shared->dest_slot);
+  process.wait_for_hazards({"ibv_destroy_qp", "QP", qp.shared->qpn, true}, qp.shared->dest_slot);
   purge_completions(qp);
   forget_receives(qp);
   process.qp_is_gone(qp.index);

@@ -198,7 +198,7 @@ int destroy_srq(Srq* srq, uint32_t* async_events) {
   process.directory().release_srqn(srq->shared->srqn, process.membership().slot());
   srq->shared->in_use.store(0, std::memory_order_seq_cst);
   process.forget_srq(srq->index);
-  process.wait_for_hazards();
+  process.wait_for_hazards({"ibv_destroy_srq", "SRQ", srq->shared->srqn, true});
   give_quota(*srq->context, Counted::kSrqs);
   if (srq->cq != nullptr) {
     {

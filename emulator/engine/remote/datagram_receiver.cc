@@ -29,7 +29,10 @@ bool DatagramReceiver::may_wait(const RemotePeer& peer, uint32_t qpn) const {
 FrameResult DatagramReceiver::take(RemotePeer& peer, const wire::Frame& frame) {
   if (peer.in.size() < frame.head_size + frame.payload) return FrameResult::kMore;
   const wire::DatagramHead& head = frame.head.datagram;
-  if (!peer.datagram_source) peer.datagram_source = make_remote_sender(process_);
+  if (!peer.datagram_source) {
+    peer.datagram_source = make_remote_sender(process_);
+    peer.datagram_source->origin = {&peer.address, peer.id.slot};
+  }
   // Replies go there. The sender need not be asked for; it may reply and end before the query reaches it.
   if (uint32_t& last = peer.datagram_source_qpn; last != head.source_qpn) {
     last = head.source_qpn;

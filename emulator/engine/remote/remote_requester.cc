@@ -10,6 +10,7 @@
 #include "engine/remote/peer.h"
 #include "engine/remote/remote_path.h"
 #include "engine/responder/peer_path.h"
+#include "engine/responder/refusal.h"
 #include "engine/responder/responder.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/program_enum.h"
@@ -41,6 +42,21 @@ bool is_whole(const RequestHead& head, const SendOperation& operation, uint32_t 
   return head.size <= kCopied ? payload == head.size : payload != 0;
 }
 
+Request request_of(const RequestHead& head) {
+  Request request{};
+  request.number = head.number;
+  request.opcode = static_cast<ibv_wr_opcode>(head.opcode);
+  request.flags = (head.flags & RequestHead::kSolicited) != 0 ? unsigned{IBV_SEND_SOLICITED} : 0u;
+  request.immediate = head.immediate;
+  request.rkey = head.rkey;
+  request.remote_address = head.remote_address;
+  request.compare_add = head.compare_add;
+  request.swap = head.swap;
+  request.remote_srqn = head.srqn;
+  request.length = head.size;
+  return request;
+}
+
 // Hazard guards on the adapter of the queue pair and, with XRC, on that of the SRQ that the request names.
 // Both are checked; or why they cannot be used.
 struct TargetAccess {
@@ -67,6 +83,7 @@ struct TargetAccess {
 RemoteRequester::RemoteRequester(RemotePeer& peer, Process& process) : peer_(peer) {
   requester_.process = &process;
   requester_.index = kRemoteIndex;
+  requester_.origin = {&peer.address, peer.id.slot};
 }
 
 void RemoteRequester::expect_request() const {
@@ -129,6 +146,7 @@ bool RemoteRequester::begin_path_generation(const RequestHead& head) {
   expected_ = head.finished_below;
   latched_ = true;
   results_kept_ = 0;
+  unreachable_is_explained_ = false;
   request_.done = 0;
   return true;
 }
@@ -186,18 +204,15 @@ Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& oper
     error = check_request(operation, static_cast<ibv_qp_type>(there.type), there.access,
                           there.max_dest_rd_atomic, head.remote_address);
   if (error != VendorError::none) {
-    answer(FrameKind::kNak, head.number, static_cast<uint64_t>(refuse(requester_.path, error).error));
+    answer(FrameKind::kNak, head.number,
+           static_cast<uint64_t>(refuse(requester_, request_of(head), error).error));
     return Taken::kSkip;
   }
   if (head.size == 0) {
     answer(FrameKind::kReadData, head.number, 0);
     return Taken::kSkip;
   }
-  Request again{};
-  again.length = head.size;
-  again.number = head.number;
-  again.rkey = head.rkey;
-  again.remote_address = head.remote_address;
+  Request again = request_of(head);
   const Translation place =
       translate(requester_.path.memory->view(), head.rkey, true, requester_.path.remote_pd,
                 MemoryUse::remote_read, head.remote_address, head.size, target_qpn_);
@@ -230,17 +245,7 @@ Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uin
     if (head.offset != request_.done) return Taken::kSkip;
   }
   if (request_.done == 0) {
-    request_ = {};
-    request_.number = head.number;
-    request_.opcode = static_cast<ibv_wr_opcode>(head.opcode);
-    request_.flags = (head.flags & RequestHead::kSolicited) != 0 ? unsigned{IBV_SEND_SOLICITED} : 0u;
-    request_.immediate = head.immediate;
-    request_.rkey = head.rkey;
-    request_.remote_address = head.remote_address;
-    request_.compare_add = head.compare_add;
-    request_.swap = head.swap;
-    request_.remote_srqn = head.srqn;
-    request_.length = head.size;
+    request_ = request_of(head);
   } else if (request_.length != head.size || request_.opcode != static_cast<ibv_wr_opcode>(head.opcode) ||
              request_.remote_srqn != head.srqn) {
     return Taken::kSkip;  // a chunk of another message than the one that was checked
@@ -268,7 +273,7 @@ Taken RemoteRequester::execute(const RequestHead& head, const iovec* ranges, siz
   const uint64_t generation = requester_.path.generation;
   const TargetAccess access(requester_, head.srqn);
   if (access.refused != VendorError::none)
-    return judge(head, operation, refuse(requester_.path, access.refused), VendorError::none);
+    return judge(head, operation, refuse(requester_, request_, access.refused), VendorError::none);
   const VendorError unreachable = access.unreachable;
   Response response{Answer::kGone};
   if (unreachable == VendorError::none) {
@@ -285,6 +290,7 @@ Taken RemoteRequester::judge(const RequestHead& head, const SendOperation& opera
                              const Response& response, VendorError unreachable) {
   const bool acknowledged = is_acknowledged(requester_.type);
   if (unreachable != VendorError::none) {
+    if (!std::exchange(unreachable_is_explained_, true)) explain_unreachable(requester_, unreachable);
     if (acknowledged) answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(unreachable));
     request_.done = 0;
     return Taken::kSkip;

@@ -77,6 +77,7 @@ class RemoteRequester final : public PayloadStream {
   uint64_t path_generation_ = 0;
   uint64_t expected_ = 0;
   bool latched_ = false;  // `expected_` is known
+  bool unreachable_is_explained_ = false;  // in this path generation
   Request request_{};
   uint64_t atomic_result_ = 0;
   // Results of the last atomics, in case the requests are repeated. More than a requester can have in flight

@@ -13,10 +13,10 @@
 #include "engine/requester/local_requests.h"
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
+#include "engine/responder/refusal.h"
 #include "engine/rules/pacing.h"
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
-#include "observe/log.h"
 
 namespace verbena {
 namespace {
@@ -48,6 +48,7 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
                find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
                text->name, text->text);
+  explain_unreachable(qp.requester, error);
   observe_request(qp, request, error);
   complete_send(qp, request, error);
   qp.sq_next = request.number + 1;
@@ -61,6 +62,20 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
 
 // ---- waiting ----
 
+// A request has found no receive request at the peer. For `verbena status`.
+void note_rnr(SharedQp& shared, const Qp& qp) {
+  count(shared.rnr_naks);
+  const uint64_t done = shared.requests_out.load(std::memory_order_relaxed);
+  const uint64_t since = shared.rnr_since.load(std::memory_order_relaxed);
+  if (since != 0 && since >= shared.state_since.load(std::memory_order_relaxed) &&
+      shared.rnr_requests_out.load(std::memory_order_relaxed) == done)
+    return;
+  shared.rnr_is_endless.store(rnr_failure_ns(qp.attr.rnr_retry, 0) == kNever ? 1 : 0,
+                              std::memory_order_relaxed);
+  shared.rnr_requests_out.store(done, std::memory_order_relaxed);
+  shared.rnr_since.store(wall_clock_ns(), std::memory_order_release);
+}
+
 // The request at the head of the send queue waits for `what`. It fails for `reason` `patience_ns` after the
 // first such call.
 Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
@@ -72,7 +87,10 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
     return fail(qp, request, reason);
   }
   qp.wait_reason = reason;
-  count(what == Waiting::kReceive ? qp.shared->rnr_naks : qp.shared->retries);
+  if (what == Waiting::kReceive)
+    note_rnr(*qp.shared, qp);
+  else
+    count(qp.shared->retries);
   return Step::kWaits;
 }
 
@@ -471,7 +489,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   if (!complete_done(qp)) return;
   if (flight.rnr_number != number) flight.rnr_tries = 0;
   flight.rnr_number = number;
-  count(qp.shared->rnr_naks);
+  note_rnr(*qp.shared, qp);
   if (rnr_failure_ns(qp.attr.rnr_retry, rnr_timer) != kNever && flight.rnr_tries >= qp.attr.rnr_retry) {
     note_refused(qp, number, VendorError::no_receive_posted);
     complete_done(qp);

@@ -9,6 +9,7 @@
 #include "engine/completion/completion_writer.h"
 #include "engine/responder/invalidation.h"
 #include "engine/responder/placement.h"
+#include "engine/responder/refusal.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/key_errors.h"
 #include "engine/rules/psn.h"
@@ -148,12 +149,15 @@ bool drops(const PeerPath& path, VendorError seen_here) {
 
 // A failure that costs the receive WQE: its completion says what was wrong with it.
 Response fail_receive(RequesterContext& requester, const SendOperation& operation, const Request& request,
-                      VendorError seen_here, VendorError seen_there) {
+                      VendorError seen_here, VendorError seen_there, const RefusedPart& part = {}) {
   PeerPath& path = requester.path;
+  // A key of the request says more than the completion of the receive request, which has one status for all.
+  explain_refusal(requester, request, seen_here == VendorError::local_access ? seen_there : seen_here, part);
   if (drops(path, seen_here)) return {Answer::kNak, seen_there};
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   path.qp->pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
+  note_receive_error(*path.qp, text->status, seen_here);
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
   arrival.error = seen_here;
@@ -190,7 +194,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (!next_receive(requester, &receive)) return {Answer::kRnr};
   if (request.length > receive.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
-                        VendorError::remote_receive_too_small);
+                        VendorError::remote_receive_too_small, {.length = receive.length});
 
   if ((requester.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
       prevalidated(path, {0, receive.epoch, receive.length})) {
@@ -230,13 +234,14 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
                                         MemoryUse::local_scatter, sge.address, used);
     if (place.check != KeyCheck::kOk)
       return fail_receive(requester, operation, request, local_key_error(place.check),
-                          VendorError::remote_operation_failed);
+                          VendorError::remote_operation_failed,
+                          {.lkey = sge.lkey, .address = sge.address, .length = sge.length});
     remote[remotes++] = {reinterpret_cast<void*>(place.address), used};
     room += used;
   }
   if (room < request.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
-                        VendorError::remote_receive_too_small);
+                        VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
   const Placed placed = place_chunk(requester, request, local, remote, remotes);
   if (placed == Placed::kRemoteFault)
@@ -259,7 +264,7 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
   Receive receive;
   if (operation.consumes_receive && !next_receive(requester, &receive)) return {Answer::kRnr};
   const auto refuse_request = [&](VendorError error) {
-    if (!operation.consumes_receive) return refuse(path, error);
+    if (!operation.consumes_receive) return refuse(requester, request, error);
     return fail_receive(requester, operation, request, VendorError::local_access, error);
   };
   iovec remote{};
@@ -287,7 +292,7 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
   PeerPath& path = requester.path;
   const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd,
                                       MemoryUse::remote_atomic, request.remote_address, 8, path.qp->qpn);
-  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  if (place.check != KeyCheck::kOk) return refuse(requester, request, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
   if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
@@ -299,7 +304,7 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
     case Placed::kBusy:
       return {Answer::kBusy};
     default:
-      return refuse(path, VendorError::remote_memory_gone);
+      return refuse(requester, request, VendorError::remote_memory_gone);
   }
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   const auto* from = reinterpret_cast<const std::byte*>(&before);
@@ -317,7 +322,7 @@ Response respond_to_atomic_write(RequesterContext& requester, const Request& req
   const Translation place =
       translate(path.memory->view(), request.rkey, true, path.remote_pd, MemoryUse::remote_write,
                 request.remote_address, sizeof(uint64_t), path.qp->qpn);
-  if (place.check != KeyCheck::kOk) return refuse(path, remote_key_error(place.check));
+  if (place.check != KeyCheck::kOk) return refuse(requester, request, remote_key_error(place.check));
   const iovec remote{reinterpret_cast<void*>(place.address), sizeof(uint64_t)};
   if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t value = 0;
@@ -329,12 +334,14 @@ Response respond_to_atomic_write(RequesterContext& requester, const Request& req
   const iovec from{&value, sizeof value};
   const int error = path.memory->write(requester.process->directory(), &from, 1, &remote, 1);
   if (error == ESRCH) return {Answer::kGone};
-  return error == 0 ? Response{Answer::kAck} : refuse(path, VendorError::remote_memory_gone);
+  return error == 0 ? Response{Answer::kAck} : refuse(requester, request, VendorError::remote_memory_gone);
 }
 
 }  // namespace
 
-Response refuse(PeerPath& path, VendorError error) {
+Response refuse(RequesterContext& requester, const Request& request, VendorError error) {
+  PeerPath& path = requester.path;
+  explain_refusal(requester, request, error);
   if (path.qp->type == IBV_QPT_UC) return {Answer::kNak, error};
   const int event = find_vendor_error(static_cast<uint32_t>(error))->responder_event;
   put_in_error(path, event == IBV_EVENT_QP_ACCESS_ERR ? kPendingAccessError
@@ -353,7 +360,7 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
     error = check_request(operation, static_cast<ibv_qp_type>(qp.type), qp.access, qp.max_dest_rd_atomic,
                           request.remote_address);
   if (error != VendorError::none)
-    response = refuse(path, error);
+    response = refuse(requester, request, error);
   else if (operation.atomic && operation.sges == SgeUse::gather)
     response = respond_to_atomic_write(requester, request, local);
   else if (operation.atomic)
@@ -364,6 +371,7 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
     response = respond_to_rdma(requester, operation, request, local, MemoryUse::remote_write);
   else
     response = respond_to_send(requester, operation, request, local);
+  if (qp.type == IBV_QPT_UC && response.answer == Answer::kRnr) explain_lost_message(requester, request);
   if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
   if (response.answer == Answer::kAck)

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "adapter/prefetch.h"
 #include "engine/completion/completion_writer.h"
 #include "engine/objects/process.h"
@@ -44,7 +45,14 @@ struct LocalBytes {
 };
 
 // The responder refuses a request before it has taken a receive WQE. Its QP is told, and goes to ERR.
-Response refuse(PeerPath& path, VendorError error);
+Response refuse(RequesterContext& requester, const Request& request, VendorError error);
+
+// A receive completion of `there` gets this error. For `verbena status`.
+inline void note_receive_error(SharedQp& there, ibv_wc_status status, VendorError error) {
+  there.receive_error.store(ErrorWord{static_cast<uint8_t>(status), static_cast<uint8_t>(error), true}.pack(),
+                            std::memory_order_relaxed);
+  there.receive_error_time.store(wall_clock_ns(), std::memory_order_release);
+}
 
 // `local`: for SEND and WRITE the bytes to send, for READ and atomics the place for the response.
 Response respond(RequesterContext& requester, const SendOperation& operation, Request& request,

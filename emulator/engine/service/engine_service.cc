@@ -201,7 +201,7 @@ void EngineService::leave() {
     process_.set_network(nullptr);
     remote_.reset();               // other nodes are to hear of it now
     // what others have begun with the program's memory is over when the device is closed
-    process_.wait_for_hazards();
+    process_.wait_for_hazards({"ibv_close_device", "process", static_cast<uint32_t>(getpid())});
     for (Context* context : process_.left_contexts) context->events.close();
     process_.segment().abandon();
     // This object, and its mapped directory, stay for ever: the descriptor need not.

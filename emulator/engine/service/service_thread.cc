@@ -15,6 +15,7 @@
 #include "engine/qp_state/error_flow.h"
 #include "engine/qp_state/pending_flags.h"
 #include "engine/receive/shared_receive_queue.h"
+#include "engine/responder/refusal.h"
 #include "engine/service/engine_service.h"
 #include "observe/log.h"
 
@@ -78,6 +79,7 @@ void EngineService::serve_doorbell() {
   std::lock_guard lock(process_.serving_mutex());
   for (const uint32_t index : std::exchange(flushing_, {})) serve_qp(index);
   if (!called) return;
+  if (process_.view().refusals().count.load(std::memory_order_acquire) != 0) log_refusals(process_);
   Changes& changes = process_.view().changes();
   changes.cqs.take([this](uint32_t index) { serve_cq(index); });
   changes.srqs.take([this](uint32_t index) { serve_srq(index); });

@@ -183,7 +183,7 @@ void leave_to_others(Qp& qp) {
   close_responder(qp, IBV_QPS_RESET);
   qp.send_lock.unlock();
   process.forget_qp(qp.index);
-  process.wait_for_hazards(qp.shared->dest_slot);
+  process.wait_for_hazards({"ibv_destroy_qp", "QP", qpn, true}, qp.shared->dest_slot);
   process.qp_is_gone(qp.index);
   qp.shared->in_use.store(0, std::memory_order_release);
   kick_holders(process, qpn);

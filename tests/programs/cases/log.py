@@ -24,7 +24,9 @@ def every_request_and_completion(settings):
     for said in said_at(settings, "debug"):
         change = r"^verbena\[\d+\] info: \d\d:\d\d:\d\d\.\d{6} thread \d+: QP 0x\w{6}: RTR to RTS$"
         expect(re.search(change, said, re.M), "the log has no state change with time and thread")
-        for line in (r"request \d+, wr_id 0x2: SEND of 4096 bytes, PSN 0x\w{6}, ends with vendor_err 0x0",
+        for line in (r"QP 0x\w{6}: request \d+, wr_id 0x2: SEND of 4096 bytes is posted",
+                     r"QP 0x\w{6}: receive request \d+, wr_id 0x1: 4096 bytes, is posted",
+                     r"request \d+, wr_id 0x2: SEND of 4096 bytes, PSN 0x\w{6}, ends with vendor_err 0x0",
                      r"completion: status 0, opcode"):
             found = len(re.findall(line, said))
             expect(found >= ROUNDS, f"{found} lines of {ROUNDS} match {line}")

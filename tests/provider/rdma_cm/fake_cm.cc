@@ -19,8 +19,15 @@ struct Watch {
   void* context;
 };
 
+struct LaterCall {
+  uint32_t milliseconds;
+  void (*due)(void*);
+  void* context;
+};
+
 std::mutex lock;
 std::map<int, Watch> watches;
+LaterCall later{};
 
 size_t length_of(const sockaddr* address) {
   return address->sa_family == AF_INET    ? sizeof(sockaddr_in)
@@ -86,6 +93,20 @@ int end_abandoned_pipes() {
   return ended;
 }
 
+int make_later_calls() {
+  int calls = 0;
+  for (;; ++calls) {
+    LaterCall next{};
+    {
+      const std::lock_guard guard(lock);
+      next = std::exchange(later, {});
+    }
+    if (next.due == nullptr) return calls;
+    poll(nullptr, 0, static_cast<int>(next.milliseconds));
+    next.due(next.context);
+  }
+}
+
 }  // namespace verbena::test
 
 namespace verbena::cm {
@@ -111,6 +132,11 @@ int watch_pipe(Service*, int write_end, void (*gone)(void*), void* context) {
 void unwatch_pipe(Service*, int write_end) {
   const std::lock_guard guard(test::lock);
   test::watches.erase(write_end);
+}
+
+void call_later(Service*, uint32_t milliseconds, void (*due)(void*), void* context) {
+  const std::lock_guard guard(test::lock);
+  test::later = {milliseconds, due, context};
 }
 
 int create_id(Service*, PortSpace space, ibv_qp_type type, EventHandler handler, void* context, Id** out) {

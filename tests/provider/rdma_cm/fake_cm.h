@@ -59,4 +59,8 @@ bool raise_request(cm::Id* listener, cm::Event event = {});
 // Returns how many there were.
 int end_abandoned_pipes();
 
+// Does the service thread's work for calls that are due later: waits for the time of each, and calls, until
+// there is none. Returns how many there were.
+int make_later_calls();
+
 }  // namespace verbena::test

@@ -9,7 +9,12 @@
 #include <rdma/rdma_cma.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
 
 namespace {
 
@@ -81,6 +86,106 @@ TEST_F(Librdmacm, IdMovesToAnotherChannelWithItsEvent) {
   rdma_destroy_id(id_);
   rdma_destroy_event_channel(other);
   ASSERT_EQ(rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP), 0);
+}
+
+// ---- acknowledgements ----
+
+// What stderr says while `call` runs in a thread of its own, which does not end within 1.5 s unless `finishes`.
+template <typename Call>
+std::string said_during(Call call, bool finishes, const std::function<void()>& end_it) {
+  testing::internal::CaptureStderr();
+  auto done = std::async(std::launch::async, call);
+  const auto status = done.wait_for(std::chrono::milliseconds(1500));
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status == std::future_status::ready, finishes);
+  end_it();
+  EXPECT_EQ(done.get(), 0);
+  return said;
+}
+
+std::string name_of(const rdma_cm_id* id) {
+  char text[32];
+  snprintf(text, sizeof text, "id %p: ", static_cast<const void*>(id));
+  return text;
+}
+
+constexpr char kOneOfOne[] =
+    "waits for 1 of 1 events, which rdma_get_cm_event has returned, to be acknowledged by rdma_ack_cm_event\n";
+
+class LibrdmacmWaits : public Librdmacm {
+ protected:
+  void SetUp() override {
+    Librdmacm::SetUp();
+    ASSERT_EQ(resolve(), 0);
+    ASSERT_EQ(rdma_get_cm_event(channel_, &event_), 0);
+  }
+  // Another id takes the place of the one that a test has destroyed.
+  void make_another() { ASSERT_EQ(rdma_create_id(channel_, &id_, nullptr, RDMA_PS_TCP), 0); }
+  rdma_cm_event* event_ = nullptr;
+};
+
+TEST_F(LibrdmacmWaits, DestroySaysWhatItWaitsFor) {
+  const std::string name = name_of(id_);
+  const std::string said =
+      said_during([this] { return rdma_destroy_id(id_); }, false, [this] { rdma_ack_cm_event(event_); });
+  EXPECT_NE(said.find("error: rdma_destroy_id: " + name + kOneOfOne), std::string::npos) << said;
+  make_another();
+}
+
+TEST_F(LibrdmacmWaits, DestroyCountsWhatIsAcknowledged) {
+  rdma_ack_cm_event(event_);
+  ASSERT_EQ(rdma_resolve_route(id_, 2000), 0);
+  ASSERT_EQ(rdma_get_cm_event(channel_, &event_), 0);
+  const std::string said =
+      said_during([this] { return rdma_destroy_id(id_); }, false, [this] { rdma_ack_cm_event(event_); });
+  EXPECT_NE(said.find("waits for 1 of 2 events, which"), std::string::npos) << said;
+  make_another();
+}
+
+TEST_F(LibrdmacmWaits, MigrateSaysWhatItWaitsFor) {
+  rdma_event_channel* other = rdma_create_event_channel();
+  const std::string said = said_during([&] { return rdma_migrate_id(id_, other); }, false,
+                                       [this] { rdma_ack_cm_event(event_); });
+  EXPECT_NE(said.find("rdma_migrate_id: " + name_of(id_) + kOneOfOne), std::string::npos) << said;
+  rdma_destroy_id(id_);
+  rdma_destroy_event_channel(other);
+  make_another();
+}
+
+TEST_F(LibrdmacmWaits, LeavingAGroupSaysWhatItWaitsFor) {
+  rdma_ack_cm_event(event_);
+  rdma_destroy_id(id_);
+  ASSERT_EQ(rdma_create_id(channel_, &id_, nullptr, RDMA_PS_UDP), 0);
+  ASSERT_EQ(resolve(), 0);
+  ASSERT_EQ(rdma_get_cm_event(channel_, &event_), 0);
+  rdma_ack_cm_event(event_);
+  sockaddr_in group = {};
+  group.sin_family = AF_INET;
+  group.sin_addr.s_addr = htonl(0xefc06301);  // 239.192.99.1
+  auto* const address = reinterpret_cast<sockaddr*>(&group);
+  ASSERT_EQ(rdma_join_multicast(id_, address, nullptr), 0) << strerror(errno);
+  ASSERT_EQ(rdma_get_cm_event(channel_, &event_), 0);
+  ASSERT_EQ(event_->event, RDMA_CM_EVENT_MULTICAST_JOIN);
+  const std::string said = said_during([&] { return rdma_leave_multicast(id_, address); }, false,
+                                       [this] { rdma_ack_cm_event(event_); });
+  EXPECT_NE(said.find("rdma_leave_multicast: " + name_of(id_) + kOneOfOne), std::string::npos) << said;
+}
+
+// The thread that has destroyed an id without a wait may sleep anywhere; that is no wait for acknowledgements.
+TEST_F(LibrdmacmWaits, NothingIsSaidWithoutAWait) {
+  std::promise<void> end;
+  const std::string said = said_during(
+      [&, over = end.get_future().share()] {
+        rdma_cm_event* const late = event_;
+        std::thread acknowledging([late] { rdma_ack_cm_event(late); });
+        const int result = rdma_destroy_id(id_);
+        acknowledging.join();
+        over.wait();
+        return result;
+      },
+      false, [&] { end.set_value(); });
+  EXPECT_EQ(said, "");
+  make_another();
 }
 
 }  // namespace

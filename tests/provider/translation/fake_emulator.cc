@@ -82,6 +82,7 @@ uint64_t device_clock(const Context*) { return fake.clock; }
 
 int alloc_pd(Context*, Pd** out) { return make(&the_pd, out); }
 int dealloc_pd(Pd*) { return unmake(); }
+void log_busy_pd(const Pd*, uint32_t) {}
 uint32_t pd_handle(const Pd*) { return 11; }
 
 int reg_mr(Pd*, void*, size_t, uint64_t iova, int access, Mr** out) {

@@ -116,6 +116,27 @@ TEST_F(SrqTest, DestroyWaitsForTheAcknowledgements) {
   fake.async_events = 0;
 }
 
+TEST_F(SrqTest, DestroySaysWhatItWaitsFor) {
+  fake.async_events = 1;
+  const std::string name = "SRQ " + std::to_string(srq_->handle);
+  testing::internal::CaptureStderr();
+  auto destroyed = std::async(std::launch::async, [this] { return ibv_destroy_srq(srq_); });
+  EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("ibv_destroy_srq: " + name +
+                      ": waits for 1 of 1 asynchronous events, which ibv_get_async_event has returned, to be "
+                      "acknowledged by ibv_ack_async_event"),
+            std::string::npos)
+      << said;
+  ibv_async_event event = {};
+  event.element.srq = srq_;
+  event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+  ibv_ack_async_event(&event);
+  ASSERT_EQ(destroyed.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  srq_ = nullptr;
+  fake.async_events = 0;
+}
+
 TEST_F(SrqTest, TagMatchingIsNotOffered) {
   ibv_srq_init_attr_ex attr = {};
   attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;

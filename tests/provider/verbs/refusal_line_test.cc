@@ -139,7 +139,26 @@ TEST_F(RefusalLineTest, NamesVerbValueAndRule) {
       {{"ibv_poll_cq", "num_entries -1", "negative"}, [&] { return ibv_poll_cq(cq_.get(), -1, &wc) < 0; }},
       {{"ibv_destroy_cq", "CQ " + std::to_string(responder_cq_->handle), "2 send and receive queues"},
        [&] { return ibv_destroy_cq(responder_cq_.get()) == EBUSY; }},
-      {{"ibv_dealloc_pd", "objects still belong to it"}, [&] { return ibv_dealloc_pd(pd_.get()) == EBUSY; }},
+      {{"ibv_dealloc_pd", "PD " + std::to_string(pd_->handle), "3 memory regions (lkey 0x",
+        "3 queue pairs (0x"},
+       [&] { return ibv_dealloc_pd(pd_.get()) == EBUSY; }},
+      {{"ibv_dealloc_pd", "1 memory window (rkey 0x", "1 SRQ (", "1 address handle", "1 parent domain"},
+       [&] {
+         ibv_pd* const busy = ibv_alloc_pd(context_.get());
+         ibv_mw* const mw = ibv_alloc_mw(busy, IBV_MW_TYPE_1);
+         ibv_srq_init_attr of_srq = {};
+         of_srq.attr = {.max_wr = 1, .max_sge = 1, .srq_limit = 0};
+         ibv_srq* const srq = ibv_create_srq(busy, &of_srq);
+         ibv_ah_attr of_ah = rtr_attr(0).ah_attr;
+         ibv_ah* const ah = ibv_create_ah(busy, &of_ah);
+         ibv_parent_domain_init_attr of_parent = {};
+         of_parent.pd = busy;
+         ibv_pd* const parent = ibv_alloc_parent_domain(context_.get(), &of_parent);
+         const int answer = ibv_dealloc_pd(busy);
+         const bool freed = ibv_dealloc_pd(parent) == 0 && ibv_destroy_ah(ah) == 0 &&
+                            ibv_destroy_srq(srq) == 0 && ibv_dealloc_mw(mw) == 0 && ibv_dealloc_pd(busy) == 0;
+         return answer == EBUSY && freed;
+       }},
       {{"ibv_reg_mr", "length 10", "access 0x2", "IBV_ACCESS_LOCAL_WRITE"},
        [&] { return ibv_reg_mr(pd_.get(), local_.data(), 10, IBV_ACCESS_REMOTE_WRITE) == nullptr; }},
       {{"ibv_reg_mr", "address 0x1000", "not mapped"},

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "observe/log.h"
 #include "unit/engine/datagram_scene.h"
 #include "unit/engine/played_node.h"
 
@@ -185,6 +186,34 @@ TEST_F(DatagramHold, WhatIsForNobodyIsCountedForTheDeviceItCameTo) {
   EXPECT_EQ(dropped(), 0u);
 }
 
+struct Warned {  // before there are threads that look at the level
+  const LogLevel before = std::exchange(log_level, LogLevel::kWarn);
+  ~Warned() { log_level = before; }
+};
+class DatagramHoldWarned : Warned, public DatagramHold {};
+
+TEST_F(DatagramHoldWarned, WhatIsForNobodyIsExplained) {
+  const std::atomic<uint32_t>& stray = end().node.directory().header().stray_datagrams[0];
+  there.meet();
+  DatagramHead head{};
+  head.kind = FrameKind::kDatagram;
+  head.target_qpn = 0xfffff0;
+  head.source_qpn = 0x200;
+  std::memcpy(head.destination, end().node.directory().devices().devices[0].gids[0].raw.data(), 16);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 5; ++i) there.say(head, std::vector<std::byte>(kGrh + 8));
+  EXPECT_TRUE(eventually([&] { return stray.load() == 5; })) << stray.load();
+  const std::string said = testing::internal::GetCapturedStderr();
+  char numbers[200];
+  snprintf(numbers, sizeof numbers,
+           "is dropped: it is for QP 0x%06x, a number that no queue pair of the node has; the UD queue pair "
+           "here is QP 0x%06x",
+           0xfffff0, side.number());
+  EXPECT_NE(said.find("SEND of 8 bytes from QP 0x000200 of "), std::string::npos) << said;
+  EXPECT_NE(said.find(numbers), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;  // 1, 2, 4
+}
+
 // ---- those that wait for a connection -------------------------------------------------------------
 
 constexpr int64_t kPatience = 2'000 * kMillisecond;  // then they are lost
@@ -327,7 +356,8 @@ TEST_F(DatagramQueue, AProcessThatIsNotAskedNamesNone) {
   send_numbered(kElsewhere, 0);
   ASSERT_EQ(PlayedNode::kind_of(there.hear()), FrameKind::kQuery);
   for (uint32_t slot = 2; slot < 2 + kNamed; ++slot)
-    there.say(wire::WhereaboutsHead{0, FrameKind::kWhereabouts, {}, kElsewhere, 1, end().peer.process.node, slot, 0});
+    there.say(wire::WhereaboutsHead{
+        0, FrameKind::kWhereabouts, {}, kElsewhere, 1, end().peer.process.node, slot, 0});
   uint32_t asked = 1;
   EXPECT_TRUE(eventually([&] { return there.is_all_taken() && end().calls.load() > 0; }));
   send_numbered(PlayedNode::kQpn, 1);

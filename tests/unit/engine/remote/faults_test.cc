@@ -3,6 +3,10 @@
 // Queue pairs of two nodes: refusals, missing objects, and connections that break.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
+#include "observe/log.h"
 #include "unit/engine/played_node.h"
 #include "unit/engine/two_nodes.h"
 
@@ -47,6 +51,41 @@ TEST(RemoteNode, ASendWaitsForItsReceive) {
         EXPECT_EQ(end.received().byte_len, 100u);
         end.together();
       });
+}
+
+// The responder's process explains what it refuses another node: where the request came from, what it wanted,
+// and what its region has.
+TEST(RemoteNode, ARefusalIsLoggedByTheResponder) {
+  const LogLevel before = std::exchange(log_level, LogLevel::kWarn);  // before there are threads
+  play(
+      [](End& end) {
+        testing::internal::CaptureStderr();
+        end.start();
+        ASSERT_EQ(end.write_there(0, 1 << 24, 100), 0);
+        EXPECT_EQ(end.sent().status, IBV_WC_REM_ACCESS_ERR);
+        end.together();
+        testing::internal::GetCapturedStderr();  // that the request fails
+      },
+      [](End& end) {
+        testing::internal::CaptureStderr();
+        end.start();
+        end.together();
+        EXPECT_TRUE(becomes(end, IBV_QPS_ERR));
+        const std::string said = testing::internal::GetCapturedStderr();
+        char request[300];
+        snprintf(request, sizeof request,
+                 "QP 0x%06x refuses RDMA_WRITE of 100 bytes from QP 0x%06x of ", qp_number(end.qp.get()),
+                 end.peer.qpn);
+        char region[300];
+        snprintf(region, sizeof region,
+                 "; rkey 0x%x, address 0x%llx, length 100; its region: address 0x%llx, length ",
+                 end.memory.rkey(), static_cast<unsigned long long>(end.memory.address() + (1 << 24)),
+                 static_cast<unsigned long long>(end.memory.address()));
+        EXPECT_NE(said.find(request), std::string::npos) << said;
+        EXPECT_EQ(said.find(std::string(request) + "process"), std::string::npos) << said;
+        EXPECT_NE(said.find(region), std::string::npos) << said;
+      });
+  log_level = before;
 }
 
 TEST(RemoteNode, RnrRetriesRunOut) {

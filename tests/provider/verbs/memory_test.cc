@@ -134,10 +134,25 @@ TEST_F(PdTest, ARangeToTheVeryEndIsInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(PdTest, NothingIsNoRegion) {
+// The kernel (drivers/infiniband/core/umem.c, ib_umem_get) registers the pages that a range touches. A range of
+// no bytes touches the page it lies in, and none at the beginning of a page.
+TEST_F(PdTest, NothingAtTheBeginningOfAPageIsNoRegion) {
   Page page(PROT_READ | PROT_WRITE);
   EXPECT_EQ(ibv_reg_mr(pd_.get(), page.get(), 0, 0), nullptr);
   EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(PdTest, NothingWithinAPageIsARegion) {
+  Page page(PROT_READ | PROT_WRITE);
+  Mr mr(ibv_reg_mr(pd_.get(), static_cast<char*>(page.get()) + 1024, 0, kAllAccess));
+  ASSERT_NE(mr, nullptr) << strerror(errno);
+  EXPECT_EQ(mr->length, 0u);
+}
+
+TEST_F(PdTest, NothingWithinAPageThatMayNotBeWrittenIsEfault) {
+  Page page(PROT_READ);
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), static_cast<char*>(page.get()) + 1024, 0, IBV_ACCESS_LOCAL_WRITE), nullptr);
+  EXPECT_EQ(errno, EFAULT);
 }
 
 TEST_F(PdTest, AnIovaElsewhereInItsPageIsInvalid) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "observe/log.h"
 #include "verbs/domain.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -18,6 +19,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
 }
 
 int dealloc_pd(ibv_pd* ibv) {
+  if (const int error = check_end("ibv_dealloc_pd", ibv); error != 0) return answer(error);
   VerbsPd* pd = to_pd(ibv);
   if (const uint32_t users = pd->users.load(std::memory_order_acquire); users != 0) {
     VERBENA_WARN("ibv_dealloc_pd: PD %u: %u objects still belong to it", ibv->handle, users);

@@ -102,6 +102,12 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
         flags);
     return refuse(EOPNOTSUPP);
   }
+  // A type that the device does not have is refused as such, whatever the flags.
+  if (flags != 0 && attr->qp_type == IBV_QPT_RAW_PACKET) {
+    VERBENA_WARN("ibv_create_qp_ex: type %u: the device has no raw packet QPs",
+                 static_cast<unsigned>(attr->qp_type));
+    return refuse(EOPNOTSUPP);
+  }
   // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).
   if (flags != 0 && attr->qp_type != IBV_QPT_UD) {
     VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x, type %u: only UD QPs have multicast messages", flags,

@@ -82,7 +82,8 @@ void unimport_pd(Pd* pd);  // frees `pd`; nothing that was created through it ma
 
 // `iova` is the address of the first byte as initiators give it (== addr unless ibv_reg_mr_iova or
 // IBV_ACCESS_ZERO_BASED).
-// - EINVAL: access flags that contradict each other (ibv_reg_mr(3)).
+// - EINVAL: access flags that contradict each other (ibv_reg_mr(3)); or length 0 and `addr` begins a page. A
+//   region of length 0 elsewhere gives access to no byte.
 // - EFAULT: part of the range is not mapped, or not writable although the flags ask for writing. Not with
 //   IBV_ACCESS_ON_DEMAND, whose pages are looked up at each access.
 // Address 0, length SIZE_MAX and ON_DEMAND: the whole address space.

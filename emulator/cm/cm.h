@@ -177,7 +177,6 @@ struct Route {
   bool has_device;
   char device_name[64];  // zero-terminated
   uint64_t node_guid;    // network byte order, as in ibv_device's guid
-  uint32_t device_index;
   uint8_t port;
   uint16_t pkey;  // 0xffff
   union ibv_gid source_gid, destination_gid;

@@ -28,7 +28,6 @@ void query(Id* id, Route* out) {
   out->has_device = true;
   std::memcpy(out->device_name, device.name.data(), sizeof out->device_name);
   out->node_guid = htobe64(device.node_guid);
-  out->device_index = id->place.device;
   out->port = id->place.port;
   out->pkey = kDefaultPkey;
   const Gid source = gid_for(id->source, device.link_layer, id->place.gid);

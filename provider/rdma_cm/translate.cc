@@ -44,12 +44,18 @@ size_t size_in_route(const sockaddr_storage& address) {
   return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
+// librdmacm compares the index with ibv_get_device_index(3), and libibverbs knows one from netlink only, which
+// has no devices here (boundary/hooks_netlink.cc). So the reply has what librdmacm takes for "the kernel gives
+// no index" (cma.c, UCMA_INVALID_IB_INDEX): it then goes by the GUID. Releases before 40 do so only if the
+// reply has no index, later ones also if libibverbs has none.
+constexpr uint32_t kNoIndex = UINT32_MAX;
+
 void copy_device(const cm::Route& route, rdma_ucm_query_addr_resp* to) {
   if (!route.has_device) return;
   to->node_guid = route.node_guid;
   to->port_num = route.port;
   to->pkey = htobe16(route.pkey);
-  to->ibdev_index = route.device_index;
+  to->ibdev_index = kNoIndex;
 }
 
 // rdma_get_service_id (cma.c): the port space and the port.
@@ -166,7 +172,7 @@ rdma_ucm_query_route_resp route_response(const cm::Route& route) {
   if (!route.has_device) return to;
   to.node_guid = route.node_guid;
   to.port_num = route.port;
-  to.ibdev_index = route.device_index;
+  to.ibdev_index = kNoIndex;
   to.num_paths = route.path_count;
   if (route.path_count == 0) {
     memcpy(to.ib_route[0].dgid, route.destination_gid.raw, sizeof to.ib_route[0].dgid);

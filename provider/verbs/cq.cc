@@ -4,6 +4,7 @@
 #include "observe/log.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -38,6 +39,7 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 }
 
 int destroy_cq(ibv_cq* ibv) {
+  if (const int error = check_end("ibv_destroy_cq", ibv); error != 0) return answer(error);
   VerbsCq* cq = to_cq(ibv);
   uint32_t comp_events = 0;
   uint32_t async_events = 0;
@@ -61,8 +63,10 @@ int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
 
 // libibverbs/cmd.c, ibv_cmd_modify_cq: EINVAL for unknown attributes.
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
+  if (const int error = check_handles("ibv_modify_cq", cq); error != 0) return answer(error);
   if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) {
-    VERBENA_WARN("ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only", cq->handle, attr->attr_mask);
+    VERBENA_WARN("ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only", cq->handle,
+                 attr->attr_mask);
     return answer(EINVAL);
   }
   if (attr->attr_mask == 0) return 0;
@@ -70,6 +74,7 @@ int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
 }
 
 int resize_cq(ibv_cq* ibv, int cqe) {
+  if (const int error = check_handles("ibv_resize_cq", ibv); error != 0) return answer(error);
   VerbsCq* cq = to_cq(ibv);
   if (const int error = verbena::resize_cq(cq->emulated, cqe); error != 0) return answer(error);
   ibv->cqe = cq_capacity(cq->emulated);
@@ -77,6 +82,7 @@ int resize_cq(ibv_cq* ibv, int cqe) {
 }
 
 int req_notify_cq(ibv_cq* cq, int solicited_only) {
+  if (const int error = check_handles("ibv_req_notify_cq", cq); error != 0) return answer(error);
   return answer(verbena::req_notify_cq(to_cq(cq)->emulated, solicited_only != 0));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -37,6 +38,7 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
 }
 
 int free_dm(ibv_dm* ibv) {
+  if (const int error = check_end("ibv_free_dm", ibv); error != 0) return answer(error);
   VerbsDm* dm = to_dm(ibv);
   if (const int error = verbena::free_dm(dm->emulated); error != 0) return answer(error);
   free(dm);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "observe/log.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -24,6 +25,7 @@ std::nullptr_t refuse_iova(const char* verb, uint64_t begin, size_t length, uint
 // Registers with `reg(&emulated)`. libibverbs sets the address, if there is one.
 template <typename Register>
 ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
+  if (const int error = check_handles("ibv_reg_mr", pd); error != 0) return refuse(error);
   auto* mr = allocate<VerbsMr>();
   if (mr == nullptr) return nullptr;
   if (const int error = reg(&mr->emulated); error != 0) return refuse(mr, error);
@@ -61,6 +63,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
 // Not PABI34_MR_TYPE_MR: libibverbs has not protected it from fork(2), so dereg must not undo that.
 // libibverbs refuses ibv_rereg_mr(3) for this type; device memory does not support it anyway.
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access) {
+  if (const int error = check_handles("ibv_reg_dm_mr", dm); error != 0) return refuse(error);
   return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, static_cast<int>(access), [&](Mr** out) {
     return verbena::reg_dm_mr(to_pd(pd)->emulated, to_dm(dm)->emulated, offset, length, access, out);
   });
@@ -74,6 +77,8 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
 // ibv_rereg_mr(3) converts the result to IBV_REREG_MR_ERR_..., and updates address, length and PD.
 int rereg_mr(pabi34_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   VerbsMr* mr = to_mr(base);
+  ibv_pd* const named_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : nullptr;
+  if (const int error = check_handles("ibv_rereg_mr", base, named_pd); error != 0) return answer(error);
   Pd* target = (flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd != nullptr ? to_pd(pd)->emulated : nullptr;
   if (const int error = verbena::rereg_mr(mr->emulated, flags, target, addr, length, access); error != 0)
     return answer(error);
@@ -82,6 +87,7 @@ int rereg_mr(pabi34_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, 
 }
 
 int dereg_mr(pabi34_mr* base) {
+  if (const int error = check_end("ibv_dereg_mr", base); error != 0) return answer(error);
   VerbsMr* mr = to_mr(base);
   if (const int error = verbena::dereg_mr(mr->emulated); error != 0) return answer(error);
   free(mr);
@@ -89,6 +95,7 @@ int dereg_mr(pabi34_mr* base) {
 }
 
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges, uint32_t count) {
+  if (const int error = check_end("ibv_advise_mr", pd); error != 0) return answer(error);
   return answer(verbena::advise_mr(to_pd(pd)->emulated, advice, flags, sges, count));
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "observe/log.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
 namespace verbena::verbs {
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+  if (const int error = check_handles("ibv_alloc_mw", pd); error != 0) return refuse(error);
   auto* mw = allocate<VerbsMw>();
   if (mw == nullptr) return nullptr;
   if (const int error = verbena::alloc_mw(to_pd(pd)->emulated, type, &mw->emulated); error != 0)
@@ -23,8 +25,9 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 // Refused as on mlx5 (providers/mlx5/qp.c, mlx5_bind_mw): a zero-based window.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) {
-    VERBENA_WARN("ibv_bind_mw: QP 0x%06x, rkey 0x%x, mw_access_flags 0x%x: a window of type 1 is not zero-based", qp->qp_num,
-                 mw->rkey, bind->bind_info.mw_access_flags);
+    VERBENA_WARN(
+        "ibv_bind_mw: QP 0x%06x, rkey 0x%x, mw_access_flags 0x%x: a window of type 1 is not zero-based",
+        qp->qp_num, mw->rkey, bind->bind_info.mw_access_flags);
     return answer(EINVAL);
   }
   ibv_send_wr wr = {};
@@ -41,6 +44,7 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
 }
 
 int dealloc_mw(ibv_mw* ibv) {
+  if (const int error = check_end("ibv_dealloc_mw", ibv); error != 0) return answer(error);
   VerbsMw* mw = to_mw(ibv);
   if (const int error = verbena::dealloc_mw(mw->emulated); error != 0) return answer(error);
   free(mw);

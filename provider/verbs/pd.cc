@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "verbs/domain.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -17,6 +18,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
 }
 
 int dealloc_pd(ibv_pd* ibv) {
+  if (const int error = check_end("ibv_dealloc_pd", ibv); error != 0) return answer(error);
   VerbsPd* pd = to_pd(ibv);
   if (pd->users.load(std::memory_order_acquire) != 0) {
     log_busy_pd(pd->emulated, pd->parent_domains.load(std::memory_order_relaxed));

@@ -5,6 +5,7 @@
 #include "rdma_core/layout.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 #include "verbs/wr.h"
@@ -35,8 +36,8 @@ bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
 }
 
 int refuse_mask(const char* verb, const ibv_qp& qp, int mask, int known) {
-  VERBENA_WARN("%s: QP 0x%06x: attr_mask 0x%x: there are the bits 0x%x", verb, qp.qp_num, static_cast<unsigned>(mask),
-               static_cast<unsigned>(known));
+  VERBENA_WARN("%s: QP 0x%06x: attr_mask 0x%x: there are the bits 0x%x", verb, qp.qp_num,
+               static_cast<unsigned>(mask), static_cast<unsigned>(known));
   return answer(EOPNOTSUPP);
 }
 
@@ -52,6 +53,9 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     VERBENA_WARN("ibv_create_qp: PD %u: a CQ or the SRQ given belongs to another context", pd->handle);
     return refuse(EINVAL);
   }
+  if (const int error = check_handles("ibv_create_qp", pd, attr->send_cq, attr->recv_cq, attr->srq);
+      error != 0)
+    return refuse(error);
   Srq* srq = attr->srq != nullptr ? to_srq(attr->srq)->emulated : nullptr;
   bool from_domain = false;
   auto* qp = static_cast<VerbsQp*>(allocate_in(to_pd(pd), sizeof(VerbsQp), Resource::kQp, &from_domain));
@@ -87,12 +91,21 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask, kKnown);
+    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask,
+                 kKnown);
     return refuse(EOPNOTSUPP);
   }
   const uint32_t flags = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attr->create_flags : 0;
   if ((flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
-    VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x: the device offers IBV_QP_CREATE_BLOCK_SELF_MCAST_LB only", flags);
+    VERBENA_WARN(
+        "ibv_create_qp_ex: create_flags 0x%x: the device offers IBV_QP_CREATE_BLOCK_SELF_MCAST_LB only",
+        flags);
+    return refuse(EOPNOTSUPP);
+  }
+  // A type that the device does not have is refused as such, whatever the flags.
+  if (flags != 0 && attr->qp_type == IBV_QPT_RAW_PACKET) {
+    VERBENA_WARN("ibv_create_qp_ex: type %u: the device has no raw packet QPs",
+                 static_cast<unsigned>(attr->qp_type));
     return refuse(EOPNOTSUPP);
   }
   // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).
@@ -129,14 +142,18 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
-  if ((attr_mask & ~kKnownAttributes) != 0) return refuse_mask("ibv_modify_qp", *qp, attr_mask, kKnownAttributes);
+  if ((attr_mask & ~kKnownAttributes) != 0)
+    return refuse_mask("ibv_modify_qp", *qp, attr_mask, kKnownAttributes);
+  if (const int error = check_handles("ibv_modify_qp", qp); error != 0) return answer(error);
   const int error = verbena::modify_qp(to_qp(qp)->emulated, attr, attr_mask);
   return answer(error);
 }
 
 // ibv_query_qp(3): the mask is a hint and more may be returned, so all attributes are.
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr) {
-  if ((attr_mask & ~kQueriedAttributes) != 0) return refuse_mask("ibv_query_qp", *qp, attr_mask, kQueriedAttributes);
+  if ((attr_mask & ~kQueriedAttributes) != 0)
+    return refuse_mask("ibv_query_qp", *qp, attr_mask, kQueriedAttributes);
+  if (const int error = check_handles("ibv_query_qp", qp); error != 0) return answer(error);
   if (const int error = verbena::query_qp(to_qp(qp)->emulated, attr, init_attr); error != 0)
     return answer(error);
   init_attr->qp_context = qp->qp_context;
@@ -148,6 +165,7 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* ini
 }
 
 int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attr) {
+  if (const int error = check_handles("ibv_modify_qp_rate_limit", qp); error != 0) return answer(error);
   return answer(verbena::modify_qp_rate_limit(to_qp(qp)->emulated, attr));
 }
 
@@ -155,6 +173,7 @@ int set_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::set_ece(to_qp(qp)
 int query_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::query_ece(to_qp(qp)->emulated, ece)); }
 
 int destroy_qp(ibv_qp* ibv) {
+  if (const int error = check_end("ibv_destroy_qp", ibv); error != 0) return answer(error);
   VerbsQp* qp = to_qp(ibv);
   uint32_t async_events = 0;
   const int error = ibv->qp_type == IBV_QPT_XRC_RECV
@@ -163,7 +182,8 @@ int destroy_qp(ibv_qp* ibv) {
   if (error != 0) return answer(error);
   await_acknowledgements(ibv, "ibv_destroy_qp", ObjectName::of_qp(ibv->qp_num),
                          {{kAsyncEvents, ibv->events_completed, async_events}});
-  VerbsPd* pd = ibv->qp_type == IBV_QPT_XRC_RECV ? nullptr : to_pd(ibv->pd);  // not in it, see create_xrc_recv_qp
+  VerbsPd* pd =
+      ibv->qp_type == IBV_QPT_XRC_RECV ? nullptr : to_pd(ibv->pd);  // not in it, see create_xrc_recv_qp
   free_wr_arena(qp->arena);
   free_in(pd, qp, Resource::kQp, qp->from_domain);
   let_go(pd);

@@ -2,6 +2,7 @@
 #include "observe/log.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
+#include "verbs/handles.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -25,25 +26,30 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   constexpr uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
   if ((attr->comp_mask & ~kKnown) != 0) {
-    VERBENA_WARN("ibv_create_srq_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask, kKnown);
+    VERBENA_WARN("ibv_create_srq_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask,
+                 kKnown);
     return refuse(EOPNOTSUPP);
   }
   const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
   if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
-    VERBENA_WARN("ibv_create_srq_ex: srq_type %u: the device has basic and XRC ones", static_cast<unsigned>(type));
+    VERBENA_WARN("ibv_create_srq_ex: srq_type %u: the device has basic and XRC ones",
+                 static_cast<unsigned>(type));
     return refuse(EOPNOTSUPP);
   }
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr || attr->pd->context != context) {
     VERBENA_WARN("ibv_create_srq_ex: comp_mask 0x%x: it needs a PD of this context", attr->comp_mask);
     return refuse(EINVAL);
   }
+  if (const int error = check_handles("ibv_create_srq", attr->pd); error != 0) return refuse(error);
   XrcPlace xrc;
   if (type == IBV_SRQT_XRC) {
     if ((attr->comp_mask & kXrc) != kXrc || attr->xrcd->context != context || attr->cq->context != context) {
-      VERBENA_WARN("ibv_create_srq_ex: comp_mask 0x%x: an XRC SRQ needs an XRC domain and a CQ of this context",
-                   attr->comp_mask);
+      VERBENA_WARN(
+          "ibv_create_srq_ex: comp_mask 0x%x: an XRC SRQ needs an XRC domain and a CQ of this context",
+          attr->comp_mask);
       return refuse(EINVAL);
     }
+    if (const int error = check_handles("ibv_create_srq_ex", attr->cq); error != 0) return refuse(error);
     xrc = {to_xrcd(attr->xrcd)->emulated, to_cq(attr->cq)->emulated};
   }
   VerbsPd* pd = to_pd(attr->pd);
@@ -51,8 +57,8 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   auto* srq = static_cast<VerbsSrq*>(allocate_in(pd, sizeof(VerbsSrq), Resource::kSrq, &from_domain));
   if (srq == nullptr) return refuse(ENOMEM);
   srq->from_domain = from_domain;
-  const int error = verbena::create_srq(pd->emulated, &attr->attr, xrc,
-                                        reinterpret_cast<uintptr_t>(srq), &srq->emulated);
+  const int error =
+      verbena::create_srq(pd->emulated, &attr->attr, xrc, reinterpret_cast<uintptr_t>(srq), &srq->emulated);
   if (error != 0) {
     free_in(pd, srq, Resource::kSrq, from_domain);
     return refuse(error);
@@ -80,10 +86,12 @@ int get_srq_num(ibv_srq* srq, uint32_t* number) {
 }
 
 int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask) {
+  if (const int error = check_handles("ibv_modify_srq", srq); error != 0) return answer(error);
   return answer(verbena::modify_srq(to_srq(srq)->emulated, attr, attr_mask));
 }
 
 int query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
+  if (const int error = check_handles("ibv_query_srq", srq); error != 0) return answer(error);
   return answer(verbena::query_srq(to_srq(srq)->emulated, attr));
 }
 
@@ -93,6 +101,7 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }
 
 int destroy_srq(ibv_srq* ibv) {
+  if (const int error = check_end("ibv_destroy_srq", ibv); error != 0) return answer(error);
   VerbsSrq* srq = to_srq(ibv);
   uint32_t async_events = 0;
   if (const int error = verbena::destroy_srq(srq->emulated, &async_events); error != 0) return answer(error);

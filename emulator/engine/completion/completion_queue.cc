@@ -3,11 +3,13 @@
 // Completion queues and their channels (ibv_create_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3)). Polling
 // is in poll.cc.
 #include <errno.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "adapter/arming.h"
 #include "adapter/high_water.h"
@@ -31,41 +33,36 @@ bool worker_alive(void* process, uint32_t packed) {
 
 std::string channel_name(uint32_t number) { return "c" + std::to_string(number); }
 
-// The channel whose reading end the program holds as `fd`; nullptr: none. Also drops unused channels that the
-// program has closed: libibverbs closes them without telling the provider.
-CompChannel* find_channel(Context& context, int fd) {
-  CompChannel* found = nullptr;
-  std::lock_guard lock(context.channels_mutex);
-  std::erase_if(context.channels, [&](const std::unique_ptr<CompChannel>& channel) {
-    const bool held = channel->fifo.is_same_pipe(channel->program_fd);
-    if (held && channel->program_fd == fd) {
-      found = channel.get();
-      return false;
-    }
-    return !held && channel->users.load(std::memory_order_acquire) == 0;
-  });
-  return found;
+// A new channel; nullptr and errno.
+std::unique_ptr<CompChannel> make_channel(NodeMembership& membership) {
+  static std::atomic<uint32_t> next_number{1};
+  auto channel = std::make_unique<CompChannel>();
+  channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
+  const std::string name = channel_name(channel->number);
+  channel->path = membership.folder() + "/" + name;
+  errno = membership.make_fifo(channel->fifo, name);
+  if (errno == 0) channel->program_fd = FifoEnd::open_reader(channel->path);
+  return channel->program_fd >= 0 ? std::move(channel) : nullptr;
 }
 
 }  // namespace
 
-CompChannel::~CompChannel() { unlink(path.c_str()); }
-
 int create_comp_channel(Context* context, int* fd) {
   if (int error = usable(*context); error != 0) return error;
-  static std::atomic<uint32_t> next_number{1};
-  find_channel(*context, -1);
-  auto channel = std::make_unique<CompChannel>();
-  channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
-  channel->path = context->process->membership().folder() + "/" + channel_name(channel->number);
-  if (int error = context->process->membership().make_fifo(channel->fifo, channel_name(channel->number));
-      error != 0)
-    return error;
-  channel->program_fd = FifoEnd::open_reader(channel->path);
-  if (channel->program_fd < 0) return errno;
+  // A channel that the program has closed keeps one descriptor until it is looked at. Four for each new one:
+  // soon after the program has closed many, the descriptors are free again.
+  constexpr size_t kLookedAt = 4;
+  CompChannels& channels = context->channels;
+  channels.drop_closed(kLookedAt);
+  NodeMembership& membership = context->process->membership();
+  auto channel = make_channel(membership);
+  if (channel == nullptr && errno == EMFILE) {
+    channels.drop_closed(channels.size());
+    channel = make_channel(membership);
+  }
+  if (channel == nullptr) return errno;
   *fd = channel->program_fd;
-  std::lock_guard lock(context->channels_mutex);
-  context->channels.push_back(std::move(channel));
+  channels.add(std::move(channel));
   return 0;
 }
 
@@ -82,7 +79,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
     return EINVAL;
   }
   CompChannel* channel = nullptr;
-  if (channel_fd >= 0 && (channel = find_channel(*context, channel_fd)) == nullptr) {
+  if (channel_fd >= 0 && (channel = context->channels.find(channel_fd)) == nullptr) {
     VERBENA_WARN("ibv_create_cq: descriptor %d is no completion channel of the context", channel_fd);
     return EINVAL;
   }

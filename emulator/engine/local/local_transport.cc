@@ -84,7 +84,7 @@ Attempt without_path(Qp& qp, const SendOperation& operation, const SendRequest& 
 bool is_lost(const Attempt& tried) {
   const Answer answer = tried.response.answer;
   return tried.unreachable != VendorError::none || answer == Answer::kRnr || answer == Answer::kNak ||
-         answer == Answer::kGone;
+         answer == Answer::kSilence || answer == Answer::kGone;
 }
 
 class LocalTransport final : public Transport {
@@ -115,6 +115,8 @@ class LocalTransport final : public Transport {
       case Answer::kNak:
       case Answer::kLocal:
         return {SendOutcome::kFailed, tried.response.error};
+      case Answer::kSilence:
+        return unreachable(qp, VendorError::peer_silent, 0);
       case Answer::kGone:
         break;
     }

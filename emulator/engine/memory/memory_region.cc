@@ -51,7 +51,9 @@ int check_range(const Registration& wanted, const char** why) {
   if (int error = check_mr_range(begin, wanted.length, wanted.iova, why); error != 0) return error;
   // The last page would end past the address space (kernel, ib_umem_get()).
   if (wanted.length > UINTPTR_MAX - 4096 - begin) *why = "the last page passes the end of the address space";
-  if (wanted.length == 0) *why = "a region has at least one byte";
+  // Of length 0, the region is the page of its address; at the beginning of a page it is none (kernel,
+  // ib_umem_num_pages()).
+  if (wanted.length == 0 && begin % 4096 == 0) *why = "no byte, at the beginning of a page";
   if (wanted.length > wanted.max_size) *why = "longer than the device's max_mr_size";
   return *why == nullptr ? 0 : EINVAL;
 }

@@ -1,33 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The process-private half of an opened device (ibv_open_device(3)) and of its completion channels.
+// The process-private half of an opened device (ibv_open_device(3)).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
 
+#include "engine/objects/comp_channel.h"
 #include "fabric/device_table.h"
 #include "fabric/fifo.h"
 
 namespace verbena {
 
 class Process;
-struct CompChannel;
-
-struct CompChannel {
-  uint32_t number = 0;
-  std::string path;  // removed with the channel: peers then close their ends
-  FifoEnd fifo;
-  int program_fd = -1;  // the program closes it without notice; the pipe's identity shows it
-  std::atomic<uint32_t> users{0};
-  std::mutex drain_mutex;
-
-  ~CompChannel();
-};
 
 struct Context {
   Process* process = nullptr;
@@ -37,8 +23,7 @@ struct Context {
   std::mutex events_mutex;
   FifoEnd events;     // writes struct ib_uverbs_async_event_desc records
   int async_fd = -1;  // the program's end, the caller's
-  std::mutex channels_mutex;
-  std::vector<std::unique_ptr<CompChannel>> channels;
+  CompChannels channels;
   uint64_t events_seen = 0;         // of the device's log; under Process::contexts_mutex
   std::atomic<bool> failed{false};  // IBV_EVENT_DEVICE_FATAL: for good
   std::atomic<uint32_t> users{0};   // objects that use the context as long as they live

@@ -325,6 +325,10 @@ Taken RemoteRequester::judge(const RequestHead& head, const SendOperation& opera
       if (acknowledged)
         answer(FrameKind::kNak, head.number, static_cast<uint64_t>(VendorError::remote_operation_failed));
       break;
+    case Answer::kSilence:
+      if (acknowledged)
+        answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(VendorError::peer_silent));
+      break;
     case Answer::kGone:
       if (acknowledged)
         answer(FrameKind::kNotReady, head.number, static_cast<uint64_t>(VendorError::peer_gone));

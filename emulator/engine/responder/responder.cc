@@ -173,6 +173,15 @@ VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& opera
   return invalidate_window(path.memory->view(), *path.qp, request.immediate);
 }
 
+// SEND_WITH_INV with a key that cannot be invalidated: class J of vol. 1, 9.9.6.3. The responder fails, and
+// sends no NAK (rxe_resp.c, RESPST_ERR_INVALIDATE_RKEY, sets no syndrome either).
+Response fail_invalidation(RequesterContext& requester, const SendOperation& operation,
+                           const Request& request, VendorError error) {
+  Response response = fail_receive(requester, operation, request, VendorError::local_access, error);
+  response.answer = Answer::kSilence;
+  return response;
+}
+
 // The response to a request whose bytes were not placed as a whole, for no fault of the responder's memory.
 Response unfinished(Placed placed) {
   switch (placed) {
@@ -208,7 +217,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
       to += local.ranges[i].iov_len;
     }
     if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
-      return fail_receive(requester, operation, request, VendorError::local_access, error);
+      return fail_invalidation(requester, operation, request, error);
     if (complete_receive(requester, arrival_of(operation, request), request.length != 0,
                          in_entry ? payload : nullptr))
       return {Answer::kAck};
@@ -251,7 +260,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (const VendorError error =
           invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);
       error != VendorError::none)
-    return fail_receive(requester, operation, request, VendorError::local_access, error);
+    return fail_invalidation(requester, operation, request, error);
   if (!complete_receive(requester, arrival_of(operation, request), false, nullptr))
     return {Answer::kNak, VendorError::remote_operation_failed};
   return {Answer::kAck};
@@ -372,7 +381,8 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   else
     response = respond_to_send(requester, operation, request, local);
   if (qp.type == IBV_QPT_UC && response.answer == Answer::kRnr) explain_lost_message(requester, request);
-  if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak))
+  if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak ||
+                                response.answer == Answer::kSilence))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
   if (response.answer == Answer::kAck)
     count_request(requester, request.length, packets_of(request.length, requester.mtu));

@@ -26,6 +26,8 @@ enum class Answer : uint8_t {
   kPartial,  // a chunk is done (Request::done): to be called again
   kRnr,      // no receive WQE
   kNak,      // refused for `error`; the responder has been told
+  kSilence,  // failed; the responder has been told, and the requester waits for an answer until its time is
+             // over
   kLocal,    // nothing has happened: the requester's own memory failed
   kGone,     // the process is gone
   kBusy,     // another requester is in the middle of an atomic on this word: to be called again

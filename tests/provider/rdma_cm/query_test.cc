@@ -17,7 +17,6 @@ class Query : public RdmaCm {
     source.sin_family = AF_INET;
     source.sin_port = htons(4660);
     fake.route.node_guid = 0x1122334455667788;
-    fake.route.device_index = 3;
     fake.route.port = 1;
     fake.route.pkey = 0xffff;
     fake.route.source_gid.raw[15] = 1;
@@ -36,7 +35,7 @@ TEST_F(Query, RouteWithoutPathsHasTheGids) {
   ASSERT_EQ(channel_.command(RDMA_USER_CM_CMD_QUERY_ROUTE, request, sizeof response), 0);
   EXPECT_EQ(response.node_guid, fake.route.node_guid);
   EXPECT_EQ(response.port_num, 1);
-  EXPECT_EQ(response.ibdev_index, 3u);
+  EXPECT_EQ(response.ibdev_index, UINT32_MAX);
   EXPECT_EQ(response.num_paths, 0u);
   EXPECT_EQ(response.ib_route[0].sgid[15], 1);
   EXPECT_EQ(response.ib_route[0].dgid[15], 2);
@@ -58,7 +57,7 @@ TEST_F(Query, AddressHasTheLengthOfItsFamily) {
   EXPECT_EQ(response.src_size, sizeof(sockaddr_in));
   EXPECT_EQ(response.dst_size, 0);
   EXPECT_EQ(response.pkey, 0xffff);
-  EXPECT_EQ(response.ibdev_index, 3u);
+  EXPECT_EQ(response.ibdev_index, UINT32_MAX);
 }
 
 TEST_F(Query, AddressWithoutRoomForTheIndexIsTheOldOne) {

@@ -130,6 +130,21 @@ TEST_F(QpTest, CreateExWithAPdAloneIsCreate) {
   EXPECT_NE(qp, nullptr);
 }
 
+TEST_F(QpTest, ARawPacketQpIsNotSupportedWhateverItsFlags) {
+  for (const uint32_t flags :
+       {0u, unsigned{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}, unsigned{IBV_QP_CREATE_CVLAN_STRIPPING}}) {
+    ibv_qp_init_attr_ex init = {};
+    init.send_cq = init.recv_cq = cq_.get();
+    init.cap.max_send_wr = init.cap.max_recv_wr = init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+    init.qp_type = IBV_QPT_RAW_PACKET;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    init.pd = pd_.get();
+    init.create_flags = flags;
+    EXPECT_EQ(ibv_create_qp_ex(context_.get(), &init), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP) << "create_flags " << flags;
+  }
+}
+
 TEST_F(QpTest, CqOfAnotherContextIsInvalid) {
   Context other = open_device();
   Cq stranger(ibv_create_cq(other.get(), 1, nullptr, nullptr, 0));

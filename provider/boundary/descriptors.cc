@@ -13,12 +13,13 @@
 namespace verbena {
 namespace {
 
-constexpr uint32_t kWords =
-    32768;  // by descriptor number; numbers that far apart share a word, the later wins
+// Indexed by descriptor number, modulo kWords. If two numbers share a word, the later entry replaces the
+// other.
+constexpr uint32_t kWords = 32768;
 constexpr uint32_t kEntries = 4096;
-constexpr int kMarks = 64;  // signal numbers of Linux
+constexpr int kMarks = 64;  // Linux has the signals 1 to 64
 
-// What a descriptor number stands for: the number itself, an entry, and the entry's generation. 0: nothing.
+// A descriptor number, its entry, and the entry's generation. Packed as 0: no device file.
 struct Word {
   int fd;
   uint32_t entry;       // 12 bits
@@ -36,18 +37,18 @@ static_assert(kEntries <= 1 << 12);
 
 enum class EntryState : uint32_t {
   kFree = 0,
-  kFresh = 1,  // taken, perhaps not yet in a word: sweep leaves it
+  kFresh = 1,  // taken, but perhaps not in a word yet: sweep() skips it
   kLive = 2,
 };
 
 struct Entry {
-  std::atomic<uint32_t> life;  // copies made (10 bits, wrap) | generation (20 bits) | EntryState (2 bits)
+  std::atomic<uint32_t> life;  // copies made (10 bits, wraps) | generation (20 bits) | EntryState (2 bits)
   std::atomic<int32_t> mark;
   std::atomic<decltype(verbena_boundary_handler::write)> write;  // nullptr: not claimed
   std::atomic<decltype(verbena_boundary_handler::control)> control;
   std::atomic<decltype(verbena_boundary_handler::resume)> resume;
   std::atomic<void*> owner;
-  std::atomic<uint64_t> pipe;  // its inode; 0: the placeholder
+  std::atomic<uint64_t> pipe;  // inode of the pipe; 0: the file is the placeholder, not a pipe
 };
 
 constexpr uint32_t life_of(uint32_t generation, EntryState state) {
@@ -61,21 +62,21 @@ bool is_alive(uint32_t life, uint32_t generation) {
 }
 
 struct Table {
-  std::atomic<int32_t>
-      process;  // the process whose descriptors these are; 0 in a forked child until it opens
+  // The process that these descriptors belong to. 0 in a forked child until it opens a device file.
+  std::atomic<int32_t> process;
   std::atomic<uint32_t> next_entry;
   std::atomic<uint64_t> words[kWords];
   Entry entries[kEntries];
 };
 
-// Never unmapped: another thread may always be looking.
+// Never unmapped, because another thread may be reading it at any time.
 constinit std::atomic<Table*> the_table{nullptr};
 
 std::atomic<uint64_t>& word_of(Table& table, int fd) {
   return table.words[static_cast<uint32_t>(fd) % kWords];
 }
 
-// Do this memory and the descriptors belong together? Not in a vfork child: there the memory is the parent's.
+// Does the table belong to the calling process? Not in a vfork child, which shares the memory of its parent.
 bool is_own_table(Table& table) {
   const int self = kernel::process_id();
   int owner = table.process.load(std::memory_order_acquire);
@@ -89,7 +90,7 @@ bool is_placeholder(int fd) {
          major(status.st_rdev) == kPlaceholderMajor && minor(status.st_rdev) == kPlaceholderMinor;
 }
 
-// The inode of the pipe that `fd` is an end of; 0: of none.
+// The inode of the pipe that `fd` is an end of. 0: `fd` is not a pipe.
 uint64_t pipe_inode(int fd) {
   struct stat status;
   return kernel::status(fd, &status) == 0 && S_ISFIFO(status.st_mode) ? status.st_ino : 0;
@@ -103,7 +104,8 @@ bool carries_mark(int fd, int mark, int self) {
   return kernel::control(fd, F_GETSIG) == mark && kernel::control(fd, F_GETOWN) == self;
 }
 
-// The entry that `word` names, if the descriptor still is that file. Only if is_own_table().
+// Returns the entry that `word` names, or nullptr if the descriptor is no longer that file. Call it only if
+// is_own_table().
 Entry* verify(Table& table, Word word) {
   Entry& entry = table.entries[word.entry];
   const int mark = entry.mark.load(std::memory_order_relaxed);
@@ -114,13 +116,15 @@ Entry* verify(Table& table, Word word) {
   return is_placeholder(word.fd) && carries_mark(word.fd, mark, self) ? &entry : nullptr;
 }
 
-// Frees those of the kSwept entries from `first` on that no descriptor has any more. Only when there are no
-// free ones left: an entry is not given back by close(2), which the boundary does not see.
+// Looks at kSwept entries from `first` on, and frees those that no descriptor uses any more. Needed only
+// when no entry is free: the boundary does not see close(2), so a closed descriptor keeps its entry.
 //
-// Other threads enter, copy and sweep meanwhile. So an entry is freed only if its life is still the one it
-// had before the words were read: one that came into a word behind the reader's back has a later life by
-// then, a fresh one's own or a copied one's. Few at a time, as this may run on a signal handler's small
-// stack. Returns false when all of them are in use.
+// Other threads may enter and copy descriptors, and sweep, at the same time. An entry that they put into a
+// word after the word was read must not be freed. Entering and copying both change `life`, so an entry is
+// freed only if its `life` has not changed since before the words were read.
+//
+// The number of entries is small, because this may run on the small stack of a signal handler. Returns
+// false if all of them are in use.
 constexpr uint32_t kSwept = 256;
 
 bool sweep(Table& table, uint32_t first) {
@@ -149,7 +153,8 @@ bool sweep(Table& table, uint32_t first) {
   return any_unused;
 }
 
-// A fresh entry, or nullptr. *generation is its new one.
+// Takes a free entry, which becomes kFresh, and returns it with its index and its new generation. nullptr:
+// none is free.
 Entry* take_free_entry(Table& table, uint32_t* index, uint32_t* generation) {
   const uint32_t start = table.next_entry.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t i = 0; i < kEntries; ++i) {
@@ -164,13 +169,16 @@ Entry* take_free_entry(Table& table, uint32_t* index, uint32_t* generation) {
   return nullptr;
 }
 
-// Makes `fd` a device file with this mark and handler; `handler` may be null: not claimed yet. `pipe`: 0, or
-// the inode by which it is known instead of a mark.
+// Enters `fd` as a device file.
+// - `mark`: the mark that the file has already; 0: none, a new one is set unless the file is a pipe.
+// - `handler`: nullptr: not claimed yet.
+// - `pipe`: the inode that identifies a pipe; 0: the file is not a pipe, the mark identifies it.
+// False: all entries are in use, or the mark cannot be set.
 bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handler, uint64_t pipe = 0) {
   uint32_t index;
   uint32_t generation;
   Entry* entry = take_free_entry(table, &index, &generation);
-  // Once more as long as some were unused: what one sweep frees, others may take.
+  // Repeat while a sweep finds unused entries: other threads may take the entries that it frees.
   for (bool any_unused = true; entry == nullptr && any_unused;) {
     any_unused = false;
     for (uint32_t first = 0; first < kEntries && entry == nullptr; first += kSwept) {
@@ -197,14 +205,15 @@ bool enter(Table& table, int fd, int mark, const verbena_boundary_handler* handl
   return true;
 }
 
-// The word of `fd`, or 0 when it is none of ours.
+// The packed word of `fd`. 0: `fd` is not in the table.
 uint64_t load_word(Table* table, int fd) {
   if (table == nullptr || fd < 0) return 0;
   const uint64_t bits = word_of(*table, fd).load(std::memory_order_acquire);
   return bits != 0 && Word::unpack(bits).fd == fd ? bits : 0;
 }
 
-// Finds and verifies; a word that no longer holds is taken out, unless it was replaced meanwhile.
+// The verified entry of the word `bits` of `fd`, or nullptr. A word that is no longer true is removed, unless
+// another thread has replaced it meanwhile.
 Entry* find_entry(Table& table, int fd, uint64_t bits) {
   if (bits == 0 || !is_own_table(table)) return nullptr;
   Entry* entry = verify(table, Word::unpack(bits));
@@ -218,7 +227,7 @@ void prepare_descriptors() {
   void* memory = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return;
-  madvise(memory, sizeof(Table), MADV_WIPEONFORK);  // refused: forked children stay without a table
+  madvise(memory, sizeof(Table), MADV_WIPEONFORK);  // if refused, forked children cannot use the table
   Table* table = static_cast<Table*>(memory);
   table->process.store(kernel::process_id(), std::memory_order_relaxed);
   the_table.store(table, std::memory_order_release);
@@ -256,7 +265,8 @@ void inherit_descriptor(int fd, int copy) {
   Word word = Word::unpack(bits);
   word.fd = copy;
   word_of(*table, copy).store(word.pack(), std::memory_order_release);
-  entry->life.fetch_add(kOneCopy, std::memory_order_acq_rel);  // a sweep may have read the copy's word before
+  // A sweep may have read the word of `copy` before it was stored.
+  entry->life.fetch_add(kOneCopy, std::memory_order_acq_rel);
 }
 
 bool may_be_device(int fd) { return load_word(the_table.load(std::memory_order_acquire), fd) != 0; }
@@ -271,7 +281,7 @@ bool find_handler(int fd, verbena_boundary_handler* out) {
   out->control = entry->control.load(std::memory_order_acquire);
   out->resume = entry->resume.load(std::memory_order_acquire);
   out->owner = entry->owner.load(std::memory_order_acquire);
-  // Still the same life, so the two belong together.
+  // The generation is still the same, so the functions and the owner belong together.
   return out->write != nullptr &&
          is_alive(entry->life.load(std::memory_order_acquire), Word::unpack(bits).generation);
 }

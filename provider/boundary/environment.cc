@@ -27,9 +27,10 @@ void say_whose(const char* path, unsigned owner, unsigned user) {
   kernel::ask(SYS_write, STDERR_FILENO, line, static_cast<size_t>(length));
 }
 
-// Another user's node is not used, and none at all with another user's rights (set-user-ID, capabilities):
-// what such a process reads and writes there would be of that user's choice. A node that is gone is used: it
-// hides the machine's devices.
+// May this process use the node at `path`?
+// - Not if the node belongs to another user, or the process runs with another user's rights (set-user-ID,
+//   capabilities). Otherwise another user would choose what the process reads and writes.
+// - Yes if the node does not exist any more: it still hides the machine's devices.
 bool may_use(const char* path) {
   if (getauxval(AT_SECURE) != 0) return false;
   struct stat status {};
@@ -46,7 +47,7 @@ namespace detail {
 
 constinit std::atomic<NodeState> node_state{NodeState::kUnknown};
 
-// Two threads may run this at once. Both write the same bytes.
+// Two threads may run this at the same time. Both write the same bytes.
 NodeState find_node() {
   const char* value = getenv("VERBENA_NODE");
   size_t length = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The node of this process. VERBENA_NODE is read once, at the first call, which may come before the library's
-// constructor. Later changes of the environment matter to children only.
+// The node of this process. VERBENA_NODE is read once, by the first call, which may come before the library's
+// constructor. A later change of the variable affects only the process's children.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace verbena {
 enum class NodeState : int { kUnknown = 0, kNone = 1, kPresent = 2 };
 
 struct NodeRoot {
-  const char* path;  // absolute, without a slash at its end; nullptr: no node, the boundary does nothing
+  const char* path;  // absolute, without a trailing slash; nullptr: no node, so the boundary does nothing
   size_t length;
 };
 
@@ -21,7 +21,7 @@ extern std::atomic<NodeState> node_state;
 NodeState find_node();
 }  // namespace detail
 
-// One load in the common case. Async-signal-safe once the constructor has run.
+// Does the process have a node? One load in the common case. Async-signal-safe once the constructor has run.
 inline bool has_node() {
   NodeState state = detail::node_state.load(std::memory_order_acquire);
   if (state == NodeState::kUnknown) state = detail::find_node();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Reading extended attributes: ls -l, cp -a and find read a file's ACL by its path.
+// Reading of extended attributes: ls -l, cp -a and find read the ACL of a file by its path.
 #include <fcntl.h>
 #include <sys/xattr.h>
 

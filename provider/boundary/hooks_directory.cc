@@ -16,8 +16,8 @@
 namespace verbena {
 namespace {
 
-// glob(3) reads folders by calls inside libc that no hook sees. Its caller may supply the functions instead
-// (GLOB_ALTDIRFUNC): these are the hooks of this library.
+// glob(3) reads folders with calls inside libc that no hook sees. With GLOB_ALTDIRFUNC it calls functions
+// of its caller instead: here the hooks of this library.
 void* open_folder(const char* path) { return opendir(path); }
 void close_folder(void* folder) { closedir(static_cast<DIR*>(folder)); }
 dirent* next(void* folder) { return readdir(static_cast<DIR*>(folder)); }
@@ -35,7 +35,8 @@ void borrow_functions(glob64_t* out) {
   out->gl_lstat = lstat64;
 }
 
-// The node has device files by name only; a program that trusts d_type gets the type that stat would tell.
+// In the node's tree, the device files are empty regular files. A program that relies on d_type gets DT_CHR,
+// the type that stat(2) returns.
 template <typename Entry>
 Entry* typed(DIR* folder, Entry* entry) {
   if (entry != nullptr && (entry->d_name[0] == 'u' || entry->d_name[0] == 'r') && has_node() &&
@@ -44,7 +45,8 @@ Entry* typed(DIR* folder, Entry* entry) {
   return entry;
 }
 
-// The length of a device's name (verbena0, uverbs1) without its number; 0: it has none.
+// The length of a device's name (verbena0, uverbs1) without its number. 0: not the name of a device, or no
+// number.
 size_t stem_of(const char* name) {
   if (name[0] != 'v' && name[0] != 'u') return 0;
   const size_t length = strlen(name);
@@ -53,10 +55,12 @@ size_t stem_of(const char* name) {
   return stem < length ? stem : 0;
 }
 
-// Devices are told in the order of their numbers, as programs take the first one. The kernel's sysfs has the
-// order in which they came; a file system any: tmpfs the reverse, ext4 that of a hash. What the folder has
-// at this place is changed for what the order has there. Nothing is kept between two calls: the place is
-// counted again.
+// A class folder lists its devices in the order of their numbers, because many programs use the first
+// device. The kernel's sysfs lists devices in the order of their registration. Other file systems differ:
+// tmpfs lists the newest first, and ext4 sorts by a hash.
+//
+// The n-th device that the file system lists is therefore replaced by the device with the n-th smallest
+// number. No state is kept between two calls: each call counts the position of its entry again.
 template <typename Entry, typename Next>
 Entry* in_order(DIR* folder, Entry* entry, Next next_of) {
   if (entry == nullptr || !has_node()) return entry;
@@ -68,7 +72,7 @@ Entry* in_order(DIR* folder, Entry* entry, Next next_of) {
     if (own >= 0) close(own);
     return entry;
   }
-  constexpr int kMost = 256;  // of devices: fabric/device_table.h has fewer
+  constexpr int kMost = 256;  // more devices than fabric/device_table.h allows
   std::array<ino_t, kMost> inodes{};
   int place = -1, seen = 0;
   while (const Entry* other = next_of(all)) {

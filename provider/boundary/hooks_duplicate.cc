@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Copies of a device file's descriptor are device files, too: for Python's os.dup, and for programs that pass
-// a copy of cmd_fd to ibv_import_device(3).
+// A copy of a device file's descriptor is a device file, too. Python's os.dup needs this, and so do programs
+// that pass a copy of cmd_fd to ibv_import_device(3).
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// ioctl(2). The placeholder fails every ioctl with ENOTTY, so that libibverbs sends its commands by write(2).
-// One command has no write(2) form: the allocation of an imported device's async descriptor
+// ioctl(2). On the placeholder every ioctl fails with ENOTTY. libibverbs then sends its commands by
+// write(2). One command has no write(2) form: the allocation of the async descriptor of an imported device
 // (ibv_import_device(3)).
 #include <sys/ioctl.h>
 

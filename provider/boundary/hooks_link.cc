@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Targets of symbolic links. The results are paths in the machine's /sys and /dev, as from the kernel, so
-// that a program that uses them comes back into the node's tree.
+// Targets of symbolic links. The results are paths below /sys and /dev, like those of the kernel. A
+// program that opens such a path gets a file of the node's tree again.
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ __attribute__((noinline)) char* canonical_slowly(const char* path, Call& call) {
   Redirect redirect;
   if (!find_redirect(AT_FDCWD, path, &redirect)) return call(path);
   if (redirect.error != 0) return failed<char*>(redirect.error);
-  char* result = call(redirect.path);  // for a device file, too: the name, not the placeholder
+  char* result = call(redirect.path);  // also for a device file: its own name, not the placeholder's
   if (result == nullptr || redirect.place == Place::kLeft) return result;
   size_t length = 0;
   while (result[length] != 0) ++length;
@@ -69,7 +69,7 @@ VERBENA_HOOK ssize_t readlinkat(int folder, const char* path, char* buffer, size
                    [&](const char* p, char* out, size_t s) { return real_readlinkat(folder, p, out, s); });
 }
 
-// The forms of _FORTIFY_SOURCE. If the size exceeds the buffer, the real function aborts the program.
+// The variants that _FORTIFY_SOURCE uses. If `size` exceeds the buffer, the real function aborts the program.
 VERBENA_HOOK ssize_t __readlink_chk(const char* path, char* buffer, size_t size, size_t room) noexcept {
   if (size > room) return real___readlink_chk(path, buffer, size, room);
   return read_link(AT_FDCWD, path, buffer, size,

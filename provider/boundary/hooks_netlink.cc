@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// NETLINK_RDMA fails as on a kernel without RDMA. libibverbs and librdmacm then read sysfs, which has the
-// node's devices and not the machine's (libibverbs/init.c, librdmacm/cma.c of rdma-core 44).
+// Opening a NETLINK_RDMA socket fails as on a kernel without RDMA. libibverbs and librdmacm then read
+// sysfs (libibverbs/init.c, librdmacm/cma.c of rdma-core 44), where the boundary shows the node's devices
+// instead of the machine's.
 #include <linux/netlink.h>
 #include <sys/socket.h>
 

@@ -13,7 +13,7 @@
 namespace verbena {
 namespace {
 
-// Opens by `call(path, flags)`, a function of the open family.
+// `call(path, flags)` is a function of the open family.
 template <typename Call>
 __attribute__((noinline)) int open_slowly(int folder, const char* path, int flags, Call& call) {
   Redirect redirect;
@@ -34,7 +34,7 @@ int open_anywhere(int folder, const char* path, int flags, Call&& call) {
   return open_slowly(folder, path, flags, call);
 }
 
-// The mode is an argument only if a file may be created (open(2)).
+// open(2) has a mode argument only if the call may create a file.
 constexpr bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
 }  // namespace
@@ -70,7 +70,8 @@ VERBENA_HOOK int openat64(int folder, const char* path, int flags, ...) {
                        [&](const char* p, int f) { return real_openat64(folder, p, f, mode); });
 }
 
-// The form of _FORTIFY_SOURCE without a mode. The real function aborts the program if a mode is needed.
+// The variants that _FORTIFY_SOURCE uses for calls without a mode. If `flags` require a mode, the real
+// function aborts the program.
 VERBENA_HOOK int __open_2(const char* path, int flags) {
   return open_anywhere(AT_FDCWD, path, flags, [&](const char* p, int f) { return real___open_2(p, f); });
 }

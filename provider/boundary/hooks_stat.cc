@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The stat family. The descriptor of uverbsN is a character device with the right number. The descriptor of
-// rdma_cm is a pipe: fstat gives what stat of its path gives. Programs linked before glibc 2.33 call the
-// __xstat forms.
+// The stat family. An open uverbsN is a character device with the right device number. An open rdma_cm is a
+// pipe, so fstat(2) is redirected to return the same as stat(2) on its path. Programs that were linked with a
+// glibc older than 2.33 call the __xstat functions.
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -9,7 +9,7 @@
 namespace verbena {
 namespace {
 
-// The open(2) flags of fopen(3) with this mode.
+// The open(2) flags that fopen(3) uses for this mode.
 int flags_of(const char* mode) {
   int flags = mode[0] == 'r' ? O_RDONLY : mode[0] == 'w' ? O_WRONLY | O_CREAT | O_TRUNC : O_WRONLY | O_CREAT;
   for (const char* at = mode + 1; mode[0] != 0 && *at != 0 && *at != ','; ++at) {
@@ -44,8 +44,8 @@ VERBENA_HOOK FILE* fopen64(const char* path, const char* mode) {
   return open_anywhere(path, mode, [&](const char* p) { return real_fopen64(p, mode); });
 }
 
-// `path` may be null: the stream changes its mode. If a path is refused, the stream stays open; libc would
-// close it.
+// `path` may be null: then only the mode of the stream changes. If a path is refused, the stream stays open,
+// whereas libc would close it.
 VERBENA_HOOK FILE* freopen(const char* path, const char* mode, FILE* stream) {
   return open_anywhere(path, mode, [&](const char* p) { return real_freopen(p, mode, stream); });
 }

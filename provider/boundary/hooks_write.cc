@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// write(2) alone: libibverbs and librdmacm send every command by it (libibverbs/cmd_fallback.c,
-// librdmacm/cma.c of rdma-core 44). A command sent in any other way meets the placeholder's ENOSPC.
+// Only write(2) is hooked, because libibverbs and librdmacm send every command by write(2)
+// (libibverbs/cmd_fallback.c, librdmacm/cma.c of rdma-core 44). A command that is sent in another way gets
+// ENOSPC from the placeholder.
 #include <unistd.h>
 
 #include "boundary/descriptors.h"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// System calls that the boundary makes for itself. They bypass the hooks of every library, its own included.
-// They are async-signal-safe and no cancellation points, and do not change errno: each returns the system
-// call's value, or minus the errno.
+// System calls that the boundary makes for itself. They bypass the hooks of all libraries, including its own.
+// Each returns the result of the system call, or the negated errno. They
+// - are async-signal-safe,
+// - are not cancellation points,
+// - preserve errno.
 #pragma once
 
 #include <errno.h>
@@ -24,7 +26,7 @@ long ask(long number, Arguments... arguments) {
   return answer;
 }
 
-// The real one: in a vfork child it differs from the parent's although the memory is the parent's.
+// From the kernel, not from memory: a vfork child shares its parent's memory, but has its own process number.
 inline int process_id() { return static_cast<int>(ask(SYS_getpid)); }
 
 inline long exists(const char* path) { return ask(SYS_faccessat, AT_FDCWD, path, F_OK); }

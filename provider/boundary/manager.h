@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// /dev/infiniband/rdma_cm, the only device file that is not opened as a placeholder. The connection manager
-// is in the provider's library, in the same folder as this one. It is loaded on open, unless libibverbs has
-// loaded it already (dlopen(3) loads the same file once), and is never unloaded.
+// /dev/infiniband/rdma_cm, the only device file that is not opened as a placeholder. The connection
+// manager is in the provider's library, which lies in the same folder as this library. open(2) loads the
+// provider. If libibverbs has loaded it already, dlopen(3) does not load the same file again. It is never
+// unloaded.
 #pragma once
 
 namespace verbena {

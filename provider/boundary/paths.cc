@@ -16,7 +16,7 @@ constexpr Text literal(const char (&text)[Size]) {
   return {text, Size - 1};
 }
 
-// Not strstr or memcmp: a sanitizer may intercept them before it is initialised.
+// strstr and memcmp are not used: a sanitizer intercepts them, perhaps before it is initialised.
 bool begins_with(const char* data, Text what) {
   for (size_t i = 0; i < what.length; ++i)
     if (data[i] != what.data[i]) return false;
@@ -42,7 +42,7 @@ Text last_component(Text path) {
   return {path.data + start, path.length - start};
 }
 
-// Is this folder one that the node's tree replaces? `path` is normalised.
+// Is this one of the folders that the node's tree replaces? `path` must be normalised.
 bool is_root(Text path) {
   if (equals(path, kDeviceFolder)) return true;
   if (path.length < 5 || !begins_with(path.data, literal("/sys/"))) return false;
@@ -52,7 +52,7 @@ bool is_root(Text path) {
          ends_with(path, kConnectionManager);
 }
 
-// An absolute path without "//", "." and "..", built component by component. "" stands for "/".
+// An absolute path without "//", "." and "..", built component by component. The empty text is the root.
 class FlatPath {
  public:
   FlatPath() { data_[0] = 0; }
@@ -71,7 +71,7 @@ class FlatPath {
   }
 
  private:
-  char data_[PATH_MAX];  // only data_[0 .. length_] has meaning
+  char data_[PATH_MAX];  // only data_[0 .. length_] is initialised
   size_t length_ = 0;
 };
 
@@ -126,8 +126,8 @@ bool is_device_name(const char* name) {
 
 Place judge_path(const char* node, size_t node_length, const char* path, char* out, size_t capacity) {
   FlatPath flat;
-  size_t root_length = 0;      // of the replaced folder that the path is in; 0: in none
-  const char* rest = nullptr;  // the caller's text after that folder
+  size_t root_length = 0;      // length of the path of the replaced folder; 0: the path is in none
+  const char* rest = nullptr;  // the text of `path` after that folder
   bool left = false;
 
   const char* at = path;

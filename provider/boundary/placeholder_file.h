@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The device file that is opened in place of uverbsN: 1:7 (Documentation/admin-guide/devices.txt), as in the
-// node's `dev` files. It is a character device whose ioctl fails with ENOTTY, so that libibverbs sends
-// commands by write(2), and whose write fails with ENOSPC, so that a command without a handler fails.
+// The device file that is opened in place of uverbsN. The `dev` files of the node have the same number, 1:7
+// (Documentation/admin-guide/devices.txt). It is a character device, and
+// - ioctl(2) fails with ENOTTY, so libibverbs sends its commands by write(2);
+// - write(2) fails with ENOSPC, so a command that no handler takes fails.
 #pragma once
 
 namespace verbena {

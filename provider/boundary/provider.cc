@@ -20,8 +20,8 @@ namespace {
 constexpr char kProvider[] = "libverbena-rdmav34.so";
 constexpr char kTree[] = "/sys/class/infiniband_verbs";
 
-// The path of the provider: in the folder of this library (fabric/installation.h). False: the folder is
-// unknown, or the path is too long.
+// The path of the provider, which lies in the folder of this library (fabric/installation.h). False: the
+// folder is unknown, or the path is too long.
 bool provider_path(char* out, size_t capacity) {
   Dl_info self;
   if (dladdr(reinterpret_cast<const void*>(&provider_function), &self) == 0 || self.dli_fname == nullptr)
@@ -56,7 +56,7 @@ void* provider_function(const char* name) {
 }
 
 bool restore_missing_tree() {
-  static std::atomic<bool> asked{false};  // also: the provider's own calls come back here
+  static std::atomic<bool> asked{false};  // also ends the recursion when the provider itself calls a hook
   const NodeRoot node = node_root();
   if (node.path == nullptr || !is_tree_missing(node) || getenv("VERBENA_NODE_OPTIONS") == nullptr)
     return false;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the boundary asks the provider for. It loads the provider only for that.
+// The functions of the provider that the boundary calls. The boundary loads the provider for this purpose
+// only.
 #pragma once
 
 namespace verbena {
 
-// A function that the provider exports (claim.h). nullptr: no provider, or one without it; or this is a vfork
-// child.
+// A function that the provider exports (claim.h). nullptr: there is no provider, the provider lacks the
+// function, or this is a vfork child.
 void* provider_function(const char* name);
 
-// Makes the node again, or mends it, if its device tree is gone: the node may have gone with its last
-// process, or a cleaner of old files has been there. Does not ask again after a failure. True: it is back.
+// If the device tree of the node is gone, creates or repairs the node. The node may have been removed with
+// its last process, or a cleaner of old files may have deleted the tree. After a failure, later calls do
+// nothing. True: the tree is back.
 bool restore_missing_tree();
 
 }  // namespace verbena

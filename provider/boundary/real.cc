@@ -21,7 +21,7 @@ VERBENA_REAL_FUNCTIONS(VERBENA_DEFINE_REAL)
 
 namespace {
 
-// After this no hook calls dlsym in a signal handler or between vfork and exec.
+// Looks up everything now, so that no hook calls dlsym later in a signal handler or between vfork and exec.
 __attribute__((constructor)) void start() {
 #define VERBENA_FIND_REAL(name, ...) real_##name.find();
   VERBENA_REAL_FUNCTIONS(VERBENA_FIND_REAL)

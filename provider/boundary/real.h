@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The functions behind the hooks: the next definition after this library's in the search order, of libc or of
-// another interposer (ASan's interceptors, a second preloaded library).
+// The functions behind the hooks. Each is the next definition in the search order after this library's. It
+// belongs to libc or to another interposer, such as ASan or a second preloaded library.
 //
-// The constructor looks up all of them. An earlier call (in another library's constructor, by an allocator
-// that opens files) looks up its own function. A function that libc does not have fails with ENOSYS.
+// The constructor looks up all of them. A hook may be called before that, by the constructor of another
+// library or by an allocator that opens files. Such a call looks up its own function. If libc does not
+// have the function, the call fails with ENOSYS.
 #pragma once
 
 #include <dirent.h>
@@ -19,7 +20,7 @@
 
 namespace verbena {
 
-// Sets errno and returns the failure value of a libc function: -1, or a null pointer.
+// Sets errno and returns what a libc function returns on failure: -1 or a null pointer.
 template <typename Result>
 Result failed(int error) {
   errno = error;
@@ -29,7 +30,7 @@ Result failed(int error) {
     return static_cast<Result>(-1);
 }
 
-// dlsym(RTLD_NEXT, name) from this library. Leaves errno alone. nullptr: there is none.
+// dlsym(RTLD_NEXT, name) from this library. Preserves errno. nullptr: there is no definition.
 void* next_definition(const char* name);
 
 template <typename Function>
@@ -64,7 +65,7 @@ using Filter64 = int(const dirent64*);
 using Order64 = int(const dirent64**, const dirent64**);
 using GlobError = int(const char*, int);
 
-// X(name, type). `type` is last, because it may contain commas.
+// X(name, type). The type comes last, because it may contain commas.
 #define VERBENA_REAL_FUNCTIONS(X)                                         \
   X(open, int(const char*, int, ...))                                     \
   X(open64, int(const char*, int, ...))                                   \
@@ -137,5 +138,5 @@ VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)
 
 }  // namespace verbena
 
-// For the hooks and the functions of claim.h only: all that the library exports.
+// Marks what the library exports: the hooks and the functions of claim.h, and nothing else.
 #define VERBENA_HOOK extern "C" __attribute__((visibility("default")))

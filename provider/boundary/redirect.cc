@@ -16,7 +16,7 @@ size_t copy(const char* from, char* to, size_t capacity) {
   return length;
 }
 
-// The path of the folder that a relative path starts from, from the kernel. 0: unknown.
+// Asks the kernel for the path of `folder`, where a relative path starts. Returns its length. 0: unknown.
 size_t folder_path(int folder, char* out, size_t capacity) {
   if (folder == AT_FDCWD) {
     const long size = kernel::current_directory(out, capacity);  // includes the final zero
@@ -34,7 +34,7 @@ size_t folder_path(int folder, char* out, size_t capacity) {
   return static_cast<size_t>(size);
 }
 
-// Is this open folder (or AT_FDCWD) the node's `name`?
+// Is this open folder (or AT_FDCWD) the folder `name` of the node's tree?
 bool is_folder_of_node(int folder, const char* name) {
   char path[PATH_MAX + 32];
   const NodeRoot node = node_root();
@@ -47,7 +47,8 @@ bool is_folder_of_node(int folder, const char* name) {
   return wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
 }
 
-// The absolute path of `path` relative to `folder`. False: it is not one that the boundary redirects.
+// Makes the absolute path of `path`, which is relative to `folder`. False: the path of `folder` is
+// unknown, or the result is too long. The path is then not redirected.
 bool make_absolute(int folder, const char* path, char* out, size_t capacity) {
   size_t length;
   if (is_device_name(path) && is_device_folder(folder))
@@ -88,7 +89,7 @@ bool find_redirect(int folder, const char* path, Redirect* out) {
 size_t hide_node_root(char* text, size_t length) {
   const NodeRoot node = node_root();
   if (node.path == nullptr) return length;
-  // The kernel's path of the root has no symbolic links. VERBENA_NODE may have some.
+  // `text` is from the kernel and has the root without symbolic links. VERBENA_NODE may contain some.
   char root[PATH_MAX];
   size_t root_length = 0;
   const int fd =

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// How a hook redirects its path: it passes `redirected` a function that does the work for any path.
+// A hook calls `redirected` with a function that does the work for any path:
 //
 //   return redirected(AT_FDCWD, path, [&](const char* p) { return real_stat(p, status); });
 //
-// For nearly every path this is no more than the call itself.
+// For nearly every path, `redirected` does no more than call this function.
 #pragma once
 
 #include <fcntl.h>
@@ -21,25 +21,25 @@ namespace verbena {
 
 struct Redirect {
   Place place;
-  int error;  // != 0: the hook fails with this errno
+  int error;  // if not 0, the hook fails with this errno
   char path[PATH_MAX];
 
   bool is_device() const { return place == Place::kDevice || place == Place::kManager; }
   const char* for_the_kernel() const { return is_device() ? kPlaceholder : path; }
 };
 
-// False: the path is not redirected, and nothing is written. Async-signal-safe, also between vfork and exec.
-// Leaves errno alone.
+// Finds where `path`, relative to `folder`, is redirected to. False: the path is not redirected, and *out
+// has no meaning. Async-signal-safe, also between vfork and exec. Preserves errno.
 bool find_redirect(int folder, const char* path, Redirect* out);
 
-// Is this open folder (or AT_FDCWD) the node's dev/infiniband, as a redirected opendir returns it?
+// Is this open folder (or AT_FDCWD) dev/infiniband of the node's tree, as a redirected opendir(3) opens it?
 bool is_device_folder(int folder);
 
-// Is it one of the node's class folders, which list the devices?
+// Is this open folder one of the node's class folders, which list the devices?
 bool is_class_folder(int folder);
 
-// Removes the node's root from the start of `text`, so that a path from the kernel looks as if it were in the
-// machine's /sys or /dev. Other text is not changed. Returns the new length.
+// Removes the path of the node's root from the start of `text`, a path from the kernel. The result is a path
+// below /sys or /dev. Any other text stays as it is. Returns the new length.
 size_t hide_node_root(char* text, size_t length);
 
 inline bool may_be_redirected(const char* path) { return has_node() && may_concern_node(path); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The opens that the node's tree refuses, as the kernel's sysfs and devtmpfs would.
+// Which open(2) calls on the node's tree fail. The rules are those of the kernel's sysfs and devtmpfs.
 #pragma once
 
 #include <fcntl.h>
@@ -10,8 +10,9 @@
 
 namespace verbena {
 
-// The errno of an open with these flags. 0: allowed, without O_CREAT, O_EXCL and O_TRUNC. No file can be
-// created in sysfs, and none in the node's tree can be written: EACCES, as for a read-only attribute.
+// The errno of open(2) with these flags. 0: allowed; the caller removes O_CREAT, O_EXCL and O_TRUNC. No
+// file can be created in sysfs, and no file of the node's tree can be written. Both fail with EACCES, as
+// for a read-only attribute.
 inline int open_refusal(const Redirect& redirect, int flags) {
   if (redirect.place == Place::kLeft) return 0;
   if (redirect.error != 0)

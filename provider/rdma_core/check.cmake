@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Compiles rdma_core_check.c against the headers inside ${RDMA_CORE_SOURCE_DIR}: it is all static assertions.
-# rdma-core's own build gathers its headers in one folder and generates a few of them; this does as much of that
-# as libibverbs/driver.h needs.
+# Compiles rdma_core_check.c, which consists of static assertions, with the headers in
+# ${RDMA_CORE_SOURCE_DIR}. rdma-core's own build collects its headers in one folder and generates some of
+# them. This script does only the part that libibverbs/driver.h needs.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 
 set(gathered ${CMAKE_CURRENT_BINARY_DIR}/rdma-core)

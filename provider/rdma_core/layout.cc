@@ -12,9 +12,9 @@
 namespace verbena::rdma_core {
 namespace {
 
-// The linker defines each symbol version as an absolute symbol of the same name with value 0. Therefore
-// dlerror(3) decides, not the address. RTLD_DEFAULT includes the libraries that this one depends on, even if
-// the program has loaded them with RTLD_LOCAL.
+// The linker defines each symbol version as an absolute symbol of the same name with value 0. The address of
+// such a symbol does not tell whether it exists; dlerror(3) does. RTLD_DEFAULT includes the libraries that
+// this library depends on, even if the program has loaded them with RTLD_LOCAL.
 bool process_has_symbol(const char* symbol, const char* version) {
   dlerror();
   dlvsym(RTLD_DEFAULT, symbol, version);
@@ -24,11 +24,11 @@ bool process_has_symbol(const char* symbol, const char* version) {
 }  // namespace
 
 Layout layout_of(HasSymbol has_symbol) {
-  // rdma-core 59, 62 and 64 introduced these versions, each with another layout.
+  // rdma-core 59, 62 and 64 introduced these versions. Each changed the layout.
   for (const char* newer : {"IBVERBS_1.15", "IBVERBS_1.16", "IBVERBS_1.17"}) {
     if (has_symbol(newer, newer)) return Layout::kUnknown;
   }
-  // rdma-core 36 introduced this function, and the operation of the same name in the table.
+  // rdma-core 36 introduced this function, and with it an entry in the table of operations.
   return has_symbol("ibv_query_qp_data_in_order", "IBVERBS_1.14") ? Layout::kRdmaCore36
                                                                   : Layout::kBeforeRdmaCore36;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The private layout of this process's libibverbs. The symbol version IBVERBS_PRIVATE_34 is not enough: it
-// was given to three layouts (rdma-core 34; 35; 36 to 56).
+// Which private layout the libibverbs of this process has. The symbol version IBVERBS_PRIVATE_34 does not
+// tell, because three layouts have it: those of rdma-core 34, of 35, and of 36 to 56.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ enum class Layout {
   kUnknown,           // newer than rdma-core 56
 };
 
-// True: the libibverbs of the process has `symbol` in `version`.
+// Does the libibverbs of this process have `symbol` in `version`?
 using HasSymbol = bool (*)(const char* symbol, const char* version);
 
 Layout layout_of(HasSymbol has_symbol);
 
-// The layout of the libibverbs that this library is linked with at run time. Any thread.
+// The layout of the libibverbs that this library is linked with at run time. Any thread may call it.
 Layout installed_layout();
 
-// A one-line message: why a layout other than kRdmaCore36 is refused.
+// One line that tells why a layout other than kRdmaCore36 is refused. kRdmaCore36: "".
 const char* refusal(Layout layout);
 
-// The offset of enum pabi34_qp_mask in a QP. struct ibv_qp_ex, which precedes it, has grown within the layout
-// (rdma-core 43: wr_atomic_write, 46: wr_flush). The offset is therefore probed: `to_extended`
-// (ibv_qp_to_qp_ex(3)) is called on QPs that have the mark at one offset each. 0: not found.
+// The offset in a QP of its enum pabi34_qp_mask. It is not fixed within the layout, because struct
+// ibv_qp_ex in front of it has grown (rdma-core 43: wr_atomic_write, 46: wr_flush). So it is probed: for
+// one offset after the other, `to_extended` (ibv_qp_to_qp_ex(3)) is called on a QP that has PABI34_QP_EX
+// at that offset only. 0: not found.
 using ToExtended = ibv_qp_ex* (*)(ibv_qp* qp);
 inline constexpr size_t kLargestQp = 1024;
 size_t qp_mask_offset(ToExtended to_extended);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * The private ABI between libibverbs and a provider in rdma-core 36 to 56 (symbol version
- * IBVERBS_PRIVATE_34). Distributions do not package its header, so the layouts are declared here with names
- * of our own. With -DRDMA_CORE_SOURCE_DIR= rdma_core_check.c compares every offset with the original header.
- * Source: libibverbs/driver.h of rdma-core v39.0, v44.0 and v50.0, which agree.
+ * IBVERBS_PRIVATE_34). Distributions do not package the header of rdma-core, so this header declares the
+ * layouts, with names of our own. Source: libibverbs/driver.h of rdma-core v39.0, v44.0 and v50.0, which
+ * agree. A build with -DRDMA_CORE_SOURCE_DIR=... compares every offset with the original (rdma_core_check.c).
  *
- * Plain C, so that the check can include both headers. Types only: libibverbs_imports.h declares the
- * functions.
+ * This header is plain C, so that rdma_core_check.c can include both headers. It has types only.
+ * libibverbs_imports.h declares the functions.
  */
 #ifndef VERBENA_PROVIDER_RDMA_CORE_PABI34_RDMA_CORE36_H
 #define VERBENA_PROVIDER_RDMA_CORE_PABI34_RDMA_CORE36_H
@@ -20,7 +20,7 @@
 
 #ifdef __cplusplus
 #define PABI34_ASSERT(condition) static_assert(condition, #condition)
-#define PABI34_UNSET = nullptr /* so that a table lists only what it sets */
+#define PABI34_UNSET = nullptr /* a table needs to list only the operations that it has */
 extern "C" {
 #else
 #define PABI34_ASSERT(condition) _Static_assert(condition, #condition)
@@ -37,14 +37,14 @@ struct pabi34_list_node {
 enum pabi34_match_kind {
   PABI34_MATCH_END = 0, /* ends a table */
   PABI34_MATCH_PCI = 1,
-  PABI34_MATCH_MODALIAS = 2, /* matches device names, too */
+  PABI34_MATCH_MODALIAS = 2, /* also matches the name of a device */
   PABI34_MATCH_DRIVER_ID = 3,
 };
 
 struct pabi34_match {
   void* driver_data;
   union {
-    const char* modalias; /* fnmatch(3) pattern; a device name is "rdma_device:N<name>" */
+    const char* modalias; /* pattern of fnmatch(3); a device's name is matched as "rdma_device:N<name>" */
     uint64_t driver_id;
   } u;
   uint16_t vendor;
@@ -83,7 +83,7 @@ struct pabi34_device_ops {
   const struct pabi34_match* match_table;
   const struct pabi34_device_ops** static_providers;
   bool (*match_device)(struct pabi34_sysfs_device*);
-  /* Takes ownership of the descriptor. On failure closes it, sets errno and returns NULL. */
+  /* Takes ownership of the descriptor. On failure it closes the descriptor, sets errno and returns NULL. */
   struct verbs_context* (*alloc_context)(struct ibv_device*, int cmd_fd, void* private_data);
   struct verbs_context* (*import_context)(struct ibv_device*, int cmd_fd); /* NULL: EOPNOTSUPP */
   struct pabi34_device* (*alloc_device)(struct pabi34_sysfs_device*);
@@ -97,7 +97,7 @@ struct pabi34_device {
   int refcount; /* atomic; only libibverbs uses it */
   struct pabi34_list_node entry;
   struct pabi34_sysfs_device* sysfs;
-  uint64_t core_support; /* bit 0: reg_mr gets optional access flags; else they are dropped */
+  uint64_t core_support; /* bit 0: libibverbs passes optional access flags to reg_mr; 0: removes them */
 };
 PABI34_ASSERT(offsetof(struct pabi34_device, ops) == sizeof(struct ibv_device));
 PABI34_ASSERT(sizeof(struct pabi34_device) == sizeof(struct ibv_device) + 48);
@@ -105,7 +105,7 @@ PABI34_ASSERT(sizeof(struct pabi34_device) == sizeof(struct ibv_device) + 48);
 /* ---- objects with a private part that libibverbs reads ---- */
 
 enum pabi34_mr_type {
-  PABI34_MR_TYPE_MR = 0, /* registered memory: libibverbs undoes its fork protection on dereg */
+  PABI34_MR_TYPE_MR = 0, /* registered memory: ibv_dereg_mr ends its fork protection */
   PABI34_MR_TYPE_NULL_MR = 1,
   PABI34_MR_TYPE_IMPORTED_MR = 2,
   PABI34_MR_TYPE_DMABUF_MR = 3,
@@ -157,8 +157,8 @@ struct pabi34_cq {
 };
 PABI34_ASSERT(sizeof(struct pabi34_cq) == sizeof(struct ibv_cq_ex));
 
-/* ---- the operations of a context: X(result, name, arguments), in the order of the table. For an operation
- * that the provider does not set, libibverbs has a function that returns EOPNOTSUPP. ---- */
+/* ---- the operations of a context: X(result, name, arguments), in the order of the table. If the provider
+ * does not set an operation, libibverbs sets a function that returns EOPNOTSUPP. ---- */
 
 /* clang-format off */
 #define PABI34_CONTEXT_OPS(X) \

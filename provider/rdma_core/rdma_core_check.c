@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
- * Compares our declarations with rdma-core's, member by member. Built only with -DRDMA_CORE_SOURCE_DIR=.
+ * Compares our declarations with rdma-core's, member by member. Built only with -DRDMA_CORE_SOURCE_DIR=...
  */
 #include <infiniband/driver.h>
 
@@ -89,7 +89,8 @@ SAME_SIZE(pabi34_cq, verbs_cq);
 SAME_PLACE(pabi34_cq, verbs_cq, cq);
 SAME_PLACE(pabi34_cq, verbs_cq, cq_ex);
 
-/* The operations: same offset and same signature, except the two with a struct verbs_mr argument. */
+/* Each operation has the same offset and the same signature. The two operations with an argument of type
+ * struct verbs_mr* differ in that type, so only their offsets are compared. */
 SAME_SIZE(pabi34_context_ops, verbs_context_ops);
 #define SAME_OPERATION(result, name, arguments) SAME_PLACE(pabi34_context_ops, verbs_context_ops, name);
 PABI34_CONTEXT_OPS(SAME_OPERATION)

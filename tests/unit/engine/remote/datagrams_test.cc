@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Datagrams between nodes that have to wait: those that find no receive request, for which the stream waits
-// or not (docs/NETWORK.md, "Datagrams that find no receive request"), and those that wait for a connection.
+// or not (docs/NETWORK.md, "Datagrams without a receive WQE"), and those that wait for a connection.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The table of docs/ERRORS.md, "What fails how": each class of error on each transport, and what becomes of
-// both sides. InfiniBand Architecture Specification vol. 1, 9.9.2 (requester), 9.9.3 (responder), 10.10.2
-// (completions), 11.6.2 and 11.6.3 (status, events); ibv_poll_cq(3), ibv_get_async_event(3);
-// drivers/infiniband/sw/rxe rxe_comp.c and rxe_resp.c, check_*() and do_class_*(), where the specification
-// leaves a choice.
+// The table of docs/ERRORS.md, "Effects of each error": each class of error on each transport, and its effect
+// on both sides. Sources:
+// - InfiniBand Architecture Specification vol. 1, 9.9.2 (requester), 9.9.3 (responder), 10.10.2 (completions),
+//   11.6.2 and 11.6.3 (status, events);
+// - ibv_poll_cq(3), ibv_get_async_event(3);
+// - where the specification leaves a choice: drivers/infiniband/sw/rxe, check_*() and do_class_*() in
+//   rxe_comp.c and rxe_resp.c.
 #include <gtest/gtest.h>
 
 #include <algorithm>

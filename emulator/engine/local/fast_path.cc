@@ -22,7 +22,7 @@ void allow_fast_path(Qp& qp) {
   const bool ordinary = fast_path_enabled.load(std::memory_order_relaxed) && path.responder_state != 0 &&
                         qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
   const bool is_eager = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;
-  qp.fast.small_size = is_eager ? path.completions.inline_size() : 0;
+  qp.fast.small_size = is_eager ? kBounceSize : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/local/small_send.h"
 
+#include <cstring>
+
 #include "engine/completion/send_completion.h"
 #include "engine/local/small_request.h"
 #include "engine/responder/responder.h"
@@ -51,7 +53,11 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
     return false;
   path.receives.expect(path.taken);
   const auto* bytes = reinterpret_cast<const uint8_t*>(address);
-  touch(bytes, length);
+  const bool in_entry = length <= path.completions.inline_size();
+  if (in_entry)
+    touch(bytes, length);
+  else
+    std::memcpy(path.receives.bounce(path.taken), bytes, length);
   const auto to = receive_cq(qp.requester);
   const Claim claim = claim_completion(to.ring, to.worker);
   if (claim.entry == nullptr) return false;  // the CQ is full: the slow path finds that again, and reports it
@@ -65,15 +71,15 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
                            .immediate = wr.imm_data,
                            .status = IBV_WC_SUCCESS,
                            .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
-                           .flags = static_cast<uint8_t>(kCqeReceive | kCqeInline |
+                           .flags = static_cast<uint8_t>(kCqeReceive | (in_entry ? kCqeInline : 0) |
                                                          (with_immediate ? kCqeWithImmediate : 0) |
                                                          (solicited ? kCqeSolicited : 0))});
-  copy_small(claim.entry->payload, bytes, length);
+  if (in_entry) copy_small(claim.entry->payload, bytes, length);
   publish_cqe(to, claim, CqeKind::kEager);
-  prepare_next(path, claim, length, true);
+  prepare_next(path, claim, length, in_entry);
   note_eager(path, claim.position);
   count_taken(path);
-  static_assert(kCqeInlineSize <= 256);  // one packet, whatever the path MTU
+  static_assert(kBounceSize <= 256);  // one packet, whatever the path MTU
   count_request(qp.requester, length, 1);
   advance(qp, length, 1);
   const uint64_t number = pass_through_queue(qp);

@@ -97,7 +97,7 @@ class LinkedProcess final : Watcher, LinkUser, wire::ConnectionRequests {
 };
 
 // Until no descriptor is ready: a process with nothing to do sleeps.
-void settle(LinkedProcess& one, LinkedProcess& other) {
+void serve_until_quiet(LinkedProcess& one, LinkedProcess& other) {
   for (int quiet = 0, rounds = 0; quiet < 2; ++rounds) {
     quiet = one.serve() | other.serve() ? 0 : quiet + 1;
     ASSERT_LT(rounds, 100000) << "a descriptor stays ready";
@@ -137,7 +137,7 @@ struct LinksBetweenNodes : ::testing::Test {
     const auto known = process.found.find(peer);
     return known == process.found.end() ? peer : known->second;
   }
-  void settle() { cm::settle(low, high); }
+  void settle() { serve_until_quiet(low, high); }
 };
 
 TEST_F(LinksBetweenNodes, AFrameOnTheConnectionThatTheOtherEndGivesUpArrives) {
@@ -239,7 +239,7 @@ TEST_F(LinksBetweenNodes, EachFrameArrivesOnceInWhateverOrderConnectionsComeAbou
                          [](const Made& each) { return each.ends[0] >= 0 || each.ends[1] >= 0; });
     };
     for (int i = 0; to_do() && i < 10000; ++i) step(false);
-    ASSERT_NO_FATAL_FAILURE(settle(a, b));
+    ASSERT_NO_FATAL_FAILURE(serve_until_quiet(a, b));
     std::sort(a.numbers.begin(), a.numbers.end());
     std::sort(b.numbers.begin(), b.numbers.end());
     ASSERT_EQ(b.numbers, sent[0]);

@@ -294,11 +294,13 @@ class Series {
 // Of the calling thread, for all its CQs.
 __attribute__((tls_model("initial-exec"))) constinit thread_local PollPatience patience;
 
-// The calling thread has polled in vain for some time. It holds no lock.
-[[gnu::noinline]] void look_around() {
-  if (!patience.look(now_ns())) return;
+// The calling thread has polled in vain for some time. It holds no lock. True: other threads had the
+// processor.
+[[gnu::noinline]] bool look_around() {
+  if (!patience.look(now_ns())) return false;
   sched_yield();
   patience.yielded(now_ns());
+  return true;
 }
 
 }  // namespace
@@ -375,12 +377,18 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
     return -EINVAL;
   }
-  const int count = take_completions(cq, num_entries, wc, stamps);
-  if (count != 0)
-    patience.found();
-  else if (patience.is_due())
-    look_around();
-  return count;
+  // "Empty" is true when the call returns, so it looks once more after a yield, which takes milliseconds if
+  // another thread computes: a peer may have sent its last message and disconnected meanwhile. A program that
+  // reads the event next destroys the queue pair, and its completions with it (libfabric 1.17: rxm_close_conn
+  // closes the endpoint before it flushes the CQ). What the peer knows to have arrived is in the ring: to
+  // look again needs no progress.
+  do {
+    if (const int count = take_completions(cq, num_entries, wc, stamps); count != 0) {
+      patience.found();
+      return count;
+    }
+  } while (patience.is_due() && look_around() && !cq->consumer.seems_empty());
+  return 0;
 }
 
 }  // namespace verbena

@@ -109,7 +109,7 @@ AttributeLimits attribute_limits(const DeviceDescription& device) {
   limits.ports = 1;
   limits.link_layer =
       device.link_layer == LinkLayer::kInfiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
-  limits.active_mtu = static_cast<ibv_mtu>(device.active_mtu);
+  limits.active_mtu = device.active_mtu;
   limits.pkeys = 1;
   limits.gids = static_cast<int>(device.gid_count);
   limits.max_rd_atomic = static_cast<uint8_t>(device.limits.max_qp_init_rd_atom);

@@ -16,7 +16,7 @@ namespace verbena {
 struct AttributeLimits {
   uint8_t ports = 1;                             // ports are 1 .. ports
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;  // of the port: IBV_LINK_LAYER_*
-  ibv_mtu active_mtu = IBV_MTU_4096;             // of the port
+  uint32_t active_mtu = IBV_MTU_4096;            // enum ibv_mtu, of the port; any number from a damaged node
   uint16_t pkeys = 1;                            // entries of the port's P_Key table
   int gids = 1;                                  // entries of the port's GID table
   uint8_t max_rd_atomic = 16;                    // as initiator: ibv_device_attr::max_qp_init_rd_atom

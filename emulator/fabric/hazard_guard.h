@@ -17,9 +17,27 @@ inline constexpr uint32_t kHazardsPerSlot = 32;  // threads of one process insid
 
 // "A thread of this slot is at work in that adapter." Written by the thread, read by teardown.
 struct alignas(64) Hazard {
-  std::atomic<uint64_t> target;  // target slot + 1 (16 bits) | running number (48 bits); 0: idle
+  std::atomic<uint64_t> target;  // HazardWord; 0: idle
 };
 static_assert(sizeof(Hazard) == 64);
+
+// Target slot + 1, its complement (16 bits each), and a running number (32 bits), which distinguishes one
+// guard from the next. A damaged record that is no such word is no guard: nothing would ever release it.
+struct HazardWord {
+  static constexpr uint64_t of(uint32_t target_slot, uint64_t number) {
+    return key_of(target_slot) << 32 | (number & 0xffff'ffff);
+  }
+  static constexpr bool is_to(uint64_t word, uint32_t target_slot) {
+    return word >> 32 == key_of(target_slot);
+  }
+  static constexpr bool is_guard(uint64_t word) { return ((word >> 48 ^ word >> 32) & 0xffff) == 0xffff; }
+
+ private:
+  static constexpr uint64_t key_of(uint32_t target_slot) {
+    const uint64_t target = uint64_t{target_slot} + 1;
+    return target << 16 | (target ^ 0xffff);
+  }
+};
 
 // The records of one slot (NodeDirectory::hazards()).
 struct HazardRecords {
@@ -34,7 +52,7 @@ inline constexpr uint32_t kThreadRecords = 24;
 struct ThreadRecord {
   static constexpr uint32_t kNotAsked = UINT32_MAX;
   uint32_t index = kNotAsked;  // below kThreadRecords: the calling thread's own
-  uint64_t guards = 0;         // distinguishes one guard from the next
+  uint64_t guards = 0;         // so far
 };
 __attribute__((tls_model("initial-exec"))) inline constinit thread_local ThreadRecord thread_record;
 
@@ -95,7 +113,7 @@ class HazardGuard {
 
  private:
   static uint64_t word_of(uint32_t target_slot) {
-    return (uint64_t{target_slot} + 1) << 48 | (++thread_record.guards & 0xffff'ffff'ffff);
+    return HazardWord::of(target_slot, ++thread_record.guards);
   }
   void begin_slowly(const HazardRecords& own, uint32_t target_slot);
 

@@ -52,7 +52,7 @@ bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint3
     for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
       std::atomic<uint64_t>& record = directory.hazard(s, i).target;
       const uint64_t seen = record.load(std::memory_order_seq_cst);
-      if (seen >> 48 != uint64_t{target_slot} + 1) continue;
+      if (!HazardWord::is_to(seen, target_slot)) continue;
       const auto is_over = [&] {
         for (int spins = 0; spins < 100; ++spins)
           if (record.load(std::memory_order_acquire) != seen) return true;
@@ -127,7 +127,7 @@ void wait_for_hazards_of(const NodeDirectory& directory, uint32_t own_slot) {
   for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
     std::atomic<uint64_t>& record = directory.hazard(own_slot, i).target;
     const uint64_t seen = record.load(std::memory_order_seq_cst);
-    while (seen != 0 && record.load(std::memory_order_acquire) == seen) sched_yield();
+    while (HazardWord::is_guard(seen) && record.load(std::memory_order_acquire) == seen) sched_yield();
   }
 }
 

@@ -220,7 +220,7 @@ bool NodeDirectory::find_number(uint32_t number, QpnEntry* out) const {
 }
 
 bool NodeDirectory::find_qpn(uint32_t qpn, QpnEntry* out) const {
-  return find_number(qpn, out) && (out->qp_index & kSrqFlag) == 0;
+  return find_number(qpn, out) && out->qp_index < kMaxQpsPerProcess;  // in a damaged node it may be anything
 }
 
 bool NodeDirectory::find_srqn(uint32_t srqn, uint32_t* slot, uint32_t* srq_index) const {

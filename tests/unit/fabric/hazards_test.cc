@@ -110,14 +110,34 @@ TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
   std::atomic<uint64_t>& record = directory().hazard(kGuest, 0).target;
   std::atomic<uint64_t> guards{0};
   std::atomic<bool> over{false};
-  const uint64_t to_host = (uint64_t{kHost} + 1) << 48;
-  record.store(to_host);
+  record.store(HazardWord::of(kHost, 0));
   std::jthread holding([&] {
-    while (!over.load()) record.store(to_host | (guards.fetch_add(1) & 0xffff'ffff));
+    while (!over.load()) record.store(HazardWord::of(kHost, guards.fetch_add(1)));
   });
   wait_for_hazards(directory(), kHost, kAnySlot, nullptr, nullptr);
   over = true;
   holding.join();
+}
+
+TEST_F(Hazards, ADamagedRecordIsNoGuard) {
+  Slot& slot = directory().slot(kGuest);
+  RobustLock lock;
+  ASSERT_EQ(lock.try_lock(slot.life), 0);
+  directory().note_holder(kGuest);
+  slot.generation.store(1);
+  slot.state.store(SlotState::kLive);
+  slot.hazards_used.store(1);
+  std::atomic<uint64_t>& record = directory().hazard(kGuest, 0).target;
+  const int64_t patience = 10'000'000;
+  for (uint32_t bit = 0; bit < 64; ++bit) {  // an idle record with one bit set
+    record.store(uint64_t{1} << bit);
+    for (const uint32_t target : {0u, 1u, kHost, kGuest, 3u, 7u, 15u})
+      EXPECT_TRUE(hazards_released(directory(), target, kAnySlot, patience)) << "bit " << bit;
+    wait_for_hazards_of(directory(), kGuest);
+  }
+  record.store(HazardWord::of(kHost, 5));
+  EXPECT_FALSE(hazards_released(directory(), kHost, kAnySlot, patience));
+  EXPECT_TRUE(hazards_released(directory(), kHost + 1, kAnySlot, patience));
 }
 
 TEST_F(Hazards, AStalledTeardownNamesTheProcessThatItWaitsFor) {

@@ -79,6 +79,13 @@ TEST_F(Directory, FindsTheOwnerOfANumber) {
   EXPECT_EQ(found.qp_index, 4711u);
 }
 
+TEST_F(Directory, DoesNotFindAQpThatNoProcessCanHave) {  // the entry was damaged
+  QpnEntry found;
+  EXPECT_TRUE(directory().find_qpn(directory().claim_qpn(17, kMaxQpsPerProcess - 1), &found));
+  EXPECT_FALSE(directory().find_qpn(directory().claim_qpn(17, kMaxQpsPerProcess), &found));
+  EXPECT_FALSE(directory().find_qpn(directory().claim_srqn(17, 1), &found));
+}
+
 TEST_F(Directory, DoesNotFindANumberGivenBack) {
   const uint32_t qpn = directory().claim_qpn(17, 1);
   directory().release_qpn(qpn, 17);

@@ -71,21 +71,28 @@ int create_id(Call& call) {
   return error;
 }
 
-int destroy_id(Call& call) {
-  const auto& request = call.as<rdma_ucm_destroy_id>();
-  Context* context = nullptr;
-  if (const int error = take_out(call, request.id, &context); error != 0) return error;
-  const uint64_t uid = context->uid;
-  const rdma_ucm_destroy_id_resp response = {.events_reported = destroy_context(call.state, context)};
+// librdmacm waits until so many events of the id are acknowledged as the response says.
+template <typename Request, typename Response>
+int respond_and_expect(Call& call, const char* name, uint64_t uid, const Request& request,
+                       const Response& response) {
   const int error = call.respond(request.response, response);
   if (error == 0)
-    call.state.acknowledgements.expect(call.state.service, {.call = "rdma_destroy_id",
+    call.state.acknowledgements.expect(call.state.service, {.call = name,
                                                             .id = uid,
                                                             .object = uid,
                                                             .of_group = false,
                                                             .number = request.id,
                                                             .events_read = response.events_reported});
   return error;
+}
+
+int destroy_id(Call& call) {
+  const auto& request = call.as<rdma_ucm_destroy_id>();
+  Context* context = nullptr;
+  if (const int error = take_out(call, request.id, &context); error != 0) return error;
+  const uint64_t uid = context->uid;
+  const rdma_ucm_destroy_id_resp response = {.events_reported = destroy_context(call.state, context)};
+  return respond_and_expect(call, "rdma_destroy_id", uid, request, response);
 }
 
 // Moves an id from the file of `fd` to the file that the command is written to. Its events move as well, in
@@ -122,15 +129,7 @@ int migrate_id(Call& call) {
       show_events(to);
     }
   }
-  const int error = call.respond(request.response, response);
-  if (error == 0)
-    call.state.acknowledgements.expect(call.state.service, {.call = "rdma_migrate_id",
-                                                            .id = uid,
-                                                            .object = uid,
-                                                            .of_group = false,
-                                                            .number = request.id,
-                                                            .events_read = response.events_reported});
-  return error;
+  return respond_and_expect(call, "rdma_migrate_id", uid, request, response);
 }
 
 }  // namespace verbena::rdma_cm

@@ -21,12 +21,8 @@ class Hazards : public ::testing::Test {
   // A child in slot kGuest that holds a hazard guard on kHost until told to release it.
   Child guest() {
     return Child([this](const Child& self) {
-      Slot& slot = directory().slot(kGuest);
       RobustLock lock;
-      lock.try_lock(slot.life);
-      directory().note_holder(kGuest);
-      slot.generation.store(1);
-      slot.state.store(SlotState::kLive);
+      live_in_guest_slot(&lock);
       std::optional<HazardGuard> guard(std::in_place, directory().hazards(kGuest), kHost);
       self.tell('v');
       self.hear();
@@ -35,6 +31,15 @@ class Hazards : public ::testing::Test {
       self.hear();
       return 0;
     });
+  }
+  // The calling process has the slot kGuest, and has used one of its records.
+  void live_in_guest_slot(RobustLock* lock) {
+    Slot& slot = directory().slot(kGuest);
+    ASSERT_EQ(lock->try_lock(slot.life), 0);
+    directory().note_holder(kGuest);
+    slot.generation.store(1);
+    slot.state.store(SlotState::kLive);
+    slot.hazards_used.store(1);
   }
   const NodeDirectory& directory() const { return node_.directory(); }
   bool gone(int64_t patience = kMs) const { return hazards_released(directory(), kHost, kAnySlot, patience); }
@@ -100,13 +105,8 @@ TEST_F(Hazards, WaitingEndsWhenTheGuardIsReleased) {
 
 TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
   // The same record, changed once: the guard that was seen has been released.
-  Slot& slot = directory().slot(kGuest);
   RobustLock lock;
-  ASSERT_EQ(lock.try_lock(slot.life), 0);
-  directory().note_holder(kGuest);
-  slot.generation.store(1);
-  slot.state.store(SlotState::kLive);
-  slot.hazards_used.store(1);
+  ASSERT_NO_FATAL_FAILURE(live_in_guest_slot(&lock));
   std::atomic<uint64_t>& record = directory().hazard(kGuest, 0).target;
   std::atomic<uint64_t> guards{0};
   std::atomic<bool> over{false};
@@ -120,13 +120,8 @@ TEST_F(Hazards, WaitingIsNotForGuardsThatBeganLater) {
 }
 
 TEST_F(Hazards, ADamagedRecordIsNoGuard) {
-  Slot& slot = directory().slot(kGuest);
   RobustLock lock;
-  ASSERT_EQ(lock.try_lock(slot.life), 0);
-  directory().note_holder(kGuest);
-  slot.generation.store(1);
-  slot.state.store(SlotState::kLive);
-  slot.hazards_used.store(1);
+  ASSERT_NO_FATAL_FAILURE(live_in_guest_slot(&lock));
   std::atomic<uint64_t>& record = directory().hazard(kGuest, 0).target;
   const int64_t patience = 10'000'000;
   for (uint32_t bit = 0; bit < 64; ++bit) {  // an idle record with one bit set

@@ -35,6 +35,7 @@ struct FlowReport {
   std::atomic<uint64_t> acknowledged;
   std::atomic<uint64_t> flushed_sends;
   std::atomic<uint32_t> first_failure;  // enum ibv_wc_status; 0: none
+  std::atomic<uint32_t> vendor_error;   // of that completion
   std::atomic<int64_t> first_post_ns;   // CLOCK_MONOTONIC: the first request not acknowledged was posted
   std::atomic<int64_t> failed_ns;       // its completion was polled
   // The target's.

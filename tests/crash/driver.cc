@@ -61,9 +61,10 @@ std::string flows_of(const ControlBlock& block) {
     const FlowReport& flow = block.flows[i];
     if (flow.posted == 0 && flow.receives_posted == 0) continue;
     text << "  flow " << i << ": posted " << flow.posted << ", acknowledged " << flow.acknowledged
-         << ", failure " << flow.first_failure << ", flushed " << flow.flushed_sends << "; receives posted "
-         << flow.receives_posted << ", received " << flow.received << ", flushed " << flow.flushed_receives
-         << "\n";
+         << ", failure " << flow.first_failure << " (vendor_err 0x" << std::hex << flow.vendor_error << std::dec
+         << ", " << (flow.failed_ns - flow.first_post_ns) / 1000 << " us after the post), flushed "
+         << flow.flushed_sends << "; receives posted " << flow.receives_posted << ", received " << flow.received
+         << ", flushed " << flow.flushed_receives << "\n";
   }
   return text.str();
 }

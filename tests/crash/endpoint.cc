@@ -98,6 +98,7 @@ bool Endpoint::make_qp(int f, PeerAddress* own) {
                      &told.received, &told.flushed_receives})
     word->store(0);
   told.first_failure.store(0);
+  told.vendor_error.store(0);
   told.first_post_ns.store(0);
   told.failed_ns.store(0);
   ibv_qp_init_attr init = {};
@@ -265,6 +266,7 @@ bool Endpoint::handle_send(int f, const ibv_wc& wc) {
   if (told.first_failure.load() == 0) {
     told.first_post_ns.store(flow.post_ns[number % kWindow]);
     told.failed_ns.store(now_ns());
+    told.vendor_error.store(wc.vendor_err);
     told.first_failure.store(wc.status);
   } else if (wc.status != IBV_WC_WR_FLUSH_ERR) {
     return report("flow %d: %s after the first failure", f, ibv_wc_status_str(wc.status)), false;

@@ -1,18 +1,40 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The last lines that each failed test printed: the end of a log may be all that a CI system shows.
+"""The first and the last lines that each failed test printed, in few characters: the end of a log may be all that a
+CI system shows.
 
   scripts/failed-tests.py RESULTS  (of ctest --output-junit)
 """
 
+import re
 import sys
 import xml.etree.ElementTree
 
-LINES = 40  # of each test
+CHARACTERS = 4000  # of all tests
+LINE = 300
 TESTS = 10
+CHATTER = re.compile(r"\[(==========|----------|  PASSED  |  FAILED  |       OK )\]|Note: Google Test filter|^\s*$|"
+                     r"^ *\d+ FAILED TESTS?$")
+
+
+def shorten(output, characters):
+    lines = [line[:LINE] for line in output.splitlines() if not CHATTER.match(line)]
+    if sum(len(line) + 1 for line in lines) <= characters:
+        return lines
+    first, last = [], []
+    for kept, source in ((first, lines), (last, reversed(lines))):
+        left = characters // 2
+        for line in source:
+            left -= len(line) + 1
+            if left < 0:
+                break
+            kept.append(line)
+    return first + ["[...]"] + last[::-1]
+
 
 failed = [case for case in xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase") if case.get("status") == "fail"]
-for case in failed[:TESTS]:
+shown = failed[:TESTS]
+for case in shown:
     print(f"== {case.get('name')} failed after {float(case.get('time') or 0):.1f} s:")
-    print("\n".join((case.findtext("system-out") or "").splitlines()[-LINES:]))
-print(f"== {len(failed)} failed: {' '.join(case.get('name') for case in failed)}")
+    print("\n".join(shorten(case.findtext("system-out") or "", CHARACTERS // len(shown))))
+print(f"== {len(failed)} failed: {' '.join(case.get('name') for case in shown)}")

@@ -48,8 +48,7 @@ std::string threads_of(pid_t pid) {
     const std::string status = contents(task + "/status");
     text += "  task " + std::string(entry->d_name) + " " + line_of(status, "Name:") + " " +
             line_of(status, "State:") + " " + line_of(status, "SigPnd:") + " wchan " +
-            contents(task + "/wchan") + " syscall " + line_of(contents(task + "/syscall"), "") + "\n" +
-            contents(task + "/stack");
+            contents(task + "/wchan") + " syscall " + line_of(contents(task + "/syscall"), "") + "\n";
   }
   closedir(listing);
   return text;

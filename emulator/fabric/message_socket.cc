@@ -174,7 +174,10 @@ int MessageSocket::send(std::span<const uint8_t> message, std::span<const int> p
 
 ssize_t MessageSocket::receive(std::span<uint8_t> room, std::span<Descriptor> passed, bool* lost) const {
   // If the peer has closed with unread messages in its queue, the kernel reports ECONNRESET once, before the
-  // messages in our queue.
+  // messages in our queue. The end of the stream is asked for twice: if the peer sends and closes during the
+  // call, the kernel may have found the queue empty and then the socket shut down (net/unix/af_unix.c,
+  // unix_dgram_recvmsg()).
+  bool ended = false;
   for (int attempt = 0; attempt < 4; ++attempt) {
     if (!verified()) return -EBADF;
     iovec part{room.data(), room.size()};
@@ -185,6 +188,7 @@ ssize_t MessageSocket::receive(std::span<uint8_t> room, std::span<Descriptor> pa
     all.msg_control = passed.empty() ? nullptr : control.bytes;  // without room the kernel drops them
     all.msg_controllen = passed.empty() ? 0 : sizeof control.bytes;
     const long got = syscall(SYS_recvmsg, fd_, &all, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    if (got == 0 && !std::exchange(ended, true)) continue;
     if (got >= 0) {
       detach(&all, passed);
       if (lost != nullptr) *lost = (all.msg_flags & MSG_CTRUNC) != 0;

@@ -125,6 +125,18 @@ void explain_lost_message(const RequesterContext& requester, const Request& requ
   explain(*requester.process, *path.adapter, refusal);
 }
 
+namespace {
+
+// Its number is given back before it stops taking requests. A program may destroy a queue pair that the peer
+// still sends to: no mistake.
+bool is_being_destroyed(const RequesterContext& requester) {
+  const PeerPath& path = requester.path;
+  QpnEntry found;
+  return !requester.process->directory().find_qpn(path.qp->qpn, &found) || found.slot != path.adapter->slot();
+}
+
+}  // namespace
+
 void explain_unreachable(const RequesterContext& requester, VendorError error) {
   const PeerPath& path = requester.path;
   if (path.adapter == nullptr || path.qp == nullptr || !is_explained(*path.adapter, RefusalKind::kNotReady) ||
@@ -132,7 +144,9 @@ void explain_unreachable(const RequesterContext& requester, VendorError error) {
     return;
   const SharedQp& there = *path.qp;
   const ResponderState state = ResponderState::unpack(there.responder_state.load(std::memory_order_acquire));
-  if (there.in_use.load(std::memory_order_acquire) == 0 || there.incarnation != path.incarnation) return;
+  if (there.in_use.load(std::memory_order_acquire) == 0 || there.incarnation != path.incarnation ||
+      is_being_destroyed(requester))
+    return;
   RequestRefusal refusal = refusal_of(requester, RefusalKind::kNotReady);
   refusal.opcode = UINT8_MAX;
   refusal.expected = state.state;

@@ -12,6 +12,7 @@
 
 #include "adapter/layout.h"
 #include "engine/objects/cq.h"
+#include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "observe/log.h"
 #include "unit/common/child.h"
@@ -122,6 +123,20 @@ TEST(RefusalLog, NamesTheStateOfAQueuePairThatIsNotReady) {
     EXPECT_EQ(pair.a.sent().status, IBV_WC_RETRY_EXC_ERR);
   });
   expect_words(said, {"it is in state ERR, and takes requests from RTR on"});
+}
+
+TEST(RefusalLog, SaysNothingOfAQueuePairThatIsBeingDestroyed) {
+  const QpSetup setup{.timeout = 1, .retry_cnt = 0};
+  Pair pair(setup);
+  Process& process = *(*pair.b)->process;
+  process.directory().release_qpn(pair.b.number(), process.membership().slot());
+  ASSERT_EQ(to_state(*pair.b, IBV_QPS_ERR), 0);
+  Region memory(pair.pd.get(), 64);
+  const std::string said = said_during([&] {
+    ASSERT_EQ(send(*pair.a, {memory.sge(0, 8)}), 0);
+    EXPECT_EQ(pair.a.sent().status, IBV_WC_RETRY_EXC_ERR);
+  });
+  EXPECT_EQ(said.find("refuses"), std::string::npos) << said;
 }
 
 // ---- datagrams ----

@@ -20,14 +20,16 @@ FifoEnd& FifoEnd::operator=(FifoEnd&& other) noexcept {
   return *this;
 }
 
-int FifoEnd::make(const std::string& path) {
-  if (mkfifo(path.c_str(), 0600) != 0) return errno;
-  return open(path);
+int FifoEnd::make(int at, const char* name) {
+  if (mkfifoat(at, name, 0600) != 0) return errno;
+  const int error = open(at, name);
+  if (error != 0) unlinkat(at, name, 0);
+  return error;
 }
 
-int FifoEnd::open(const std::string& path) {
+int FifoEnd::open(int at, const char* name) {
   // O_RDWR: neither ENXIO without a reader nor EPIPE when the reader is gone (fifo(7)).
-  const long fd = syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  const long fd = syscall(SYS_openat, at, name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno;
   struct stat status;
   if (fstat(static_cast<int>(fd), &status) != 0 || !S_ISFIFO(status.st_mode)) {
@@ -79,16 +81,15 @@ bool FifoEnd::read(void* record, size_t size) const {
   }
 }
 
-int FifoEnd::open_reader(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+int FifoEnd::open_reader(const std::string& path) const {
+  // open(2), and not a system call of our own: ThreadSanitizer in a program must see the descriptor.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return -1;
-  if (fcntl(fd, F_SETFL, O_RDONLY) != 0) {
-    const int error = errno;
-    ::close(fd);
-    errno = error;
-    return -1;
-  }
-  return fd;
+  const int error = !is_same_pipe(fd) ? EPROTO : fcntl(fd, F_SETFL, O_RDONLY) != 0 ? errno : 0;
+  if (error == 0) return fd;
+  ::close(fd);
+  errno = error;
+  return -1;
 }
 
 }  // namespace verbena

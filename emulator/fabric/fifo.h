@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A named pipe of fixed-size records, for completion channels, asynchronous events and kicks. Its reader is a
-// descriptor of the program (blocking or not, pollable). Its writers open it by name.
+// descriptor of the program (blocking or not, pollable). Its writers open it by name in the folder of its
+// owner's slot (slot_folder.h).
 //
 // A writer verifies before each write that its descriptor is still the pipe. A program that closes
 // descriptors it does not own (closefrom(3), dup2(2)) must not get our records in its files. No function here
@@ -24,8 +25,9 @@ class FifoEnd {
   FifoEnd& operator=(FifoEnd&& other) noexcept;
   ~FifoEnd() { close(); }
 
-  int make(const std::string& path);  // mkfifo(3), then open; errno
-  int open(const std::string& path);  // errno; ENOENT when the owner is gone
+  // `name` in the folder `at`. errno; EPROTO: it is no FIFO.
+  int make(int at, const char* name);  // mkfifoat(3), then open
+  int open(int at, const char* name);  // ENOENT when the owner is gone
   void close();
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
@@ -42,8 +44,9 @@ class FifoEnd {
   // True: the pipe has lost its name, so its owner does not read it any more.
   bool is_abandoned() const;
 
-  // A new descriptor for reading, blocking, close-on-exec; -1 and errno.
-  static int open_reader(const std::string& path);
+  // A new descriptor of this pipe, which is at `path`, for reading: blocking, close-on-exec. -1 and errno;
+  // EPROTO: another file is there.
+  int open_reader(const std::string& path) const;
 
  private:
   bool verified() const;

@@ -5,6 +5,7 @@
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 #include "fabric/service_socket.h"
+#include "fabric/slot_folder.h"
 #include "no_cancellation.h"
 
 namespace verbena {
@@ -12,9 +13,11 @@ namespace verbena {
 bool kick_slot(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation) {
   if (slot >= kMaxSlots || !directory.alive(slot, generation)) return false;
   const SlotAddress address = slot_address(directory, node, slot, generation);
+  const NoCancellation guard;
+  Descriptor folder;
   FifoEnd fifo;
   const char byte = 0;
-  if (fifo.open(address.folder + "/kick") == 0)
+  if (open_slot_folder(address, &folder) == 0 && fifo.open(folder.fd, "kick") == 0)
     fifo.write(&byte, 1);  // a full pipe wakes as well
   else
     wake(address);

@@ -13,7 +13,7 @@ class NodeDirectory;
 struct SlotAddress;
 
 // True: the process that holds `slot` as `generation` is alive and has been woken. `node`: the node's path.
-// Two or three system calls. Any thread, without a lock.
+// About a dozen system calls. Any thread, without a lock.
 bool kick_slot(const NodeDirectory& directory, const std::string& node, uint32_t slot, uint32_t generation);
 
 // Wakes the service thread at `owner` through its socket: for a process whose FIFO has been deleted.

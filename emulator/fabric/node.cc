@@ -26,6 +26,7 @@
 #include "fabric/private_folder.h"
 #include "fabric/problem.h"
 #include "fabric/process_identity.h"
+#include "fabric/slot_folder.h"
 #include "fabric/unix_address.h"
 
 namespace verbena {
@@ -286,20 +287,16 @@ std::string directory_path(const std::string& node) { return node + "/directory"
 
 std::string key_path(const std::string& node) { return node + "/key"; }
 
-std::string slot_name(uint32_t slot, uint32_t generation) {
-  return std::to_string(slot) + "." + std::to_string(generation);
-}
-
-std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation) {
-  return node + "/slots/" + slot_name(slot, generation);
-}
-
 SlotAddress slot_address(const NodeDirectory& directory, const std::string& node, uint32_t slot,
                          uint32_t generation) {
   char name[64];
   std::snprintf(name, sizeof name, "verbena/member/%016llx/%u.%u",
                 static_cast<unsigned long long>(directory.header().node_id), slot, generation);
-  return {slot_folder(node, slot, generation), name};
+  SlotAddress address(slot_folder(node, slot, generation));
+  address.node = node;
+  address.name = slot_name(slot, generation);
+  address.abstract_name = name;
+  return address;
 }
 
 int ensure_node(const std::string& path, const DeviceTableOptions& options, std::string* problem,

@@ -74,7 +74,5 @@ bool node_is_inhabited(const std::string& path);
 
 std::string directory_path(const std::string& node);
 std::string key_path(const std::string& node);
-std::string slot_name(uint32_t slot, uint32_t generation);  // "12.3"
-std::string slot_folder(const std::string& node, uint32_t slot, uint32_t generation);
 
 }  // namespace verbena

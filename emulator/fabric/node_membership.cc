@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "fabric/node_membership.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +26,8 @@
 #include "fabric/private_folder.h"
 #include "fabric/process_identity.h"
 #include "fabric/segment_passing.h"
+#include "fabric/slot_folder.h"
+#include "no_cancellation.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -38,28 +39,6 @@ constexpr int64_t kLookAtNames = 30'000'000'000;
 // so as well, but ThreadSanitizer in a program does not see the atomics of this library, which is built
 // without it; it sees mutexes.
 std::mutex start_mutex;
-
-// Removes the sockets and FIFOs of the slot, which is all that a slot folder has, and the folder. Follows no
-// symbolic link. What this code did not make stays, and so does the folder around it.
-void remove_slot_folder(const std::string& node, const std::string& name) {
-  Descriptor root, slots, folder;
-  if (open_private_folder(AT_FDCWD, node.c_str(), &root) != 0) return;
-  if (open_private_folder(root.fd, "slots", &slots) != 0) return;
-  if (open_private_folder(slots.fd, name.c_str(), &folder) != 0) return;
-  const int readable = openat(folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* const listing = readable >= 0 ? fdopendir(readable) : nullptr;
-  if (listing == nullptr) {
-    if (readable >= 0) close(readable);
-    return;
-  }
-  while (const dirent* entry = readdir(listing)) {
-    struct stat status;
-    if (fstatat(folder.fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (S_ISSOCK(status.st_mode) || S_ISFIFO(status.st_mode)) unlinkat(folder.fd, entry->d_name, 0);
-  }
-  closedir(listing);
-  unlinkat(slots.fd, name.c_str(), AT_REMOVEDIR);
-}
 
 void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t index) {
   Slot& slot = directory.slot(index);
@@ -89,22 +68,6 @@ void write_program_name(Slot& slot) {
   const ssize_t got = read(fd, slot.program, sizeof slot.program - 1);
   if (got > 0 && slot.program[got - 1] == '\n') slot.program[got - 1] = 0;
   close(fd);
-}
-
-// Makes the slot's folder, and the folder of slots if a cleaner has removed it.
-int make_slot_folder(const std::string& node, const std::string& name) {
-  Descriptor root, slots;
-  if (int error = open_private_folder(AT_FDCWD, node.c_str(), &root); error == ENOENT) {
-    // All of it is gone. ENOENT if that holds for the folder around it, too.
-    if (error = make_private_folder(node); error != 0 && error != EEXIST) return error;
-    error = open_private_folder(AT_FDCWD, node.c_str(), &root);
-    if (error != 0) return error;
-  } else if (error != 0) {
-    return error;
-  }
-  if (int error = make_private_folder_in(root.fd, "slots"); error != 0 && error != EEXIST) return error;
-  if (int error = open_private_folder(root.fd, "slots", &slots); error != 0) return error;
-  return make_private_folder_in(slots.fd, name.c_str());
 }
 
 // EPERM: the process or the node is none that may be joined.
@@ -183,19 +146,33 @@ void NodeMembership::retire_node_at_exit() {
 }
 
 int NodeMembership::make_fifo(FifoEnd& fifo, const std::string& name) const {
-  const int error = fifo.make(folder_ + "/" + name);
-  if (error != ENOENT) return error;
-  if (int made = make_slot_folder(node_, slot_name(slot_, generation_)); made != 0 && made != EEXIST)
-    return made;
-  return fifo.make(folder_ + "/" + name);
+  const NoCancellation guard;
+  const std::string own = slot_name(slot_, generation_);
+  Descriptor folder;
+  int error = open_slot_folder(node_, own, &folder);
+  if (error == ENOENT) {
+    if (const int made = make_slot_folder(node_, own); made != 0 && made != EEXIST) return made;
+    error = open_slot_folder(node_, own, &folder);
+  }
+  return error != 0 ? error : fifo.make(folder.fd, name.c_str());
+}
+
+void NodeMembership::remove_fifo(const std::string& name) const {
+  const NoCancellation guard;
+  Descriptor folder;
+  if (open_slot_folder(node_, slot_name(slot_, generation_), &folder) == 0)
+    unlinkat(folder.fd, name.c_str(), 0);
 }
 
 void NodeMembership::kick() {
   const char byte = 0;
   if (kick_.write(&byte, 1) != EBADF) return;
   // The program has closed a descriptor that it does not own. The pipe still has its name.
+  const NoCancellation guard;
+  Descriptor folder;
   FifoEnd again;
-  if (again.open(folder_ + "/kick") == 0) again.write(&byte, 1);
+  if (open_slot_folder(node_, slot_name(slot_, generation_), &folder) == 0 && again.open(folder.fd, "kick") == 0)
+    again.write(&byte, 1);
 }
 
 int NodeMembership::watch(int descriptor) {
@@ -278,7 +255,7 @@ int NodeMembership::prepare() {
   // Where Yama restricts process_vm_writev(2) to descendants, this process allows peers of its uid
   // (PR_SET_PTRACER(2const)).
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
-  return kick_.make(folder_ + "/kick");
+  return make_fifo(kick_, "kick");
 }
 
 void NodeMembership::serve() {

@@ -62,6 +62,8 @@ class NodeMembership {
 
   // Makes a FIFO in the slot's folder; also makes the folder if somebody has deleted it. errno.
   int make_fifo(FifoEnd& fifo, const std::string& name) const;
+  // Removes its name. Peers then close their ends.
+  void remove_fifo(const std::string& name) const;
 
   const NodeDirectory& directory() const { return directory_; }
   const std::string& node() const { return node_; }

@@ -13,6 +13,7 @@
 #include "fabric/node.h"
 #include "fabric/own_memory.h"
 #include "fabric/segment_passing.h"
+#include "fabric/slot_folder.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
 
@@ -65,9 +66,16 @@ int32_t PeerAdapter::task_of_service(const NodeMembership& membership) const {
   return static_cast<int32_t>(membership.directory().slot(slot_).holder.load(std::memory_order_relaxed));
 }
 
+int PeerAdapter::open_fifo(FifoEnd& end, const char* name) const {
+  const NoCancellation guard;
+  Descriptor folder;
+  const int error = open_slot_folder(address_, &folder);
+  return error != 0 ? error : end.open(folder.fd, name);
+}
+
 void PeerAdapter::kick() {
   std::lock_guard lock(mutex_);
-  if (!kick_.is_open() && kick_.open(address_.folder + "/kick") != 0) return wake(address_);
+  if (!kick_.is_open() && open_fifo(kick_, "kick") != 0) return wake(address_);
   const char byte = 0;
   if (kick_.write(&byte, 1) == EBADF) kick_.close();
 }
@@ -117,7 +125,7 @@ int PeerAdapter::notify(uint32_t channel, uint64_t record) {
       // Channels that their owner has dropped are closed here, so that they do not accumulate.
       std::erase_if(channels_, [](const auto& c) { return c.second.is_abandoned(); });
       FifoEnd end;
-      if (int error = end.open(address_.folder + "/c" + std::to_string(channel)); error != 0) return error;
+      if (int error = open_fifo(end, ("c" + std::to_string(channel)).c_str()); error != 0) return error;
       channels_.emplace_back(channel, std::move(end));
       found = channels_.end() - 1;
     }

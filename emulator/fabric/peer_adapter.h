@@ -78,6 +78,7 @@ class PeerAdapter {
 
  private:
   void ring_doorbell();
+  int open_fifo(FifoEnd& end, const char* name) const;
   int piece_by_piece(bool writing, const iovec* local, size_t locals, const iovec* remote, size_t remotes);
   long move_piece(bool writing, void* here, void* there, size_t size);
   int32_t task_of_service(const NodeMembership& membership) const;

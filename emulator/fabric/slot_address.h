@@ -14,10 +14,10 @@ namespace verbena {
 class NodeDirectory;
 
 struct SlotAddress {
-  SlotAddress(std::string in) : folder(std::move(in)) {}  // NOLINT: a folder is an address as well
-  SlotAddress(std::string in, std::string name) : folder(std::move(in)), abstract_name(std::move(name)) {}
+  SlotAddress(std::string in) : folder(std::move(in)) {}  // NOLINT: enough for its socket
 
   std::string folder;
+  std::string node, name;     // of the folder (slot_folder.h)
   std::string abstract_name;  // without the leading null byte; empty: none
 };
 

@@ -32,7 +32,7 @@ class UnixAddress {
     std::string path = folder + "/" + name;
     if (path.size() >= sizeof address_.sun_path) {
       folder_fd_ =
-          static_cast<int>(syscall(SYS_openat, AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+          static_cast<int>(syscall(SYS_openat, AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
       if (folder_fd_ < 0) return errno;
       path = "/proc/self/fd/" + std::to_string(folder_fd_) + "/" + name;
     }

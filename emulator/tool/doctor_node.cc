@@ -25,6 +25,7 @@
 #include "fabric/node_removal.h"
 #include "fabric/process_identity.h"
 #include "fabric/segment_passing.h"
+#include "fabric/slot_folder.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
 #include "wire/node_recipe.h"

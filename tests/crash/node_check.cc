@@ -6,6 +6,7 @@
 
 #include "driver.h"
 #include "fabric/node.h"
+#include "fabric/slot_folder.h"
 
 namespace verbena::crash {
 

@@ -22,6 +22,7 @@
 #include "cm/message.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
+#include "fabric/slot_folder.h"
 #include "input.h"
 
 namespace verbena::fuzz {

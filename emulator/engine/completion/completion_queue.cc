@@ -39,10 +39,15 @@ std::unique_ptr<CompChannel> make_channel(NodeMembership& membership) {
   auto channel = std::make_unique<CompChannel>();
   channel->number = next_number.fetch_add(1, std::memory_order_relaxed);
   const std::string name = channel_name(channel->number);
-  channel->path = membership.folder() + "/" + name;
+  channel->membership = &membership;
+  channel->name = name;
   errno = membership.make_fifo(channel->fifo, name);
-  if (errno == 0) channel->program_fd = FifoEnd::open_reader(channel->path);
-  return channel->program_fd >= 0 ? std::move(channel) : nullptr;
+  if (errno == 0) channel->program_fd = channel->fifo.open_reader(membership.folder() + "/" + name);
+  if (channel->program_fd >= 0) return channel;
+  const int error = errno;
+  channel.reset();
+  errno = error;
+  return nullptr;
 }
 
 }  // namespace

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/objects/comp_channel.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "fabric/node_membership.h"
+
 namespace verbena {
 
-CompChannel::~CompChannel() { unlink(path.c_str()); }
+CompChannel::~CompChannel() {
+  if (!fifo.is_open()) return;
+  fifo.close();  // before: at the limit of descriptors, its number is needed to remove the name
+  membership->remove_fifo(name);
+}
 
 CompChannels::Table::iterator CompChannels::drop_if_closed(Table::iterator entry) {
   const CompChannel& channel = *entry->second;

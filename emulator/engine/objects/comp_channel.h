@@ -18,9 +18,12 @@
 
 namespace verbena {
 
+class NodeMembership;
+
 struct CompChannel {
   uint32_t number = 0;
-  std::string path;  // removed with the channel: peers then close their ends
+  const NodeMembership* membership = nullptr;
+  std::string name;  // of the FIFO, which goes with the channel
   FifoEnd fifo;
   int program_fd = -1;  // the program closes it without notice; the pipe's identity shows it
   std::atomic<uint32_t> users{0};

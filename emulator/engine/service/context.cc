@@ -36,7 +36,7 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
     NodeMembership& membership = process->membership();
     int error = membership.make_fifo(context->events, fifo);
     if (error == 0) {
-      context->async_fd = FifoEnd::open_reader(membership.folder() + "/" + fifo);
+      context->async_fd = context->events.open_reader(membership.folder() + "/" + fifo);
       if (context->async_fd < 0) error = errno;
     }
     if (error != 0) {

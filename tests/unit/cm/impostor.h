@@ -12,6 +12,7 @@
 #include "cm/message_fields.h"
 #include "fabric/node.h"
 #include "fabric/service_socket.h"
+#include "fabric/slot_folder.h"
 #include "unit/common/temporary_node.h"
 
 namespace verbena::cm {

@@ -19,7 +19,7 @@ class Fifo : public ::testing::Test {
  protected:
   void SetUp() override {
     path_ = folder_ + "/f";
-    ASSERT_EQ(end_.make(path_), 0);
+    ASSERT_EQ(end_.make(AT_FDCWD, path_.c_str()), 0);
   }
   // A file under the descriptor's number: the program closed what it does not own and opened a file of its
   // own.
@@ -48,18 +48,18 @@ TEST_F(Fifo, IsEmptyAtFirst) {
   EXPECT_FALSE(end_.read(&record, sizeof record));
 }
 
-TEST_F(Fifo, IsMadeOnce) { EXPECT_EQ(FifoEnd().make(path_), EEXIST); }
+TEST_F(Fifo, IsMadeOnce) { EXPECT_EQ(FifoEnd().make(AT_FDCWD, path_.c_str()), EEXIST); }
 
-TEST_F(Fifo, IsNotOpenedWhereNoneIs) { EXPECT_EQ(FifoEnd().open(folder_ + "/none"), ENOENT); }
+TEST_F(Fifo, IsNotOpenedWhereNoneIs) { EXPECT_EQ(FifoEnd().open(AT_FDCWD, (folder_ + "/none").c_str()), ENOENT); }
 
 TEST_F(Fifo, IsNotOpenedWhereAFileIs) {
   close(open((folder_ + "/file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-  EXPECT_EQ(FifoEnd().open(folder_ + "/file"), EPROTO);
+  EXPECT_EQ(FifoEnd().open(AT_FDCWD, (folder_ + "/file").c_str()), EPROTO);
 }
 
 TEST_F(Fifo, IsNotOpenedThroughALink) {
   std::filesystem::create_symlink(path_, folder_ + "/link");
-  EXPECT_EQ(FifoEnd().open(folder_ + "/link"), ELOOP);
+  EXPECT_EQ(FifoEnd().open(AT_FDCWD, (folder_ + "/link").c_str()), ELOOP);
 }
 
 TEST_F(Fifo, SaysWhenItIsFull) {
@@ -101,7 +101,7 @@ TEST_F(Fifo, SaysSoWhenItsDescriptorIsClosed) {
 
 TEST_F(Fifo, NeverWritesIntoAnotherPipe) {
   FifoEnd other;
-  ASSERT_EQ(other.make(folder_ + "/g"), 0);
+  ASSERT_EQ(other.make(AT_FDCWD, (folder_ + "/g").c_str()), 0);
   ASSERT_EQ(dup3(other.fd(), end_.fd(), O_CLOEXEC), end_.fd());
   const uint64_t record = 42;
   EXPECT_EQ(end_.write(&record, sizeof record), EBADF);
@@ -109,7 +109,7 @@ TEST_F(Fifo, NeverWritesIntoAnotherPipe) {
 }
 
 TEST_F(Fifo, HasAReaderThatBlocks) {
-  const int reader = FifoEnd::open_reader(path_);
+  const int reader = end_.open_reader(path_);
   ASSERT_GE(reader, 0);
   EXPECT_EQ(fcntl(reader, F_GETFL) & O_NONBLOCK, 0);
   EXPECT_NE(fcntl(reader, F_GETFD) & FD_CLOEXEC, 0);

@@ -9,11 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <vector>
 
+#include "fabric/descriptor.h"
+#include "fabric/fifo.h"
+#include "fabric/kick.h"
 #include "unit/common/child.h"
 #include "unit/common/scoped_membership.h"
 #include "unit/common/temporary_node.h"
@@ -156,6 +160,12 @@ class LinkedSlotFolder {
     EXPECT_EQ(symlink(elsewhere_.c_str(), folder.c_str()), 0);
   }
   std::string fifo() const { return elsewhere_ + "/kick"; }
+  // The FIFO has been written to.
+  bool is_kicked() const {
+    const Descriptor reader(open(fifo().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    char byte;
+    return read(reader.fd, &byte, 1) == 1;
+  }
   bool is_untouched() const { return access(fifo().c_str(), F_OK) == 0; }
 
  private:
@@ -170,6 +180,46 @@ TEST_F(NodeMembershipTest, LeavesWithoutFollowingALinkInPlaceOfItsFolder) {
     linked.put_at(member.membership.folder());
   }
   EXPECT_TRUE(linked.is_untouched());
+}
+
+TEST_F(NodeMembershipTest, MakesNoFifoBehindALinkInPlaceOfItsFolder) {
+  const LinkedSlotFolder linked(node_);
+  const ScopedMembership member(node_.path());
+  ASSERT_EQ(member.error, 0);
+  linked.put_at(member.membership.folder());
+  FifoEnd fifo;
+  EXPECT_EQ(member.membership.make_fifo(fifo, "c1"), EPERM);
+  member.membership.remove_fifo("kick");
+  EXPECT_TRUE(linked.is_untouched());
+}
+
+// A FIFO that is open keeps its pipe until it is closed: `reader` holds what is written.
+TEST_F(NodeMembershipTest, IsWokenByItsSocketIfALinkIsInPlaceOfItsFolder) {
+  const LinkedSlotFolder linked(node_);
+  const Descriptor reader(open(linked.fifo().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  std::atomic<int> calls{0};
+  const ScopedMembership member(
+      node_.path(),
+      [](void* count) -> int64_t {
+        static_cast<std::atomic<int>*>(count)->fetch_add(1);
+        return -1;
+      },
+      &calls);
+  ASSERT_EQ(member.error, 0);
+  linked.put_at(member.membership.folder());
+  const int before = calls.load();
+  EXPECT_TRUE(kick_slot(member.membership.directory(), node_.path(), member.membership.slot(),
+                        member.membership.generation()));
+  EXPECT_TRUE(eventually([&] { return calls.load() > before; }));
+  EXPECT_FALSE(linked.is_kicked());
+}
+
+TEST_F(NodeMembershipTest, MakesNoFifoInAFolderThatOthersMayWriteTo) {
+  const ScopedMembership member(node_.path());
+  ASSERT_EQ(member.error, 0);
+  ASSERT_EQ(chmod(member.membership.folder().c_str(), 0777), 0);
+  FifoEnd fifo;
+  EXPECT_EQ(member.membership.make_fifo(fifo, "c1"), EPERM);
 }
 
 TEST_F(NodeMembershipTest, LeavesInItsFolderWhatItDidNotMake) {

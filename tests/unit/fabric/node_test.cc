@@ -20,6 +20,7 @@
 
 #include "common/new_folder.h"
 #include "fabric/node_directory.h"
+#include "fabric/slot_folder.h"
 #include "unit/common/temporary_folder.h"
 
 namespace verbena {

@@ -6,14 +6,17 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "fabric/peer_adapter.h"
+#include "fabric/slot_folder.h"
 #include "unit/common/child.h"
 #include "unit/common/own_process.h"
 #include "unit/common/scoped_membership.h"
@@ -75,6 +78,21 @@ TEST_F(MetProcesses, AreMetOnce) {
   EXPECT_EQ(met->slot(), first.slot());
   ASSERT_EQ(get(first, {kLongEnough}, &again), 0);
   EXPECT_EQ(met, again);
+}
+
+// Everything of another process's folder is reached without following a link.
+TEST_F(MetProcesses, AreNotReachedThroughALink) {
+  std::shared_ptr<PeerAdapter> met;
+  ASSERT_EQ(get(first, {kLongEnough}, &met), 0);
+  const std::string folder = slot_folder(node.path(), first.slot(), first.generation());
+  const std::string elsewhere = folder + ".elsewhere";
+  ASSERT_EQ(rename(folder.c_str(), elsewhere.c_str()), 0);
+  ASSERT_EQ(mkfifo((elsewhere + "/c1").c_str(), 0600), 0);
+  ASSERT_EQ(symlink(elsewhere.c_str(), folder.c_str()), 0);
+  EXPECT_EQ(met->notify(1, 0), EPERM);
+  ASSERT_EQ(unlink(folder.c_str()), 0);
+  ASSERT_EQ(rename(elsewhere.c_str(), folder.c_str()), 0);
+  EXPECT_EQ(met->notify(1, 0), 0);
 }
 
 TEST_F(MetProcesses, ASilentProcessIsWaitedForOnce) {

@@ -56,8 +56,9 @@ class Program:
 
     @staticmethod
     def _read(file):
-        file.seek(0)
-        return file.read()
+        # Not by seek and read: the program writes through the same offset, and would overwrite its first lines.
+        size = os.fstat(file.fileno()).st_size
+        return os.pread(file.fileno(), size, 0).decode(errors="replace")
 
     def wait_for_output(self, text, seconds):
         self.wait_for_lines(text, 1, seconds)

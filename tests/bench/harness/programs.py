@@ -38,8 +38,9 @@ class _Process:
             raise Unavailable("%s: %s" % (self.name, error.strerror))
 
     def text(self):
-        self.output.seek(0)
-        return self.output.read().decode(errors="replace")
+        # Not by seek and read: the program writes through the same offset.
+        size = os.fstat(self.output.fileno()).st_size
+        return os.pread(self.output.fileno(), size, 0).decode(errors="replace")
 
     def end(self):
         """Ends the process and its children, if it still runs. It leads a session of its own."""

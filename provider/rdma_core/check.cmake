@@ -14,6 +14,7 @@ endfunction()
 
 # The headers of `source`, in `gathered`.
 function(gather_headers source gathered abi)
+  file(REMOVE_RECURSE ${gathered})  # what an earlier version of this script left may be links into the sources
   file(MAKE_DIRECTORY ${gathered}/kernel-abi)
   file(WRITE ${gathered}/config.h
        "#define IBVERBS_PABI_VERSION ${abi}\n#define VERBS_IOCTL_ONLY 0\n#define VERBS_WRITE_ONLY 0\n")

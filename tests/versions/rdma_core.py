@@ -11,7 +11,7 @@ from harness.failure import Failure
 LIBRARIES = ("ibverbs", "rdmacm")
 PROGRAM = re.compile(r"bin/(ibv_(devinfo|devices|asyncwatch|\w+_pingpong)|"
                      r"rping|ucmatose|udaddy|cmtime|rdma_\w*(server|client))")
-PYVERBS = re.compile(r"python/pyverbs/\w+\.cpython[\w.-]*\.so")  # not the vendors', in python/pyverbs/providers
+PYVERBS = re.compile(r"python/pyverbs/(\w+/)*\w+\.cpython[\w.-]*\.so")  # the suite imports the vendors' as well
 PYTHON = "/usr/bin/python3"
 
 

@@ -11,8 +11,8 @@ namespace verbena {
 struct Installation {
   std::string library_folder;  // absolute
   std::string preload;         // <library_folder>/libverbena-preload.so
-  // The value for RDMAV_DRIVERS: <library_folder>/libverbena. libibverbs appends "-rdmav<ABI>.so" itself, and
-  // so picks the provider of the right layout (libibverbs/dynamic_driver.c).
+  // The value for RDMAV_DRIVERS: <library_folder>/libverbena. libibverbs appends "-rdmav<ABI>.so" itself
+  // (libibverbs/dynamic_driver.c): a link to the provider.
   std::string driver;
 };
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The machine: libraries, the device file, limits, variables.
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -18,56 +16,26 @@
 #include "tool/elf_file.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
+#include "tool/rdma_libraries.h"
 
 namespace verbena::tool {
 namespace {
 
-constexpr const char* kPrivateVersion = "IBVERBS_PRIVATE_";
 constexpr rlim_t kFewestDescriptors = 64;
 constexpr rlim_t kManyDescriptors = 1024;
 constexpr rlim_t kAddressSpaceOfOne = rlim_t{32} << 30;  // what an adapter reserves without a limit
-
-// The path at which ld.so finds `name`. "", and *problem says why, if it does not.
-std::string locate_library(const char* name, std::string* problem) {
-  void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) {
-    *problem = dlerror();
-    return "";
-  }
-  const link_map* map = nullptr;
-  std::string path;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) path = map->l_name;
-  dlclose(handle);
-  return path;
-}
-
-// The provider ABI, "34" for instance, from the version of the symbols that libibverbs exports to its
-// providers.
-std::string provider_abi(const ElfFile& library) {
-  for (const std::string& version : library.versions)
-    if (version.rfind(kPrivateVersion, 0) == 0) return version.substr(std::strlen(kPrivateVersion));
-  return "";
-}
-
-// The newest public symbol version. The versions are defined in order, the newest last.
-std::string latest_version(const ElfFile& library) {
-  std::string latest = "no public symbol versions";
-  for (const std::string& version : library.versions)
-    if (version.rfind("IBVERBS_", 0) == 0 && version.rfind(kPrivateVersion, 0) != 0) latest = version;
-  return latest;
-}
 
 void examine_provider(const std::string& library, const std::string& abi, Findings* findings) {
   Installation installation;
   std::string problem;
   if (find_installation(&installation, &problem) != 0) return;  // reported by examine_installation
-  const std::string provider = installation.driver + "-rdmav" + abi + ".so";
+  const std::string provider = provider_path(installation, abi);
   if (access(provider.c_str(), R_OK) == 0)
     findings->push_back({Verdict::kGood, provider, "the provider for this libibverbs", ""});
   else
-    findings->push_back({Verdict::kBad, library,
-                         "wants providers of ABI " + abi + ", and there is no " + provider,
-                         "use the distribution's rdma-core, or a Verbena that knows this one"});
+    findings->push_back(
+        {Verdict::kBad, library, "wants providers of ABI " + abi + ", and there is no " + provider,
+         "install a newer Verbena, or put the libraries of rdma-core 28 to 64 first in LD_LIBRARY_PATH"});
 }
 
 void examine_new_adapter(Findings* findings) {
@@ -107,7 +75,7 @@ void examine_rdma_libraries(Findings* findings) {
   const std::string abi = error == 0 ? provider_abi(elf) : "";
   if (abi.empty())
     findings->push_back({Verdict::kBad, verbs, "is a libibverbs that Verbena does not know (no provider ABI)",
-                         "use the distribution's rdma-core, version 34 or later"});
+                         "use an rdma-core from 28 to 64"});
   else
     findings->push_back({Verdict::kGood, verbs, "provider ABI " + abi + ", " + latest_version(elf), ""});
   if (!abi.empty()) examine_provider(verbs, abi, findings);

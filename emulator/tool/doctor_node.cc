@@ -274,7 +274,7 @@ bool send_probe(const std::string& node, const Installation& installation, const
 std::string remedy_of_way(const std::string& said, const Findings& findings) {
   // provider/rdma_core/layout.cc
   if (said.find("this libibverbs is ") != std::string::npos)
-    return "use an rdma-core from 36 to 56, as distributions have it, or a Verbena that knows this one";
+    return "use an rdma-core from 28 to 64, or a Verbena that knows this one";
   const std::string more = "VERBENA_LOG=info IBV_SHOW_WARNINGS=1 verbena run -- ibv_devinfo says more";
   const bool known = std::any_of(findings.begin(), findings.end(),
                                  [](const Finding& finding) { return finding.verdict == Verdict::kBad; });

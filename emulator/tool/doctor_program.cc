@@ -19,6 +19,7 @@
 #include "tool/elf_file.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
+#include "tool/symbol_versions.h"
 
 namespace verbena::tool {
 namespace {
@@ -110,14 +111,15 @@ bool examine_elf(const std::string& path, Findings* findings) {
 
 constexpr int kListPatience = 5000;  // ms
 
-// What the loader says that it would load for the program, which is not run: ld.so(8), --list. "": unknown.
+// What the loader says that it would load for the program, which is not run, and what it misses (on stderr):
+// ld.so(8), --list. "": unknown.
 std::string list_libraries(const std::string& interpreter, const std::string& path) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return "";
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   const std::string absolute = path.find('/') == std::string::npos ? "./" + path : path;
   char* const words[] = {const_cast<char*>(interpreter.c_str()), const_cast<char*>("--list"),
                          const_cast<char*>(absolute.c_str()), nullptr};
@@ -145,11 +147,32 @@ std::string list_libraries(const std::string& interpreter, const std::string& pa
   return ended && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "";
 }
 
-void examine_use_of_verbs(const std::string& path, Findings* findings) {
+// The newest version of the library of the same kind as `version`, which is "KIND_...". The versions are
+// defined in order, the newest last.
+std::string newest_version(const std::string& library, const std::string& version) {
+  const std::string kind = version.substr(0, version.find('_') + 1);
+  ElfFile elf;
+  if (kind.empty() || read_elf(library, &elf) != 0) return "";
+  std::string newest;
+  for (const std::string& each : elf.versions)
+    if (each.rfind(kind, 0) == 0 && each.rfind(kind + "PRIVATE", 0) != 0) newest = each;
+  return newest;
+}
+
+// False: the loader would refuse the program.
+bool examine_versions(const std::string& said, Findings* findings) {
+  const std::vector<MissingVersion> missing = missing_versions(said);
+  for (const MissingVersion& each : missing)
+    findings->push_back({Verdict::kBad, each.needed_by,
+                         describe(each, newest_version(each.library, each.version)), remedy(each)});
+  return missing.empty();
+}
+
+void examine_libraries(const std::string& path, Findings* findings) {
   ElfFile elf;
   if (read_elf(path, &elf) != 0) return;
   const std::string libraries = list_libraries(elf.interpreter, path);
-  if (libraries.empty()) return;
+  if (libraries.empty() || !examine_versions(libraries, findings)) return;
   for (const char* library : {"libibverbs.so", "librdmacm.so"})
     if (libraries.find(library) != std::string::npos)
       return findings->push_back({Verdict::kGood, path, std::string("uses ") + library, ""});
@@ -185,7 +208,7 @@ void examine_program(const std::string& name, Findings* findings) {
   good = examine_elf(path, findings) && good;
   if (!good) return;
   findings->push_back({Verdict::kGood, path, "a dynamic program that LD_PRELOAD reaches", ""});
-  if (path == named) examine_use_of_verbs(path, findings);
+  if (path == named) examine_libraries(path, findings);
 }
 
 }  // namespace verbena::tool

@@ -13,6 +13,7 @@
 
 #include "tool/command.h"
 #include "tool/environment.h"
+#include "tool/rdma_libraries.h"
 
 namespace verbena::tool {
 namespace {
@@ -30,10 +31,20 @@ int become(const std::vector<std::string>& program) {
   return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun;
 }
 
+// The program is run all the same: it may not use RDMA.
+void warn_of_unknown_rdma_core() {
+  Installation installation;
+  std::string problem;
+  if (find_installation(&installation, &problem) != 0) return;  // reported by prepare()
+  const std::string unknown = unknown_rdma_core(installation);
+  if (!unknown.empty()) std::fprintf(stderr, "verbena: %s\n", unknown.c_str());
+}
+
 int run(const NodeOptions& options, const std::vector<std::string>& program) {
   std::vector<Variable> environment;
   std::string problem;
   if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
+  warn_of_unknown_rdma_core();
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
   return become(program);

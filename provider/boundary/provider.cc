@@ -17,7 +17,7 @@
 namespace verbena {
 namespace {
 
-constexpr char kProvider[] = "libverbena-rdmav34.so";
+constexpr char kProvider[] = "libverbena-provider.so";
 constexpr char kTree[] = "/sys/class/infiniband_verbs";
 
 // The path of the provider, which lies in the folder of this library (fabric/installation.h). False: the

@@ -3,66 +3,87 @@
 
 #include <dlfcn.h>
 
-#include <cstdint>
-#include <cstring>
-#include <initializer_list>
+#include <algorithm>
+#include <iterator>
 
-#include "rdma_core/pabi34_rdma_core36.h"
+#include "rdma_core/layouts.h"
 
 namespace verbena::rdma_core {
 namespace {
 
-// The linker defines each symbol version as an absolute symbol of the same name with value 0. The address of
-// such a symbol does not tell whether it exists; dlerror(3) does. RTLD_DEFAULT includes the libraries that
-// this library depends on, even if the program has loaded them with RTLD_LOCAL.
+#define VERBENA_LAYOUT(release, abi, function, version, fields) \
+  {release,                                                     \
+   abi,                                                         \
+   "verbs_register_driver_" #abi,                               \
+   "IBVERBS_PRIVATE_" #abi,                                     \
+   function,                                                    \
+   version,                                                     \
+   (PABI_CONTEXT_FIELDS + (fields)) * sizeof(void*)},
+constexpr Layout kLayouts[] = {PABI_LAYOUTS(VERBENA_LAYOUT)};
+#undef VERBENA_LAYOUT
+
+constexpr bool within_room(const Layout& layout) { return layout.context_offset <= kLargestContextOffset; }
+static_assert(std::all_of(std::begin(kLayouts), std::end(kLayouts), within_room));
+
+struct Releases {
+  int first;
+  int last;
+};
+constexpr int kOpen = 1 << 16;
+constexpr Releases ALWAYS{0, kOpen}, BEFORE_33{0, 32}, SINCE_31{31, kOpen}, SINCE_34{34, kOpen},
+    SINCE_35{35, kOpen}, SINCE_36{36, kOpen}, SINCE_59{59, kOpen}, SINCE_62{62, kOpen}, SINCE_64{64, kOpen};
+
+// The linker defines each symbol version as an absolute symbol of the same name.
+bool is_newer_than_all(HasSymbol has_symbol) {
+  return has_symbol(PABI_UNKNOWN_VERSION, PABI_UNKNOWN_VERSION);
+}
+
+}  // namespace
+
+// RTLD_DEFAULT includes the libraries that this library depends on, even if the program has loaded them with
+// RTLD_LOCAL. The address of a symbol version (0) does not tell whether it exists; dlerror(3) does.
 bool process_has_symbol(const char* symbol, const char* version) {
   dlerror();
   dlvsym(RTLD_DEFAULT, symbol, version);
   return dlerror() == nullptr;
 }
 
-}  // namespace
-
-Layout layout_of(HasSymbol has_symbol) {
-  // rdma-core 59, 62 and 64 introduced these versions. Each changed the layout.
-  for (const char* newer : {"IBVERBS_1.15", "IBVERBS_1.16", "IBVERBS_1.17"}) {
-    if (has_symbol(newer, newer)) return Layout::kUnknown;
-  }
-  // rdma-core 36 introduced this function, and with it an entry in the table of operations.
-  return has_symbol("ibv_query_qp_data_in_order", "IBVERBS_1.14") ? Layout::kRdmaCore36
-                                                                  : Layout::kBeforeRdmaCore36;
+const Layout* layout_of(HasSymbol has_symbol) {
+  if (is_newer_than_all(has_symbol)) return nullptr;
+  const Layout* found = nullptr;
+  for (const Layout& layout : kLayouts)
+    if (has_symbol(layout.register_driver, layout.private_version) &&
+        has_symbol(layout.newest_function, layout.newest_version))
+      found = &layout;
+  return found;
 }
 
-Layout installed_layout() { return layout_of(process_has_symbol); }
-
-const char* refusal(Layout layout) {
-  switch (layout) {
-    case Layout::kBeforeRdmaCore36:
-      return "this libibverbs is older than rdma-core 36; Verbena offers no device";
-    case Layout::kUnknown:
-      return "this libibverbs is newer than rdma-core 56, the last one Verbena knows; Verbena offers no "
-             "device";
-    case Layout::kRdmaCore36:
-      break;
-  }
-  return "";
+const char* refusal(HasSymbol has_symbol) {
+  const Layout& oldest = kLayouts[0];
+  if (!is_newer_than_all(has_symbol) && has_symbol(oldest.register_driver, oldest.private_version))
+    return "this libibverbs is older than rdma-core 28, so Verbena offers no device: install a newer "
+           "rdma-core, or put one first in LD_LIBRARY_PATH";
+  return "this libibverbs is newer than rdma-core 64, so Verbena offers no device: install a newer Verbena, "
+         "or "
+         "put the libraries of rdma-core 64 first in LD_LIBRARY_PATH";
 }
 
-size_t qp_mask_offset(ToExtended to_extended) {
-  // The oldest struct ibv_qp_ex of the layout ends here.
-  constexpr size_t kFirst = offsetof(ibv_qp_ex, wr_abort) + sizeof(ibv_qp_ex::wr_abort);
-  const uint32_t mark = PABI34_QP_EX;
-  for (size_t offset = kFirst; offset + sizeof(mark) <= kLargestQp; offset += sizeof(void*)) {
-    alignas(ibv_qp_ex) char qp[kLargestQp] = {};
-    memcpy(qp + offset, &mark, sizeof(mark));
-    if (to_extended(reinterpret_cast<ibv_qp*>(qp)) != nullptr) return offset;
-  }
-  return 0;
+const Layout* installed_layout() {
+  static const Layout* const layout = layout_of(process_has_symbol);
+  return layout;
 }
 
-size_t installed_qp_mask_offset() {
-  static const size_t offset = qp_mask_offset(ibv_qp_to_qp_ex);
-  return offset;
+std::array<Operation, kMostOperations> operations_of(const Layout& layout, const ContextOps& ops) {
+  std::array<Operation, kMostOperations> table = {};
+  size_t next = 0;
+  const auto place = [&](const Releases& releases, Operation operation) {
+    if (layout.release >= releases.first && layout.release <= releases.last) table[next++] = operation;
+  };
+#define VERBENA_PLACE(releases, result, name, arguments) \
+  place(releases, reinterpret_cast<Operation>(ops.name));
+  PABI_OPERATIONS(VERBENA_PLACE)
+#undef VERBENA_PLACE
+  return table;
 }
 
 }  // namespace verbena::rdma_core

@@ -1,40 +1,54 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Which private layout the libibverbs of this process has. The symbol version IBVERBS_PRIVATE_34 does not
-// tell, because three layouts have it: those of rdma-core 34, of 35, and of 36 to 56.
+// Which private ABI the libibverbs of this process has (layouts.h), and the structures of a provider in the
+// form that this ABI wants. One provider serves all of them: it chooses when it is loaded.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
-struct ibv_qp;
-struct ibv_qp_ex;
+#include "rdma_core/operations.h"
+#include "rdma_core/structures.h"
 
 namespace verbena::rdma_core {
 
-enum class Layout {
-  kBeforeRdmaCore36,  // 34 or 35
-  kRdmaCore36,        // pabi34_rdma_core36.h
-  kUnknown,           // newer than rdma-core 56
+struct Layout {
+  int release;                  // of rdma-core, the first one with this layout
+  int abi;                      // NN of IBVERBS_PRIVATE_NN and -rdmavNN.so
+  const char* register_driver;  // "verbs_register_driver_NN"
+  const char* private_version;  // "IBVERBS_PRIVATE_NN"
+  const char* newest_function;  // the library has this function ...
+  const char* newest_version;   // ... in this symbol version
+  size_t context_offset;        // of `context` in struct verbs_context
 };
+
+inline constexpr size_t kLargestContextOffset = 46 * sizeof(void*);  // of all layouts
 
 // Does the libibverbs of this process have `symbol` in `version`?
 using HasSymbol = bool (*)(const char* symbol, const char* version);
 
-Layout layout_of(HasSymbol has_symbol);
+// nullptr: refuse it, with refusal().
+const Layout* layout_of(HasSymbol has_symbol);
 
-// The layout of the libibverbs that this library is linked with at run time. Any thread may call it.
-Layout installed_layout();
+// One sentence that says why there is no device, and what to do.
+const char* refusal(HasSymbol has_symbol);
 
-// One line that tells why a layout other than kRdmaCore36 is refused. kRdmaCore36: "".
-const char* refusal(Layout layout);
+// For the libibverbs that this library is linked with at run time. Any thread may call it.
+bool process_has_symbol(const char* symbol, const char* version);
+const Layout* installed_layout();
 
-// The offset in a QP of its enum pabi34_qp_mask. It is not fixed within the layout, because struct
-// ibv_qp_ex in front of it has grown (rdma-core 43: wr_atomic_write, 46: wr_flush). So it is probed: for
-// one offset after the other, `to_extended` (ibv_qp_to_qp_ex(3)) is called on a QP that has PABI34_QP_EX
-// at that offset only. 0: not found.
-using ToExtended = ibv_qp_ex* (*)(ibv_qp* qp);
-inline constexpr size_t kLargestQp = 1024;
-size_t qp_mask_offset(ToExtended to_extended);
-size_t installed_qp_mask_offset();  // of the installed libibverbs
+// All operations of all releases, by name. Null: the context does not have the operation, and libibverbs
+// answers EOPNOTSUPP.
+struct ContextOps {
+#define VERBENA_MEMBER(releases, result, name, arguments) result(*name) arguments = nullptr;
+  PABI_OPERATIONS(VERBENA_MEMBER)
+#undef VERBENA_MEMBER
+};
+
+using Operation = void (*)();
+constexpr size_t kMostOperations = sizeof(ContextOps) / sizeof(Operation);
+
+// The struct verbs_context_ops of `layout`: its operations in their order. The rest of the array is null.
+std::array<Operation, kMostOperations> operations_of(const Layout& layout, const ContextOps& ops);
 
 }  // namespace verbena::rdma_core

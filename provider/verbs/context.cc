@@ -2,13 +2,15 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <utility>
 
 #include "boundary/claim.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
-#include "rdma_core/libibverbs_imports.h"
+#include "rdma_core/layout.h"
+#include "rdma_core/libibverbs.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -29,7 +31,7 @@ template <auto Verb>
 constexpr auto uncancelled = Uncancelled<Verb>::call;
 
 // All supported operations. The others return EOPNOTSUPP (libibverbs/dummy_ops.c).
-const pabi34_context_ops kContextOps = {
+const rdma_core::ContextOps kContextOps = {
     .advise_mr = uncancelled<advise_mr>,
     .alloc_dm = uncancelled<alloc_dm>,
     .alloc_mw = uncancelled<alloc_mw>,
@@ -73,6 +75,7 @@ const pabi34_context_ops kContextOps = {
     .post_recv = post_recv,
     .post_send = post_send,
     .post_srq_recv = post_srq_recv,
+    .query_device = uncancelled<query_device>,
     .query_device_ex = uncancelled<query_device_ex>,
     .query_ece = uncancelled<query_ece>,
     .query_port = uncancelled<query_port>,
@@ -101,29 +104,39 @@ void claim_commands(VerbsContext* context) {
       reinterpret_cast<verbena_boundary_claim_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_claim"));
   const verbena_boundary_handler handler = {
       .write = answer_command, .owner = context, .control = answer_control, .resume = nullptr};
-  if (claim != nullptr) claim(context->base.context.cmd_fd, &handler);
+  if (claim != nullptr) claim(context->base.cmd_fd, &handler);
 }
 
 void release_commands(VerbsContext* context) {
   const auto release =
       reinterpret_cast<verbena_boundary_release_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_release"));
-  if (release != nullptr) release(context->base.context.cmd_fd);
+  if (release != nullptr) release(context->base.cmd_fd);
 }
 
-// From _verbs_init_and_alloc_context on, verbs_uninit_context closes both descriptors. If the former fails,
-// it has closed cmd_fd. So no code here closes them.
+// libibverbs' part of `context`.
+verbs_context* part_of_libibverbs(VerbsContext* context) {
+  return reinterpret_cast<verbs_context*>(reinterpret_cast<char*>(&context->base) -
+                                          rdma_core::installed_layout()->context_offset);
+}
+
+// From init_and_alloc_context on, uninit_context closes both descriptors. If the former fails, it has closed
+// cmd_fd. So no code here closes them.
 template <typename Open>
 VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
-  auto* context = static_cast<VerbsContext*>(
-      _verbs_init_and_alloc_context(device, cmd_fd, sizeof(VerbsContext), nullptr, kDriverUnknown));
+  const rdma_core::Layout& layout = *rdma_core::installed_layout();
+  const rdma_core::Libibverbs& library = rdma_core::libibverbs();
+  const size_t place = offsetof(VerbsContext, base) - layout.context_offset;
+  auto* context = static_cast<VerbsContext*>(library.init_and_alloc_context(
+      device, cmd_fd, sizeof(VerbsContext), reinterpret_cast<void*>(place), kDriverUnknown));
   if (context == nullptr) return nullptr;
 
   if (const int error = open(&context->emulated); error != 0) {
-    verbs_uninit_context(&context->base);
+    library.uninit_context(part_of_libibverbs(context));
     return refuse(context, error);
   }
-  context->base.context.num_comp_vectors = kCompletionVectors;
-  verbs_set_ops(&context->base, &kContextOps);
+  context->base.num_comp_vectors = kCompletionVectors;
+  static const auto operations = rdma_core::operations_of(layout, kContextOps);
+  library.set_ops(part_of_libibverbs(context), operations.data());
   claim_commands(context);
   return context;
 }
@@ -133,7 +146,7 @@ std::atomic<VerbsContext*> left{nullptr};  // leak checkers find them here
 // The program still has objects to destroy, and libibverbs reads their context first: the context stays,
 // without descriptors.
 void keep(VerbsContext* context) {
-  ibv_context& ibv = context->base.context;
+  ibv_context& ibv = context->base;
   for (int* descriptor : {&ibv.cmd_fd, &ibv.async_fd})
     if (*descriptor != -1) close(std::exchange(*descriptor, -1));
   context->next_left = left.load(std::memory_order_relaxed);
@@ -157,8 +170,8 @@ verbs_context* alloc_context(ibv_device* device, int cmd_fd, void* /*private_dat
   VerbsContext* context =
       make_context(device, cmd_fd, [device](Context** out) { return open_context(device->name, out); });
   if (context == nullptr) return nullptr;
-  context->base.context.async_fd = context_async_fd(context->emulated);
-  return &context->base;
+  context->base.async_fd = context_async_fd(context->emulated);
+  return part_of_libibverbs(context);
 }
 
 // libibverbs chooses the device by the number of the descriptor, which all our devices share: the claim knows
@@ -171,10 +184,10 @@ verbs_context* import_context(ibv_device* /*device*/, int cmd_fd) {
     VERBENA_WARN("ibv_import_device: descriptor %d is of no context of this process", cmd_fd);
     return refuse(EOPNOTSUPP);
   }
-  VerbsContext* context = make_context(original->base.context.device, cmd_fd, [original](Context** out) {
+  VerbsContext* context = make_context(original->base.device, cmd_fd, [original](Context** out) {
     return verbena::import_context(original->emulated, out);
   });
-  return context != nullptr ? &context->base : nullptr;
+  return context != nullptr ? part_of_libibverbs(context) : nullptr;
 }
 
 void free_context(ibv_context* ibv) {
@@ -184,7 +197,7 @@ void free_context(ibv_context* ibv) {
   if (ibv->async_fd == -1) close(context_async_fd(context->emulated));
   free_unimported(context);
   if (close_context(context->emulated)) return keep(context);
-  verbs_uninit_context(&context->base);
+  rdma_core::libibverbs().uninit_context(part_of_libibverbs(context));
   free(context);
 }
 

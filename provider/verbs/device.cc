@@ -14,29 +14,39 @@ namespace verbena::verbs {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size) {
   if (input != nullptr && input->comp_mask != 0) {
-    VERBENA_WARN("ibv_query_device_ex: %s: input's comp_mask 0x%x: no bit is defined", context->device->name, input->comp_mask);
+    VERBENA_WARN("ibv_query_device_ex: %s: input's comp_mask 0x%x: no bit is defined", context->device->name,
+                 input->comp_mask);
     return answer(EINVAL);
   }
   if (attr_size < sizeof(ibv_device_attr)) {
-    VERBENA_WARN("ibv_query_device_ex: %s: %zu bytes for the attributes: %zu are the least", context->device->name,
-                 attr_size, sizeof(ibv_device_attr));
+    VERBENA_WARN("ibv_query_device_ex: %s: %zu bytes for the attributes: %zu are the least",
+                 context->device->name, attr_size, sizeof(ibv_device_attr));
     return answer(EINVAL);
   }
 
   ibv_device_attr_ex whole = {};
-  if (const int error = query_device(to_context(context)->emulated, &whole); error != 0) return answer(error);
+  if (const int error = verbena::query_device(to_context(context)->emulated, &whole); error != 0)
+    return answer(error);
   const size_t known = std::min(attr_size, sizeof(whole));
   memcpy(attr, &whole, known);
   memset(reinterpret_cast<char*>(attr) + known, 0, attr_size - known);
   return 0;
 }
 
+// rdma-core before 33 has this operation for ibv_query_device(3). Newer ones use query_device_ex.
+int query_device(ibv_context* context, ibv_device_attr* attr) {
+  ibv_device_attr_ex whole = {};
+  const int error = query_device_ex(context, nullptr, &whole, sizeof(whole));
+  if (error == 0) *attr = whole.orig_attr;
+  return error;
+}
+
 // As mlx5 (providers/mlx5/verbs.c, mlx5_query_rt_values): the clock is reported in its own units, all of them
 // in tv_nsec.
 int query_rt_values(ibv_context* context, ibv_values_ex* values) {
   if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) {
-    VERBENA_WARN("ibv_query_rt_values_ex: %s: comp_mask 0x%x: there is IBV_VALUES_MASK_RAW_CLOCK only", context->device->name,
-                 values->comp_mask);
+    VERBENA_WARN("ibv_query_rt_values_ex: %s: comp_mask 0x%x: there is IBV_VALUES_MASK_RAW_CLOCK only",
+                 context->device->name, values->comp_mask);
     return answer(EINVAL);
   }
   if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return 0;

@@ -26,6 +26,11 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // a cache line
 
+// IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC of rdma-core 64. A permission that only devices need
+// whose DMA cannot reach the memory of a confidential virtual machine: this one does not use it, as mlx5
+// elsewhere.
+constexpr uint32_t kAllowUnprotectedBuffers = 1 << 2;
+
 VerbsTd* to_td(ibv_td* td) { return reinterpret_cast<VerbsTd*>(td); }
 static_assert(offsetof(VerbsTd, base) == 0);
 
@@ -83,14 +88,16 @@ int dealloc_td(ibv_td* ibv) {
 // Refuses what mlx5 refuses (providers/mlx5/verbs.c, mlx5_alloc_parent_domain), and objects of another
 // context.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
-  constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
-  if (attr->pd == nullptr || (attr->comp_mask & ~kKnown) != 0) {
+  const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+                         (rdma_core::installed_layout()->release >= 64 ? kAllowUnprotectedBuffers : 0);
+  if (attr->pd == nullptr || (attr->comp_mask & ~known) != 0) {
     VERBENA_WARN("ibv_alloc_parent_domain: pd %p, comp_mask 0x%x: it needs a PD, and there are the bits 0x%x",
-                 static_cast<void*>(attr->pd), attr->comp_mask, kKnown);
+                 static_cast<void*>(attr->pd), attr->comp_mask, known);
     return refuse(EINVAL);
   }
   if (attr->pd->context != context || (attr->td != nullptr && attr->td->context != context)) {
-    VERBENA_WARN("ibv_alloc_parent_domain: PD %u, or its thread domain, belongs to another context", attr->pd->handle);
+    VERBENA_WARN("ibv_alloc_parent_domain: PD %u, or its thread domain, belongs to another context",
+                 attr->pd->handle);
     return refuse(EINVAL);
   }
   auto* pd = allocate<VerbsPd>();

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "rdma_core/layout.h"
-#include "rdma_core/libibverbs_imports.h"
+#include "rdma_core/libibverbs.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -14,21 +14,21 @@ namespace {
 
 // core_support stays 0, so libibverbs drops the optional access flags (IBV_ACCESS_RELAXED_ORDERING) before
 // reg_mr. A device that never reorders would ignore them.
-pabi34_device* alloc_device(pabi34_sysfs_device*) { return allocate<pabi34_device>(); }
-void uninit_device(pabi34_device* device) { free(device); }
+pabi_device* alloc_device(pabi_sysfs_device*) { return allocate<pabi_device>(); }
+void uninit_device(pabi_device* device) { free(device); }
 
 // A real adapter that a user has named "verbena", without a number, is not ours.
 constexpr const char* kNamePattern = "rdma_device:Nverbena[0-9]*";
-const pabi34_match kMatches[] = {
+const pabi_match kMatches[] = {
     {.driver_data = nullptr,
      .u = {.modalias = kNamePattern},
      .vendor = 0,
      .device = 0,
-     .kind = PABI34_MATCH_MODALIAS},
-    {.driver_data = nullptr, .u = {.modalias = nullptr}, .vendor = 0, .device = 0, .kind = PABI34_MATCH_END},
+     .kind = PABI_MATCH_MODALIAS},
+    {.driver_data = nullptr, .u = {.modalias = nullptr}, .vendor = 0, .device = 0, .kind = PABI_MATCH_END},
 };
 
-const pabi34_device_ops kDeviceOps = {
+const pabi_device_ops kDeviceOps = {
     .name = "verbena",
     .match_min_abi_version = 1,
     .match_max_abi_version = 1,
@@ -41,13 +41,26 @@ const pabi34_device_ops kDeviceOps = {
     .uninit_device = uninit_device,
 };
 
+const pabi_device_ops_28 kDeviceOps28 = {
+    .name = kDeviceOps.name,
+    .match_min_abi_version = kDeviceOps.match_min_abi_version,
+    .match_max_abi_version = kDeviceOps.match_max_abi_version,
+    .match_table = kMatches,
+    .static_providers = nullptr,
+    .match_device = nullptr,
+    .alloc_context = alloc_context,
+    .alloc_device = alloc_device,
+    .uninit_device = uninit_device,
+};
+
 __attribute__((constructor)) void register_driver() {
-  const rdma_core::Layout layout = rdma_core::installed_layout();
-  if (layout != rdma_core::Layout::kRdmaCore36) {
-    fprintf(stderr, "verbena: %s\n", rdma_core::refusal(layout));
+  const rdma_core::Layout* layout = rdma_core::installed_layout();
+  if (layout == nullptr) {
+    fprintf(stderr, "verbena: %s\n", rdma_core::refusal(rdma_core::process_has_symbol));
     return;
   }
-  verbs_register_driver_34(&kDeviceOps);
+  const bool has_import = layout->release >= 31;
+  rdma_core::libibverbs().register_driver(has_import ? static_cast<const void*>(&kDeviceOps) : &kDeviceOps28);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Named {
 };
 
 inline Named named(ibv_pd* pd) { return {"PD", pd->handle, pd_handle(to_pd(pd)->emulated)}; }
-inline Named named(pabi34_mr* mr) { return {"MR", mr->ibv_mr.handle, mr_handle(to_mr(mr)->emulated)}; }
+inline Named named(pabi_mr* mr) { return {"MR", mr->ibv_mr.handle, mr_handle(to_mr(mr)->emulated)}; }
 inline Named named(ibv_mw* mw) { return {"MW", mw->handle, mw_handle(to_mw(mw)->emulated)}; }
 inline Named named(ibv_dm* dm) { return {"DM", dm->handle, dm_handle(to_dm(dm)->emulated)}; }
 inline Named named(ibv_ah* ah) { return {"AH", ah->handle, kAhHandle}; }

@@ -54,11 +54,11 @@ ibv_mr* import_mr(ibv_pd* pd, uint32_t handle) {
   ibv.handle = handle;
   ibv.lkey = mr_lkey(mr->emulated);
   ibv.rkey = mr_rkey(mr->emulated);
-  mr->base.mr_type = PABI34_MR_TYPE_IMPORTED_MR;
+  mr->base.mr_type = PABI_MR_TYPE_IMPORTED_MR;
   return &ibv;
 }
 
-void unimport_mr(ibv_mr* mr) { free(to_mr(reinterpret_cast<pabi34_mr*>(mr))); }
+void unimport_mr(ibv_mr* mr) { free(to_mr(reinterpret_cast<pabi_mr*>(mr))); }
 
 ibv_dm* import_dm(ibv_context* context, uint32_t handle) {
   Dm* emulated = nullptr;
@@ -81,7 +81,7 @@ int answer_control(void* owner, unsigned long request, void* argument) {
   if (command->object_id != UVERBS_OBJECT_ASYNC_EVENT ||
       command->method_id != UVERBS_METHOD_ASYNC_EVENT_ALLOC)
     return -1;
-  if (context->base.context.async_fd != -1) return -1;
+  if (context->base.async_fd != -1) return -1;
   for (uint16_t i = 0; i < command->num_attrs; ++i) {
     ib_uverbs_attr& attribute = command->attrs[i];
     if (attribute.attr_id != UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE) continue;

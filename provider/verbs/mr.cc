@@ -24,7 +24,7 @@ std::nullptr_t refuse_iova(const char* verb, uint64_t begin, size_t length, uint
 
 // Registers with `reg(&emulated)`. libibverbs sets the address, if there is one.
 template <typename Register>
-ibv_mr* make_mr(ibv_pd* pd, pabi34_mr_type type, int access, Register reg) {
+ibv_mr* make_mr(ibv_pd* pd, pabi_mr_type type, int access, Register reg) {
   if (const int error = check_handles("ibv_reg_mr", pd); error != 0) return refuse(error);
   auto* mr = allocate<VerbsMr>();
   if (mr == nullptr) return nullptr;
@@ -48,34 +48,34 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access)
   if (!same_place_in_page(reinterpret_cast<uintptr_t>(addr), iova))
     return refuse_iova("ibv_reg_mr_iova", reinterpret_cast<uintptr_t>(addr), length, iova);
   const uint64_t first = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
-  return make_mr(pd, PABI34_MR_TYPE_MR, access, [&](Mr** out) {
+  return make_mr(pd, PABI_MR_TYPE_MR, access, [&](Mr** out) {
     return verbena::reg_mr(to_pd(pd)->emulated, addr, length, first, access, out);
   });
 }
 
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
   if (!same_place_in_page(offset, iova)) return refuse_iova("ibv_reg_dmabuf_mr", offset, length, iova);
-  return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, access, [&](Mr** out) {
+  return make_mr(pd, PABI_MR_TYPE_DMABUF_MR, access, [&](Mr** out) {
     return verbena::reg_dmabuf_mr(to_pd(pd)->emulated, offset, length, iova, fd, access, out);
   });
 }
 
-// Not PABI34_MR_TYPE_MR: libibverbs has not protected it from fork(2), so dereg must not undo that.
+// Not PABI_MR_TYPE_MR: libibverbs has not protected it from fork(2), so dereg must not undo that.
 // libibverbs refuses ibv_rereg_mr(3) for this type; device memory does not support it anyway.
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access) {
   if (const int error = check_handles("ibv_reg_dm_mr", dm); error != 0) return refuse(error);
-  return make_mr(pd, PABI34_MR_TYPE_DMABUF_MR, static_cast<int>(access), [&](Mr** out) {
+  return make_mr(pd, PABI_MR_TYPE_DMABUF_MR, static_cast<int>(access), [&](Mr** out) {
     return verbena::reg_dm_mr(to_pd(pd)->emulated, to_dm(dm)->emulated, offset, length, access, out);
   });
 }
 
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
-  return make_mr(pd, PABI34_MR_TYPE_NULL_MR, 0,
+  return make_mr(pd, PABI_MR_TYPE_NULL_MR, 0,
                  [&](Mr** out) { return verbena::alloc_null_mr(to_pd(pd)->emulated, out); });
 }
 
 // ibv_rereg_mr(3) converts the result to IBV_REREG_MR_ERR_..., and updates address, length and PD.
-int rereg_mr(pabi34_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
+int rereg_mr(pabi_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   VerbsMr* mr = to_mr(base);
   ibv_pd* const named_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : nullptr;
   if (const int error = check_handles("ibv_rereg_mr", base, named_pd); error != 0) return answer(error);
@@ -86,7 +86,7 @@ int rereg_mr(pabi34_mr* base, int flags, ibv_pd* pd, void* addr, size_t length, 
   return 0;
 }
 
-int dereg_mr(pabi34_mr* base) {
+int dereg_mr(pabi_mr* base) {
   if (const int error = check_end("ibv_dereg_mr", base); error != 0) return answer(error);
   VerbsMr* mr = to_mr(base);
   if (const int error = verbena::dereg_mr(mr->emulated); error != 0) return answer(error);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The objects of a program. Each begins with the structure of libibverbs, so that the program's pointer is
-// the address of the object. to_xxx() is the only conversion.
+// The objects of a program. Each but a context begins with the structure of libibverbs, so that the program's
+// pointer is the address of the object. to_xxx() is the only conversion.
 #pragma once
 
 #include <atomic>
@@ -9,14 +9,18 @@
 #include <cstdlib>
 
 #include "emulator.h"
-#include "rdma_core/pabi34_rdma_core36.h"
+#include "rdma_core/layout.h"
+#include "rdma_core/structures.h"
 
 namespace verbena::verbs {
 
 struct VerbsPd;
 
 struct VerbsContext {
-  verbs_context base;  // libibverbs' part ends with the ibv_context that the program has
+  // libibverbs' own part, struct verbs_context. It ends with the ibv_context that the program has, and has
+  // grown at its beginning: so its end, not its beginning, has a fixed place.
+  alignas(ibv_context) char room[rdma_core::kLargestContextOffset];
+  ibv_context base;
   Context* emulated;
   std::atomic<VerbsPd*> unimported;  // a list by `next`; freed with the context
   VerbsContext* next_left;           // a closed context that still has objects
@@ -26,15 +30,15 @@ struct ParentDomain;  // domain.h
 
 struct VerbsPd {
   ibv_pd base;
-  Pd* emulated;                 // of a parent domain: that of the PD it contains
-  ParentDomain* parent;         // nullptr: an ordinary PD
-  std::atomic<uint32_t> users;  // objects that refer to it, unknown to libibverbs (domain.h)
+  Pd* emulated;                          // of a parent domain: that of the PD it contains
+  ParentDomain* parent;                  // nullptr: an ordinary PD
+  std::atomic<uint32_t> users;           // objects that refer to it, unknown to libibverbs (domain.h)
   std::atomic<uint32_t> parent_domains;  // of these
-  VerbsPd* next;                // in VerbsContext::unimported
+  VerbsPd* next;                         // in VerbsContext::unimported
 };
 
 struct VerbsMr {
-  pabi34_mr base;
+  pabi_mr base;
   Mr* emulated;
 };
 
@@ -51,19 +55,22 @@ struct VerbsDm {
 using VerbsAh = AhOfProgram;  // the emulator reads its handle from requests
 
 struct VerbsCq {
-  pabi34_cq base;
+  union {
+    ibv_cq cq;
+    ibv_cq_ex cq_ex;
+  } base;
   Cq* emulated;
   VerbsPd* domain;   // the parent domain it was created in, or nullptr
   bool from_domain;  // its memory is the domain's
 };
 
 struct VerbsXrcd {
-  pabi34_xrcd base;
+  ibv_xrcd base;
   Xrcd* emulated;
 };
 
 struct VerbsSrq {
-  pabi34_srq base;
+  ibv_srq base;
   Srq* emulated;
   bool from_domain;  // its memory is its PD's, which is a parent domain
 };
@@ -71,20 +78,20 @@ struct WrArena;  // wr.h
 
 struct VerbsQp {
   union {
-    pabi34_qp base;
-    char room[sizeof(pabi34_qp) +
-              64];  // the mark of an extended QP lies further on in newer versions (layout.h)
-  };
+    ibv_qp qp;
+    ibv_qp_ex qp_ex;
+    char room[sizeof(ibv_qp_ex) + 80];  // the mark of an extended QP lies behind its ibv_qp_ex (qp_mark.h)
+  } base;
   Qp* emulated;
   WrArena* arena;    // of a QP with ibv_wr_*(3)
   bool from_domain;  // its memory is its PD's, which is a parent domain
 };
 
 inline VerbsContext* to_context(ibv_context* context) {
-  return reinterpret_cast<VerbsContext*>(reinterpret_cast<char*>(context) - offsetof(verbs_context, context));
+  return reinterpret_cast<VerbsContext*>(reinterpret_cast<char*>(context) - offsetof(VerbsContext, base));
 }
 inline VerbsPd* to_pd(ibv_pd* pd) { return reinterpret_cast<VerbsPd*>(pd); }
-inline VerbsMr* to_mr(pabi34_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
+inline VerbsMr* to_mr(pabi_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
 inline VerbsMw* to_mw(ibv_mw* mw) { return reinterpret_cast<VerbsMw*>(mw); }
 inline VerbsDm* to_dm(ibv_dm* dm) { return reinterpret_cast<VerbsDm*>(dm); }
 inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
@@ -94,9 +101,10 @@ inline VerbsSrq* to_srq(ibv_srq* srq) { return reinterpret_cast<VerbsSrq*>(srq);
 inline VerbsQp* to_qp(ibv_qp* qp) { return reinterpret_cast<VerbsQp*>(qp); }
 
 static_assert(offsetof(VerbsMw, base) == 0 && offsetof(VerbsDm, base) == 0);
-static_assert(offsetof(VerbsContext, base) == 0 && offsetof(VerbsPd, base) == 0 &&
-              offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 && offsetof(VerbsCq, base) == 0 &&
-              offsetof(VerbsSrq, base) == 0 && offsetof(VerbsXrcd, base) == 0 && offsetof(VerbsQp, base) == 0);
+static_assert(offsetof(VerbsContext, base) == rdma_core::kLargestContextOffset);
+static_assert(offsetof(VerbsPd, base) == 0 && offsetof(VerbsMr, base) == 0 && offsetof(VerbsAh, base) == 0 &&
+              offsetof(VerbsCq, base) == 0 && offsetof(VerbsSrq, base) == 0 &&
+              offsetof(VerbsXrcd, base) == 0 && offsetof(VerbsQp, base) == 0);
 
 // Allocates a zeroed object, freed with free(3). nullptr and ENOMEM: no memory.
 template <typename Object>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "emulator.h"
-#include "rdma_core/pabi34_rdma_core36.h"
+#include "rdma_core/structures.h"
 
 namespace verbena::verbs {
 
@@ -15,6 +15,7 @@ struct VerbsContext;  // objects.h
 // device.cc
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size);
+int query_device(ibv_context* context, ibv_device_attr* attr);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 
@@ -32,8 +33,8 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access)
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access);
 ibv_mr* alloc_null_mr(ibv_pd* pd);
-int rereg_mr(pabi34_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access);
-int dereg_mr(pabi34_mr* mr);
+int rereg_mr(pabi_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access);
+int dereg_mr(pabi_mr* mr);
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* sges, uint32_t count);
 
 // mw.cc

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "observe/log.h"
-#include "rdma_core/layout.h"
+#include "rdma_core/qp_mark.h"
 #include "verbs/acknowledge.h"
 #include "verbs/domain.h"
 #include "verbs/handles.h"
@@ -25,13 +25,13 @@ bool belongs_to(const ibv_context* context, const ibv_cq* cq) {
 
 // Makes a new QP extended, for ibv_qp_to_qp_ex(3). False: no memory.
 bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
-  const size_t mark_offset = rdma_core::installed_qp_mask_offset();
-  if (mark_offset == 0 || mark_offset + sizeof(uint32_t) > sizeof(qp.room)) return false;
+  const size_t mark_offset = rdma_core::installed_qp_mark_offset();
+  if (mark_offset == 0 || mark_offset + sizeof(uint32_t) > sizeof(qp.base.room)) return false;
   qp.arena = make_wr_arena(cap, to_pd(qp.base.qp.pd));
   if (qp.arena == nullptr) return false;
   define_send_ops(&qp.base.qp_ex, qp.base.qp.qp_type, send_ops_flags);
-  const uint32_t mark = PABI34_QP_EX;
-  memcpy(qp.room + mark_offset, &mark, sizeof(mark));
+  const uint32_t mark = PABI_QP_EX;
+  memcpy(qp.base.room + mark_offset, &mark, sizeof(mark));
   return true;
 }
 

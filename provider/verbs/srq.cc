@@ -64,13 +64,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     return refuse(error);
   }
   hold(pd);
-  srq->base.srq_type = type;
-  if (type == IBV_SRQT_XRC) {
-    srq->base.xrcd = &to_xrcd(attr->xrcd)->base;
-    srq->base.cq = attr->cq;
-  }
-  srq->base.srq_num = srq_number(srq->emulated);
-  ibv_srq& ibv = srq->base.srq;
+  ibv_srq& ibv = srq->base;
   ibv.context = context;
   ibv.srq_context = attr->srq_context;
   ibv.pd = attr->pd;

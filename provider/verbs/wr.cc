@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "observe/log.h"
-#include "rdma_core/layout.h"
+#include "rdma_core/qp_mark.h"
 #include "verbs/domain.h"
 #include "verbs/objects.h"
 
@@ -230,7 +230,7 @@ void define_atomic_write(QpEx* qp) {
 }
 bool library_has_atomic_write() {
   constexpr size_t kEnd = offsetof(ibv_qp_ex, wr_abort) + 2 * sizeof(void*);
-  return sizeof(ibv_qp_ex) >= kEnd && rdma_core::installed_qp_mask_offset() >= kEnd;
+  return sizeof(ibv_qp_ex) >= kEnd && rdma_core::installed_qp_mark_offset() >= kEnd;
 }
 
 struct SendOp {

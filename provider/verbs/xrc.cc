@@ -10,9 +10,7 @@ namespace {
 
 // The fields that libibverbs fills in for other providers (libibverbs/cmd_qp.c, set_qp; cmd.c,
 // ibv_cmd_open_qp).
-ibv_qp* fill_in(VerbsQp* qp, ibv_context* context, ibv_xrcd* xrcd, void* qp_context) {
-  qp->base.comp_mask |= PABI34_QP_XRCD;
-  qp->base.xrcd = &to_xrcd(xrcd)->base;
+ibv_qp* fill_in(VerbsQp* qp, ibv_context* context, void* qp_context) {
   ibv_qp& ibv = qp->base.qp;
   ibv.context = context;
   ibv.qp_context = qp_context;
@@ -39,8 +37,8 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
   const int error =
       verbena::open_xrcd(to_context(context)->emulated, attr->fd, attr->oflags, &xrcd->emulated);
   if (error != 0) return refuse(xrcd, error);
-  xrcd->base.xrcd.context = context;
-  return &xrcd->base.xrcd;
+  xrcd->base.context = context;
+  return &xrcd->base;
 }
 
 int close_xrcd(ibv_xrcd* ibv) {
@@ -53,11 +51,13 @@ int close_xrcd(ibv_xrcd* ibv) {
 // It has no queues, CQs or PD: other attributes are ignored (kernel, uverbs_cmd.c, create_qp).
 ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr->xrcd->context != context) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: an XRC_RECV QP needs an XRC domain of this context", attr->comp_mask);
+    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: an XRC_RECV QP needs an XRC domain of this context",
+                 attr->comp_mask);
     return refuse(EINVAL);
   }
   if ((attr->comp_mask & ~uint32_t{IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD}) != 0) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: of an XRC_RECV QP there is the domain to say", attr->comp_mask);
+    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: of an XRC_RECV QP there is the domain to say",
+                 attr->comp_mask);
     return refuse(EOPNOTSUPP);
   }
   auto* qp = allocate<VerbsQp>();
@@ -69,7 +69,7 @@ ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   // The program may read its own attributes back, as librdmacm does (cma.c, rdma_create_qp_ex): cmd_qp.c,
   // set_qp.
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) != 0) qp->base.qp.pd = attr->pd;
-  return fill_in(qp, context, attr->xrcd, attr->qp_context);
+  return fill_in(qp, context, attr->qp_context);
 }
 
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
@@ -81,8 +81,10 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
   }
   if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd->context != context ||
       attr->qp_type != IBV_QPT_XRC_RECV) {
-    VERBENA_WARN("ibv_open_qp: comp_mask 0x%x, type %u: it needs the number of an XRC_RECV QP, and a domain of this context",
-                 attr->comp_mask, static_cast<unsigned>(attr->qp_type));
+    VERBENA_WARN(
+        "ibv_open_qp: comp_mask 0x%x, type %u: it needs the number of an XRC_RECV QP, and a domain of this "
+        "context",
+        attr->comp_mask, static_cast<unsigned>(attr->qp_type));
     return refuse(EINVAL);
   }
   auto* qp = allocate<VerbsQp>();
@@ -91,7 +93,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
                                      attr->qp_num, reinterpret_cast<uintptr_t>(qp), &qp->emulated);
   if (error != 0) return refuse(qp, error);
   void* qp_context = (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attr->qp_context : nullptr;
-  return fill_in(qp, context, attr->xrcd, qp_context);
+  return fill_in(qp, context, qp_context);
 }
 
 }  // namespace verbena::verbs

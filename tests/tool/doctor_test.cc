@@ -76,6 +76,21 @@ TEST_F(DoctorCommand, TellsAStaticProgram) {
   EXPECT_TRUE(outcome_.exited_with(1));
 }
 
+// It needs the symbol version IBVERBS_9.9.
+TEST_F(DoctorCommand, TellsAProgramForANewerLibrary) {
+  const std::string path = VERBENA_FUTURE_PROGRAM;
+  finding(path, path);
+  EXPECT_NE(outcome_.out.find("BAD   " + path + ": needs the symbol version IBVERBS_9.9, and "),
+            std::string::npos)
+      << outcome_.out;
+  EXPECT_NE(outcome_.out.find("libibverbs.so.1 has no newer one than IBVERBS_1."), std::string::npos)
+      << outcome_.out;
+  EXPECT_NE(outcome_.out.find("first in LD_LIBRARY_PATH, or build the program on this machine"),
+            std::string::npos)
+      << outcome_.out;
+  EXPECT_TRUE(outcome_.exited_with(1));
+}
+
 TEST_F(DoctorCommand, TellsASetUserIdProgram) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make a program somebody else's";
   const std::string path = copy_of("/usr/bin/env", "suid");

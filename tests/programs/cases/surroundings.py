@@ -155,7 +155,7 @@ def doctor_process_vm_refused(settings):
         expect("process_vm_readv" in remedy or "ptrace_scope" in remedy, f"{error}: {remedy}")
 
 
-EMULATOR = "libverbena-rdmav34.so"
+EMULATOR = "libverbena-provider.so"
 
 
 @case("loaded_when_needed", quick=True, processors=1)

@@ -29,7 +29,7 @@ class TranslationTest : public testing::Test {
     ASSERT_GE(cmd_fd_, 0);
   }
 
-  pabi34_device device_ = {};
+  pabi_device device_ = {};
   int cmd_fd_ = -1;
 };
 

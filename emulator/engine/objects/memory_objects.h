@@ -89,6 +89,7 @@ struct MemoryObjects {
   struct Domain {
     uint64_t file;
     UserCount count;
+    uint32_t listed;  // its entry (adapter/listed.h)
   };
   std::mutex mutex;
   std::unordered_map<uint32_t, Domain> domains;

@@ -81,6 +81,8 @@ struct Dm {
   std::byte* memory = nullptr;
   size_t length = 0;
   std::atomic<uint32_t> users{0};  // memory regions
+  // The forked child that allocated it through its parent's context; 0: the parent. Not in MemoryObjects.
+  int32_t child = 0;
 };
 
 // All memory objects by handle. The handle of a PD or DM is a running number. The handle of an MR or MW is

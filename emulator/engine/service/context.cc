@@ -98,14 +98,15 @@ int context_async_fd(const Context* context) { return context->async_fd; }
 
 uint64_t device_clock(const Context*) { return device_clock_ticks(); }
 
+// Also in a forked child, which shares the command descriptor of its parent: the device is the node's.
 int query_device(Context* context, ibv_device_attr_ex* attr) {
-  if (int error = usable(*context); error != 0) return error;
+  if (context->failed.load(std::memory_order_acquire)) return EIO;
   describe_device(*context->device, attr);
   return 0;
 }
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
-  if (int error = usable(*context); error != 0) return error;
+  if (context->failed.load(std::memory_order_acquire)) return EIO;
   if (port != 1) {
     VERBENA_WARN("ibv_query_port: %s: port %u: there is port 1", context->device->name.data(), port);
     return EINVAL;

@@ -24,3 +24,11 @@ def fork_and_write(settings):
     with Node(settings) as node:
         seen = node.run("/usr/bin/python3", os.path.join(FOLDER, "fork_and_write.py"), name="fork_and_write.py")
         expect(seen.out == "done\n", f"fork_and_write.py says {seen.out}")
+
+
+@case("pyverbs.child_device_memory", quick=True, processors=1)
+def child_device_memory(settings):
+    with Node(settings) as node:
+        seen = node.run("/usr/bin/python3", os.path.join(FOLDER, "child_device_memory.py"),
+                        name="child_device_memory.py")
+        expect(seen.out == "done\n", f"child_device_memory.py says {seen.out}")

@@ -14,7 +14,8 @@
 // - No function throws. The provider calls with cancellation disabled. Posting, polling and requesting
 //   notification are excepted: they are no cancellation points (no_cancellation.h).
 // - In a forked child every object of the parent is dead: verbs return EIO. Destroying frees the child's copy
-//   of the private memory and touches nothing shared.
+//   of the private memory and touches nothing shared. Exceptions: query_device(), query_port(), alloc_dm(), and
+//   the functions for the device memory that the child has allocated, except reg_dm_mr().
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 21;
+inline constexpr uint32_t kLayoutVersion = 22;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -196,6 +196,7 @@ struct SharedCq {
   // value.
   std::atomic<uint32_t> ring_generation;
   std::atomic<uint32_t> scattered_generation;
+  uint32_t context;                   // number of the context that it was created in (ListedObject)
   std::atomic<uint64_t> events_read;  // by the program, from the completion channel; of `raised`
   // Lines 1 to 4.
   SharedCqRing rings[2];
@@ -285,7 +286,7 @@ struct SharedSrq {
   uint32_t max_sge;
   uint32_t pd;
   uint32_t cq;    // XRC: the CQ of its completions
-  uint32_t srqn;  // XRC: its number on the node
+  uint32_t srqn;  // its number on the node; 0: not an SRQ, but the receive queue of a UD QP
   uint32_t xrcd;  // XRC: its domain
   // Line 1, written by takers: where to look for the next WQE. Every WQE before it is taken.
   alignas(kCacheLine) std::atomic<uint64_t> head;
@@ -493,6 +494,19 @@ constexpr uint32_t atomics_lock_of(uint64_t address) {
   return static_cast<uint32_t>((address >> 3) * 0x9e3779b97f4a7c15u >> 60);
 }
 
+// Contexts and protection domains, which no peer needs: for observers only. Written by the owner. What does
+// not find an entry is not listed.
+enum class ListedKind : uint32_t { kNone = 0, kTaken = 1, kContext = 2, kDomain = 3 };
+
+struct ListedObject {
+  std::atomic<ListedKind> kind;
+  uint32_t number;   // of the context; of the domain: its handle
+  uint32_t context;  // of a domain: number of its context
+  uint32_t device;
+};
+inline constexpr uint32_t kMaxListed = 1024;
+static_assert(sizeof(ListedObject) == 16);
+
 struct SegmentHeader {
   // Line 0, written by the owner before any other process sees the segment.
   alignas(kCacheLine) uint32_t magic;
@@ -519,7 +533,8 @@ struct SegmentHeader {
 
 inline constexpr uint64_t kChangesOffset = 4096;  // Changes (changes.h)
 inline constexpr uint64_t kRefusalsOffset = kChangesOffset + 8 * 4096;  // Refusals (refusals.h)
-inline constexpr uint64_t kQpTableOffset = kRefusalsOffset + 4096;
+inline constexpr uint64_t kListedOffset = kRefusalsOffset + 4096;  // ListedObject[kMaxListed]
+inline constexpr uint64_t kQpTableOffset = kListedOffset + sizeof(ListedObject) * kMaxListed;
 inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
 inline constexpr uint64_t kSrqTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;
 inline constexpr uint64_t kMrTableOffset = kSrqTableOffset + sizeof(SharedSrq) * kMaxSrqsPerProcess;

@@ -32,6 +32,10 @@ class SegmentView {
   Changes& changes() const { return *reinterpret_cast<Changes*>(base_ + kChangesOffset); }
   Refusals& refusals() const { return *reinterpret_cast<Refusals*>(base_ + kRefusalsOffset); }
 
+  ListedObject& listed(uint32_t index) const {  // index < kMaxListed
+    return reinterpret_cast<ListedObject*>(base_ + kListedOffset)[index % kMaxListed];
+  }
+
   // Table entries; nullptr beyond the table.
   SharedQp* qp(uint32_t index) const {
     return index < kMaxQpsPerProcess ? at<SharedQp>(kQpTableOffset + sizeof(SharedQp) * index) : nullptr;

@@ -138,6 +138,9 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
   tree.line(port + "/link_layer", ethernet ? "Ethernet" : "InfiniBand");
   tree.folder(port + "/pkeys");
   tree.line(port + "/pkeys/0", "0xffff");
+  tree.folder(port + "/hw_counters");
+  tree.line(port + "/hw_counters/lifespan", "0");  // milliseconds that a value is kept: each one is fresh
+  for (const char* name : kHwCounterNames) tree.line(port + "/hw_counters/" + name, "0");
   write_gids(tree, port, device);
 }
 
@@ -250,6 +253,17 @@ int show_port_state(const std::string& folder, const DeviceDescription& device, 
     if (rename(fresh.c_str(), (folder + "/" + port + name).c_str()) != 0) return errno;
   }
   return 0;
+}
+
+int show_counter(const std::string& folder, const DeviceDescription& device, const char* name,
+                 uint64_t value) {
+  const std::string fresh = "counter." + std::to_string(gettid()) + ".new";
+  TreeWriter tree(folder);
+  unlink((folder + "/" + fresh).c_str());  // of a process with this number that was killed
+  tree.line(fresh, std::to_string(value));
+  if (tree.error() != 0) return tree.error();
+  const std::string path = folder + "/" + device_folder(device) + "/ports/1/hw_counters/" + name;
+  return rename((folder + "/" + fresh).c_str(), path.c_str()) != 0 ? errno : 0;
 }
 
 bool device_tree_is_whole(const std::string& folder, const DeviceTable& devices) {

@@ -34,6 +34,7 @@
 #include "fabric/hazard_guard.h"
 #include "fabric/kept_descriptor.h"
 #include "fabric/multicast_table.h"
+#include "fabric/hw_counters.h"
 #include "fabric/robust_lock.h"
 #include "fabric/xrc_domains.h"
 
@@ -99,6 +100,8 @@ struct DirectoryHeader {
   // Stray datagrams, by the device whose address they came to. Their queue pair does not exist, is not UD, or
   // does not receive in its state. The counters wrap around.
   std::atomic<uint32_t> stray_datagrams[kMaxDevices];
+  // By device; each process adds to them.
+  alignas(64) std::atomic<uint64_t> past_counters[kMaxDevices][kPastCounters];
 };
 
 constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }

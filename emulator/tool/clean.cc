@@ -8,7 +8,7 @@
 #include "fabric/node.h"
 #include "fabric/node_removal.h"
 #include "tool/command.h"
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 
 namespace verbena::tool {
 namespace {

@@ -10,7 +10,7 @@
 #include "fabric/node.h"
 #include "tool/command.h"
 #include "tool/environment.h"
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 #include "tool/status_report.h"
 
 namespace verbena::tool {

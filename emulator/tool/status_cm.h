@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 
 namespace verbena::tool {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 
 namespace verbena::tool {
 

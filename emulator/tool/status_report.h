@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 
 namespace verbena::tool {
 

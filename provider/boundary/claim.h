@@ -15,6 +15,7 @@
 #define VERBENA_PROVIDER_BOUNDARY_CLAIM_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
@@ -69,6 +70,42 @@ typedef int (*verbena_rdma_cm_open_fn)(int flags, struct verbena_boundary_handle
  * again (emulator/wire/node_recipe.h). Returns 0 or an errno. */
 #define VERBENA_RESTORE_NODE "verbena_restore_node"
 typedef int (*verbena_restore_node_fn)(const char* path);
+
+/* Exported by the provider, too. Called when the file of a counter is opened (is_counter(), paths.h): writes
+ * its present value. Returns 0 or an errno; the file then has an older value. */
+#define VERBENA_REFRESH_COUNTER "verbena_refresh_counter"
+typedef int (*verbena_refresh_counter_fn)(const char* path);
+
+/* The kernel's end of the NETLINK_RDMA sockets of this process. Exported by the provider as a function
+ * without arguments that returns it. The boundary opens a socket of another protocol in their place
+ * (netlink.h), passes on what the program sends to the kernel, and delivers the replies.
+ *
+ * A datagram for the program goes to `deliver`, which returns 0 or an errno; EAGAIN: the program's socket is
+ * full. All functions may be called in several threads at the same time. */
+#define VERBENA_NETLINK "verbena_netlink"
+
+struct verbena_netlink_program {
+  uint32_t port;    /* the port id of the program's socket */
+  int short_errors; /* NETLINK_CAP_ACK: an error does not repeat the request */
+  int (*deliver)(void* owner, const void* data, size_t length);
+  void* owner;
+};
+
+struct verbena_netlink_kernel {
+  /* Can the devices of the node be read? If not, sockets are refused, and programs go by sysfs. */
+  int (*is_ready)(void);
+  /* The state of a new socket; NULL: no memory. There is no end: the boundary does not see close(2). */
+  void* (*open)(void);
+  void (*reset)(void* socket); /* as after `open`: the socket is closed, and another one has its state */
+  /* A datagram of the program: one request or more. Returns 0 or the errno of send(2): ENOBUFS, the program
+   * does not read its replies; ENOMEM. */
+  int (*request)(void* socket, const void* data, size_t length,
+                 const struct verbena_netlink_program* program);
+  /* The program has read a datagram: delivers the next one of a dump, if there is one and room for it. */
+  void (*more)(void* socket, const struct verbena_netlink_program* program);
+};
+
+typedef const struct verbena_netlink_kernel* (*verbena_netlink_fn)(void);
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // A copy of a device file's descriptor is a device file, too. Python's os.dup needs this, and so do programs
-// that pass a copy of cmd_fd to ibv_import_device(3).
+// that pass a copy of cmd_fd to ibv_import_device(3). The same goes for a socket of NETLINK_RDMA.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdarg>
 
 #include "boundary/descriptors.h"
+#include "boundary/netlink_table.h"
 #include "boundary/real.h"
 
 namespace verbena {
@@ -16,6 +17,8 @@ namespace {
 int inherited(int fd, int copy) {
   if (copy >= 0 && may_be_device(fd)) [[unlikely]]
     inherit_descriptor(fd, copy);
+  if (copy >= 0 && may_be_netlink(fd)) [[unlikely]]
+    inherit_netlink(fd, copy);
   return copy;
 }
 

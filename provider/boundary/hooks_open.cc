@@ -22,6 +22,7 @@ __attribute__((noinline)) int open_slowly(int folder, const char* path, int flag
   if (const int error = open_refusal(redirect, flags); error != 0) return failed<int>(error);
   if (redirect.place == Place::kLeft) return call(redirect.path, flags);
   if (redirect.place == Place::kManager && (flags & (O_PATH | O_DIRECTORY)) == 0) return open_manager(flags);
+  if (redirect.place == Place::kNode) refresh_counter(redirect.path);
   const int fd = call(redirect.for_the_kernel(), flags & ~(O_CREAT | O_EXCL | O_TRUNC));
   if (fd >= 0 && redirect.place == Place::kDevice && (flags & O_PATH) == 0) adopt_descriptor(fd);
   return fd;

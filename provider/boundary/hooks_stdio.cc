@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "boundary/provider.h"
 #include "boundary/real.h"
 #include "boundary/redirect.h"
 #include "boundary/refusal.h"
@@ -24,6 +25,7 @@ __attribute__((noinline)) FILE* open_slowly(const char* path, const char* mode, 
   Redirect redirect;
   if (!find_redirect(AT_FDCWD, path, &redirect)) return call(path);
   if (const int error = open_refusal(redirect, flags_of(mode)); error != 0) return failed<FILE*>(error);
+  if (redirect.place == Place::kNode) refresh_counter(redirect.path);
   return call(redirect.for_the_kernel());
 }
 

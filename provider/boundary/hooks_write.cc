@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "boundary/descriptors.h"
+#include "boundary/netlink.h"
+#include "boundary/netlink_table.h"
 #include "boundary/real.h"
 
 namespace verbena {
@@ -30,6 +32,8 @@ __attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size
 VERBENA_HOOK ssize_t write(int fd, const void* data, size_t length) {
   if (may_be_device(fd)) [[unlikely]]
     return write_to_device(fd, data, length);
+  if (may_be_netlink(fd)) [[unlikely]]
+    return write_netlink(fd, data, length);
   return real_write(fd, data, length);
 }
 

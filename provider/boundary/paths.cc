@@ -113,6 +113,12 @@ bool may_concern_node(const char* path) {
   return false;
 }
 
+bool is_counter(const char* path) {
+  for (const char* at = path; *at != 0; ++at)
+    if (*at == '/' && begins_with(at, literal("/hw_counters/"))) return true;
+  return false;
+}
+
 bool is_uverbs_name(const char* name) {
   if (!begins_with(name, kUverbs) || !is_digit(name[kUverbs.length])) return false;
   const char* at = name + kUverbs.length;

@@ -13,6 +13,7 @@
 #include "boundary/descriptors.h"
 #include "boundary/environment.h"
 #include "boundary/kernel.h"
+#include "boundary/paths.h"
 
 namespace verbena {
 namespace {
@@ -53,6 +54,15 @@ void* provider_function(const char* name) {
   if (!provider_path(path, sizeof path)) return nullptr;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return library != nullptr ? dlsym(library, name) : nullptr;
+}
+
+void refresh_counter(const char* path) {
+  if (!is_counter(path)) return;
+  const int before = errno;
+  const auto refresh =
+      reinterpret_cast<verbena_refresh_counter_fn>(provider_function(VERBENA_REFRESH_COUNTER));
+  if (refresh != nullptr) refresh(path);
+  errno = before;
 }
 
 bool restore_missing_tree() {

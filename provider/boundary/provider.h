@@ -15,4 +15,8 @@ void* provider_function(const char* name);
 // nothing. True: the tree is back.
 bool restore_missing_tree();
 
+// `path` is in the node's tree, and about to be opened. If it is a counter of a port, its file gets the
+// present value. Preserves errno.
+void refresh_counter(const char* path);
+
 }  // namespace verbena

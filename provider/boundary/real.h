@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -66,71 +67,83 @@ using Order64 = int(const dirent64**, const dirent64**);
 using GlobError = int(const char*, int);
 
 // X(name, type). The type comes last, because it may contain commas.
-#define VERBENA_REAL_FUNCTIONS(X)                                         \
-  X(open, int(const char*, int, ...))                                     \
-  X(open64, int(const char*, int, ...))                                   \
-  X(__open_2, int(const char*, int))                                      \
-  X(__open64_2, int(const char*, int))                                    \
-  X(openat, int(int, const char*, int, ...))                              \
-  X(openat64, int(int, const char*, int, ...))                            \
-  X(__openat_2, int(int, const char*, int))                               \
-  X(__openat64_2, int(int, const char*, int))                             \
-  X(creat, int(const char*, mode_t))                                      \
-  X(creat64, int(const char*, mode_t))                                    \
-  X(fopen, FILE*(const char*, const char*))                               \
-  X(fopen64, FILE*(const char*, const char*))                             \
-  X(freopen, FILE*(const char*, const char*, FILE*))                      \
-  X(freopen64, FILE*(const char*, const char*, FILE*))                    \
-  X(stat, int(const char*, struct stat*))                                 \
-  X(stat64, int(const char*, struct stat64*))                             \
-  X(lstat, int(const char*, struct stat*))                                \
-  X(lstat64, int(const char*, struct stat64*))                            \
-  X(fstatat, int(int, const char*, struct stat*, int))                    \
-  X(fstatat64, int(int, const char*, struct stat64*, int))                \
-  X(fstat, int(int, struct stat*))                                        \
-  X(fstat64, int(int, struct stat64*))                                    \
-  X(__fxstat, int(int, int, struct stat*))                                \
-  X(__fxstat64, int(int, int, struct stat64*))                            \
-  X(__xstat, int(int, const char*, struct stat*))                         \
-  X(__xstat64, int(int, const char*, struct stat64*))                     \
-  X(__lxstat, int(int, const char*, struct stat*))                        \
-  X(__lxstat64, int(int, const char*, struct stat64*))                    \
-  X(__fxstatat, int(int, int, const char*, struct stat*, int))            \
-  X(__fxstatat64, int(int, int, const char*, struct stat64*, int))        \
-  X(statx, int(int, const char*, int, unsigned, struct statx*))           \
-  X(access, int(const char*, int))                                        \
-  X(faccessat, int(int, const char*, int, int))                           \
-  X(euidaccess, int(const char*, int))                                    \
-  X(eaccess, int(const char*, int))                                       \
-  X(readlink, ssize_t(const char*, char*, size_t))                        \
-  X(readlinkat, ssize_t(int, const char*, char*, size_t))                 \
-  X(__readlink_chk, ssize_t(const char*, char*, size_t, size_t))          \
-  X(__readlinkat_chk, ssize_t(int, const char*, char*, size_t, size_t))   \
-  X(realpath, char*(const char*, char*))                                  \
-  X(__realpath_chk, char*(const char*, char*, size_t))                    \
-  X(canonicalize_file_name, char*(const char*))                           \
-  X(getxattr, ssize_t(const char*, const char*, void*, size_t))           \
-  X(lgetxattr, ssize_t(const char*, const char*, void*, size_t))          \
-  X(listxattr, ssize_t(const char*, char*, size_t))                       \
-  X(llistxattr, ssize_t(const char*, char*, size_t))                      \
-  X(opendir, DIR*(const char*))                                           \
-  X(readdir, dirent*(DIR*))                                               \
-  X(readdir64, dirent64*(DIR*))                                           \
-  X(chdir, int(const char*))                                              \
-  X(scandir, int(const char*, dirent***, Filter*, Order*))                \
-  X(scandir64, int(const char*, dirent64***, Filter64*, Order64*))        \
-  X(scandirat, int(int, const char*, dirent***, Filter*, Order*))         \
-  X(scandirat64, int(int, const char*, dirent64***, Filter64*, Order64*)) \
-  X(glob, int(const char*, int, GlobError*, glob_t*))                     \
-  X(glob64, int(const char*, int, GlobError*, glob64_t*))                 \
-  X(write, ssize_t(int, const void*, size_t))                             \
-  X(ioctl, int(int, unsigned long, ...))                                  \
-  X(dup, int(int))                                                        \
-  X(dup2, int(int, int))                                                  \
-  X(dup3, int(int, int, int))                                             \
-  X(fcntl, int(int, int, ...))                                            \
-  X(fcntl64, int(int, int, ...))                                          \
-  X(socket, int(int, int, int))
+#define VERBENA_REAL_FUNCTIONS(X)                                                    \
+  X(open, int(const char*, int, ...))                                                \
+  X(open64, int(const char*, int, ...))                                              \
+  X(__open_2, int(const char*, int))                                                 \
+  X(__open64_2, int(const char*, int))                                               \
+  X(openat, int(int, const char*, int, ...))                                         \
+  X(openat64, int(int, const char*, int, ...))                                       \
+  X(__openat_2, int(int, const char*, int))                                          \
+  X(__openat64_2, int(int, const char*, int))                                        \
+  X(creat, int(const char*, mode_t))                                                 \
+  X(creat64, int(const char*, mode_t))                                               \
+  X(fopen, FILE*(const char*, const char*))                                          \
+  X(fopen64, FILE*(const char*, const char*))                                        \
+  X(freopen, FILE*(const char*, const char*, FILE*))                                 \
+  X(freopen64, FILE*(const char*, const char*, FILE*))                               \
+  X(stat, int(const char*, struct stat*))                                            \
+  X(stat64, int(const char*, struct stat64*))                                        \
+  X(lstat, int(const char*, struct stat*))                                           \
+  X(lstat64, int(const char*, struct stat64*))                                       \
+  X(fstatat, int(int, const char*, struct stat*, int))                               \
+  X(fstatat64, int(int, const char*, struct stat64*, int))                           \
+  X(fstat, int(int, struct stat*))                                                   \
+  X(fstat64, int(int, struct stat64*))                                               \
+  X(__fxstat, int(int, int, struct stat*))                                           \
+  X(__fxstat64, int(int, int, struct stat64*))                                       \
+  X(__xstat, int(int, const char*, struct stat*))                                    \
+  X(__xstat64, int(int, const char*, struct stat64*))                                \
+  X(__lxstat, int(int, const char*, struct stat*))                                   \
+  X(__lxstat64, int(int, const char*, struct stat64*))                               \
+  X(__fxstatat, int(int, int, const char*, struct stat*, int))                       \
+  X(__fxstatat64, int(int, int, const char*, struct stat64*, int))                   \
+  X(statx, int(int, const char*, int, unsigned, struct statx*))                      \
+  X(access, int(const char*, int))                                                   \
+  X(faccessat, int(int, const char*, int, int))                                      \
+  X(euidaccess, int(const char*, int))                                               \
+  X(eaccess, int(const char*, int))                                                  \
+  X(readlink, ssize_t(const char*, char*, size_t))                                   \
+  X(readlinkat, ssize_t(int, const char*, char*, size_t))                            \
+  X(__readlink_chk, ssize_t(const char*, char*, size_t, size_t))                     \
+  X(__readlinkat_chk, ssize_t(int, const char*, char*, size_t, size_t))              \
+  X(realpath, char*(const char*, char*))                                             \
+  X(__realpath_chk, char*(const char*, char*, size_t))                               \
+  X(canonicalize_file_name, char*(const char*))                                      \
+  X(getxattr, ssize_t(const char*, const char*, void*, size_t))                      \
+  X(lgetxattr, ssize_t(const char*, const char*, void*, size_t))                     \
+  X(listxattr, ssize_t(const char*, char*, size_t))                                  \
+  X(llistxattr, ssize_t(const char*, char*, size_t))                                 \
+  X(opendir, DIR*(const char*))                                                      \
+  X(readdir, dirent*(DIR*))                                                          \
+  X(readdir64, dirent64*(DIR*))                                                      \
+  X(chdir, int(const char*))                                                         \
+  X(scandir, int(const char*, dirent***, Filter*, Order*))                           \
+  X(scandir64, int(const char*, dirent64***, Filter64*, Order64*))                   \
+  X(scandirat, int(int, const char*, dirent***, Filter*, Order*))                    \
+  X(scandirat64, int(int, const char*, dirent64***, Filter64*, Order64*))            \
+  X(glob, int(const char*, int, GlobError*, glob_t*))                                \
+  X(glob64, int(const char*, int, GlobError*, glob64_t*))                            \
+  X(write, ssize_t(int, const void*, size_t))                                        \
+  X(ioctl, int(int, unsigned long, ...))                                             \
+  X(dup, int(int))                                                                   \
+  X(dup2, int(int, int))                                                             \
+  X(dup3, int(int, int, int))                                                        \
+  X(fcntl, int(int, int, ...))                                                       \
+  X(fcntl64, int(int, int, ...))                                                     \
+  X(socket, int(int, int, int))                                                      \
+  X(connect, int(int, const sockaddr*, socklen_t))                                   \
+  X(getsockopt, int(int, int, int, void*, socklen_t*))                               \
+  X(send, ssize_t(int, const void*, size_t, int))                                    \
+  X(sendto, ssize_t(int, const void*, size_t, int, const sockaddr*, socklen_t))      \
+  X(sendmsg, ssize_t(int, const msghdr*, int))                                       \
+  X(read, ssize_t(int, void*, size_t))                                               \
+  X(__read_chk, ssize_t(int, void*, size_t, size_t))                                 \
+  X(recv, ssize_t(int, void*, size_t, int))                                          \
+  X(__recv_chk, ssize_t(int, void*, size_t, size_t, int))                            \
+  X(recvfrom, ssize_t(int, void*, size_t, int, sockaddr*, socklen_t*))               \
+  X(__recvfrom_chk, ssize_t(int, void*, size_t, size_t, int, sockaddr*, socklen_t*)) \
+  X(recvmsg, ssize_t(int, msghdr*, int))
 
 #define VERBENA_DECLARE_REAL(name, ...) extern Real<__VA_ARGS__> real_##name;
 VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)

@@ -44,8 +44,8 @@ size_t size_in_route(const sockaddr_storage& address) {
   return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
-// librdmacm compares the index with ibv_get_device_index(3), and libibverbs knows one from netlink only, which
-// has no devices here (boundary/hooks_netlink.cc). So the reply has what librdmacm takes for "the kernel gives
+// librdmacm compares the index with ibv_get_device_index(3). libibverbs knows one from netlink only, and not where
+// the kernel lets no NETLINK_RDMA socket be made (boundary/netlink.h). So the reply has what librdmacm takes for "the kernel gives
 // no index" (cma.c, UCMA_INVALID_IB_INDEX): it then goes by the GUID. Releases before 40 do so only if the
 // reply has no index, later ones also if libibverbs has none.
 constexpr uint32_t kNoIndex = UINT32_MAX;

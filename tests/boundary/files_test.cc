@@ -369,7 +369,8 @@ TEST(ReadOnly, NothingCanBeWritten) {
   EXPECT_EQ(contents(kGuidFile), kGuidLine);
 }
 
-TEST(Netlink, RdmaIsRefused) {
+// This node is a tree of files only. Programs then read them.
+TEST(Netlink, RdmaIsRefusedIfTheNodeCannotBeRead) {
   EXPECT_EQ(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA), -1);
   EXPECT_EQ(errno, EPROTONOSUPPORT);
 }

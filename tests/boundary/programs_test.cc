@@ -81,19 +81,21 @@ TEST(Programs, AnAllocatorThatOpensFilesBeforeAnyConstructor) {
   EXPECT_EQ(outcome.output, "allocator awake\n" + kGuidLine);
 }
 
-// libibverbs reads the tree, finds the device file that it names, and then lacks the driver: it gets no
-// further without the provider.
+constexpr const char* kListedDevice = "verbena0        \t0001020304050607";
+
+// libibverbs asks over netlink first. That loads the provider, whose driver registers itself, and is refused,
+// because this node is a tree of files only. Then libibverbs reads the tree.
 TEST(Programs, StockIbvDevicesFindsTheDevice) {
   NEEDS("ibv_devices");
   const Outcome outcome = run("IBV_SHOW_WARNINGS=1 ibv_devices");
-  EXPECT_NE(outcome.output.find("driver found for"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find(kListedDevice), std::string::npos) << outcome.output;
 }
 
 TEST(Programs, StockIbvDevicesWithSysfsPathSet) {
   NEEDS("ibv_devices");
   for (const char* path : {"/sys", "/sys/", "//sys"}) {
     const Outcome outcome = run(std::string("IBV_SHOW_WARNINGS=1 SYSFS_PATH=") + path + " ibv_devices");
-    EXPECT_NE(outcome.output.find("driver found for"), std::string::npos) << path << ": " << outcome.output;
+    EXPECT_NE(outcome.output.find(kListedDevice), std::string::npos) << path << ": " << outcome.output;
   }
 }
 

@@ -78,8 +78,6 @@ def tests_in(suite):
 
 def main():
     suite, module, device, report, done = sys.argv[1:]
-    here = os.path.dirname(os.path.abspath(__file__))
-    os.environ["PATH"] = os.path.join(here, "bin") + os.pathsep + os.environ["PATH"]
     sys.path[0] = suite  # the modules use `from args_parser import parser`, too
     # The package's own __init__.py imports every module, the vendors' included. Here it is an empty package.
     package = types.ModuleType("tests")

@@ -117,6 +117,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   shared.scattered_generation.store(0, std::memory_order_relaxed);
   shared.user_handle = user_handle;
   shared.channel = channel != nullptr ? channel->number : 0;
+  shared.context = context->number;
   shared.flags = cq->flags;
   shared.armed.store(Arming{Armed::kNo, 0}.pack(), std::memory_order_relaxed);
   shared.overrun.store(0, std::memory_order_relaxed);

@@ -43,11 +43,37 @@ int check_copy(const Dm& dm, const char* verb, uint64_t offset, size_t length) {
   return error;
 }
 
+// Is the parent of this forked child alive, and still the process that the child was forked from? Its slot
+// then counts what the child allocates through its context.
+bool parent_is_alive(Process& process) {
+  NodeMembership& membership = process.membership();
+  return process.directory().alive(membership.slot(), membership.generation());
+}
+
+// The same as usable(), for a forked child as well: it shares the command descriptor of its parent, as with a
+// kernel driver. The allocation ends with the descriptor's last process if the child does not free it.
+int usable_by_child(Context& context) {
+  if (!context.process->dead()) return usable(context);
+  return !context.failed.load(std::memory_order_acquire) && parent_is_alive(*context.process) ? 0 : EIO;
+}
+
+int usable(const Dm& dm) {
+  if (dm.child == 0) return usable(*dm.process, dm.file);
+  return dm.child == getpid() ? 0 : EIO;
+}
+
+// Without the lock of Quota, which a thread of the parent may have held at the fork.
+int take_in_child(Context& context, uint64_t amount) {
+  Process& process = *context.process;
+  return Quota::take_unlocked(process.directory(), process.membership().slot(), context.device_index,
+                              Counted::kDeviceMemory, amount);
+}
+
 }  // namespace
 
 int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
   Process& process = *context->process;
-  if (int error = usable(*context); error != 0) return error;
+  if (int error = usable_by_child(*context); error != 0) return error;
   const uint64_t most = context->device->limits.max_dm_size;
   if (most == 0) {
     VERBENA_WARN("ibv_alloc_dm: the device has no memory of its own");
@@ -60,7 +86,10 @@ int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
                  kMaxLogAlignment, attr->comp_mask);
     return EINVAL;
   }
-  if (take_quota(*context, Counted::kDeviceMemory, "ibv_alloc_dm", attr->length) != 0) return ENOMEM;
+  const bool in_child = process.dead();
+  if ((in_child ? take_in_child(*context, attr->length)
+                : take_quota(*context, Counted::kDeviceMemory, "ibv_alloc_dm", attr->length)) != 0)
+    return ENOMEM;
   auto* dm = new (std::nothrow) Dm;
   void* memory = mmap(nullptr, attr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED || dm == nullptr) {
@@ -69,8 +98,6 @@ int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
     delete dm;
     return ENOMEM;
   }
-  MemoryObjects& objects = process.memory_objects();
-  std::lock_guard lock(objects.mutex);
   static std::atomic<uint32_t> next_handle{1};
   dm->process = &process;
   dm->file = context->file;
@@ -78,14 +105,24 @@ int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
   dm->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
   dm->memory = static_cast<std::byte*>(memory);
   dm->length = attr->length;
-  objects.dms.emplace(dm->handle, dm);
+  dm->child = in_child ? getpid() : 0;
   *out = dm;
+  if (in_child) return 0;
+  MemoryObjects& objects = process.memory_objects();
+  std::lock_guard lock(objects.mutex);
+  objects.dms.emplace(dm->handle, dm);
   return 0;
 }
 
 int free_dm(Dm* dm) {
   Process& process = *dm->process;
-  if (process.dead()) return 0;
+  if (process.dead() && (dm->child == 0 || dm->child != getpid())) return 0;  // another process's
+  if (dm->child != 0) {
+    if (parent_is_alive(process)) give_quota(process, dm->device, Counted::kDeviceMemory, dm->length);
+    munmap(dm->memory, dm->length);
+    delete dm;
+    return 0;
+  }
   MemoryObjects& objects = process.memory_objects();
   {
     std::lock_guard lock(objects.mutex);
@@ -116,14 +153,14 @@ int import_dm(Context* context, uint32_t handle, Dm** out) {
 }
 
 int copy_to_dm(Dm* dm, uint64_t offset, const void* from, size_t length) {
-  if (int error = usable(*dm->process, dm->file); error != 0) return error;
+  if (int error = usable(*dm); error != 0) return error;
   if (int error = check_copy(*dm, "ibv_memcpy_to_dm", offset, length); error != 0) return error;
   std::memcpy(dm->memory + offset, from, length);
   return 0;
 }
 
 int copy_from_dm(void* to, const Dm* dm, uint64_t offset, size_t length) {
-  if (int error = usable(*dm->process, dm->file); error != 0) return error;
+  if (int error = usable(*dm); error != 0) return error;
   if (int error = check_copy(*dm, "ibv_memcpy_from_dm", offset, length); error != 0) return error;
   std::memcpy(to, dm->memory + offset, length);
   return 0;

@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "adapter/listed.h"
 #include "emulator.h"
 #include "engine/objects/context.h"
 #include "engine/objects/memory_objects.h"
@@ -92,8 +93,10 @@ int alloc_pd(Context* context, Pd** out) {
   pd->context = context;
   pd->handle = next_handle.fetch_add(1, std::memory_order_relaxed);
   MemoryObjects& objects = process.memory_objects();
+  const uint32_t listed =
+      list_object(process.view(), ListedKind::kDomain, pd->handle, context->number, context->device_index);
   std::lock_guard lock(objects.mutex);
-  objects.domains.emplace(pd->handle, MemoryObjects::Domain{context->file, pd->count});
+  objects.domains.emplace(pd->handle, MemoryObjects::Domain{context->file, pd->count, listed});
   *out = pd;
   return 0;
 }
@@ -123,7 +126,10 @@ int dealloc_pd(Pd* pd) {
       return EBUSY;
     }
     // Another context that shares the domain may have been first (in the kernel: no such object).
-    if (objects.domains.erase(pd->handle) == 0) return ENOENT;
+    const auto found = objects.domains.find(pd->handle);
+    if (found == objects.domains.end()) return ENOENT;
+    unlist_object(process.view(), found->second.listed);
+    objects.domains.erase(found);
     give_quota(*pd->context, Counted::kPds);
   } else if (pd->users.load(std::memory_order_acquire) != 0) {
     return 0;  // objects that are destroyed later still use it

@@ -19,6 +19,8 @@ struct Context {
   Process* process = nullptr;
   const DeviceDescription* device = nullptr;
   uint32_t device_index = 0;
+  uint32_t number = 0;  // unique in the process, for observers
+  uint32_t listed = 0;  // its entry (adapter/listed.h)
   uint64_t file = 0;  // shared by contexts that are imported from each other: handles mean the same in them
   std::mutex events_mutex;
   FifoEnd events;     // writes struct ib_uverbs_async_event_desc records

@@ -81,6 +81,8 @@ struct Dm {
   std::byte* memory = nullptr;
   size_t length = 0;
   std::atomic<uint32_t> users{0};  // memory regions
+  // The forked child that allocated it through its parent's context; 0: the parent. Not in MemoryObjects.
+  int32_t child = 0;
 };
 
 // All memory objects by handle. The handle of a PD or DM is a running number. The handle of an MR or MW is
@@ -89,6 +91,7 @@ struct MemoryObjects {
   struct Domain {
     uint64_t file;
     UserCount count;
+    uint32_t listed;  // its entry (adapter/listed.h)
   };
   std::mutex mutex;
   std::unordered_map<uint32_t, Domain> domains;

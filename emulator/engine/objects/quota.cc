@@ -38,9 +38,14 @@ const char* name_of(Counted kind) { return kind_of(kind).name; }
 
 int Quota::take(const NodeDirectory& directory, uint32_t slot, uint32_t device, Counted kind,
                 uint64_t amount) {
+  std::lock_guard lock(mutex_);
+  return take_unlocked(directory, slot, device, kind, amount);
+}
+
+int Quota::take_unlocked(const NodeDirectory& directory, uint32_t slot, uint32_t device, Counted kind,
+                         uint64_t amount) {
   const uint64_t limit = limit_of(directory.devices().devices[device].limits, kind);
   if (amount > limit) return ENOMEM;
-  std::lock_guard lock(mutex_);
   // First count, then sum up: of two processes that do so at once, at least one sees the count of the other.
   std::atomic<uint32_t>& own = directory.count(device, kind, slot);
   own.fetch_add(static_cast<uint32_t>(amount), std::memory_order_seq_cst);

@@ -2,8 +2,8 @@
 //
 // The number of objects that a device may have, counted as an adapter counts: over all processes. The node
 // directory has one count per slot (adapter), device and kind. Only the slot's own process changes that
-// count. The node's total is the sum over the occupied slots. So a dead process leaves nothing to repair: its
-// counts are no longer added, and are cleared with its slot.
+// count, and its forked children (device memory). The node's total is the sum over the occupied slots. So a
+// dead process leaves nothing to repair: its counts are no longer added, and are cleared with its slot.
 //
 // Two processes that take the last object at the same instant may both be refused. It is never given twice.
 #pragma once
@@ -30,6 +30,11 @@ class Quota {
   int take(const NodeDirectory& directory, uint32_t slot, uint32_t device, Counted kind, uint64_t amount = 1);
   void give(const NodeDirectory& directory, uint32_t slot, uint32_t device, Counted kind,
             uint64_t amount = 1);
+
+  // The same for a forked child of the slot's process: a thread of the parent may have held the lock at the
+  // fork. Two processes that take the last at the same instant may both be refused.
+  static int take_unlocked(const NodeDirectory& directory, uint32_t slot, uint32_t device, Counted kind,
+                           uint64_t amount);
 
  private:
   std::mutex mutex_;  // threads of one process never refuse each other the last one

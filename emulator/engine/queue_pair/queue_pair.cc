@@ -174,6 +174,22 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   return shared.qpn == 0 ? ENOMEM : 0;
 }
 
+// The device's counters keep what a destroyed queue pair has counted.
+void keep_counters(const NodeDirectory& directory, const SharedQp& qp) {
+  std::atomic<uint64_t>* past = directory.header().past_counters[qp.device % kMaxDevices];
+  const auto keep = [&](HwCounter counter, uint64_t value) {
+    if (value != 0) past[static_cast<size_t>(counter)].fetch_add(value, std::memory_order_relaxed);
+  };
+  keep(HwCounter::kSentRequests, qp.requests_out.load(std::memory_order_acquire));
+  keep(HwCounter::kSentBytes, qp.bytes_out.load(std::memory_order_acquire));
+  keep(HwCounter::kReceivedRequests, qp.requests_in.load(std::memory_order_acquire));
+  keep(HwCounter::kReceivedBytes, qp.bytes_in.load(std::memory_order_acquire));
+  keep(HwCounter::kReceivedRnrNaks, qp.rnr_naks.load(std::memory_order_acquire));
+  keep(HwCounter::kRetries, qp.retries.load(std::memory_order_acquire));
+  keep(HwCounter::kDropped, qp.dropped.load(std::memory_order_acquire));
+  keep(HwCounter::kLost, qp.lost.load(std::memory_order_acquire));
+}
+
 }  // namespace
 
 Transport& transport_without_frames(ibv_qp_type type) {
@@ -297,6 +313,7 @@ void take_down_qp(Qp& qp) {
 
 void free_qp(Qp* qp) {
   Process& process = *qp->process;
+  keep_counters(process.directory(), *qp->shared);
   unmake_datagram_parts(*qp);
   process.segment().release(qp->rq_offset, qp->rq_bytes);
   if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);

@@ -33,7 +33,7 @@ struct Path {
 };
 constexpr size_t kWords = std::size(SharedQp{}.path_words);
 static_assert(sizeof(Path) == kWords * sizeof(uint32_t) && std::is_trivially_copyable_v<Path>);
-static_assert(offsetof(Path, dgid) == 0);  // tool/snapshot.cc
+static_assert(offsetof(Path, dgid) == 0);  // survey/snapshot.cc
 
 Path path_of(const ibv_qp_attr& attr) {
   const ibv_ah_attr& address = attr.ah_attr;

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "adapter/device_clock.h"
+#include "adapter/listed.h"
 #include "emulator.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
@@ -32,7 +33,8 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
     auto* context = new (std::nothrow) Context;
     if (context == nullptr) break;
     static std::atomic<uint32_t> next_number{1};
-    const std::string fifo = "a" + std::to_string(next_number.fetch_add(1, std::memory_order_relaxed));
+    context->number = next_number.fetch_add(1, std::memory_order_relaxed);
+    const std::string fifo = "a" + std::to_string(context->number);
     NodeMembership& membership = process->membership();
     int error = membership.make_fifo(context->events, fifo);
     if (error == 0) {
@@ -53,6 +55,7 @@ int open_with_file(const char* name, uint64_t file, Context** out) {
       context->events_seen = process->directory().events(i).count();
       process->contexts.push_back(context);
     }
+    context->listed = list_object(process->view(), ListedKind::kContext, context->number, 0, i);
     *out = context;
     return 0;
   }
@@ -75,6 +78,7 @@ bool close_context(Context* context) {
   Process* process = context->process;
   if (process->dead()) return false;  // a forked child: the pipes and the thread are the parent's
   process->xrc_shared_qps().leave_context(*context);
+  unlist_object(process->view(), context->listed);
   const bool is_used = context->users.load(std::memory_order_acquire) != 0;
   if (is_used)  // perftest does this
     VERBENA_INFO("ibv_close_device: %s: the program has not destroyed all that it made there",
@@ -94,14 +98,15 @@ int context_async_fd(const Context* context) { return context->async_fd; }
 
 uint64_t device_clock(const Context*) { return device_clock_ticks(); }
 
+// Also in a forked child, which shares the command descriptor of its parent: the device is the node's.
 int query_device(Context* context, ibv_device_attr_ex* attr) {
-  if (int error = usable(*context); error != 0) return error;
+  if (context->failed.load(std::memory_order_acquire)) return EIO;
   describe_device(*context->device, attr);
   return 0;
 }
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
-  if (int error = usable(*context); error != 0) return error;
+  if (context->failed.load(std::memory_order_acquire)) return EIO;
   if (port != 1) {
     VERBENA_WARN("ibv_query_port: %s: port %u: there is port 1", context->device->name.data(), port);
     return EINVAL;

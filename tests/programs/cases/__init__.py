@@ -2,4 +2,4 @@
 """All cases, by subject. Importing this package fills harness.registry.CASES."""
 
 from cases import (aftermath, devices, libfabric, log, mpi, node, pingpong, perftest, pyverbs, qemu,  # noqa: F401
-                   rdma_cm, refused, rsockets, srq, storage, surroundings, ucx, unreliable)
+                   rdma_cm, rdma_tool, refused, rsockets, srq, storage, surroundings, ucx, unreliable)

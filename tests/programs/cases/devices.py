@@ -170,3 +170,23 @@ def asyncwatch_events(settings):
                 seen = reported(watch)
                 expect(len(seen) == len(expected) and all(map(str.startswith, seen, expected)),
                        f"{watch.name}: after {what} the events are {seen}")
+
+
+# What programs for management datagrams say (libibumad 44).
+NO_UMAD = """
+import ctypes
+umad = ctypes.CDLL("libibumad.so.3")
+umad.umad_init()
+names = (ctypes.c_char * 20 * 8)()
+print(umad.umad_get_cas_names(names, 8), names[0].value.decode(), umad.umad_open_port(b"verbena0", 1) < 0)
+"""
+
+
+@case("umad.absent", quick=True, processors=1)
+def no_management_datagrams(settings):
+    """libibumad, with which srp_daemon and infiniband-diags begin, finds the device and says what is missing."""
+    with Node(settings) as node:
+        seen = node.run("/usr/bin/python3", "-c", NO_UMAD, name="umad")
+        expect(seen.out == "1 verbena0 True\n", f"libibumad finds {seen.out}")
+        expect("/sys/class/infiniband_mad/abi_version" in seen.err and "is ib_umad module loaded?" in seen.err,
+               f"it says {seen.err}")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Verbs not offered, and what a forked child may do with its parent's objects: nothing, harmlessly.
+// Verbs not offered, and what a forked child may do with its parent's objects: query the device, and allocate
+// device memory. All else fails, harmlessly.
 
+#include <cstring>
 #include <vector>
 
 #include "../unsupported_verbs.h"
@@ -74,6 +76,31 @@ TEST_F(ForkTest, AChildsModifyIsAnIoErrorAndChangesNothing) {
 
 TEST_F(ForkTest, AChildsAllocPdIsAnIoError) {
   EXPECT_EQ(in_child([&] { return ibv_alloc_pd(context_.get()) == nullptr ? errno : 0; }), EIO);
+}
+
+TEST_F(ForkTest, AChildQueriesTheDevice) {
+  EXPECT_EQ(in_child([&] {
+              ibv_device_attr device;
+              ibv_port_attr port;
+              if (const int error = ibv_query_device(context_.get(), &device); error != 0) return error;
+              if (const int error = ibv_query_port(context_.get(), 1, &port); error != 0) return error;
+              return device.max_qp > 0 && port.state == IBV_PORT_ACTIVE ? 0 : -1;
+            }),
+            0);
+}
+
+TEST_F(ForkTest, AChildAllocatesDeviceMemoryThatIsItsOwn) {
+  EXPECT_EQ(in_child([&] {
+              ibv_alloc_dm_attr attr = {64, 0, 0};
+              ibv_dm* dm = ibv_alloc_dm(context_.get(), &attr);
+              if (dm == nullptr) return errno;
+              char bytes[8] = "1234567";
+              char back[8] = "";
+              if (const int error = ibv_memcpy_to_dm(dm, 0, bytes, sizeof(bytes)); error != 0) return error;
+              if (const int error = ibv_memcpy_from_dm(back, dm, 0, sizeof(back)); error != 0) return error;
+              return memcmp(bytes, back, sizeof(bytes)) == 0 ? ibv_free_dm(dm) : -1;
+            }),
+            0);
 }
 
 TEST_F(ForkTest, AChildsDestroyLeavesTheParentsObject) {

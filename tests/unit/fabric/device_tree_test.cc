@@ -153,6 +153,15 @@ TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
   EXPECT_EQ(attr.active_width, 2) << "4X";
 }
 
+TEST_F(DeviceTree, ShowsTheCountersOfThePort) {
+  for (const char* name : kHwCounterNames) EXPECT_EQ(port(std::string("hw_counters/") + name), "0");
+  ASSERT_EQ(show_counter(root_, table_.devices[0], "sent_bytes", UINT64_MAX), 0);
+  EXPECT_EQ(port("hw_counters/sent_bytes"), "18446744073709551615");
+  EXPECT_EQ(port("hw_counters/rcvd_bytes"), "0");
+  EXPECT_EQ(line("infiniband/verbena1/ports/1/hw_counters/sent_bytes"), "0");
+  EXPECT_TRUE(device_tree_is_whole(root_, table_));
+}
+
 TEST_F(DeviceTree, SaysOfTheDeviceWhatVerbsSay) {
   ibv_device_attr_ex attr;
   describe_device(table_.devices[0], &attr);

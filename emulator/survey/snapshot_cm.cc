@@ -6,9 +6,9 @@
 
 #include "cm/id_table.h"
 #include "fabric/node_directory.h"
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 
-namespace verbena::tool {
+namespace verbena {
 namespace {
 
 ProcessSnapshot* find_process(NodeSnapshot* node, const cm::Owner& owner) {
@@ -56,4 +56,4 @@ void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node) {
               [](const auto& a, const auto& b) { return a.facts.number < b.facts.number; });
 }
 
-}  // namespace verbena::tool
+}  // namespace verbena

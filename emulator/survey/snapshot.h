@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What `verbena status` knows about a node: a copy of the shared memory of its processes, taken from outside.
+// What `verbena status` and rdma(8) know about a node: a copy of the shared memory of its processes, taken
+// from outside.
 // No process is disturbed, and waits are bounded. Nothing is written. Nothing that is read is trusted:
 // offsets, indices and enumerations may have any value.
 #pragma once
@@ -14,7 +15,7 @@
 #include "fabric/device_table.h"
 #include "fabric/node_directory.h"
 
-namespace verbena::tool {
+namespace verbena {
 
 // The other end of a QP, as far as the node knows it.
 struct PeerSnapshot {
@@ -35,13 +36,30 @@ struct ErrorSnapshot {
   uint64_t wr_id = 0;
 };
 
+// ibv_open_device(3)
+struct ContextSnapshot {
+  uint32_t number = 0;
+  uint32_t device = 0;
+};
+
+// A protection domain.
+struct DomainSnapshot {
+  uint32_t handle = 0;
+  uint32_t context = 0;  // number of its context
+  uint32_t device = 0;
+};
+
 struct QpSnapshot {
   uint32_t device = 0;
   uint32_t qpn = 0;
   uint32_t type = 0;   // enum ibv_qp_type
   uint32_t state = 0;  // enum ibv_qp_state
+  uint32_t pd = 0;
   uint32_t send_cq = 0;
   uint32_t recv_cq = 0;
+  uint32_t srq = 0;  // index + 1; 0: none
+  uint32_t rq_psn = 0;  // the next one expected
+  uint32_t sq_psn = 0;  // of the next request
   PeerSnapshot peer;
   uint64_t sends_outstanding = 0;  // work requests not completed
   uint64_t receives_posted = 0;    // work requests waiting for a message
@@ -64,7 +82,10 @@ struct QpSnapshot {
 // A receive queue with several requesters: an SRQ, or the receive queue of a UD QP.
 struct SrqSnapshot {
   uint32_t index = 0;
+  bool of_program = false;  // an SRQ, not the receive queue of a UD QP
+  bool is_xrc = false;
   uint32_t pd = 0;
+  uint32_t cq = 0;  // XRC
   uint64_t capacity = 0;
   uint32_t max_sge = 0;
   uint64_t posted = 0;  // work requests waiting for a message
@@ -73,6 +94,7 @@ struct SrqSnapshot {
 
 struct CqSnapshot {
   uint32_t index = 0;
+  uint32_t context = 0;  // number of its context
   uint64_t capacity = 0;
   uint64_t entries = 0;  // completions not polled, including those being written
   uint32_t armed = 0;    // enum Armed
@@ -85,6 +107,7 @@ struct CqSnapshot {
 };
 
 struct MrSnapshot {
+  uint32_t index = 0;
   uint32_t lkey = 0;
   uint32_t rkey = 0;
   uint32_t pd = 0;
@@ -124,6 +147,8 @@ struct ProcessSnapshot {
   int32_t pid = 0;
   std::string program;
   std::string problem;  // why the segment could not be read: "not answering", ...; "": it was
+  std::vector<ContextSnapshot> contexts;  // up to kMaxListed of contexts and domains
+  std::vector<DomainSnapshot> domains;
   std::vector<QpSnapshot> qps;
   std::vector<CqSnapshot> cqs;
   std::vector<SrqSnapshot> srqs;
@@ -142,12 +167,17 @@ struct NodeSnapshot {
   uint32_t ports_down = 0;                              // bit d: of device d
   std::array<uint32_t, kMaxDevices> stray_datagrams{};  // by device: accepted by no queue pair
   std::array<uint32_t, kMaxDevices> qkey_violations{};
+  std::array<PastCounters, kMaxDevices> past{};  // of queue pairs that are destroyed, by device
   std::string cm_problem;  // why the connection manager's table cannot be read; "": it can, or there is none
   std::vector<ProcessSnapshot> processes;
 };
 
 // Reads the node at `path`. Waits at most 2 s in all for processes that do not answer.
 NodeSnapshot look_at_node(const std::string& path);
+
+// The same without connections to other nodes, and without looking twice at CQs that nobody polls
+// (CqSnapshot::is_asleep).
+NodeSnapshot look_at_objects(const std::string& path);
 
 // Adds what the connection manager knows, for the processes that are in `node` already.
 void look_at_cm(const NodeDirectory& directory, NodeSnapshot* node);
@@ -163,4 +193,4 @@ std::string printable(const char* text, size_t size);
 // The paths of the nodes in `folder`, sorted by name.
 std::vector<std::string> nodes_in(const std::string& folder);
 
-}  // namespace verbena::tool
+}  // namespace verbena

@@ -18,10 +18,10 @@
 #include <map>
 
 #include "fabric/descriptor.h"
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 #include "wire/net_address.h"
 
-namespace verbena::tool {
+namespace verbena {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,4 +131,4 @@ void look_at_connections(NodeSnapshot* node) {
   }
 }
 
-}  // namespace verbena::tool
+}  // namespace verbena

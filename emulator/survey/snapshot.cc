@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "tool/snapshot.h"
+#include "survey/snapshot.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -21,7 +21,7 @@
 #include "fabric/segment_passing.h"
 #include "wire/net_address.h"
 
-namespace verbena::tool {
+namespace verbena {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,6 +31,7 @@ constexpr auto kPatience = std::chrono::seconds(2);  // for all processes of a n
 constexpr int kPatiencePerProcess = 500;             // milliseconds
 constexpr auto kSecondLook =
     std::chrono::milliseconds(100);                  // until a CQ that nobody polls is looked at again
+constexpr uint32_t kPsnMask = 0xffffff;
 constexpr int kTries = 16;                           // to read an entry that keeps changing
 
 // Loads a field of shared memory that its owner may change at the same time, a plain field included.
@@ -119,6 +120,10 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.qpn = acquire(qp.qpn);
   copy.type = acquire(qp.type);
   copy.state = ResponderState::unpack(acquire(qp.responder_state)).state;
+  copy.pd = acquire(qp.pd);
+  copy.srq = acquire(qp.srq);
+  copy.rq_psn = acquire(qp.expected_psn) & kPsnMask;
+  copy.sq_psn = acquire(qp.send_psn) & kPsnMask;
   copy.send_cq = acquire(qp.send_cq);
   copy.recv_cq = acquire(qp.recv_cq);
   copy.peer = find_peer(directory, qp);
@@ -167,6 +172,7 @@ bool read_cq(const SharedCq& cq, uint32_t index, CqSnapshot* out) {
   if (alive == 0 || order > 31) return false;
   const uint64_t head = acquire(ring.head);
   *out = {.index = index,
+          .context = acquire(cq.context),
           .capacity = uint64_t{1} << order,
           .entries = std::min(distance(acquire(ring.tail), head), uint64_t{1} << order),
           .armed = static_cast<uint32_t>(Arming::unpack(acquire(cq.armed)).state),
@@ -207,7 +213,10 @@ bool read_srq(const SharedSrq& srq, uint32_t index, SrqSnapshot* out) {
   if (acquire(srq.in_use) == 0 || order > 31) return false;
   const uint64_t head = acquire(srq.head);
   *out = {.index = index,
+          .of_program = acquire(srq.srqn) != 0,
+          .is_xrc = acquire(srq.xrcd) != 0,
           .pd = acquire(srq.pd),
+          .cq = acquire(srq.cq),
           .capacity = uint64_t{1} << order,
           .max_sge = acquire(srq.max_sge),
           .posted = std::min(distance(acquire(srq.posted), head), uint64_t{1} << order),
@@ -220,7 +229,8 @@ bool read_mr(const SharedMr& mr, uint32_t index, MrSnapshot* out) {
   const uint32_t valid = acquire(mr.valid);
   if (valid == 0 || mr.kind == KeyKind::kWindow1 || mr.kind == KeyKind::kWindow2) return false;
   const auto tag = static_cast<uint8_t>(valid);
-  *out = {.lkey = MemoryKey{index, false, tag}.pack(),
+  *out = {.index = index,
+          .lkey = MemoryKey{index, false, tag}.pack(),
           .rkey = MemoryKey{index, true, tag}.pack(),
           .pd = acquire(mr.pd),
           .access = acquire(mr.access),
@@ -231,7 +241,25 @@ bool read_mr(const SharedMr& mr, uint32_t index, MrSnapshot* out) {
   return acquire(mr.valid) == valid;
 }
 
+void read_listed(const SegmentView& view, ProcessSnapshot* process) {
+  for (uint32_t i = 0; i < kMaxListed; ++i) {
+    const ListedObject& entry = view.listed(i);
+    const ListedKind kind = acquire(entry.kind);
+    if (kind != ListedKind::kContext && kind != ListedKind::kDomain) continue;
+    const uint32_t number = acquire(entry.number);
+    const uint32_t context = acquire(entry.context);
+    const uint32_t device = acquire(entry.device);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (acquire(entry.kind) != kind) continue;
+    if (kind == ListedKind::kContext)
+      process->contexts.push_back({.number = number, .device = device});
+    else
+      process->domains.push_back({.handle = number, .context = context, .device = device});
+  }
+}
+
 void read_segment(const NodeDirectory& directory, const SegmentView& view, ProcessSnapshot* process) {
+  read_listed(view, process);
   const SegmentHeader& header = view.header();
   const uint32_t qps = std::min(acquire(header.qp_high_water), kMaxQpsPerProcess);
   const uint32_t cqs = std::min(acquire(header.cq_high_water), kMaxCqsPerProcess);
@@ -272,7 +300,7 @@ int milliseconds_until(Clock::time_point deadline) {
 }
 
 void look_at_segment(const NodeDirectory& directory, const std::string& node, Clock::time_point deadline,
-                     ProcessSnapshot* process) {
+                     bool twice, ProcessSnapshot* process) {
   PassedSegment passed;
   int error = ask_for_segment(slot_address(directory, node, process->slot, process->generation),
                               milliseconds_until(deadline), &passed);
@@ -283,7 +311,7 @@ void look_at_segment(const NodeDirectory& directory, const std::string& node, Cl
                         /*writable=*/false);
     if (error == 0) {
       read_segment(directory, segment.view(), process);
-      find_sleepers(segment.view(), deadline, process);
+      if (twice) find_sleepers(segment.view(), deadline, process);
     }
   }
   if (passed.segment_fd >= 0) close(passed.segment_fd);
@@ -299,7 +327,10 @@ std::string printable(const char* text, size_t size) {
   return result;
 }
 
-NodeSnapshot look_at_node(const std::string& path) {
+namespace {
+
+// `whole`: with what look_at_objects() leaves out.
+NodeSnapshot look(const std::string& path, bool whole) {
   NodeSnapshot node;
   node.path = path;
   NodeDirectory directory;
@@ -313,6 +344,8 @@ NodeSnapshot look_at_node(const std::string& path) {
   for (uint32_t i = 0; i < kMaxDevices; ++i) {
     node.stray_datagrams[i] = acquire(directory.header().stray_datagrams[i]);
     node.qkey_violations[i] = acquire(directory.header().qkey_violations[i]);
+    for (size_t j = 0; j < node.past[i].size(); ++j)
+      node.past[i][j] = acquire(directory.header().past_counters[i][j]);
   }
   const auto deadline = Clock::now() + kPatience;
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
@@ -327,16 +360,21 @@ NodeSnapshot look_at_node(const std::string& path) {
     if (!directory.occupied(i))
       process.problem = "dead, not yet cleaned up";
     else if (state == SlotState::kLive)
-      look_at_segment(directory, path, deadline, &process);
+      look_at_segment(directory, path, deadline, whole, &process);
     else
       process.problem = "starting";
     node.processes.push_back(std::move(process));
   }
   node.taken_at = wall_clock_ns();
   look_at_cm(directory, &node);
-  look_at_connections(&node);
+  if (whole) look_at_connections(&node);
   return node;
 }
+
+}  // namespace
+
+NodeSnapshot look_at_node(const std::string& path) { return look(path, true); }
+NodeSnapshot look_at_objects(const std::string& path) { return look(path, false); }
 
 std::vector<std::string> nodes_in(const std::string& folder) {
   std::vector<std::string> nodes;
@@ -348,4 +386,4 @@ std::vector<std::string> nodes_in(const std::string& folder) {
   return nodes;
 }
 
-}  // namespace verbena::tool
+}  // namespace verbena

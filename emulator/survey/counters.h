@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The counters of a port as they are now (fabric/hw_counters.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fabric/hw_counters.h"
+#include "survey/snapshot.h"
+
+namespace verbena {
+
+// Writes the present value into the file at `path`,
+// /sys/class/infiniband/<name>/ports/1/hw_counters/<counter> in the tree of the node. ENOENT: that is no such
+// path; or another errno.
+int refresh_counter(const std::string& node, std::string_view path);
+
+// Of the device with this index. A process that does not answer counts only with the queue pairs that it has
+// destroyed.
+HwCounters hw_counters(const NodeSnapshot& node, uint32_t device);
+
+}  // namespace verbena

@@ -14,14 +14,14 @@
 
 enum { kLength = 64 };
 
-static void require(int condition, const char *what) {
+static void require(int condition, const char* what) {
   if (condition) return;
   perror(what);
   exit(1);
 }
 
 // Takes the queue pair from RESET to RTS, with itself as its peer (ibv_modify_qp(3)).
-static void connect_to_itself(struct ibv_context *context, struct ibv_qp *qp) {
+static void connect_to_itself(struct ibv_context* context, struct ibv_qp* qp) {
   struct ibv_port_attr port;
   require(ibv_query_port(context, 1, &port) == 0, "ibv_query_port");
   struct ibv_qp_attr attributes = {
@@ -51,28 +51,27 @@ static void connect_to_itself(struct ibv_context *context, struct ibv_qp *qp) {
   require(ibv_modify_qp(qp, &attributes, mask) == 0, "to RTS");
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int wrong_key = argc > 1 && strcmp(argv[1], "--wrong-key") == 0;
   char buffer[2 * kLength] = {0};
   memset(buffer, 'x', kLength);
 
-  struct ibv_device **devices = ibv_get_device_list(NULL);
+  struct ibv_device** devices = ibv_get_device_list(NULL);
   require(devices != NULL && devices[0] != NULL, "no RDMA device");
-  struct ibv_context *context = ibv_open_device(devices[0]);
+  struct ibv_context* context = ibv_open_device(devices[0]);
   require(context != NULL, "ibv_open_device");
-  struct ibv_pd *pd = ibv_alloc_pd(context);
+  struct ibv_pd* pd = ibv_alloc_pd(context);
   require(pd != NULL, "ibv_alloc_pd");
-  struct ibv_mr *mr =
-      ibv_reg_mr(pd, buffer, sizeof buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  struct ibv_mr* mr = ibv_reg_mr(pd, buffer, sizeof buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   require(mr != NULL, "ibv_reg_mr");
-  struct ibv_cq *cq = ibv_create_cq(context, 1, NULL, NULL, 0);
+  struct ibv_cq* cq = ibv_create_cq(context, 1, NULL, NULL, 0);
   require(cq != NULL, "ibv_create_cq");
   struct ibv_qp_init_attr init = {
       .send_cq = cq,
       .recv_cq = cq,
       .qp_type = IBV_QPT_RC,
       .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
-  struct ibv_qp *qp = ibv_create_qp(pd, &init);
+  struct ibv_qp* qp = ibv_create_qp(pd, &init);
   require(qp != NULL, "ibv_create_qp");
   connect_to_itself(context, qp);
 
@@ -81,7 +80,7 @@ int main(int argc, char **argv) {
       .sg_list = &source, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
   write.wr.rdma.remote_addr = (uintptr_t)buffer + kLength;
   write.wr.rdma.rkey = wrong_key ? mr->rkey + 0x100000 : mr->rkey;
-  struct ibv_send_wr *refused;
+  struct ibv_send_wr* refused;
   require(ibv_post_send(qp, &write, &refused) == 0, "ibv_post_send");
   struct ibv_wc completion;
   int polled;
@@ -90,10 +89,10 @@ int main(int argc, char **argv) {
   require(polled == 1, "ibv_poll_cq");
   printf("%s, vendor_err 0x%x\n", ibv_wc_status_str(completion.status), completion.vendor_err);
 
-  const int right = wrong_key ? completion.status == IBV_WC_REM_ACCESS_ERR &&
-                                    completion.vendor_err == VERBENA_ERR_RKEY_UNKNOWN
-                              : completion.status == IBV_WC_SUCCESS &&
-                                    memcmp(buffer, buffer + kLength, kLength) == 0;
+  const int right =
+      wrong_key
+          ? completion.status == IBV_WC_REM_ACCESS_ERR && completion.vendor_err == VERBENA_ERR_RKEY_UNKNOWN
+          : completion.status == IBV_WC_SUCCESS && memcmp(buffer, buffer + kLength, kLength) == 0;
   require(ibv_destroy_qp(qp) == 0, "ibv_destroy_qp");
   require(ibv_destroy_cq(cq) == 0, "ibv_destroy_cq");
   require(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");

@@ -3,10 +3,11 @@
 # verbena_add_test(NAME name COMMAND program [argument...] [NODE own|node] [DEVICES n] [LINK_LAYER layer]
 #                  [PROFILE profile] [WORKING_DIRECTORY folder])
 #
-# add_test() for a program that uses libibverbs or librdmacm: it is run by `verbena run`, and its exit status is that of
-# the program. COMMAND may name an executable target, and may have generator expressions.
+# add_test() for a program that uses libibverbs or librdmacm: it is run by `verbena run`, and its exit status
+# is that of the program. COMMAND may name an executable target, and may have generator expressions.
 #
-# NODE        own (default): a node that no other test and no other run of this test sees, so that tests may run side by
+# NODE        own (default): a node that no other test and no other run of this test sees, so that tests may
+# run side by
 #             side (ctest -j). Any other word: the node of that name, which all tests share that name it.
 # DEVICES     how many devices the program sees: verbena0, verbena1, ...
 # LINK_LAYER  ethernet or infiniband

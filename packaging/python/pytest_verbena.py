@@ -8,13 +8,14 @@
         rdma_node.run("ibv_rc_pingpong", "-g", "1", "-p", port, "localhost")
         server.finish()
 
-Each test has a node of its own: its programs see each other, and programs of other tests do not see them, also under
-pytest-xdist. When the test ends, what it has started is killed and the node is removed. What the devices are is told by a
-mark with the options of `verbena run`:
+Each test has a node of its own: its programs see each other, and programs of other tests do not see them,
+also under pytest-xdist. When the test ends, what it has started is killed and the node is removed. What the
+devices are is told by a mark with the options of `verbena run`:
 
     @pytest.mark.rdma_node(devices=2, link_layer="infiniband", profile="minimal")
 
-The command is `verbena` of the tree that this plugin is installed in, otherwise that of PATH; --verbena names another.
+The command is `verbena` of the tree that this plugin is installed in, otherwise that of PATH; --verbena names
+another.
 """
 
 import os
@@ -59,8 +60,8 @@ class Program:
         return pathlib.Path(self._files[which].name).read_text(errors="replace")
 
     def finish(self, status=0, seconds=PATIENCE):
-        """Waits for its end and returns it. Raises ProgramFailed for another exit status (negative: a signal), or
-        when it still runs after `seconds`; `status` None takes any."""
+        """Waits for its end and returns it. Raises ProgramFailed for another exit status (negative: a
+        signal), or when it still runs after `seconds`; `status` None takes any."""
         try:
             ended = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -94,19 +95,21 @@ class RdmaNode:
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("VERBENA_NODE")}
 
     def start(self, *command, environment=None):
-        """Starts a program that sees the node's devices; a Program. `environment`: variables besides the usual ones."""
+        """Starts a program that sees the node's devices; a Program. `environment`: variables besides the
+        usual ones."""
         line = [self.verbena, "run", "--node", self.name, *self.options, "--", *command]
         program = Program(line, {**self._environment, **(environment or {})}, self.folder / f"program{len(self.programs)}")
         self.programs.append(program)
         return program
 
     def run(self, *command, status=0, seconds=PATIENCE, environment=None):
-        """Runs a program to its end; a Program, whose output is in `out` and `err`. Raises as Program.finish() does."""
+        """Runs a program to its end; a Program, whose output is in `out` and `err`. Raises as
+        Program.finish() does."""
         return self.start(*command, environment=environment).finish(status, seconds)
 
     def port(self):
-        """The number of a TCP port that nobody uses, for what programs exchange by themselves: another one each time.
-        It is below the range from which the kernel takes the ports of outgoing connections."""
+        """The number of a TCP port that nobody uses, for what programs exchange by themselves: another one
+        each time. It is below the range from which the kernel takes the ports of outgoing connections."""
         first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
         lowest = 10000 if first > 12000 else 1024
         for _ in range(1000):
@@ -122,8 +125,8 @@ class RdmaNode:
         raise OSError("no free TCP port")
 
     def wait_listening(self, port, server, seconds=PATIENCE):
-        """Returns when a program listens on the TCP port. Raises ProgramFailed when `server` ends before, or after
-        `seconds`."""
+        """Returns when a program listens on the TCP port. Raises ProgramFailed when `server` ends before, or
+        after `seconds`."""
         deadline = time.monotonic() + seconds
         while not _is_listening(port):
             if server.process.poll() is not None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The action for GitHub and the template for GitLab: their syntax, and that they name the packages as they are. No runner
-of either is here to run them."""
+"""The action for GitHub and the template for GitLab: their syntax, and that they name the packages as they
+are. No runner of either is here to run them."""
 
 import re
 import subprocess

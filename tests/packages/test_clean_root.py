@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A system that mmdebstrap makes from this machine's package sources, with nothing but apt: two commands, ten seconds.
+"""A system that mmdebstrap makes from this machine's package sources, with nothing but apt: two commands, ten
+seconds.
 
 Needs root, mmdebstrap (scripts/install-packages.sh does not install it) and the package sources.
 """

@@ -34,7 +34,8 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.nodes(), [])
 
     def test_a_test_that_fails(self):
-        """Status, output and arguments are those of the program; a shared node, one of its own, and its devices."""
+        """Status, output and arguments are those of the program; a shared node, one of its own, and its
+        devices."""
         source = self.folder / "failing"
         source.mkdir()
         (source / "CMakeLists.txt").write_text(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """`apt install ./verbena_*.deb && verbena run -- ibv_devinfo`, by this machine's own apt.
 
-It writes into copies of /usr, /etc and /var that end with it: overlays in a mount namespace, and in a user namespace where
-the user is not root. What the package depends on is there already, so nothing is downloaded; test_clean_root.py begins
-with nothing.
+It writes into copies of /usr, /etc and /var that end with it: overlays in a mount namespace, and in a user
+namespace where the user is not root. What the package depends on is there already, so nothing is downloaded;
+test_clean_root.py begins with nothing.
 """
 
 import os

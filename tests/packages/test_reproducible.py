@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Made twice from the same programs, at another time and with other settings: the same bytes. The second time they are
-signed, by an SSH key of this test."""
+"""Made twice from the same programs, at another time and with other settings: the same bytes. The second time
+they are signed, by an SSH key of this test."""
 
 import os
 import pathlib

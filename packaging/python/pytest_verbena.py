@@ -71,12 +71,17 @@ class Program:
         return self
 
     def kill(self):
-        """Ends it and what it has started. Any number of times."""
+        """Ends it and what it has started, and returns when they have ended. Any number of times."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         self.process.wait()
+        deadline = time.monotonic() + PATIENCE
+        while _lives(self.process.pid):
+            if time.monotonic() > deadline:
+                raise ProgramFailed(f"not to be killed: {self}")
+            time.sleep(0.005)
 
     def __str__(self):
         return f"{' '.join(self.command)}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
@@ -141,6 +146,18 @@ class RdmaNode:
             program.kill()
         subprocess.run([self.verbena, "clean", "--here"], env=self._environment, stdout=subprocess.DEVNULL, check=True,
                        timeout=PATIENCE)
+
+
+def _lives(group):
+    """Is there a process of the process group that has not ended? A zombie has (proc(5), stat: state and pgrp)."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(of) == group and state not in "ZX":
+            return True
+    return False
 
 
 def _is_listening(port):

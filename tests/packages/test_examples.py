@@ -10,6 +10,9 @@ import unittest
 from made import SOURCE, deb, outside, run
 
 
+needs_pytest = unittest.skipUnless(importlib.util.find_spec("pytest"), "no pytest (package python3-pytest)")
+
+
 class Examples(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -52,14 +55,40 @@ class Examples(unittest.TestCase):
         self.assertRegex(seen.stdout, r"verbena1\s")
         self.assertRegex(seen.stdout, r"/t[0-9a-f]{12}\.\d+\S*\n")
 
-    @unittest.skipUnless(importlib.util.find_spec("pytest"), "no pytest (package python3-pytest)")
-    def test_pytest(self):
+    def pytest(self, folder, check=True):
         environment = {**self.environment, "PYTHONPATH": str(self.prefix / "share/verbena/python"),
                        "PYTHONDONTWRITEBYTECODE": "1"}
-        seen = run("/usr/bin/python3", "-m", "pytest", "-v", "-p", "no:cacheprovider", SOURCE / "examples/pytest",
-                   env=environment).stdout
+        return run("/usr/bin/python3", "-m", "pytest", "-v", "-p", "no:cacheprovider", folder, env=environment,
+                   check=check).stdout
+
+    @needs_pytest
+    def test_pytest(self):
+        seen = self.pytest(SOURCE / "examples/pytest")
         self.assertIn("4 passed", seen)
         self.assertIn("verbena-", seen.split("plugins:")[1].splitlines()[0], "found by its metadata")
+        self.assertEqual(self.nodes(), [])
+
+    @needs_pytest
+    def test_what_a_pytest_leaves_behind(self):
+        """Programs that still run are killed with what they have started, also after a failure, which shows what a
+        program printed."""
+        folder = self.folder / "leaving"
+        folder.mkdir()
+        (folder / "test_leaving.py").write_text(
+            "def test_server(rdma_node):\n"
+            "    port = rdma_node.port()\n"
+            "    assert port != rdma_node.port()\n"
+            "    server = rdma_node.start('sh', '-c', f'ibv_rc_pingpong -g 1 -p {port} & wait')\n"
+            "    rdma_node.wait_listening(port, server)\n"
+            f"    open({str(folder / 'group')!r}, 'w').write(str(server.process.pid))\n"
+            "    rdma_node.run('sh', '-c', 'echo the reason; exit 7')\n")
+        seen = self.pytest(folder, check=False)
+        self.assertIn("1 failed", seen)
+        self.assertIn("ended with status 7, not 0", seen)
+        self.assertIn("the reason", seen)
+        group = (folder / "group").read_text()
+        listed = run("ps", "-eo", "pgid=,stat=,args=").stdout.splitlines()
+        self.assertEqual([line for line in listed if line.split()[0] == group and line.split()[1][0] not in "ZX"], [])
         self.assertEqual(self.nodes(), [])
 
     def test_the_path_of_the_python_of_the_distribution(self):

@@ -16,6 +16,7 @@ not there is an error.
 import collections
 import dataclasses
 import fnmatch
+import functools
 import pathlib
 import re
 import subprocess
@@ -152,6 +153,7 @@ def not_passing(module, exceptions):
     return [f"{count} {outcome}: {reason}" for (outcome, reason), count in reasons.items()]
 
 
+@functools.cache
 def installed_version(package):
     seen = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True)
     return f"{package} {seen.stdout}" if seen.returncode == 0 and seen.stdout else package

@@ -35,6 +35,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   Options options;
   CLI::App app("Checks, clause by clause, what an RDMA device does of what verbs and rdma_cm promise.",
                "verbs-conformance");
+  app.set_version_flag("--version", "verbs-conformance " CONFORMANCE_VERSION);
   app.add_option("--device", options.device, "Device to test (first with an active port)");
   app.add_option("--port", options.port, "Port of the device (first active)")->check(CLI::Range(1, 255));
   app.add_option("--gid-index", options.gid_index, "GID to use (chosen from the table)")

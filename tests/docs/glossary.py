@@ -17,7 +17,7 @@ import pathlib
 import re
 import sys
 
-ROOTS = ("emulator", "provider", "tests", "conformance", "docs", "docker", "scripts", "cmake")
+ROOTS = ("emulator", "provider", "tests", "conformance", "docs", "docker", "scripts", "cmake", "packaging", "examples")
 SUFFIXES = {"", ".c", ".cc", ".h", ".py", ".sh", ".md", ".cmake", ".txt", ".toml", ".edits", ".yaml", ".map", ".supp"}
 OWN = "tests/docs/glossary.py"
 FEWEST_FILES = 900  # fewer are not the whole tree

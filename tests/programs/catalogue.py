@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the cases of tests/programs and the rows of tests/network do not say by themselves, for
+docs/PROGRAMS.md (tests/docs/programs.py)."""
+
+# Debian package: its programs.
+PACKAGES = {
+    "ibverbs-utils": ("ibv_devices", "ibv_devinfo", "ibv_asyncwatch", "ibv_rc_pingpong", "ibv_uc_pingpong",
+                      "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong"),
+    "perftest": ("ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw",
+                 "ib_atomic_lat", "ib_atomic_bw"),
+    "rdmacm-utils": ("rping", "ucmatose", "udaddy", "mckey", "rdma_client", "rdma_xclient", "cmtime", "rstream",
+                     "riostream", "rcopy", "udpong"),
+    "librdmacm1": ("librspreload.so",),
+    "qperf": ("qperf",),
+    "ucx-utils": ("ucx_perftest",),
+    "libfabric-bin": ("fi_pingpong",),
+    "iperf3": ("iperf3",),
+    "python3-pyverbs": ("pyverbs",),
+    "gdb": ("gdb",),
+    "valgrind": ("valgrind",),
+}
+
+# What a user has to set, by program, or by program and way (tests/docs/programs.py, WAYS).
+_GID_OR_LID = "`-g 1`, or `verbena run --link-layer infiniband`"
+SET = {
+    "ibv_rc_pingpong": _GID_OR_LID,
+    "ibv_uc_pingpong": _GID_OR_LID,
+    "ibv_ud_pingpong": _GID_OR_LID,
+    "ibv_srq_pingpong": _GID_OR_LID,
+    "ibv_xsrq_pingpong": "`-g 1`",
+    "udpong": "`verbena run --link-layer infiniband`: it addresses without a GRH",
+    "qperf rdma_cm": "`-cm 1`",
+    "qperf InfiniBand": "`verbena run --link-layer infiniband`: it addresses without a GRH",
+    "iperf3": "`LD_PRELOAD=librspreload.so RDMAV_FORK_SAFE=1`",
+    "librspreload.so": "`LD_PRELOAD`",
+    "ucx_perftest rc": "`UCX_TLS=rc`",
+    "ucx_perftest ud": "`UCX_TLS=ud`",
+    "ucx_perftest all": "`UCX_TLS=all`",
+    "fi_pingpong msg": "`-p verbs -e msg`",
+    "fi_pingpong dgram": "`-p verbs -e dgram`",
+    "fi_pingpong rxd": "`-p 'verbs;ofi_rxd' -e rdm`",
+    "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",
+}
+
+# In names a "*" stands for anything, and a "." at the end for all names that begin so.
+
+# Cases whose names do not begin with a program: the program, and what the case does with it.
+ABOUT = {
+    "core.small_and_readable": ("gdb", "a core dump"),
+    "valgrind.leaked_device": ("valgrind", "a program that leaks its device"),
+    "four_processes": ("ibv_rc_pingpong", "two pairs at once"),
+    "idle.pingpong_server": ("ibv_rc_pingpong", "a server that waits"),
+    "idle.asyncwatch": ("ibv_asyncwatch", "waiting"),
+    "rsockets.preloaded": ("librspreload.so", "rstream -T s"),
+}
+
+# Cases, groups and rows that are about the adapter or the command, not about a stock program.
+OTHER_CASES = ("nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "log.", "status.", "nothing_left_behind",
+               "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
+               "loaded_when_needed", "sanitized_sender", "refused.doctor", "refused.*.status", "refused.*.conformance")
+OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "images", "images_apart", "ledger", "faults",
+                "faults_of_three", "flows", "vanished", "faults_of_rdma_cm", "hosts", "cables", "net", "refused_within",
+                "strangers")
+OTHER_ROWS = ("ledger", "*.ledger", "conformance.", "doctor_and_status")

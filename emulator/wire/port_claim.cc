@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "adapter/clock.h"
@@ -208,9 +209,17 @@ int PortClaim::take(const NetAddress& address, uint16_t port, const Claimant& cl
   return fail_errno(ETIMEDOUT, problem, "another node asks for " + where);
 }
 
-int find_other_claim(const NetAddress& address, uint16_t port, uint64_t node, std::string* problem) {
-  const View view = look(place(address, port), node);
-  return view.is_taken ? refuse(address, port, view.holder, problem) : 0;
+int find_other_claim(const NetAddress& address, uint16_t port, const std::function<uint64_t()>& node,
+                     std::string* problem) {
+  const std::string where = place(address, port);
+  const int64_t deadline = now_ns() + kPatience;
+  uint64_t id = node();
+  for (;;) {
+    const View view = look(where, id);
+    if (!view.is_taken) return 0;
+    const uint64_t before = std::exchange(id, node());
+    if (id == before || now_ns() >= deadline) return refuse(address, port, view.holder, problem);
+  }
 }
 
 }  // namespace verbena::wire

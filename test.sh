@@ -61,7 +61,9 @@ for preset in $presets; do
   $(launcher "$preset") cmake --build --preset "$preset" -j "$jobs" $(target "$preset")
   echo "== $preset: test"
   results=$PWD/build/$preset/results.xml
+  scripts/stacks-of-slow-tests.py "build/$preset" "build/$preset/stacks.txt" &
   # One more than processors: some tests only wait, one of them for 74 seconds.
   TMPDIR=$temporary $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error \
-    --output-junit "$results" $(selection "$preset") || { scripts/failed-tests.py "$results"; exit 8; }
+    --output-junit "$results" $(selection "$preset") || { scripts/failed-tests.py "$results" "build/$preset/stacks.txt"; exit 8; }
+  kill $!
 done

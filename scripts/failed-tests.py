@@ -3,9 +3,10 @@
 """The first and the last lines that each failed test printed, in few characters: the end of a log may be all that a
 CI system shows.
 
-  scripts/failed-tests.py RESULTS  (of ctest --output-junit)
+  scripts/failed-tests.py RESULTS [STACKS]  (of ctest --output-junit, of stacks-of-slow-tests.py)
 """
 
+import pathlib
 import re
 import sys
 import xml.etree.ElementTree
@@ -37,4 +38,7 @@ shown = failed[:TESTS]
 for case in shown:
     print(f"== {case.get('name')} failed after {float(case.get('time') or 0):.1f} s:")
     print("\n".join(shorten(case.findtext("system-out") or "", CHARACTERS // len(shown))))
+if len(sys.argv) > 2 and (stacks := pathlib.Path(sys.argv[2])).exists():
+    print("== where the threads of slow tests were:")
+    print("\n".join(shorten(stacks.read_text(), CHARACTERS)))
 print(f"== {len(failed)} failed: {' '.join(case.get('name') for case in shown)}")

@@ -14,6 +14,13 @@ PACKAGES = {
     "qperf": ("qperf",),
     "ucx-utils": ("ucx_perftest",),
     "libfabric-bin": ("fi_pingpong",),
+    "openmpi-bin": ("openmpi", "oshrun"),
+    "mpich": ("mpich",),
+    "python3-mpi4py": ("mpi4py",),
+    "fio": ("fio",),
+    "qemu-system-x86": ("qemu",),
+    "iproute2": ("rdma",),
+    "libibumad3": ("umad",),
     "iperf3": ("iperf3",),
     "python3-pyverbs": ("pyverbs",),
     "gdb": ("gdb",),
@@ -39,6 +46,11 @@ SET = {
     "fi_pingpong msg": "`-p verbs -e msg`",
     "fi_pingpong dgram": "`-p verbs -e dgram`",
     "fi_pingpong rxd": "`-p 'verbs;ofi_rxd' -e rdm`",
+    "openmpi": "`--mca pml ucx --mca osc ucx --mca btl self`, `UCX_TLS=rc,self`; by libfabric `--mca pml cm --mca mtl ofi "
+               "--mca mtl_ofi_provider_include 'verbs;ofi_rxm'`; openib: `verbena run --link-layer infiniband`",
+    "oshrun": "`--mca spml ucx --mca atomic ucx`, `UCX_TLS=rc,self`",
+    "mpich": "`MPIR_CVAR_NOLOCAL=1`, so that ranks of one machine do not use shared memory",
+    "mpi4py": "as `openmpi`",
     "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",
 }
 
@@ -51,6 +63,7 @@ ABOUT = {
     "four_processes": ("ibv_rc_pingpong", "two pairs at once"),
     "idle.pingpong_server": ("ibv_rc_pingpong", "a server that waits"),
     "idle.asyncwatch": ("ibv_asyncwatch", "waiting"),
+    "umad.absent": ("umad", "says that there is no umad device"),
     "rsockets.preloaded": ("librspreload.so", "rstream -T s"),
 }
 

@@ -109,7 +109,8 @@ int prepare_network(const NodeOptions& options, const std::string& node, Network
   for (uint32_t i = 0; i < table.network.count; ++i) {
     const wire::NetAddress address{table.network.addresses[i]};
     const uint16_t port = options.devices.network.port;
-    if (wire::find_other_claim(address, port, [&] { return id_of(node); }, problem) != 0 ||
+    if (wire::find_other_claim(
+            address, port, [&] { return id_of(node); }, problem) != 0 ||
         check_listening(node, address, port, problem) != 0)
       return kFailed;
   }

@@ -45,8 +45,8 @@ class PortClaim {
   Descriptor name_;
 };
 
-// EADDRINUSE and *problem as take(): another node than `node()` (0: any) listens there. Else 0. The caller's node
-// may be made, or made anew, in the midst: so node() is called before and after.
+// EADDRINUSE and *problem as take(): another node than `node()` (0: any) listens there. Else 0. The caller's
+// node may be made, or made anew, in the midst: so node() is called before and after.
 int find_other_claim(const NetAddress& address, uint16_t port, const std::function<uint64_t()>& node,
                      std::string* problem);
 

@@ -96,10 +96,16 @@ TEST_F(PortClaimTest, OfAStoppedProcessHolds) {
 TEST_F(PortClaimTest, IsFoundByThoseWhoOnlyLook) {
   PortClaim claim;
   std::string problem;
-  EXPECT_EQ(find_other_claim(address(), port(), [] { return 0; }, &problem), 0);
+  EXPECT_EQ(find_other_claim(
+                address(), port(), [] { return 0; }, &problem),
+            0);
   ASSERT_EQ(take(claim, 7, 1), 0);
-  EXPECT_EQ(find_other_claim(address(), port(), [] { return 7; }, &problem), 0);
-  EXPECT_EQ(find_other_claim(address(), port(), [] { return 0; }, &problem), EADDRINUSE);
+  EXPECT_EQ(find_other_claim(
+                address(), port(), [] { return 7; }, &problem),
+            0);
+  EXPECT_EQ(find_other_claim(
+                address(), port(), [] { return 0; }, &problem),
+            EADDRINUSE);
 }
 
 TEST_F(PortClaimTest, OfTheLookersNodeIsItsOwnThoughTheNodeIsNewerThanTheLook) {
@@ -107,7 +113,10 @@ TEST_F(PortClaimTest, OfTheLookersNodeIsItsOwnThoughTheNodeIsNewerThanTheLook) {
   ASSERT_EQ(take(claim, 7, 1), 0);
   int calls = 0;
   std::string problem;
-  EXPECT_EQ(find_other_claim(address(), port(), [&] { return calls++ == 0 ? 0 : 7; }, &problem), 0) << problem;
+  EXPECT_EQ(find_other_claim(
+                address(), port(), [&] { return calls++ == 0 ? 0 : 7; }, &problem),
+            0)
+      << problem;
 }
 
 // A process that asks and never goes on delays others for two seconds, and no longer.

@@ -46,7 +46,7 @@ class PortClaim {
 };
 
 // EADDRINUSE and *problem as take(): another node than `node()` (0: any) listens there. Else 0. The caller's
-// node may be made, or made anew, in the midst: so node() is called before and after.
+// node may be made, or made again, in the midst: so node() is called before and after.
 int find_other_claim(const NetAddress& address, uint16_t port, const std::function<uint64_t()>& node,
                      std::string* problem);
 

@@ -3,6 +3,9 @@
 // Only write(2) is hooked, because libibverbs and librdmacm send every command by write(2)
 // (libibverbs/cmd_fallback.c, librdmacm/cma.c of rdma-core 44). A command that is sent in another way gets
 // ENOSPC from the placeholder.
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "boundary/descriptors.h"
@@ -13,18 +16,45 @@
 namespace verbena {
 namespace {
 
-__attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size_t length) {
+// Keeps the file of a descriptor open during a call, as the kernel does. Another thread may close the
+// descriptor meanwhile, and its number may become another file's. Cancellation runs the destructor.
+class HeldFile {
+ public:
+  explicit HeldFile(int fd) : fd_(fcntl(fd, F_DUPFD_CLOEXEC, 0)) {}
+  ~HeldFile() {
+    const int before = errno;
+    if (fd_ >= 0) syscall(SYS_close, fd_);
+    errno = before;
+  }
+  HeldFile(const HeldFile&) = delete;
+  HeldFile& operator=(const HeldFile&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+ssize_t write_and_wait(int fd, const void* data, size_t length) {
+  const HeldFile file(fd);
+  if (file.fd() < 0) return -1;  // EBADF, EMFILE
   verbena_boundary_handler handler;
   if (!find_handler(fd, &handler)) return real_write(fd, data, length);
   ssize_t answer = handler.write(handler.owner, data, length);
   while (answer == VERBENA_BOUNDARY_WAIT && handler.resume != nullptr) {
     char token;
-    const ssize_t taken = read(fd, &token, sizeof token);
+    const ssize_t taken = read(file.fd(), &token, sizeof token);
     if (taken < 0) return -1;
     if (taken == 0) return failed<ssize_t>(EIO);  // the writer of the tokens has closed its end
     answer = handler.resume(handler.owner, data, length);
   }
   return answer;
+}
+
+__attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size_t length) {
+  verbena_boundary_handler handler;
+  if (!find_handler(fd, &handler)) return real_write(fd, data, length);
+  if (handler.resume != nullptr) return write_and_wait(fd, data, length);
+  return handler.write(handler.owner, data, length);
 }
 
 }  // namespace

@@ -7,7 +7,10 @@
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <sched.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -72,6 +75,42 @@ TEST_F(Librdmacm, ThreadThatWaitsForAnEventCanBeCancelled) {
   EXPECT_EQ(poll(&entry, 1, 10000), 1);
 }
 
+// A call that waits holds its file open: if another file takes the number, the call does not read from that
+// one.
+TEST_F(Librdmacm, ThreadThatWaitsDoesNotReadTheFileThatTakesTheNumber) {
+  int ended[2];
+  ASSERT_EQ(pipe(ended), 0);
+  close(ended[1]);  // whoever reads it finds its end
+  struct Wait {
+    rdma_event_channel* channel;
+    std::atomic<bool> begins{false};
+    int error = 0;
+  };
+  const auto wait = [](void* argument) -> void* {
+    auto& waiting = *static_cast<Wait*>(argument);
+    waiting.begins = true;
+    rdma_cm_event* event = nullptr;
+    if (rdma_get_cm_event(waiting.channel, &event) != 0) waiting.error = errno;
+    return nullptr;
+  };
+  for (int round = 0; round < 3000; ++round) {
+    Wait waiting{rdma_create_event_channel()};
+    ASSERT_NE(waiting.channel, nullptr);
+    pthread_t thread;
+    ASSERT_EQ(pthread_create(&thread, nullptr, wait, &waiting), 0);
+    while (!waiting.begins) sched_yield();
+    for (volatile int i = 0; i < round % 100 * 20;) i = i + 1;
+    ASSERT_EQ(dup2(ended[0], waiting.channel->fd), waiting.channel->fd);
+    pthread_cancel(thread);
+    pthread_join(thread, nullptr);
+    // EBADF: the thread came too late, and the number is a pipe's that cannot be written to.
+    ASSERT_TRUE(waiting.error == 0 || waiting.error == EBADF)
+        << strerror(waiting.error) << ", round " << round;
+    rdma_destroy_event_channel(waiting.channel);
+  }
+  close(ended[0]);
+}
+
 TEST_F(Librdmacm, IdMovesToAnotherChannelWithItsEvent) {
   rdma_event_channel* other = rdma_create_event_channel();
   ASSERT_EQ(resolve(), 0);
@@ -90,7 +129,8 @@ TEST_F(Librdmacm, IdMovesToAnotherChannelWithItsEvent) {
 
 // ---- acknowledgements ----
 
-// What stderr says while `call` runs in a thread of its own, which does not end within 1.5 s unless `finishes`.
+// What stderr says while `call` runs in a thread of its own, which does not end within 1.5 s unless
+// `finishes`.
 template <typename Call>
 std::string said_during(Call call, bool finishes, const std::function<void()>& end_it) {
   testing::internal::CaptureStderr();
@@ -110,7 +150,8 @@ std::string name_of(const rdma_cm_id* id) {
 }
 
 constexpr char kOneOfOne[] =
-    "waits for 1 of 1 events, which rdma_get_cm_event has returned, to be acknowledged by rdma_ack_cm_event\n";
+    "waits for 1 of 1 events, which rdma_get_cm_event has returned, to be acknowledged by "
+    "rdma_ack_cm_event\n";
 
 class LibrdmacmWaits : public Librdmacm {
  protected:
@@ -144,8 +185,8 @@ TEST_F(LibrdmacmWaits, DestroyCountsWhatIsAcknowledged) {
 
 TEST_F(LibrdmacmWaits, MigrateSaysWhatItWaitsFor) {
   rdma_event_channel* other = rdma_create_event_channel();
-  const std::string said = said_during([&] { return rdma_migrate_id(id_, other); }, false,
-                                       [this] { rdma_ack_cm_event(event_); });
+  const std::string said =
+      said_during([&] { return rdma_migrate_id(id_, other); }, false, [this] { rdma_ack_cm_event(event_); });
   EXPECT_NE(said.find("rdma_migrate_id: " + name_of(id_) + kOneOfOne), std::string::npos) << said;
   rdma_destroy_id(id_);
   rdma_destroy_event_channel(other);
@@ -171,7 +212,8 @@ TEST_F(LibrdmacmWaits, LeavingAGroupSaysWhatItWaitsFor) {
   EXPECT_NE(said.find("rdma_leave_multicast: " + name_of(id_) + kOneOfOne), std::string::npos) << said;
 }
 
-// The thread that has destroyed an id without a wait may sleep anywhere; that is no wait for acknowledgements.
+// The thread that has destroyed an id without a wait may sleep anywhere; that is no wait for
+// acknowledgements.
 TEST_F(LibrdmacmWaits, NothingIsSaidWithoutAWait) {
   std::promise<void> end;
   const std::string said = said_during(

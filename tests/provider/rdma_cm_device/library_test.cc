@@ -80,7 +80,7 @@ TEST_F(Librdmacm, ThreadThatWaitsForAnEventCanBeCancelled) {
 TEST_F(Librdmacm, ThreadThatWaitsDoesNotReadTheFileThatTakesTheNumber) {
   int ended[2];
   ASSERT_EQ(pipe(ended), 0);
-  close(ended[1]);  // whoever reads it finds its end
+  close(ended[1]);  // a read finds its end at once
   struct Wait {
     rdma_event_channel* channel;
     std::atomic<bool> begins{false};

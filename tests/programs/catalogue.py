@@ -21,6 +21,8 @@ PACKAGES = {
     "qemu-system-x86": ("qemu",),
     "iproute2": ("rdma",),
     "libibumad3": ("umad",),
+    "ceph-mon": ("ceph",),
+    "dapl2-utils": ("dtest",),
     "iperf3": ("iperf3",),
     "python3-pyverbs": ("pyverbs",),
     "gdb": ("gdb",),
@@ -51,6 +53,8 @@ SET = {
     "oshrun": "`--mca spml ucx --mca atomic ucx`, `UCX_TLS=rc,self`",
     "mpich": "`MPIR_CVAR_NOLOCAL=1`, so that ranks of one machine do not use shared memory",
     "mpi4py": "as `openmpi`",
+    "ceph": "`ms type = async+rdma`, `ms async rdma device name = verbena0`",
+    "dtest": "an interface of `libdaplofa.so.2` with the address in `dat.conf`",
     "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",
 }
 

@@ -15,16 +15,18 @@ class Settings:
 class Case:
     name: str
     run: object
-    extent: str  # "quick": also in the sanitised run; "long": only in `./test.sh all`; "full" (docs/TESTING.md)
+    extent: str  # "quick": also in the sanitised run; "long": only in `./test.sh all`; "full" (docs/TESTING.md);
+    # "nightly": not in ctest (tests/programs/nightly)
     processors: int  # processors that it keeps busy: two programs that poll need two
 
 
 CASES = {}
 
 
-def add(name, run, quick=False, processors=2, long=False):
+def add(name, run, quick=False, processors=2, long=False, nightly=False):
     assert name not in CASES, name
-    CASES[name] = Case(name, run, "quick" if quick else "long" if long else "full", processors)
+    extent = "quick" if quick else "long" if long else "nightly" if nightly else "full"
+    CASES[name] = Case(name, run, extent, processors)
 
 
 def case(name, quick=False, processors=2):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The edits that plant faults in copies of the adapter's sources: edits/*.edits, docs/TESTING.md.
+"""The edits that plant faults in copies of the adapter's sources: edits/*.edits, docs/TESTING.md. Legal behaviour of
+other drivers is planted in the same way: tests/variants.
 
 An edit:
 
@@ -39,7 +40,7 @@ class Edit:
 def read_edits(faults):
     """All edits in order. Errors in their form are added to `faults`."""
     edits = []
-    for path in sorted((here / "edits").glob("*.edits")):
+    for path in (*sorted((here / "edits").glob("*.edits")), *sorted((here.parent / "variants").glob("*.edits"))):
         lines, part = None, ""
         for number, line in enumerate(path.read_text().splitlines(), 1):
             place, edit = f"{path.name}:{number}", edits[-1] if edits else None

@@ -149,8 +149,7 @@ void ResponderMachine::take(const roce::Packet& packet, const OpcodeInfo& info) 
 
 void ResponderMachine::read(const roce::Packet& packet, const OpcodeInfo& info) {
   const ArrivedPiece piece = piece_of(packet, info);
-  if (responses_due() >= options_.max_dest_rd_atomic || piece.length > 1u << 31)
-    return refuse(Verdict::kInvalidRequest, packet.bth.psn);
+  if (piece.length > 1u << 31 || !make_room()) return refuse(Verdict::kInvalidRequest, packet.bth.psn);
   if (const Verdict verdict = host_.check_read(piece); verdict != Verdict::kDone)
     return refuse(verdict, packet.bth.psn);
   msn_ = (msn_ + 1) & kPsnMask;
@@ -159,7 +158,7 @@ void ResponderMachine::read(const roce::Packet& packet, const OpcodeInfo& info) 
 }
 
 void ResponderMachine::atomic(const roce::Packet& packet, const OpcodeInfo& info) {
-  if (responses_due() >= options_.max_dest_rd_atomic) return refuse(Verdict::kInvalidRequest, packet.bth.psn);
+  if (!make_room()) return refuse(Verdict::kInvalidRequest, packet.bth.psn);
   uint64_t before = 0;
   if (const Verdict verdict = host_.change(piece_of(packet, info), &before); verdict != Verdict::kDone)
     return refuse(verdict, packet.bth.psn);
@@ -183,13 +182,17 @@ void ResponderMachine::repeated(const roce::Packet& packet, const OpcodeInfo& in
     if (responses_due() >= options_.max_dest_rd_atomic) return;
     if (const Verdict verdict = host_.check_read(piece); verdict != Verdict::kDone)
       return refuse(verdict, psn);
-    return append({.type = Answer::Type::kRead, .psn = psn, .msn = msn_, .read = piece});
+    return append({.type = Answer::Type::kRead, .psn = psn, .msn = msn_, .read = piece, .is_repeated = true});
   }
   for (const AtomicResult& result : results_) {
     if (!result.is_valid || result.psn != psn) continue;
     forget_answers_from(psn);
     if (responses_due() >= options_.max_dest_rd_atomic) return;
-    return append({.type = Answer::Type::kAtomic, .psn = psn, .msn = msn_, .before = result.before});
+    return append({.type = Answer::Type::kAtomic,
+                   .psn = psn,
+                   .msn = msn_,
+                   .before = result.before,
+                   .is_repeated = true});
   }
 }
 
@@ -261,6 +264,24 @@ uint32_t ResponderMachine::responses_due() const {
   return due;
 }
 
+void ResponderMachine::forget_first_answer() {
+  first_answer_ = static_cast<uint32_t>((first_answer_ + 1) % answers_.size());
+  --answer_count_;
+}
+
+// Room for one more response. False: the requester has more requests in flight than it may. An answer that
+// was due a second time does not count: a requester that sends new requests has got the first one.
+bool ResponderMachine::make_room() {
+  uint32_t due = responses_due(), repeated = 0;
+  for (uint32_t i = 0; i < answer_count_; ++i) repeated += answer_at(i).is_repeated;
+  if (due - repeated >= options_.max_dest_rd_atomic) return false;
+  for (bool found = false; due >= options_.max_dest_rd_atomic && !found; due = responses_due()) {
+    found = answer_at(0).is_repeated;
+    forget_first_answer();
+  }
+  return true;
+}
+
 // A packet of the response to a READ. False: there is none, because its memory is gone.
 bool ResponderMachine::build_read(Answer& answer, OutgoingPacket* out) {
   const uint32_t left = answer.read.length - answer.offset;
@@ -300,10 +321,7 @@ bool ResponderMachine::next_packet(OutgoingPacket* out) {
                                                                         ? PacketType::kAtomicAcknowledge
                                                                         : PacketType::kAcknowledge);
     }
-    if (is_last) {
-      first_answer_ = static_cast<uint32_t>((first_answer_ + 1) % answers_.size());
-      --answer_count_;
-    }
+    if (is_last) forget_first_answer();
     return true;
   }
   return false;

@@ -111,6 +111,7 @@ class ResponderMachine {
     uint64_t before = 0;
     ArrivedPiece read{};
     uint32_t offset = 0;  // kRead: of the next packet
+    bool is_repeated = false;
   };
   struct AtomicResult {
     uint32_t psn;
@@ -142,6 +143,8 @@ class ResponderMachine {
   void append(const Answer& answer);
   void acknowledge(uint32_t psn);
   void forget_answers_from(uint32_t psn);
+  bool make_room();
+  void forget_first_answer();
   uint32_t responses_due() const;
 
   const ResponderOptions options_;

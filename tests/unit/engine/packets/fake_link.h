@@ -25,6 +25,7 @@ namespace verbena::packets {
 struct LinkFaults {
   double loss = 0, repeat = 0, reorder = 0, damage = 0;
   double rnr = 0;         // how often a receive WQE is missing
+  double slow = 0;        // how often an end takes a while to send what is due
   int64_t delay = 5'000;  // ns
 };
 
@@ -220,6 +221,10 @@ class FakeLink {
 
   void send_all(int from) {
     FakeEnd& end = *ends[from];
+    if (chance(faults_.slow)) {
+      in_flight_.push({now + 1 + static_cast<int64_t>(random() % 300'000), order_++, from, {}});
+      return;
+    }
     while (end.responder.next_packet(&out_) || end.requester.next_packet(now, &out_)) {
       std::vector<uint8_t> bytes(roce::packet_size(out_.packet) + roce::kIcrcSize);
       const size_t size = roce::write(out_.packet, bytes);
@@ -240,6 +245,7 @@ class FakeLink {
   }
 
   void deliver(const Flying& flying) {
+    if (flying.bytes.empty()) return;  // its end sends now
     const auto packet_bytes = std::span(flying.bytes).first(flying.bytes.size() - roce::kIcrcSize);
     const uint32_t found = roce::get_icrc(&flying.bytes[packet_bytes.size()]);
     roce::Packet packet;

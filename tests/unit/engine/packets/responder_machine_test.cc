@@ -158,6 +158,14 @@ TEST(RoceResponder, RefusesMoreReadsThanItsResources) {
   EXPECT_TRUE(responder.machine.has_failed());
 }
 
+TEST(RoceResponder, DoesNotCountRepeatedAnswersAgainstNewReads) {
+  PlayedResponder responder;
+  for (uint32_t psn : {100u, 101u}) responder.read(psn, 0, 8);
+  responder.answers();
+  for (uint32_t psn : {100u, 101u, 102u}) responder.read(psn, 0, 8);  // the answers were late
+  EXPECT_EQ(responder.answers(), "response 101 of 8; response 102 of 8; ");
+}
+
 TEST(RoceResponder, AnswersInTheOrderOfTheRequests) {
   PlayedResponder responder;
   responder.get(PacketType::kSendOnly, 100, 8);

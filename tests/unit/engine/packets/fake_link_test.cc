@@ -97,7 +97,7 @@ void run_once(uint64_t seed, bool reliable) {
 }
 
 void run_all(bool reliable) {
-  const uint64_t first = number_from("VERBENA_ROCE_SEED", 1), runs = number_from("VERBENA_ROCE_RUNS", 500);
+  const uint64_t first = number_from("VERBENA_ROCE_SEED", 1), runs = number_from("VERBENA_ROCE_RUNS", 300);
   for (uint64_t seed = first; seed < first + runs; ++seed) {
     run_once(seed, reliable);
     if (testing::Test::HasFatalFailure() || testing::Test::HasFailure()) return;

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/packets/requester_machine.h"
+
+#include <algorithm>
+
+#include "engine/rules/psn.h"
+#include "engine/rules/timers.h"
+#include "roce/opcode.h"
+#include "roce/syndrome.h"
+
+namespace verbena::packets {
+namespace {
+
+using roce::PacketType;
+
+uint32_t psns_of(const PacketRequest& request, uint32_t mtu) {
+  return static_cast<uint32_t>(packets_of(request.length, mtu));
+}
+
+// The packet of a SEND or WRITE at this place in its message.
+PacketType type_of(const PacketRequest& request, bool is_first, bool is_last) {
+  const bool sends = request.kind == Kind::kSend;
+  if (!is_last) {
+    if (is_first) return sends ? PacketType::kSendFirst : PacketType::kWriteFirst;
+    return sends ? PacketType::kSendMiddle : PacketType::kWriteMiddle;
+  }
+  if (request.has_invalidate)
+    return is_first ? PacketType::kSendOnlyInvalidate : PacketType::kSendLastInvalidate;
+  if (request.has_immediate) {
+    if (is_first) return sends ? PacketType::kSendOnlyImmediate : PacketType::kWriteOnlyImmediate;
+    return sends ? PacketType::kSendLastImmediate : PacketType::kWriteLastImmediate;
+  }
+  if (is_first) return sends ? PacketType::kSendOnly : PacketType::kWriteOnly;
+  return sends ? PacketType::kSendLast : PacketType::kWriteLast;
+}
+
+Failure failure_of(uint8_t syndrome) {
+  switch (static_cast<roce::NakCode>(roce::value_of(syndrome))) {
+    case roce::NakCode::kRemoteAccess:
+      return Failure::kRemoteAccess;
+    case roce::NakCode::kRemoteOperation:
+      return Failure::kRemoteOperation;
+    default:
+      return Failure::kInvalidRequest;
+  }
+}
+
+}  // namespace
+
+RequesterMachine::RequesterMachine(const RequesterOptions& options, RequesterHost& host)
+    : options_(options),
+      host_(host),
+      slots_(std::max(options.depth, 1u)),
+      next_psn_(psn_of(options.first_psn)),
+      cursor_psn_(next_psn_),
+      acked_psn_(next_psn_),
+      sent_psn_(next_psn_),
+      retries_left_(options.retry_cnt) {}
+
+bool RequesterMachine::post(const PacketRequest& request) {
+  if (failed_ || tail_ - head_ == slots_.size()) return false;
+  const uint32_t packets = psns_of(request, options_.connection.mtu);
+  at(tail_++) = {request, next_psn_, packets};
+  next_psn_ = psn_add(next_psn_, packets);
+  return true;
+}
+
+// ---- sending ----
+
+// Request packets in flight: a READ counts as one, however long its response is.
+uint32_t RequesterMachine::in_flight() const {
+  uint32_t packets = 0;
+  for (uint64_t i = head_; i <= cursor_ && i < tail_; ++i) {
+    const Slot& slot = at(i);
+    if (brings_response(slot.request.kind)) {
+      packets += i < cursor_;
+      continue;
+    }
+    const uint32_t begin = i == head_ ? acked_psn_ : slot.first_psn;
+    const uint32_t end = i == cursor_ ? cursor_psn_ : psn_add(slot.first_psn, slot.packets);
+    packets += static_cast<uint32_t>(std::max(psn_distance(begin, end), 0));
+  }
+  return packets;
+}
+
+bool RequesterMachine::may_start(const Slot& slot) const {
+  // Two PSNs compare only within half the ring.
+  const int64_t ahead = psn_distance(acked_psn_, slot.first_psn);
+  if (ahead < 0 || ahead + slot.packets >= int64_t{kPsnWindow}) return false;
+  if (!brings_response(slot.request.kind) && !slot.request.fenced) return true;
+  uint32_t awaited = 0;
+  for (uint64_t i = head_; i < cursor_; ++i) awaited += brings_response(at(i).request.kind);
+  if (slot.request.fenced && awaited != 0) return false;
+  return !brings_response(slot.request.kind) || awaited < std::max(options_.max_rd_atomic, 1u);
+}
+
+bool RequesterMachine::next_packet(int64_t now, OutgoingPacket* out) {
+  if (failed_ || cursor_ == tail_ || held_until_ != kNoTimer) return false;
+  Slot& slot = at(cursor_);
+  if (cursor_psn_ == slot.first_psn && !may_start(slot)) return false;
+  if (options_.connection.reliable && in_flight() >= options_.window) return false;
+  out->packet = {};
+  if (!build(slot, out)) {
+    // It fails when those before it have completed.
+    if (cursor_ == head_) fail(Failure::kLocalProtection);
+    return false;
+  }
+  after_sending(slot, now);
+  return true;
+}
+
+bool RequesterMachine::build(Slot& slot, OutgoingPacket* out) {
+  const PacketRequest& request = slot.request;
+  roce::Packet& packet = out->packet;
+  const auto index = static_cast<uint32_t>(psn_distance(slot.first_psn, cursor_psn_));
+  const uint32_t offset = index * options_.connection.mtu;
+  PacketType type{};
+  packet.bth.destination_qpn = options_.connection.remote_qpn;
+  packet.bth.pkey = options_.connection.pkey;
+  packet.bth.psn = cursor_psn_;
+  if (request.kind == Kind::kRead) {
+    // Asked again, a READ begins where the response broke off.
+    type = PacketType::kReadRequest;
+    packet.reth = {request.remote_address + offset, request.rkey, request.length - offset};
+  } else if (brings_response(request.kind)) {
+    const bool swaps = request.kind == Kind::kCompareSwap;
+    type = swaps ? PacketType::kCompareSwap : PacketType::kFetchAdd;
+    packet.atomic = {request.remote_address, request.rkey, swaps ? request.swap : request.compare_add,
+                     swaps ? request.compare_add : 0};
+  } else {
+    const bool is_last = index + 1 == slot.packets;
+    const uint32_t size = std::min(options_.connection.mtu, request.length - offset);
+    type = type_of(request, index == 0, is_last);
+    packet.reth = {request.remote_address, request.rkey, request.length};
+    packet.immediate = {request.immediate};
+    packet.invalidate = {request.immediate};
+    packet.bth.solicited = is_last && request.solicited;
+    if (!host_.gather(request.number, offset, out->make_payload(size))) return false;
+    // Each message is acknowledged, and a long one in between. The responder puts acknowledgements together.
+    const bool asks = is_last || since_request_ + 1 >= std::max(options_.window / 4, 1u) ||
+                      in_flight() + 1 >= options_.window;
+    packet.bth.ack_requested = options_.connection.reliable && asks;
+    since_request_ = asks ? 0 : since_request_ + 1;
+  }
+  packet.bth.opcode = roce::opcode_of(options_.connection.transport(), type);
+  return true;
+}
+
+void RequesterMachine::after_sending(const Slot& slot, int64_t now) {
+  const uint32_t end = psn_add(slot.first_psn, slot.packets);
+  if (psn_distance(cursor_psn_, sent_psn_) > 0) ++repeated_;
+  cursor_psn_ = brings_response(slot.request.kind) ? end : psn_next(cursor_psn_);
+  if (psn_distance(sent_psn_, cursor_psn_) > 0) sent_psn_ = cursor_psn_;
+  if (cursor_psn_ == end) ++cursor_;
+  if (!options_.connection.reliable) {
+    // Nothing comes back.
+    acked_psn_ = cursor_psn_;
+    while (head_ != cursor_) host_.completed(at(head_++).request.number);
+    return;
+  }
+  if (deadline_ == kNoTimer && options_.timeout_ns != kNever)
+    deadline_ = now + static_cast<int64_t>(options_.timeout_ns);
+}
+
+// ---- receiving ----
+
+void RequesterMachine::progress(uint32_t acknowledged, int64_t now) {
+  acked_psn_ = acknowledged;
+  retries_left_ = options_.retry_cnt;
+  rnr_tries_ = 0;
+  recovering_ = false;
+  held_until_ = kNoTimer;
+  if (deadline_ != kNoTimer) deadline_ = now + static_cast<int64_t>(options_.timeout_ns);
+}
+
+void RequesterMachine::complete_head(int64_t now) {
+  const Slot& slot = at(head_++);
+  progress(psn_add(slot.first_psn, slot.packets), now);
+  if (acked_psn_ == sent_psn_) deadline_ = kNoTimer;
+  if (cursor_ < head_) cursor_ = head_;
+  if (psn_distance(cursor_psn_, acked_psn_) > 0) cursor_psn_ = acked_psn_;
+  host_.completed(slot.request.number);
+}
+
+// The peer has all packets below `end`. False: but the response to one of them is missing.
+bool RequesterMachine::acknowledge_below(uint32_t end, int64_t now) {
+  while (head_ != tail_ && psn_distance(acked_psn_, end) > 0) {
+    const Slot& slot = at(head_);
+    if (brings_response(slot.request.kind)) return false;
+    const uint32_t slot_end = psn_add(slot.first_psn, slot.packets);
+    if (psn_distance(slot_end, end) < 0) {
+      progress(end, now);
+      if (psn_distance(cursor_psn_, acked_psn_) > 0) cursor_psn_ = acked_psn_;
+      return true;
+    }
+    complete_head(now);
+  }
+  return true;
+}
+
+void RequesterMachine::go_back() {
+  cursor_ = head_;
+  cursor_psn_ = acked_psn_;
+  since_request_ = 0;
+  recovering_ = true;
+}
+
+// Something is missing. Sent again from there, at most retry_cnt times without progress.
+void RequesterMachine::lose(int64_t now) {
+  if (retries_left_ == 0) return fail(Failure::kRetryExceeded);
+  --retries_left_;
+  go_back();
+  deadline_ = options_.timeout_ns == kNever ? kNoTimer : now + static_cast<int64_t>(options_.timeout_ns);
+}
+
+void RequesterMachine::fail(Failure failure) {
+  failed_ = true;
+  deadline_ = held_until_ = kNoTimer;
+  const uint64_t number = at(head_).request.number;
+  head_ = cursor_ = tail_;
+  host_.failed(number, failure);
+}
+
+void RequesterMachine::on_packet(const roce::Packet& packet, int64_t now) {
+  const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
+  if (failed_ || info == nullptr || info->transport != roce::TransportKind::kRc ||
+      !options_.connection.reliable)
+    return;
+  // Of what was sent and is not acknowledged; anything else is late or forged.
+  const int32_t ahead = psn_distance(acked_psn_, packet.bth.psn);
+  if (ahead < 0 || ahead >= psn_distance(acked_psn_, sent_psn_)) return;
+  switch (info->operation) {
+    case roce::Operation::kAcknowledge:
+      if (roce::kind_of(packet.aeth.syndrome) != roce::SyndromeKind::kAck) return on_nak(packet, now);
+      // A lost response is asked for once; then the timer decides.
+      if (!acknowledge_below(psn_next(packet.bth.psn), now) && !recovering_) lose(now);
+      return;
+    case roce::Operation::kReadResponse:
+    case roce::Operation::kAtomicAcknowledge:
+      return on_response(packet, now);
+    default:
+      return;
+  }
+}
+
+// All before the PSN of a NAK is acknowledged.
+void RequesterMachine::on_nak(const roce::Packet& packet, int64_t now) {
+  const uint8_t syndrome = packet.aeth.syndrome;
+  if (!acknowledge_below(packet.bth.psn, now)) {
+    if (!recovering_) lose(now);
+    return;
+  }
+  switch (roce::kind_of(syndrome)) {
+    case roce::SyndromeKind::kRnrNak:
+      if (options_.rnr_retry != 7 && rnr_tries_ >= options_.rnr_retry)
+        return fail(Failure::kRnrRetryExceeded);
+      ++rnr_tries_;
+      go_back();
+      held_until_ = now + static_cast<int64_t>(rnr_timer_ns(roce::value_of(syndrome)));
+      deadline_ = kNoTimer;
+      return;
+    case roce::SyndromeKind::kNak:
+      if (roce::value_of(syndrome) == static_cast<uint8_t>(roce::NakCode::kSequence)) return lose(now);
+      return fail(failure_of(syndrome));
+    default:
+      return;
+  }
+}
+
+// Packets of a response are taken by their PSN: peers name the place of the first one differently when a READ
+// is asked again.
+void RequesterMachine::on_response(const roce::Packet& packet, int64_t now) {
+  const uint32_t psn = packet.bth.psn;
+  uint64_t index = head_;
+  while (index != tail_ && psn_distance(psn_add(at(index).first_psn, at(index).packets), psn) >= 0) ++index;
+  if (index == tail_) return;
+  const Slot& slot = at(index);
+  const PacketRequest& request = slot.request;
+  const bool is_atomic =
+      roce::find_opcode(packet.bth.opcode)->operation == roce::Operation::kAtomicAcknowledge;
+  if (!brings_response(request.kind) || is_atomic != (request.kind != Kind::kRead)) return;
+  const bool all_before = acknowledge_below(slot.first_psn, now);
+  if (!all_before || head_ != index || psn != acked_psn_) {
+    if (!recovering_) lose(now);
+    return;
+  }
+  if (is_atomic) {
+    if (!host_.atomic_result(request.number, packet.atomic_ack.before))
+      return fail(Failure::kLocalProtection);
+    return complete_head(now);
+  }
+  const uint32_t offset = static_cast<uint32_t>(psn_distance(slot.first_psn, psn)) * options_.connection.mtu;
+  if (packet.payload.size() != std::min(options_.connection.mtu, request.length - offset))
+    return fail(Failure::kBadResponse);
+  if (!host_.scatter(request.number, offset, packet.payload)) return fail(Failure::kLocalProtection);
+  if (offset + packet.payload.size() == request.length) return complete_head(now);
+  progress(psn_next(psn), now);
+  if (psn_distance(cursor_psn_, acked_psn_) > 0) cursor_psn_ = acked_psn_;
+}
+
+// ---- time ----
+
+int64_t RequesterMachine::timer() const { return std::min(deadline_, held_until_); }
+
+void RequesterMachine::on_timer(int64_t now) {
+  if (held_until_ != kNoTimer && now >= held_until_) held_until_ = kNoTimer;
+  if (deadline_ != kNoTimer && now >= deadline_) lose(now);
+}
+
+}  // namespace verbena::packets

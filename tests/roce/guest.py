@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A guest with the kernel's rxe that runs an init script of its own, by means of conformance/guest. No root."""
+
+import pathlib
+import sys
+import tarfile
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "conformance/guest"))
+import initramfs
+import kernel
+import machine
+
+MODULES = ("virtio_pci", "virtio_blk", "veth", "crc32_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe")
+Unavailable = kernel.Unavailable
+
+
+def program(name, package):
+    return initramfs.find_program(name, package)
+
+
+def run(init, programs, modules=(), timeout=600, keep=None):
+    """Boots, and runs `init` with `programs` (paths) in /usr/bin. Returns the release of the kernel, the exit status that
+    init has printed, and the content of the file `keep` of the tar archive that init left on /dev/vda."""
+    cache = pathlib.Path("~/.cache/verbena-guest").expanduser()
+    cache.mkdir(parents=True, exist_ok=True)
+    the_kernel = kernel.from_package(cache)
+    archive = initramfs.Archive()
+    archive.console()
+    archive.file("init", init.read_bytes(), 0o755)
+    archive.file("bin/busybox", program("busybox", "busybox-static").read_bytes(), 0o755)
+    for path in programs:
+        initramfs.add_program(archive, path, f"/usr/bin/{path.name}")
+    # pthread_exit(3) loads it, so ldd does not name it.
+    for library in pathlib.Path("/lib").glob("*-linux-gnu/libgcc_s.so.1"):
+        if not archive.has(str(library)):
+            archive.file(str(library), library.read_bytes(), 0o755)
+    initramfs.add_drivers(archive)
+    archive.file("etc/hosts", b"127.0.0.1 localhost\n")
+    archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\ntcpdump:x:1:1::/:/bin/sh\n")
+    archive.file("etc/group", b"root:x:0:\ntcpdump:x:1:\n")
+    files = []
+    for path in the_kernel.in_order(MODULES + tuple(modules)):
+        name = f"/guest/{path.name.split('.ko')[0]}.ko"
+        archive.file(name, kernel.read_module(path))
+        files.append(name)
+    archive.file("guest/modules", "".join(f"{name}\n" for name in files).encode())
+    image = the_kernel.uncompressed(cache)
+    emulator = program("qemu-system-x86_64", "qemu-system-x86")
+    with tempfile.TemporaryDirectory(prefix="verbena-guest.") as folder:
+        folder = pathlib.Path(folder)
+        archive.write(folder / "initramfs")
+        disk = folder / "disk"
+        with open(disk, "wb") as file:
+            file.truncate(16 << 20)
+        accel = "kvm" if machine.boots_with_kvm(emulator, image, folder) else "tcg"
+        status = machine.run(emulator, image, folder / "initramfs", disk, accel, "1G", timeout)
+        kept = None
+        if keep:
+            with tarfile.open(disk) as left:
+                kept = left.extractfile(keep).read()
+    return the_kernel.release, status, kept

@@ -56,7 +56,8 @@ def device_opens_meanwhile(hosts):
     """`verbena run` wants the address; a program under it that opens the device later finds a port that is down."""
     host = hosts[0]
     sign = os.path.join(host.folder, "sign")
-    late = host.start("sh", "-c", f"until test -e {sign}; do sleep 0.05; done; ibv_devinfo", name="ibv_devinfo")
+    late = host.start("sh", "-c", f"echo waits; until test -e {sign}; do sleep 0.05; done; ibv_devinfo", name="ibv_devinfo")
+    late.wait_for_output("waits", host.settings.patience)  # `verbena run` has looked at the address
     watcher = watch(host)
     host.take_address()
     wait_for_events(watcher, LOST, host.settings.patience)

@@ -14,6 +14,7 @@
 #include "fabric/own_memory.h"
 #include "fabric/segment_passing.h"
 #include "fabric/slot_folder.h"
+#include "keep_errno.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
 
@@ -74,6 +75,7 @@ int PeerAdapter::open_fifo(FifoEnd& end, const char* name) const {
 }
 
 void PeerAdapter::kick() {
+  const KeepErrno guard;
   std::lock_guard lock(mutex_);
   if (!kick_.is_open() && open_fifo(kick_, "kick") != 0) return wake(address_);
   const char byte = 0;
@@ -117,6 +119,7 @@ void PeerAdapter::explain(const RequestRefusal& refusal, uint32_t worker) {
 }
 
 int PeerAdapter::notify(uint32_t channel, uint64_t record) {
+  const KeepErrno guard;
   std::lock_guard lock(mutex_);
   for (int tries = 0;; ++tries) {
     auto found =
@@ -202,6 +205,7 @@ long PeerAdapter::process_vm(bool writing, const NodeDirectory& directory, const
 
 int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const iovec* local, size_t locals,
                           const iovec* remote, size_t remotes) {
+  const KeepErrno guard;
   const size_t size = total(remote, remotes);
   if (size == 0) return 0;
   const bool by_bytes = writing && process_vm_.load(std::memory_order_relaxed) &&
@@ -225,10 +229,12 @@ int PeerAdapter::transfer(bool writing, const NodeDirectory& directory, const io
 bool PeerAdapter::write_word(uint64_t here, uint64_t there, size_t size) const {
   if (memory_fd_ < 0 || (process_vm_.load(std::memory_order_relaxed) && is_copied_by_bytes(there)))
     return false;
+  const KeepErrno guard;
   return syscall(SYS_pwrite64, memory_fd_, here, size, there) == static_cast<long>(size);
 }
 
 bool PeerAdapter::read_word(uint64_t here, uint64_t there, size_t size) const {
+  const KeepErrno guard;
   return memory_fd_ >= 0 && syscall(SYS_pread64, memory_fd_, here, size, there) == static_cast<long>(size);
 }
 

@@ -22,6 +22,7 @@
 #include "engine/objects/network.h"
 #include "engine/objects/process.h"
 #include "engine/rules/device_attributes.h"
+#include "keep_errno.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -142,6 +143,7 @@ int cq_capacity(const Cq* cq) {
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
+  const KeepErrno guard;
   if (int error = usable(*cq->context); error != 0) return error;
   cq->look_again_at.store(0, std::memory_order_relaxed);
   arm(cq->shared->armed, solicited_only ? Armed::kSolicited : Armed::kNext);

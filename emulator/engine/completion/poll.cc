@@ -21,13 +21,17 @@
 #include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/rules/small_copy.h"
+#include "keep_errno.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
 
 // A program that polls drives its waiting requests.
-void progress_from_poll(Process& process) { process.scheduler().progress_from_poll(process.network()); }
+void progress_from_poll(Process& process) {
+  const KeepErrno guard;
+  process.scheduler().progress_from_poll(process.network());
+}
 
 // The owner of a CQE: a QP, or an XRC SRQ. Both nullptr: it has none, or the CQE is not to be trusted.
 struct CqeOwner {

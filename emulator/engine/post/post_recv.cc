@@ -18,6 +18,7 @@
 #include "engine/qp_state/error_flow.h"
 #include "engine/qp_state/pending_flags.h"
 #include "engine/rules/send_rules.h"
+#include "keep_errno.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -113,6 +114,7 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
 
 // Wakes the requester if it has asked to be woken when a receive WQE is posted.
 void wake_requester(Qp& qp) {
+  const KeepErrno guard;
   if (qp.shared->requester_waits.exchange(0, std::memory_order_acq_rel) == 0) return;
   qp.send_lock.lock();
   const std::shared_ptr<PeerAdapter> requester = qp.requester.path.adapter;

@@ -13,6 +13,7 @@
 #include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "fabric/hazards.h"
+#include "keep_errno.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -156,6 +157,7 @@ void purge_completions(Qp& qp) {
 }
 
 void act_on_pending_flags_slowly(Qp& qp) {
+  const KeepErrno guard;
   constexpr uint32_t kHarmless = kPendingCommEst | kPendingScatter;
   const uint32_t harmless =
       qp.shared->pending_flags.fetch_and(~kHarmless, std::memory_order_acq_rel) & kHarmless;

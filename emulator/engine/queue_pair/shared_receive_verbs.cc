@@ -24,6 +24,7 @@
 #include "engine/rules/device_attributes.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
+#include "keep_errno.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -46,6 +47,7 @@ int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
 
 // Requesters that found no WQE have asked to be woken: at their QP, with a flag here.
 void wake_requesters(Srq& srq) {
+  const KeepErrno guard;
   if (srq.shared->requesters_wait.exchange(0, std::memory_order_acq_rel) == 0) return;
   std::vector<std::shared_ptr<PeerAdapter>> requesters;
   {

@@ -4,6 +4,7 @@
 // and a protection domain; a Pair has two connected RC queue pairs on it.
 #pragma once
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -157,9 +158,19 @@ inline void connect(Qp* qp, uint32_t dest, const GidEntry& gid, const QpSetup& s
 
 using Sges = std::vector<ibv_sge>;
 
+// A call of the data path. It leaves errno as it was (keep_errno.h).
+template <typename Call>
+int on_data_path(Call call) {
+  constexpr int kUntouched = 12345;
+  errno = kUntouched;
+  const int result = call();
+  EXPECT_EQ(errno, kUntouched);
+  return result;
+}
+
 inline int post(Qp* qp, ibv_send_wr wr) {
   ibv_send_wr* bad = nullptr;
-  return post_send(qp, &wr, &bad);
+  return on_data_path([&] { return post_send(qp, &wr, &bad); });
 }
 inline ibv_send_wr request(ibv_wr_opcode opcode, Sges& sges, uint64_t wr_id = 0,
                            unsigned flags = IBV_SEND_SIGNALED) {
@@ -183,7 +194,7 @@ inline int rdma(Qp* qp, ibv_wr_opcode opcode, Sges sges, uint64_t remote, uint32
 inline int receive(Qp* qp, Sges sges, uint64_t wr_id = 0) {
   ibv_recv_wr wr{wr_id, nullptr, sges.data(), static_cast<int>(sges.size())};
   ibv_recv_wr* bad = nullptr;
-  return post_recv(qp, &wr, &bad);
+  return on_data_path([&] { return post_recv(qp, &wr, &bad); });
 }
 
 // Polls until there are `count` completions, 20 seconds at most.
@@ -191,7 +202,7 @@ inline std::vector<ibv_wc> completions(Cq* cq, size_t count) {
   std::vector<ibv_wc> all;
   for (const int64_t end = now_ns() + 20'000'000'000; all.size() < count && now_ns() < end;) {
     ibv_wc wc{};
-    const int got = poll_cq(cq, 1, &wc);
+    const int got = on_data_path([&] { return poll_cq(cq, 1, &wc); });
     if (got < 0) break;
     if (got == 1)
       all.push_back(wc);
@@ -209,7 +220,7 @@ inline ibv_wc completion(Cq* cq) {
 }
 inline bool nothing(Cq* cq) {
   ibv_wc wc;
-  return poll_cq(cq, 1, &wc) == 0;
+  return on_data_path([&] { return poll_cq(cq, 1, &wc); }) == 0;
 }
 
 struct AsyncEvent {

@@ -16,7 +16,7 @@
 namespace verbena {
 namespace {
 
-// Keeps the file of a descriptor open during a call, as the kernel does. Another thread may close the
+// Keeps the file of a descriptor open while a call waits, as the kernel does. Another thread may close the
 // descriptor meanwhile, and its number may become another file's. Cancellation runs the destructor.
 class HeldFile {
  public:
@@ -34,27 +34,36 @@ class HeldFile {
   int fd_;
 };
 
-ssize_t write_and_wait(int fd, const void* data, size_t length) {
+bool is_of(int fd, const verbena_boundary_handler& handler) {
+  verbena_boundary_handler now;
+  return find_handler(fd, &now) && now.owner == handler.owner;
+}
+
+// The command has to wait for a token of the device's file.
+ssize_t wait_and_resume(int fd, const verbena_boundary_handler& handler, const void* data, size_t length) {
   const HeldFile file(fd);
-  if (file.fd() < 0) return -1;  // EBADF, EMFILE
-  verbena_boundary_handler handler;
-  if (!find_handler(fd, &handler)) return real_write(fd, data, length);
-  ssize_t answer = handler.write(handler.owner, data, length);
-  while (answer == VERBENA_BOUNDARY_WAIT && handler.resume != nullptr) {
+  if (file.fd() < 0 && errno != EMFILE) return -1;
+  // Only now: before it was held, the number may have become another file's.
+  if (!is_of(fd, handler)) return failed<ssize_t>(EBADF);
+  // No descriptor is left for the program's: then it must not close the file while it waits for it.
+  const int held = file.fd() >= 0 ? file.fd() : fd;
+  ssize_t answer;
+  do {
     char token;
-    const ssize_t taken = read(file.fd(), &token, sizeof token);
+    const ssize_t taken = read(held, &token, sizeof token);
     if (taken < 0) return -1;
     if (taken == 0) return failed<ssize_t>(EIO);  // the writer of the tokens has closed its end
     answer = handler.resume(handler.owner, data, length);
-  }
+  } while (answer == VERBENA_BOUNDARY_WAIT);
   return answer;
 }
 
 __attribute__((noinline)) ssize_t write_to_device(int fd, const void* data, size_t length) {
   verbena_boundary_handler handler;
   if (!find_handler(fd, &handler)) return real_write(fd, data, length);
-  if (handler.resume != nullptr) return write_and_wait(fd, data, length);
-  return handler.write(handler.owner, data, length);
+  const ssize_t answer = handler.write(handler.owner, data, length);
+  if (answer != VERBENA_BOUNDARY_WAIT || handler.resume == nullptr) return answer;
+  return wait_and_resume(fd, handler, data, length);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -109,6 +111,42 @@ TEST_F(Librdmacm, ThreadThatWaitsDoesNotReadTheFileThatTakesTheNumber) {
     rdma_destroy_event_channel(waiting.channel);
   }
   close(ended[0]);
+}
+
+TEST_F(Librdmacm, WaitsForAnEventWithoutADescriptorToSpare) {
+  ASSERT_EQ(resolve(), 0);
+  rdma_cm_event* event = nullptr;
+  ASSERT_EQ(rdma_get_cm_event(channel_, &event), 0);
+  rdma_ack_cm_event(event);
+  std::promise<pid_t> number;
+  std::promise<void> go;
+  std::thread waiting([&] {
+    number.set_value(gettid());
+    go.get_future().wait();
+    rdma_cm_event* route = nullptr;
+    ASSERT_EQ(rdma_get_cm_event(channel_, &route), 0) << strerror(errno);
+    EXPECT_EQ(route->event, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    rdma_ack_cm_event(route);
+  });
+  const std::string path = "/proc/self/task/" + std::to_string(number.get_future().get()) + "/syscall";
+  const int call = open(path.c_str(), O_RDONLY);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int next = dup(channel_->fd);
+  close(next);
+  const rlimit none = {static_cast<rlim_t>(next), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ASSERT_EQ(dup(channel_->fd), -1);
+  go.set_value();
+  const std::string reads = std::to_string(SYS_read) + " ";
+  for (int i = 0; i < 10000; ++i, usleep(1000)) {
+    char text[64] = {};
+    if (pread(call, text, sizeof text - 1, 0) > 0 && std::string(text).starts_with(reads)) break;
+  }
+  EXPECT_EQ(rdma_resolve_route(id_, 2000), 0);
+  waiting.join();
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  close(call);
 }
 
 TEST_F(Librdmacm, IdMovesToAnotherChannelWithItsEvent) {

@@ -62,8 +62,9 @@ for preset in $presets; do
   echo "== $preset: test"
   results=$PWD/build/$preset/results.xml
   scripts/stacks-of-slow-tests.py "build/$preset" "build/$preset/stacks.txt" &
+  watcher=$!
   # One more than processors: some tests only wait, one of them for 74 seconds.
   TMPDIR=$temporary $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error \
     --output-junit "$results" $(selection "$preset") || { scripts/failed-tests.py "$results" "build/$preset/stacks.txt"; exit 8; }
-  kill $!
+  kill $watcher || true  # it may have ended: it only helps to explain a failure
 done

@@ -33,12 +33,22 @@ def shorten(output, characters):
     return first + ["[...]"] + last[::-1]
 
 
+def stacks_of(failed):
+    """Of the programs that ran one of these tests: ctest's name ends with the name that GoogleTest was given."""
+    if len(sys.argv) < 3 or not (file := pathlib.Path(sys.argv[2])).exists():
+        return ""
+    names = [case.get("name") for case in failed]
+    return "\n".join(family for family in file.read_text().split("\n\n")
+                     if (ran := re.search(r"--gtest_filter=(\S+)", family)) and
+                     any(name.endswith(ran[1]) for name in names))
+
+
 failed = [case for case in xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase") if case.get("status") == "fail"]
 shown = failed[:TESTS]
 for case in shown:
     print(f"== {case.get('name')} failed after {float(case.get('time') or 0):.1f} s:")
     print("\n".join(shorten(case.findtext("system-out") or "", CHARACTERS // len(shown))))
-if len(sys.argv) > 2 and (stacks := pathlib.Path(sys.argv[2])).exists():
+if stacks := stacks_of(failed):
     print("== where the threads of slow tests were:")
-    print("\n".join(shorten(stacks.read_text(), CHARACTERS)))
+    print("\n".join(shorten(stacks, CHARACTERS)))
 print(f"== {len(failed)} failed: {' '.join(case.get('name') for case in shown)}")

@@ -6,7 +6,8 @@ nobody can look. It ends with the process that started it.
   scripts/stacks-of-slow-tests.py BUILD-FOLDER FILE
 
 A test is a GoogleTest program of the build folder that ctest has started for one test. scripts/failed-tests.py shows
-the file. LeakSanitizer stops a program's threads from a process of its own, so children are looked at as well.
+those of the tests that failed. LeakSanitizer stops a program's threads from a process of its own, so children are
+looked at as well.
 """
 
 import os
@@ -61,6 +62,7 @@ def main():
                 with file.open("a") as out:
                     for member in family:
                         out.write("\n".join(describe(processes[member])) + "\n")
+                    out.write("\n")
         time.sleep(PAUSE)
 
 

@@ -6,12 +6,12 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <poll.h>
-#include <time.h>
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "adapter/clock.h"
 #include "engine/packets/requester_machine.h"
 #include "engine/packets/responder_machine.h"
 #include "engine/rules/timers.h"
@@ -27,12 +27,6 @@ using namespace packets;
 constexpr uint32_t kQpn = 0x4711, kRkey = 0x1234, kPsn = 0xffffe0;
 constexpr uint64_t kAddress = 0x7000'0000'0000;
 constexpr uint16_t kSourcePort = 0xd000;
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-}
 
 class End final : public RequesterHost, public ResponderHost {
  public:

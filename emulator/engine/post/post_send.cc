@@ -12,7 +12,6 @@
 #include "engine/post/queued_send.h"
 #include "engine/qp_state/pending_flags.h"
 #include "fabric/hazard_guard.h"
-#include "keep_errno.h"
 
 namespace verbena {
 namespace {
@@ -22,7 +21,6 @@ int post_one(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   const bool idle = qp.sq_next == qp.sq_posted;
   if (idle && state == IBV_QPS_RTS && take_fast_path(qp, wr, guard)) return 0;
   guard.end();
-  const KeepErrno keep;
   return post_to_queue(qp, wr);
 }
 

@@ -20,6 +20,7 @@
 #include "engine/requester/send_limits.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/send_rules.h"
+#include "keep_errno.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -82,6 +83,7 @@ void keep(Qp& qp, const SendRequest& request) {
 }  // namespace
 
 [[gnu::noinline]] int post_to_queue(Qp& qp, const ibv_send_wr& wr) {
+  const KeepErrno guard;
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {

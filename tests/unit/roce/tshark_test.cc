@@ -5,15 +5,16 @@
 // its own, and is off.
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "roce/cm_mad.h"
 #include "roce/icrc.h"
 #include "roce/packet.h"
+#include "unit/common/temporary_folder.h"
 
 namespace verbena::roce {
 namespace {
@@ -63,12 +64,9 @@ class Capture {
       bytes_.insert(bytes_.end(), part.begin(), part.end());
   }
 
-  std::string save() const {
-    std::string name = testing::TempDir() + "/roce.XXXXXX";
-    const int fd = mkstemp(name.data());
-    EXPECT_EQ(::write(fd, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size()));
-    close(fd);
-    return name;
+  void save(const std::string& file) const {
+    std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(bytes_.data()),
+                                                static_cast<std::streamsize>(bytes_.size()));
   }
   uint32_t packets() const { return packets_; }
 
@@ -125,7 +123,9 @@ TEST(Tshark, ReadsWhatIsWritten) {
   if (system("tshark --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "tshark is not installed";
   Capture capture;
   for (bool ipv6 : {false, true}) add_all(capture, ipv6);
-  const std::string file = capture.save();
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/packets.pcap";
+  capture.save(file);
   const auto lines = lines_of("tshark -n -r " + file +
                               " --disable-heuristic rpcrdma_infiniband -o udp.ignore_ipv6_zero_checksum:TRUE "
                               "-T fields -e infiniband.bth.opcode -e _ws.malformed"
@@ -135,7 +135,6 @@ TEST(Tshark, ReadsWhatIsWritten) {
     EXPECT_NE(lines[i][0], '\t') << "packet " << i + 1 << " is not InfiniBand: " << lines[i];
     EXPECT_NE(lines[i].find("\t\t\n"), std::string::npos) << "packet " << i + 1 << ": " << lines[i];
   }
-  unlink(file.c_str());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "rdma_cm/events.h"
 
+#include <algorithm>
 #include <new>
 
 #include "observe/log.h"
@@ -38,6 +39,7 @@ bool on_connection_request(State& state, Context& listener, const cm::Event& eve
   cm::set_context(event.id, told.fresh.get());
 
   const std::lock_guard lock(state.mutex);
+  told.number = state.next_event++;
   told.response.uid = listener.uid;
   told.response.id = told.fresh->id;
   listener.file->events.splice(listener.file->events.end(), queued);
@@ -56,6 +58,7 @@ void tell(State& state, Context& context, const cm::Event& event) {
   const std::lock_guard lock(state.mutex);
   if (event.type == cm::EventType::kDeviceRemoval) context.closing = true;
   if (context.uid == 0 && !context.accepting) return;
+  told.number = state.next_event++;
   told.response.uid = context.uid;
   told.response.id = context.id;
   if (of_group) {
@@ -96,8 +99,18 @@ void settle_accept(Context& context, bool accepted, uint64_t uid) {
     return;
   }
   context.uid = uid;
-  for (QueuedEvent& event : context.held) event.response.uid = uid;
-  context.file->events.splice(context.file->events.end(), context.held);
+  // In front of what was raised later: the kernel raises the next event after ucma_accept() has let this id's
+  // handler go on. A server that is told of the next request before its connection is up may give it up
+  // (fabtests, ft_complete_connect()).
+  std::list<QueuedEvent>& events = context.file->events;
+  while (!context.held.empty()) {
+    QueuedEvent& event = context.held.front();
+    event.response.uid = uid;
+    const auto later = std::find_if(events.begin(), events.end(), [&](const QueuedEvent& other) {
+      return other.number > event.number;
+    });
+    events.splice(later, context.held, context.held.begin());
+  }
   show_events(*context.file);
 }
 

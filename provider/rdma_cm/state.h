@@ -35,6 +35,7 @@ struct Multicast {
 };
 
 struct QueuedEvent {
+  uint64_t number = 0;             // counts events as they are raised
   Context* context = nullptr;      // whose event it is; of a connection request: the listener
   uint64_t multicast = 0;          // serial; 0: not about a membership
   std::unique_ptr<Context> fresh;  // of a connection request: what the program will know the new id by
@@ -73,6 +74,7 @@ struct State {
   IdTable<Multicast> multicasts;
   std::unordered_map<uint64_t, std::shared_ptr<File>> files;
   uint64_t next_serial = 1;
+  uint64_t next_event = 1;
   AcknowledgementWatch acknowledgements;  // has its own mutex
 };
 

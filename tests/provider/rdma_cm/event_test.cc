@@ -277,6 +277,21 @@ TEST_F(Events, RaisedWithinAcceptAreTold) {
   EXPECT_EQ(event.uid, 99u);
 }
 
+TEST_F(Events, RaisedWithinAcceptAreToldBeforeLaterOnes) {
+  listen(id_, 2);
+  ASSERT_TRUE(raise_request(manager_));
+  rdma_ucm_event_resp event;
+  ASSERT_EQ(get_event(&event), 0);
+  fake.during_call = event_of(fake.newest, cm::EventType::kEstablished);
+  fake.raise_in = "accept";
+  fake.then = [&] { raise_request(manager_); };
+  ASSERT_EQ(accept(event.id, 99), 0);
+  for (const cm::EventType type : {cm::EventType::kEstablished, cm::EventType::kConnectRequest}) {
+    ASSERT_EQ(get_event(&event), 0);
+    EXPECT_EQ(event.event, static_cast<uint32_t>(type));
+  }
+}
+
 TEST_F(Events, RaisedWithinAnAcceptThatFailsAreNot) {
   listen(id_, 1);
   ASSERT_TRUE(raise_request(manager_));

@@ -45,7 +45,10 @@ int answer(const char* name) {
     const std::lock_guard guard(lock);
     fake.last = name;
   }
-  if (fake.raise_in == name) raise(fake.during_call);
+  if (fake.raise_in == name) {
+    raise(fake.during_call);
+    if (fake.then) fake.then();
+  }
   return fake.error;
 }
 

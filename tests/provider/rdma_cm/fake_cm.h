@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <functional>
 #include <string>
 
 #include "cm/cm.h"
@@ -44,6 +45,7 @@ struct FakeManager {
   cm::Id* newest = nullptr;
   cm::Event during_call = {};  // raised by the next call of `raise_in`
   std::string raise_in;
+  std::function<void()> then;  // runs after that
 };
 
 extern FakeManager fake;

@@ -68,5 +68,6 @@ int join_multicast(Call& call);
 int leave_multicast(Call& call);
 
 int get_event(Call& call);
+int write_event(Call& call);
 
 }  // namespace verbena::rdma_cm

@@ -61,8 +61,10 @@ const Command kCommands[] = {
     of<rdma_ucm_bind>("BIND", bind_address),
     of<rdma_ucm_resolve_addr>("RESOLVE_ADDR", resolve_address),
     of<rdma_ucm_join_mcast>("JOIN_MCAST", join_multicast, kIdResponse),
+    {"RESOLVE_IB_SERVICE", nullptr, 0, 0, 0},  // a query to a subnet manager, which there is none of
+    of<WriteCmEvent>("WRITE_CM_EVENT", write_event),
 };
-static_assert(std::size(kCommands) == RDMA_USER_CM_CMD_JOIN_MCAST + 1);
+static_assert(std::size(kCommands) == kWriteCmEvent + 1);
 
 int run(State& state, const std::shared_ptr<File>& file, const void* command, size_t length, bool has_token,
         const char** name) {

@@ -12,7 +12,7 @@ namespace verbena::rdma_cm {
 // Executes one command written to `file`. Returns 0, kAskForToken (call.h) or an errno:
 // - EINVAL: shorter than its header, or than the header says; an unknown command; `in` too small for it.
 // - EFAULT: the command or the place of the response is not the program's memory.
-// - ENOSYS: GET_OPTION, which the kernel does not have either.
+// - ENOSYS: GET_OPTION, which the kernel does not have either; RESOLVE_IB_SERVICE.
 // - ENOSPC: `out` too small.
 // - EBADF: the file was opened for reading only, or is closed.
 // - ENOMEM.

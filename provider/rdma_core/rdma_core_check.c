@@ -76,6 +76,21 @@ SAME_VALUE(PABI_MR_TYPE_IMPORTED_MR, IBV_MR_TYPE_IMPORTED_MR);
 SAME_VALUE(PABI_MR_TYPE_DMABUF_MR, IBV_MR_TYPE_DMABUF_MR);
 #endif
 SAME_VALUE(PABI_QP_EX, VERBS_QP_EX);
+#if RDMA_CORE_RELEASE >= 59
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, length);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, access);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, comp_mask);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, iova);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, addr);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, fd);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, fd_offset);
+SAME_PLACE(pabi_mr_init_attr, ibv_mr_init_attr, dmah);
+SAME_VALUE(PABI_REG_MR_IOVA, IBV_REG_MR_MASK_IOVA);
+SAME_VALUE(PABI_REG_MR_ADDR, IBV_REG_MR_MASK_ADDR);
+SAME_VALUE(PABI_REG_MR_FD, IBV_REG_MR_MASK_FD);
+SAME_VALUE(PABI_REG_MR_FD_OFFSET, IBV_REG_MR_MASK_FD_OFFSET);
+SAME_VALUE(PABI_REG_MR_DMAH, IBV_REG_MR_MASK_DMAH);
+#endif
 _Static_assert(offsetof(struct verbs_qp, comp_mask) == sizeof(struct ibv_qp_ex), "verbs_qp.comp_mask");
 
 /* ---- operations.h ---- */

@@ -22,6 +22,8 @@ extern "C" {
 #define PABI_ASSERT(condition) _Static_assert(condition, #condition)
 #endif
 
+struct ibv_dmah;
+
 struct pabi_list_node {
   struct pabi_list_node* next;
   struct pabi_list_node* prev;
@@ -108,6 +110,26 @@ struct pabi_mr {
   int access; /* not in the first releases 28.0 to 31.0, where nobody looks at it */
 };
 PABI_ASSERT(offsetof(struct pabi_mr, mr_type) == sizeof(struct ibv_mr));
+
+/* struct ibv_mr_init_attr of rdma-core 59 and newer; the installed <infiniband/verbs.h> may be older. 64 has
+ * one member more, which libibverbs turns into others. A member without its bit in comp_mask is not
+ * initialised. */
+struct pabi_mr_init_attr {
+  size_t length;
+  int access;
+  uint64_t comp_mask; /* PABI_REG_MR_... */
+  uint64_t iova;
+  void* addr;
+  int fd;
+  uint64_t fd_offset;
+  struct ibv_dmah* dmah;
+};
+
+#define PABI_REG_MR_IOVA 1u
+#define PABI_REG_MR_ADDR 2u
+#define PABI_REG_MR_FD 4u
+#define PABI_REG_MR_FD_OFFSET 8u
+#define PABI_REG_MR_DMAH 16u
 
 /* In the comp_mask behind a struct ibv_qp_ex (qp_mark.h): ibv_qp_to_qp_ex(3) returns the QP. */
 #define PABI_QP_EX 2u

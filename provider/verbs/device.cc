@@ -7,6 +7,45 @@
 #include "verbs/ops.h"
 
 namespace verbena::verbs {
+namespace {
+
+// The rate of a lane in 100 Mb/s, and the number of lanes (Linux 6.1 drivers/infiniband/core/sysfs.c,
+// rate_show(); include/rdma/ib_verbs.h, ib_width_enum_to_int()).
+uint64_t lane_rate(uint8_t speed) {
+  switch (speed) {
+    case 2:  // DDR
+      return 50;
+    case 4:  // QDR
+    case 8:  // FDR10
+      return 100;
+    case 16:  // FDR
+      return 140;
+    case 32:  // EDR
+      return 250;
+    case 64:  // HDR
+      return 500;
+    case 128:  // NDR
+      return 1000;
+    default:  // SDR
+      return 25;
+  }
+}
+uint64_t lanes(uint8_t width) {
+  switch (width) {
+    case 2:
+      return 4;
+    case 4:
+      return 8;
+    case 8:
+      return 12;
+    case 16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
 
 // `attr` may be shorter than our structure (ibv_query_device(3) passes the old one, older programs a shorter
 // new one) or longer (newer programs). Every byte of it is written. The rules for `input` and the smallest
@@ -57,6 +96,19 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values) {
 
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
   return answer(verbena::query_port(to_context(context)->emulated, port, attr));
+}
+
+// In units of 100 Mb/s (ibv_query_port_speed of <infiniband/verbs.h>).
+int query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed) {
+  ibv_port_attr attr;
+  if (port > UINT8_MAX) {
+    VERBENA_WARN("ibv_query_port_speed: %s: port %u: a device has at most 255", context->device->name, port);
+    return answer(EINVAL);
+  }
+  const int error = verbena::query_port(to_context(context)->emulated, static_cast<uint8_t>(port), &attr);
+  if (error != 0) return answer(error);
+  *speed = lane_rate(attr.active_speed) * lanes(attr.active_width);
+  return 0;
 }
 
 }  // namespace verbena::verbs

@@ -53,6 +53,25 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access)
   });
 }
 
+// As libibverbs/cmd_mr.c, ibv_cmd_reg_mr_ex: either an address, or a dma-buf with an offset and an iova.
+// There are no DMA handles (ibv_alloc_dmah: EOPNOTSUPP).
+ibv_mr* reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* public_attr) {
+  const auto& attr = *reinterpret_cast<const pabi_mr_init_attr*>(public_attr);
+  constexpr uint64_t kBuffer = PABI_REG_MR_ADDR, kDmabuf = PABI_REG_MR_FD | PABI_REG_MR_FD_OFFSET;
+  const bool with_iova = (attr.comp_mask & PABI_REG_MR_IOVA) != 0;
+  const uint64_t place = attr.comp_mask & ~uint64_t{PABI_REG_MR_IOVA};
+  if (place == kBuffer)
+    return reg_mr(pd, attr.addr, attr.length, with_iova ? attr.iova : reinterpret_cast<uintptr_t>(attr.addr),
+                  attr.access);
+  if (place == kDmabuf && with_iova)
+    return reg_dmabuf_mr(pd, attr.fd_offset, attr.length, attr.iova, attr.fd, attr.access);
+  const bool known = (place & ~(kBuffer | kDmabuf)) == 0;
+  VERBENA_WARN("ibv_reg_mr_ex: comp_mask 0x%llx: %s", static_cast<unsigned long long>(attr.comp_mask),
+               known ? "it has to name an address, or a dma-buf with its offset and an iova"
+                     : "a DMA handle, or a later extension");
+  return refuse(known ? EINVAL : EOPNOTSUPP);
+}
+
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
   if (!same_place_in_page(offset, iova)) return refuse_iova("ibv_reg_dmabuf_mr", offset, length, iova);
   return make_mr(pd, PABI_MR_TYPE_DMABUF_MR, access, [&](Mr** out) {

@@ -17,6 +17,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                     size_t attr_size);
 int query_device(ibv_context* context, ibv_device_attr* attr);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr);
+int query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 
 // pd.cc
@@ -30,6 +31,7 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
 
 // mr.cc
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access);
+ibv_mr* reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* attr);
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access);
 ibv_mr* alloc_null_mr(ibv_pd* pd);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <thread>
 
 #include "fixture.h"
@@ -302,6 +303,38 @@ TEST_F(Events, RaisedWithinAnAcceptThatFailsAreNot) {
   fake.error = EINVAL;
   EXPECT_EQ(accept(event.id, 99), EINVAL);
   fake.error = 0;
+  EXPECT_FALSE(channel_.readable());
+}
+
+// rdma_write_cm_event(3), and RDMA_CM_EVENT_INTERNAL of rdma_resolve_addrinfo(3).
+TEST_F(Events, MayBeWrittenByTheProgram) {
+  raise_some(1);
+  for (const uint32_t type : {rdma_cm::kUserEvent, rdma_cm::kInternalEvent}) {
+    const rdma_cm::WriteCmEvent request = {id_, 0, type, 5, 0x1234'5678'9abc'def0};
+    EXPECT_EQ(channel_.command(rdma_cm::kWriteCmEvent, request), 0);
+  }
+  rdma_ucm_event_resp event;
+  ASSERT_EQ(get_event(&event), 0);
+  EXPECT_EQ(event.event, static_cast<uint32_t>(cm::EventType::kRouteResolved));
+  for (const uint32_t type : {rdma_cm::kUserEvent, rdma_cm::kInternalEvent}) {
+    ASSERT_EQ(get_event(&event), 0);
+    EXPECT_EQ(event.uid, 77u);
+    EXPECT_EQ(event.id, id_);
+    EXPECT_EQ(event.event, type);
+    EXPECT_EQ(event.status, 5);
+    uint64_t argument;
+    std::memcpy(&argument, &event.param, sizeof argument);
+    EXPECT_EQ(argument, 0x1234'5678'9abc'def0u);
+  }
+  EXPECT_FALSE(channel_.readable());
+}
+
+TEST_F(Events, OfTheConnectionManagerCannotBeWritten) {
+  const rdma_cm::WriteCmEvent established = {id_, 0, static_cast<uint32_t>(cm::EventType::kEstablished), 0,
+                                             0};
+  EXPECT_EQ(channel_.command(rdma_cm::kWriteCmEvent, established), EINVAL);
+  const rdma_cm::WriteCmEvent foreign = {id_ + 1, 0, rdma_cm::kUserEvent, 0, 0};
+  EXPECT_EQ(channel_.command(rdma_cm::kWriteCmEvent, foreign), ENOENT);
   EXPECT_FALSE(channel_.readable());
 }
 

@@ -102,6 +102,22 @@ TEST_F(ContextTest, QueryPortPassesTheErrorOn) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// ibv_query_port_speed(3) of rdma-core 62 and newer, in 100 Mb/s.
+TEST_F(ContextTest, PortSpeedIsThatOfAllLanes) {
+  uint64_t speed = 0;
+  fake.active_speed = 64;  // HDR
+  fake.active_width = 2;   // 4 lanes
+  EXPECT_EQ(verbs::query_port_speed(context_, 1, &speed), 0);
+  EXPECT_EQ(speed, 2000u);
+  fake.active_speed = 1;  // SDR
+  fake.active_width = 1;
+  EXPECT_EQ(verbs::query_port_speed(context_, 1, &speed), 0);
+  EXPECT_EQ(speed, 25u);
+  EXPECT_EQ(verbs::query_port_speed(context_, 0x101, &speed), EINVAL);
+  fake.error = EINVAL;
+  EXPECT_EQ(verbs::query_port_speed(context_, 9, &speed), EINVAL);
+}
+
 // ---- CREATE_COMP_CHANNEL, as libibverbs writes it ----
 
 struct Command {

@@ -76,6 +76,8 @@ int query_device(Context*, ibv_device_attr_ex* attr) {
 }
 int query_port(Context*, uint8_t port, ibv_port_attr* attr) {
   attr->lid = port;
+  attr->active_speed = fake.active_speed;
+  attr->active_width = fake.active_width;
   return fake.error;
 }
 uint64_t device_clock(const Context*) { return fake.clock; }

@@ -20,6 +20,8 @@ struct FakeEmulator {
 
   uint64_t clock = 0;
   uint64_t iova = 0;
+  uint8_t active_speed = 0;
+  uint8_t active_width = 0;
   int access = 0;
   int cq_channel_fd = 0;
   uint64_t user_handle = 0;

@@ -93,6 +93,54 @@ TEST_F(MemoryTest, ADmabufIovaElsewhereInItsPageIsInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// ibv_reg_mr_ex(3) of rdma-core 59 and newer: the operation, since the installed libibverbs may be older.
+class ExtendedRegistration : public MemoryTest {
+ protected:
+  bool registers(uint64_t comp_mask) {
+    pabi_mr_init_attr attr = {};
+    attr.length = 100;
+    attr.access = IBV_ACCESS_LOCAL_WRITE;
+    attr.comp_mask = comp_mask;
+    attr.iova = 0x7000;
+    attr.addr = page;
+    attr.fd_offset = 0x1000;
+    fake.iova = 0;
+    errno = 0;
+    mr_ = verbs::reg_mr_ex(pd_, reinterpret_cast<ibv_mr_init_attr*>(&attr));
+    const bool done = mr_ != nullptr;
+    if (done) {
+      EXPECT_EQ(verbs::dereg_mr(reinterpret_cast<pabi_mr*>(mr_)), 0);
+    }
+    mr_ = nullptr;
+    return done;
+  }
+};
+
+TEST_F(ExtendedRegistration, TakesAnAddressOrADmabuf) {
+  constexpr uint64_t kDmabuf = PABI_REG_MR_FD | PABI_REG_MR_FD_OFFSET;
+  EXPECT_TRUE(registers(PABI_REG_MR_ADDR));
+  EXPECT_EQ(fake.iova, reinterpret_cast<uintptr_t>(page));
+  EXPECT_EQ(fake.access, IBV_ACCESS_LOCAL_WRITE);
+  for (const uint64_t place : {uint64_t{PABI_REG_MR_ADDR}, kDmabuf}) {
+    EXPECT_TRUE(registers(place | PABI_REG_MR_IOVA));
+    EXPECT_EQ(fake.iova, 0x7000u);
+  }
+}
+
+TEST_F(ExtendedRegistration, RefusesOtherCombinations) {
+  constexpr uint64_t kDmabuf = PABI_REG_MR_FD | PABI_REG_MR_FD_OFFSET;
+  for (const uint64_t mask :
+       {uint64_t{0}, uint64_t{PABI_REG_MR_IOVA}, kDmabuf, uint64_t{PABI_REG_MR_FD | PABI_REG_MR_IOVA},
+        kDmabuf | PABI_REG_MR_ADDR | PABI_REG_MR_IOVA, uint64_t{PABI_REG_MR_ADDR | PABI_REG_MR_FD_OFFSET}}) {
+    EXPECT_FALSE(registers(mask)) << mask;
+    EXPECT_EQ(errno, EINVAL) << mask;
+  }
+  for (const uint64_t mask : {PABI_REG_MR_ADDR | PABI_REG_MR_DMAH, PABI_REG_MR_ADDR | 0x100u}) {
+    EXPECT_FALSE(registers(mask)) << mask;
+    EXPECT_EQ(errno, EOPNOTSUPP) << mask;
+  }
+}
+
 TEST_F(MemoryTest, AdviceAnswersTheError) {
   ibv_sge sge = {};
   fake.error = ENOENT;

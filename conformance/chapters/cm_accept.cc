@@ -111,8 +111,8 @@ CONFORMANCE_TEST(cm_connect, RejectionArrives, "rdma_reject.event", "rdma_reject
   const auto words = pattern(140);
   ASSERT_SUCCEEDS(rdma_reject(near_, words.data(), static_cast<uint8_t>(words.size())));
   const EventFacts event = far().event();
-  EXPECT_EQ(event.type, RDMA_CM_EVENT_REJECTED);
-  EXPECT_NE(event.status, 0);
+  ABOUT("rdma_reject.event") EXPECT_EQ(event.type, RDMA_CM_EVENT_REJECTED);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event.status, 0);
   const About about("rdma_reject.private-data");
   EXPECT_TRUE(begins_with(event.data, words));
 }

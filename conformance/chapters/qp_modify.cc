@@ -227,7 +227,7 @@ CONFORMANCE_TEST(qp, QueryGivesTheState, "ibv_query_qp.zero", "ibv_query_qp.stat
        {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
     try {
       const Qp qp = qp_in(state);
-      EXPECT_EQ(state_of(qp), state);
+      ABOUT("ibv_query_qp.state") EXPECT_EQ(state_of(qp), state);
     } catch (const NotClaimed&) {
       if (state != IBV_QPS_SQD) throw;
     }
@@ -247,12 +247,14 @@ CONFORMANCE_TEST(qp, QueryGivesTheCreation, "ibv_query_qp.init-attr", "ibv_query
   ASSERT_NE(qp, nullptr);
   ibv_qp_init_attr init = {};
   const ibv_qp_attr attr = query(qp, IBV_QP_CAP, &init);
-  EXPECT_EQ(init.send_cq, send.get());
-  EXPECT_EQ(init.recv_cq, receive.get());
-  EXPECT_EQ(init.srq, nullptr);
-  EXPECT_EQ(init.qp_type, IBV_QPT_RC);
-  EXPECT_EQ(init.sq_sig_all, 1);
-  EXPECT_EQ(init.qp_context, &mark);
+  ABOUT("ibv_query_qp.init-attr") {
+    EXPECT_EQ(init.send_cq, send.get());
+    EXPECT_EQ(init.recv_cq, receive.get());
+    EXPECT_EQ(init.srq, nullptr);
+    EXPECT_EQ(init.qp_type, IBV_QPT_RC);
+    EXPECT_EQ(init.sq_sig_all, 1);
+    EXPECT_EQ(init.qp_context, &mark);
+  }
   const About about("ibv_query_qp.cap");
   EXPECT_EQ(attr.cap.max_send_wr, created.cap.max_send_wr);
   EXPECT_EQ(attr.cap.max_recv_wr, created.cap.max_recv_wr);
@@ -266,9 +268,11 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInInit, "ibv_query_qp.access", "ibv_que
     Qp qp = qp_in(IBV_QPS_RTR, IBV_QPT_RC, {.access = access});
     const ibv_qp_attr attr = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX);
     constexpr unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    EXPECT_EQ(attr.qp_access_flags & remote, static_cast<unsigned>(access));
-    EXPECT_EQ(attr.port_num, device().port_number());
-    EXPECT_EQ(attr.pkey_index, 0);
+    ABOUT("ibv_query_qp.access") EXPECT_EQ(attr.qp_access_flags & remote, static_cast<unsigned>(access));
+    ABOUT("ibv_query_qp.port-pkey") {
+      EXPECT_EQ(attr.port_num, device().port_number());
+      EXPECT_EQ(attr.pkey_index, 0);
+    }
   }
 }
 
@@ -291,8 +295,8 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   ASSERT_TRUE(succeeded(
       modify(qp, attr, IBV_QP_STATE | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required)));
   const ibv_qp_attr now = query(qp, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN);
-  EXPECT_EQ(now.path_mtu, IBV_MTU_256);
-  EXPECT_EQ(now.dest_qp_num, 0xabcdeu);
+  ABOUT("ibv_query_qp.path-mtu") EXPECT_EQ(now.path_mtu, IBV_MTU_256);
+  ABOUT("ibv_query_qp.dest-qpn") EXPECT_EQ(now.dest_qp_num, 0xabcdeu);
   const About about("ibv_query_qp.ah-attr");
   EXPECT_EQ(now.ah_attr.port_num, attr.ah_attr.port_num);
   if (device().is_ethernet()) {

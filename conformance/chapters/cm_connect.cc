@@ -226,8 +226,8 @@ CONFORMANCE_TEST(cm_connect, WithoutAListenerADatagramServiceIsUnreachable, "rdm
   make_qp(near_);
   ASSERT_EQ(connect(), 0);
   const CmEvent event = next_event(channel());
-  EXPECT_EQ(event->event, RDMA_CM_EVENT_UNREACHABLE);
-  EXPECT_NE(event->status, 0);
+  ABOUT("rdma_get_cm_event.unreachable") EXPECT_EQ(event->event, RDMA_CM_EVENT_UNREACHABLE);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event->status, 0);
 }
 
 CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-data",
@@ -237,6 +237,7 @@ CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-da
     const About about("rdma_accept.private-data");
     EXPECT_TRUE(begins_with(found.data, pattern(136)));
   }
+  const About about("rdma_get_cm_event.ud-data");
   EXPECT_EQ(found.datagram.qp_num, far().qp_number());
   const Ah ah = address_handle(found);
   ASSERT_EQ(far().post_receive(0, 256), 0);

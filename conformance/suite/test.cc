@@ -48,7 +48,7 @@ void Test::TestBody() {
     report_finding(Finding::Kind::not_tested, innermost(), gap.reason);
   }
   if (has_ended || HasFatalFailure())
-    report_finding(Finding::Kind::not_tested, std::nullopt, "the test ended at a deviation from another clause");
+    report_finding(Finding::Kind::not_tested, std::nullopt, "a deviation ended the test");
 }
 
 About::About(ClauseId clause) { scopes().push_back(clause); }

@@ -59,6 +59,11 @@ class AccessTest : public PairTest {
     if (target_ == Target::mw2 &&
         (flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) == 0)
       throw NotClaimed{"device_cap_flags has no memory windows of type 2"};
+    // No page promises atomics through windows: asked once, with every right.
+    if (target_ == Target::mr || !is_atomic(operation_.opcode)) return;
+    const uint32_t rkey = make_target(remote_write | remote_read | remote_atomic);
+    if (const ibv_wc_status status = access(rkey, begin + 16, 8); status != IBV_WC_SUCCESS)
+      throw NotClaimed{std::string("no atomics through windows: ") + ibv_wc_status_str(status)};
   }
 
   // Fresh ends, and the memory to access at the far one. Returns its rkey.

@@ -48,12 +48,33 @@ class Fixture : public DeviceTest {
 CONFORMANCE_TEST(ah, ReachesWhatItNames, "ibv_create_ah.pointer", "ibv_create_ah.reaches",
                  "ibv_destroy_ah.zero") {
   Ah ah = create(device().own_address());
-  ASSERT_NE(ah, nullptr);
-  EXPECT_EQ(ah->context, context());
-  EXPECT_EQ(ah->pd, near().pd.get());
-  EXPECT_EQ(send(near(), ah, far()).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().buffer[40], 0x77);
-  EXPECT_SUCCEEDS(ah.destroy());
+  ABOUT("ibv_create_ah.pointer") {
+    ASSERT_NE(ah, nullptr);
+    EXPECT_EQ(ah->context, context());
+    EXPECT_EQ(ah->pd, near().pd.get());
+  }
+  ABOUT("ibv_create_ah.reaches") {
+    EXPECT_EQ(send(near(), ah, far()).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(far().buffer[40], 0x77);
+  }
+  ABOUT("ibv_destroy_ah.zero") EXPECT_SUCCEEDS(ah.destroy());
+}
+
+// An address of the documentation's ranges (RFC 5737, RFC 3849), which nobody has.
+ibv_ah_attr of_nobody(ibv_ah_attr address) {
+  uint8_t* const raw = address.grh.dgid.raw;
+  const bool is_ipv4 = raw[0] == 0 && raw[10] == 0xff;
+  const uint8_t ipv6[] = {0x20, 0x01, 0x0d, 0xb8}, ipv4[] = {192, 0, 2, 77};
+  std::memcpy(is_ipv4 ? raw + 12 : raw, is_ipv4 ? ipv4 : ipv6, 4);
+  return address;
+}
+
+CONFORMANCE_TEST_AS(Traits().slow().limit(60), ah, AddressOfNobody, "ibv_create_ah.unreachable") {
+  if (device().own_address().is_global == 0) throw NotClaimed{"the port's addresses are LIDs"};
+  const Ah ah = create(of_nobody(device().own_address()));
+  const std::string seen = ah ? "a handle" : "refused with " + errno_text(errno);
+  EXPECT_TRUE(create(device().own_address()));
+  observe("ibv_create_ah.unreachable", seen);
 }
 
 CONFORMANCE_TEST(ah, NonsenseIsRefused, "ibv_create_ah.bad-port", "ibv_create_ah.bad-sgid") {
@@ -94,8 +115,8 @@ CONFORMANCE_TEST(ah, NothingIsUsedUp, "ibv_create_ah.reuse") {
 CONFORMANCE_TEST(ah, CompletionNamesTheSender, "ibv_poll_cq.src-qp", "ibv_poll_cq.ud-byte-len",
                  "ibv_poll_cq.grh-flag") {
   const ibv_wc wc = send(near(), near().ah, far());
-  EXPECT_EQ(wc.src_qp, near().qp->qp_num);
-  EXPECT_EQ(wc.byte_len, 60u);
+  ABOUT("ibv_poll_cq.src-qp") EXPECT_EQ(wc.src_qp, near().qp->qp_num);
+  ABOUT("ibv_poll_cq.ud-byte-len") EXPECT_EQ(wc.byte_len, 60u);
   const About about("ibv_poll_cq.grh-flag");
   EXPECT_EQ((wc.wc_flags & IBV_WC_GRH) != 0, device().own_address().is_global != 0);
 }
@@ -113,15 +134,17 @@ CONFORMANCE_TEST(ah, HeaderHasTheHandlesFields, "ibv_create_ah.grh-fields", "ibv
   const uint8_t* bytes = far().buffer.data();
   const bool is_ipv4 = (bytes[20] >> 4) == 4 && (bytes[0] >> 4) != 6;  // the last 20 of the 40 bytes
   if (is_ipv4) {
-    EXPECT_EQ(bytes[21], 0x24) << "type of service";
+    ABOUT("ibv_create_ah.grh-fields") EXPECT_EQ(bytes[21], 0x24) << "type of service";
     const About about("ibv_create_ah.hop-limit");
     expect_hop_limit(device(), bytes[28], 33);
     return;
   }
   const uint32_t word = ntohl(header(far())->version_tclass_flow);
-  EXPECT_EQ(word >> 28, 6u);
-  EXPECT_EQ(word >> 20 & 0xff, 0x24u);
-  EXPECT_EQ(word & 0xfffff, 0x12345u);
+  ABOUT("ibv_create_ah.grh-fields") {
+    EXPECT_EQ(word >> 28, 6u);
+    EXPECT_EQ(word >> 20 & 0xff, 0x24u);
+    EXPECT_EQ(word & 0xfffff, 0x12345u);
+  }
   const About about("ibv_create_ah.hop-limit");
   expect_hop_limit(device(), header(far())->hop_limit, 33);
 }
@@ -130,11 +153,13 @@ CONFORMANCE_TEST(ah, AttributesFromACompletion, "ibv_init_ah_from_wc.fields", "i
   ibv_wc wc = send(near(), near().ah, far());
   ibv_ah_attr attr = {};
   ASSERT_EQ(CALL(ibv_init_ah_from_wc(context(), device().port_number(), &wc, header(far()), &attr)), 0);
-  EXPECT_EQ(attr.port_num, device().port_number());
-  EXPECT_EQ(attr.sl, wc.sl);
-  if ((wc.wc_flags & IBV_WC_GRH) != 0) {
-    EXPECT_EQ(attr.is_global, 1);
-    EXPECT_EQ(memcmp(attr.grh.dgid.raw, device().gid().raw, 16), 0) << gid_text(attr.grh.dgid);
+  ABOUT("ibv_init_ah_from_wc.fields") {
+    EXPECT_EQ(attr.port_num, device().port_number());
+    EXPECT_EQ(attr.sl, wc.sl);
+    if ((wc.wc_flags & IBV_WC_GRH) != 0) {
+      EXPECT_EQ(attr.is_global, 1);
+      EXPECT_EQ(memcmp(attr.grh.dgid.raw, device().gid().raw, 16), 0) << gid_text(attr.grh.dgid);
+    }
   }
   const About about("ibv_init_ah_from_wc.usable");
   const Ah ah(CALL(ibv_create_ah(far().pd, &attr)));

@@ -111,8 +111,8 @@ CONFORMANCE_TEST(cm_connect, RejectionArrives, "rdma_reject.event", "rdma_reject
   const auto words = pattern(140);
   ASSERT_SUCCEEDS(rdma_reject(near_, words.data(), static_cast<uint8_t>(words.size())));
   const EventFacts event = far().event();
-  EXPECT_EQ(event.type, RDMA_CM_EVENT_REJECTED);
-  EXPECT_NE(event.status, 0);
+  ABOUT("rdma_reject.event") EXPECT_EQ(event.type, RDMA_CM_EVENT_REJECTED);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event.status, 0);
   const About about("rdma_reject.private-data");
   EXPECT_TRUE(begins_with(event.data, words));
 }
@@ -120,18 +120,18 @@ CONFORMANCE_TEST(cm_connect, RejectionArrives, "rdma_reject.event", "rdma_reject
 CONFORMANCE_TEST(cm_connect, RejectionOfALookupArrives, "rdma_reject.zero", "rdma_get_cm_event.unreachable",
                  "rdma_get_cm_event.status-error") {
   be_asked({}, RDMA_PS_UDP);
-  ASSERT_SUCCEEDS(rdma_reject(near_, nullptr, 0));
+  ABOUT("rdma_reject.zero") ASSERT_SUCCEEDS(rdma_reject(near_, nullptr, 0));
   const EventFacts event = far().event();
-  EXPECT_EQ(event.type, RDMA_CM_EVENT_UNREACHABLE);
-  EXPECT_NE(event.status, 0);
+  ABOUT("rdma_get_cm_event.unreachable") EXPECT_EQ(event.type, RDMA_CM_EVENT_UNREACHABLE);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event.status, 0);
 }
 
 CONFORMANCE_TEST(cm_connect, DisconnectingTellsBothSides, "rdma_disconnect.event", "rdma_disconnect.zero") {
   establish();
-  ASSERT_SUCCEEDS(rdma_disconnect(near_));
-  far().event(RDMA_CM_EVENT_DISCONNECTED);
-  EXPECT_EQ(far().disconnect(), 0);
-  EXPECT_EQ(next_event(channel(), RDMA_CM_EVENT_DISCONNECTED)->id, near_);
+  ABOUT("rdma_disconnect.zero") ASSERT_SUCCEEDS(rdma_disconnect(near_));
+  ABOUT("rdma_disconnect.event") far().event(RDMA_CM_EVENT_DISCONNECTED);
+  ABOUT("rdma_disconnect.zero") EXPECT_EQ(far().disconnect(), 0);
+  ABOUT("rdma_disconnect.event") EXPECT_EQ(next_event(channel(), RDMA_CM_EVENT_DISCONNECTED)->id, near_);
 }
 
 CONFORMANCE_TEST(cm_connect, TheOtherMayDisconnectFirst, "rdma_disconnect.event") {

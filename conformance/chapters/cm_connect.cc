@@ -36,15 +36,18 @@ CONFORMANCE_TEST(cm_connect, RequestAndEstablished, "rdma_connect.zero", "rdma_c
   prepare();
   ASSERT_EQ(connect(), 0);
   const EventFacts request = far().take_request();
-  EXPECT_EQ(request.status, 0);
-  EXPECT_EQ(request.connection.qp_num, near_->qp->qp_num);
+  ABOUT("rdma_get_cm_event.status-0") EXPECT_EQ(request.status, 0);
+  ABOUT("rdma_connect.qp-num") EXPECT_EQ(request.connection.qp_num, near_->qp->qp_num);
   far().make_qp();
-  ASSERT_EQ(far().accept(), 0);
-  const CmEvent event = next_event(channel(), RDMA_CM_EVENT_ESTABLISHED);
-  EXPECT_EQ(event->id, near_);
-  EXPECT_EQ(event->status, 0);
-  EXPECT_EQ(event->param.conn.qp_num, far().qp_number());
-  EXPECT_EQ(far().event(RDMA_CM_EVENT_ESTABLISHED).status, 0);
+  ABOUT("rdma_accept.zero") ASSERT_EQ(far().accept(), 0);
+  ABOUT("rdma_connect.established") {
+    const CmEvent event = next_event(channel(), RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(event->id, near_);
+    ABOUT("rdma_get_cm_event.status-0") EXPECT_EQ(event->status, 0);
+    ABOUT("rdma_connect.qp-num") EXPECT_EQ(event->param.conn.qp_num, far().qp_number());
+    const EventFacts there = far().event(RDMA_CM_EVENT_ESTABLISHED);
+    ABOUT("rdma_get_cm_event.status-0") EXPECT_EQ(there.status, 0);
+  }
   const About about("rdma_create_qp.transitions");
   EXPECT_EQ(attributes_of(near_->qp).qp_state, IBV_QPS_RTS);
   EXPECT_EQ(far().queue().qp_state, IBV_QPS_RTS);
@@ -158,9 +161,9 @@ CONFORMANCE_TEST(cm_connect, RetryCounts, "rdma_connect.retry-count", "rdma_conn
   spec.retry_count = 5;
   spec.rnr_retry_count = 3;
   const EventFacts request = ask(spec);
-  EXPECT_EQ(request.connection.retry_count, 5);
+  ABOUT("rdma_connect.retry-count") EXPECT_EQ(request.connection.retry_count, 5);
   expect_accepted();
-  EXPECT_EQ(attributes_of(near_->qp).retry_cnt, 5);
+  ABOUT("rdma_connect.retry-count") EXPECT_EQ(attributes_of(near_->qp).retry_cnt, 5);
   {
     const About about("rdma_connect.rnr-retry");
     EXPECT_EQ(request.connection.rnr_retry_count, 3);
@@ -223,8 +226,8 @@ CONFORMANCE_TEST(cm_connect, WithoutAListenerADatagramServiceIsUnreachable, "rdm
   make_qp(near_);
   ASSERT_EQ(connect(), 0);
   const CmEvent event = next_event(channel());
-  EXPECT_EQ(event->event, RDMA_CM_EVENT_UNREACHABLE);
-  EXPECT_NE(event->status, 0);
+  ABOUT("rdma_get_cm_event.unreachable") EXPECT_EQ(event->event, RDMA_CM_EVENT_UNREACHABLE);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event->status, 0);
 }
 
 CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-data",
@@ -234,6 +237,7 @@ CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-da
     const About about("rdma_accept.private-data");
     EXPECT_TRUE(begins_with(found.data, pattern(136)));
   }
+  const About about("rdma_get_cm_event.ud-data");
   EXPECT_EQ(found.datagram.qp_num, far().qp_number());
   const Ah ah = address_handle(found);
   ASSERT_EQ(far().post_receive(0, 256), 0);

@@ -87,6 +87,7 @@ CONFORMANCE_TEST(cm_verbs, JoiningGivesAnEvent, "rdma_join_multicast.event", "rd
   int mark = 0;
   ASSERT_SUCCEEDS(rdma_join_multicast(near_, to.get(), &mark));
   {
+    const About joined("rdma_join_multicast.event");
     const CmEvent event = next_event(channel(), RDMA_CM_EVENT_MULTICAST_JOIN);
     EXPECT_EQ(event->id, near_);
     EXPECT_EQ(event->status, 0);

@@ -54,8 +54,10 @@ CONFORMANCE_TEST(cm_setup, ResolvingBindsToADevice, "rdma_resolve_addr.event", "
   const SocketAddress to = far().listen();
   const CmId id = make_id();
   ASSERT_TRUE(succeeded(resolve_address(id, nullptr, to)));
-  EXPECT_EQ(next_event(channel(), RDMA_CM_EVENT_ADDR_RESOLVED)->id, id);
-  EXPECT_EQ(peer_address(id), to);
+  ABOUT("rdma_resolve_addr.event") {
+    EXPECT_EQ(next_event(channel(), RDMA_CM_EVENT_ADDR_RESOLVED)->id, id);
+    EXPECT_EQ(peer_address(id), to);
+  }
   {
     const About about("rdma_resolve_addr.device");
     ASSERT_NE(id->verbs, nullptr);
@@ -206,7 +208,7 @@ CONFORMANCE_TEST(cm_setup, WithoutAChannelItIsSynchronous, "rdma_migrate_id.sync
 
 CONFORMANCE_TEST(cm_setup, TypeOfService, "rdma_set_option.tos", "rdma_set_option.optlen") {
   const CmId id = make_id();
-  EXPECT_TRUE(succeeded(set(id, RDMA_OPTION_ID_TOS, uint8_t{0x20})));
+  ABOUT("rdma_set_option.tos") EXPECT_TRUE(succeeded(set(id, RDMA_OPTION_ID_TOS, uint8_t{0x20})));
   const About about("rdma_set_option.optlen");
   EXPECT_TRUE(minus_one(set(id, RDMA_OPTION_ID_TOS, uint16_t{0})));
   EXPECT_TRUE(minus_one(set(id, RDMA_OPTION_ID_REUSEADDR, uint8_t{1})));

@@ -24,8 +24,12 @@ CONFORMANCE_TEST(cq, HasAtLeastTheEntries, "ibv_create_cq.at-least", "ibv_create
     if (entries > device().attributes().max_cqe) continue;
     Cq cq = create(entries);
     ASSERT_NE(cq, nullptr) << entries << " entries";
-    EXPECT_GE(cq->cqe, entries);
-    EXPECT_SUCCEEDS(cq.destroy());
+    if (entries == 1) {
+      ABOUT("ibv_create_cq.one") EXPECT_GE(cq->cqe, 1);
+    } else {
+      ABOUT("ibv_create_cq.at-least") EXPECT_GE(cq->cqe, entries);
+    }
+    ABOUT("ibv_destroy_cq.zero") EXPECT_SUCCEEDS(cq.destroy());
   }
 }
 
@@ -52,11 +56,11 @@ CONFORMANCE_TEST(cq, BeyondTheMaximumIsRefused, "ibv_create_cq.beyond-max", "ibv
                  "ibv_create_cq.zero") {
   {
     const About about("ibv_create_cq.beyond-max");
-    EXPECT_TRUE(refused(create(device().attributes().max_cqe + 1).get()));
+    EXPECT_EQ(create(device().attributes().max_cqe + 1), nullptr);
   }
   {
     const About about("ibv_create_cq.negative");
-    EXPECT_TRUE(refused(create(-1).get()));
+    EXPECT_EQ(create(-1), nullptr);
   }
   const Cq none = create(0);
   observe("ibv_create_cq.zero",
@@ -113,11 +117,10 @@ CONFORMANCE_TEST(cq, GrowsAndShrinks, "ibv_resize_cq.larger", "ibv_resize_cq.sma
   const Cq cq = create(8);
   ASSERT_NE(cq, nullptr);
   const int large = std::min(500, device().attributes().max_cqe);
-  EXPECT_TRUE(succeeded(resize(cq, large)));
-  EXPECT_GE(cq->cqe, large);
-  const About about("ibv_resize_cq.smaller");
-  EXPECT_TRUE(succeeded(resize(cq, 20)));
-  EXPECT_GE(cq->cqe, 20);
+  ABOUT("ibv_resize_cq.larger") EXPECT_TRUE(succeeded(resize(cq, large)));
+  ABOUT("ibv_resize_cq.updates-cqe") EXPECT_GE(cq->cqe, large);
+  ABOUT("ibv_resize_cq.smaller") EXPECT_TRUE(succeeded(resize(cq, 20)));
+  ABOUT("ibv_resize_cq.updates-cqe") EXPECT_GE(cq->cqe, 20);
 }
 
 CONFORMANCE_TEST(cq, WhatWaitsSurvivesAResize, "ibv_resize_cq.keeps", "ibv_resize_cq.below-unpolled") {

@@ -31,12 +31,12 @@ class Fixture : public PairTest {
   SendRequest write(uint64_t id, int64_t at = 1024) {
     return remote_request(IBV_WR_RDMA_WRITE, {{0, 8}}, far().facts(), at, id);
   }
-  int drain(bool notify) {
+  void drain(bool notify) {
     wire::Modify how;
     how.mask = IBV_QP_STATE | (notify ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0);
     how.state = IBV_QPS_SQD;
     how.notify = notify;
-    return near().modify(how);
+    expect_sqd(near().modify(how));
   }
   void reconnect() {
     for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->to_state(IBV_QPS_RESET), 0);
@@ -61,12 +61,13 @@ class Fixture : public PairTest {
   void later_ones_are_flushed(ibv_qp_type type) {
     pair(waiting(type));
     ASSERT_EQ(near().to_state(IBV_QPS_ERR), 0);
+    std::vector<uint64_t> receives, sends;  // that were taken
     for (const uint64_t id : {21, 22}) {
-      ASSERT_EQ(near().receive(0, 64, id), 0);
-      ASSERT_EQ(near().post(send_request({{0, 8}}, id + 10)), 0);
+      if (near().receive(0, 64, id) == 0) receives.push_back(id);
+      if (near().post(send_request({{0, 8}}, id + 10)) == 0) sends.push_back(id + 10);
     }
-    expect_flushed(true, {21, 22});
-    expect_flushed(false, {31, 32});
+    expect_flushed(true, receives);
+    expect_flushed(false, sends);
   }
 };
 
@@ -158,7 +159,7 @@ CONFORMANCE_TEST(flush, OtherEndStays, "flush.far-unaffected", "flush.err-receiv
 
 CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds") {
   pair(waiting());
-  ASSERT_EQ(drain(false), 0);
+  drain(false);
   near().fill(0, 8, 0x11);
   ASSERT_EQ(near().post({write(1), write(2, 2048)}), 0);
   EXPECT_TRUE(near().stays_empty());
@@ -171,7 +172,7 @@ CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds") {
 
 CONFORMANCE_TEST(flush, DrainedQueueReceives, "flush.sqd.receives") {
   pair(waiting());
-  ASSERT_EQ(drain(false), 0);
+  drain(false);
   ASSERT_EQ(near().receive(4096, 64), 0);
   ASSERT_EQ(far().post(send_request({{0, 8}})), 0);
   EXPECT_EQ(far().completion().status, IBV_WC_SUCCESS);
@@ -182,7 +183,7 @@ CONFORMANCE_TEST(flush, DrainingFinishesWhatIsUnderWay, "flush.sqd.finishes", "f
   pair(waiting());
   ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
   EXPECT_TRUE(near().stays_empty());  // under way: it finds no receive
-  ASSERT_EQ(drain(true), 0);
+  drain(true);
   EXPECT_EQ(near().state(), IBV_QPS_SQD);
   {
     const About about("flush.sqd.event");
@@ -204,7 +205,7 @@ CONFORMANCE_TEST(flush, DrainingIsTold, "flush.sqd.draining") {
   pair(waiting());
   ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
   EXPECT_TRUE(near().stays_empty());
-  ASSERT_EQ(drain(false), 0);
+  drain(false);
   EXPECT_TRUE(near().query().draining);
   ASSERT_EQ(far().receive(0, 64), 0);
   EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
@@ -214,7 +215,7 @@ CONFORMANCE_TEST(flush, DrainingIsTold, "flush.sqd.draining") {
 
 CONFORMANCE_TEST(flush, DrainedToError, "flush.sqd.err") {
   pair(waiting());
-  ASSERT_EQ(drain(false), 0);
+  drain(false);
   ASSERT_EQ(near().post({write(1), write(2)}), 0);
   ASSERT_EQ(near().to_state(IBV_QPS_ERR), 0);
   expect_flushed(false, {1, 2});

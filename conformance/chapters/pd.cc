@@ -153,8 +153,8 @@ CONFORMANCE_TEST(pd, ParentDomainWithAThreadDomainTakesAQp, "ibv_alloc_parent_do
   const Cq cq = make_cq(device());
   Qp qp = make_qp(parent, cq);
   EXPECT_SUCCEEDS(qp.destroy());
-  EXPECT_SUCCEEDS(parent.destroy());
-  EXPECT_SUCCEEDS(td.destroy());
+  ABOUT("ibv_alloc_parent_domain.td") EXPECT_SUCCEEDS(parent.destroy());
+  ABOUT("ibv_dealloc_td.after-resources") EXPECT_SUCCEEDS(td.destroy());
 }
 
 CONFORMANCE_TEST(pd, ParentDomainNeedsAPd, "ibv_alloc_parent_domain.null-pd") {

@@ -43,15 +43,17 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
     EXPECT_EQ(CALL(ibv_post_send(near().qp, list, &bad)), 0);
   }
   uint64_t next = 0;
-  for (const ibv_wc& wc : completions(near().cq, 4)) EXPECT_EQ(wc.wr_id, next++);
+  for (const ibv_wc& wc : completions(near().cq, 4)) ABOUT("ibv_post_send.list-order") EXPECT_EQ(wc.wr_id, next++);
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
   ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
   std::vector<ibv_sge> too_many(attr.cap.max_send_sge + 1, near().sge(0, 1));
   list[2].sg_list = too_many.data();
   list[2].num_sge = static_cast<int>(too_many.size());
-  EXPECT_REFUSED(ibv_post_send(near().qp, list, &bad));
-  EXPECT_EQ(bad, &list[2]);
+  const int error = CALL(ibv_post_send(near().qp, list, &bad));
+  ABOUT("ibv_post_send.bad-wr-first") EXPECT_EQ(bad, &list[2]);
+  const About about("ibv_post_send.stops-at-first");
+  EXPECT_TRUE(refused(error));
   EXPECT_EQ(completion(near().cq).wr_id, 0u);
   EXPECT_EQ(completion(near().cq).wr_id, 1u);
   EXPECT_TRUE(stays_empty(near().cq));
@@ -168,9 +170,9 @@ CONFORMANCE_TEST(post, InlineSend, "ibv_post_send.inline-send", "ibv_post_send.i
   wr.send_flags |= IBV_SEND_INLINE;
   ASSERT_TRUE(succeeded(near().post(wr)));
   bytes[0] = 0x11;  // at once
-  EXPECT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().received().bytes, sizeof bytes);
-  EXPECT_TRUE(far().has(0, 1, 0x77));
+  ABOUT("ibv_post_send.inline-no-lkey") ASSERT_EQ(completion(near().cq).status, IBV_WC_SUCCESS);
+  ABOUT("ibv_post_send.inline-send") EXPECT_EQ(far().received().bytes, sizeof bytes);
+  ABOUT("ibv_post_send.inline-reuse") EXPECT_TRUE(far().has(0, 1, 0x77));
 }
 
 CONFORMANCE_TEST(post, InlineWrite, "ibv_post_send.inline-write") {
@@ -238,7 +240,9 @@ CONFORMANCE_TEST(post, SendInInit, "ibv_post_send.state-init") {
 CONFORMANCE_TEST(post, SendInRtr, "ibv_post_send.state-rtr") { EXPECT_TRUE(refused(post_in(IBV_QPS_RTR))); }
 
 CONFORMANCE_TEST(post, SendInError, "ibv_post_send.state-err") {
-  ASSERT_TRUE(succeeded(post_in(IBV_QPS_ERR)));
+  const int error = post_in(IBV_QPS_ERR);
+  EXPECT_GE(error, 0);
+  if (error != 0) return;
   const ibv_wc wc = completion(cq_);
   EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR) << wc_text(wc);
   EXPECT_EQ(wc.wr_id, 5u);

@@ -37,18 +37,22 @@ CONFORMANCE_TEST(qp, FieldsAreThoseGiven, "ibv_create_qp.pointer", "ibv_create_q
   QpSpec spec;
   spec.qp_context = &mark;
   Qp qp = make_qp(pd(), cq(), spec);
-  EXPECT_GT(qp->qp_num, 1u);
-  EXPECT_LT(qp->qp_num, 1u << 24);
-  EXPECT_EQ(qp->qp_context, &mark);
-  EXPECT_EQ(qp->context, context());
-  EXPECT_EQ(qp->pd, pd());
-  EXPECT_EQ(qp->send_cq, cq());
-  EXPECT_EQ(qp->recv_cq, cq());
-  EXPECT_EQ(qp->srq, nullptr);
-  EXPECT_EQ(qp->qp_type, IBV_QPT_RC);
-  EXPECT_EQ(qp->state, IBV_QPS_RESET);
-  EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
-  EXPECT_SUCCEEDS(qp.destroy());
+  ABOUT("ibv_create_qp.pointer") {
+    EXPECT_GT(qp->qp_num, 1u);
+    EXPECT_LT(qp->qp_num, 1u << 24);
+  }
+  ABOUT("ibv_create_qp.fields") {
+    EXPECT_EQ(qp->qp_context, &mark);
+    EXPECT_EQ(qp->context, context());
+    EXPECT_EQ(qp->pd, pd());
+    EXPECT_EQ(qp->send_cq, cq());
+    EXPECT_EQ(qp->recv_cq, cq());
+    EXPECT_EQ(qp->srq, nullptr);
+    EXPECT_EQ(qp->qp_type, IBV_QPT_RC);
+    EXPECT_EQ(qp->state, IBV_QPS_RESET);
+    EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
+  }
+  ABOUT("ibv_destroy_qp.zero") EXPECT_SUCCEEDS(qp.destroy());
 }
 
 CONFORMANCE_TEST(qp, NumbersAreDistinct, "ibv_create_qp.distinct-numbers") {
@@ -153,7 +157,12 @@ CONFORMANCE_TEST(qp, DestroyedInAnyState, "ibv_destroy_qp.any-state") {
   for (const ibv_qp_state state :
        {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
     Qp qp = make_qp(pd(), cq());
-    bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
+    try {
+      bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
+    } catch (const NotClaimed&) {
+      if (state != IBV_QPS_SQD) throw;
+      continue;
+    }
     EXPECT_SUCCEEDS(qp.destroy()) << "in " << state_name(state);
   }
   ASSERT_EQ(far().receive(0, 64), 0);
@@ -193,7 +202,12 @@ CONFORMANCE_TEST(qp, EachQueueHasItsCq, "ibv_create_qp.two-cqs") {
 }
 
 CONFORMANCE_TEST(qp, SignalsAllOrWhatIsAsked, "ibv_create_qp.sig-all", "ibv_create_qp.sig-some") {
-  for (const bool all : {true, false}) {
+  const struct {
+    ClauseId clause;
+    bool all;
+  } table[] = {{"ibv_create_qp.sig-all", true}, {"ibv_create_qp.sig-some", false}};
+  for (const auto& [clause, all] : table) {
+    const About about(clause);
     PairSpec spec;
     spec.both.signal_all = all;
     spec.both.separate_cqs = true;

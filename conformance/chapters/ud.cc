@@ -85,7 +85,7 @@ CONFORMANCE_TEST(ud, QKeys, "ud.qkey.matches", "ud.qkey.differs", "ud.qkey.chang
   ASSERT_EQ(far().receive(0, 128), 0);
   {
     const About about("ud.qkey.differs");
-    for (const int bit : {0, 1, 8, 17, 30}) EXPECT_FALSE(arrives(key ^ (1u << bit))) << "bit " << bit;
+    for (const int bit : {0, 1, 8, 17, 30}) ASSERT_FALSE(arrives(key ^ (1u << bit))) << "bit " << bit;
     EXPECT_TRUE(far().untouched(0, 256));
   }
   {
@@ -156,9 +156,11 @@ CONFORMANCE_TEST(ud, EachToItsOwn, "ud.destination.each", "ud.many-senders") {
         request.qpn = to->facts().qpn;
         send(*from, request);
         const Completion received = to->received();
-        EXPECT_EQ(received.imm, number);
-        EXPECT_EQ(received.qpn, to->facts().qpn);
-        EXPECT_EQ(received.source, from->facts().qpn);
+        ABOUT("ud.destination.each") {
+          EXPECT_EQ(received.imm, number);
+          EXPECT_EQ(received.qpn, to->facts().qpn);
+        }
+        ABOUT("ud.many-senders") EXPECT_EQ(received.source, from->facts().qpn);
       }
     }
   }

@@ -36,15 +36,19 @@ bool is_allowed(int error, std::initializer_list<int> allowed) {
 std::optional<ClauseId> current_clause() { return innermost(); }
 
 void Test::TestBody() {
+  bool has_ended = false;  // at a deviation
   try {
     run();
   } catch (const Deviation& deviation) {
     ADD_FAILURE_AT(deviation.where.file_name(), static_cast<int>(deviation.where.line())) << deviation.text;
+    has_ended = true;
   } catch (const NotClaimed& refusal) {
     report_finding(Finding::Kind::not_claimed, innermost(), refusal.reason);
   } catch (const NotTested& gap) {
     report_finding(Finding::Kind::not_tested, innermost(), gap.reason);
   }
+  if (has_ended || HasFatalFailure())
+    report_finding(Finding::Kind::not_tested, std::nullopt, "a deviation ended the test");
 }
 
 About::About(ClauseId clause) { scopes().push_back(clause); }

@@ -40,13 +40,31 @@ class Test : public testing::Test {
   virtual void run() = 0;
 };
 
-// As long as it exists, findings concern one clause of the test, not all of them.
+// As long as it exists, findings concern one clause of the test, not all of them. If one of them ends the test, the
+// clauses that nothing was found of are NOT TESTED.
 class About {
  public:
   explicit About(ClauseId clause);
   About(const About&) = delete;
   About& operator=(const About&) = delete;
   ~About();
+};
+
+// ABOUT("clause") before a statement: its findings concern that clause. A loop of one round, since an `else` within the
+// statement would belong to an `if`.
+#define ABOUT(clause) CONFORMANCE_ABOUT(clause, __LINE__)
+#define CONFORMANCE_ABOUT(clause, line) CONFORMANCE_ABOUT_AT(clause, line)
+#define CONFORMANCE_ABOUT_AT(clause, line) \
+  for (::conformance::OneRound about_##line(clause); about_##line.goes_on(); about_##line.end())
+class OneRound {
+ public:
+  explicit OneRound(ClauseId clause) : about_(clause) {}
+  bool goes_on() const { return !has_ended_; }
+  void end() { has_ended_ = true; }
+
+ private:
+  About about_;
+  bool has_ended_ = false;
 };
 
 // For a clause of level "choice": what this device does.

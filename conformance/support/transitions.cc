@@ -182,6 +182,10 @@ int modify(ibv_qp* qp, ibv_qp_attr attr, int mask) {
   return traced(text.c_str(), [&] { return ibv_modify_qp(qp, &attr, mask); });
 }
 
+void expect_sqd(int error) {
+  if (error > 0) throw NotClaimed{"no SQD: RTS to SQD is refused with " + errno_text(error)};
+}
+
 void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where where) {
   ibv_qp_state from = IBV_QPS_RESET;
   const bool connects = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
@@ -193,6 +197,7 @@ void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where w
     attr.cur_qp_state = from;
     const auto transition = transition_of(qp->qp_type, from, to);
     const int error = modify(qp, attr, IBV_QP_STATE | (transition ? transition->required : 0));
+    if (to == IBV_QPS_SQD) expect_sqd(error);
     if (error != 0)
       throw Deviation{std::string("on the way to ") + state_name(state) + ": " + state_name(from) + " to " +
                           state_name(to) + "; expected: 0; seen: " + errno_text(error),

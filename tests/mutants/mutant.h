@@ -4,6 +4,12 @@
 // The adapter's own sources never do.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -16,10 +22,26 @@
 
 namespace verbena {
 
-// Is `name` the fault that VERBENA_MUTANT names?
+// Leaves the mark that the chosen fault has been reached: the file that VERBENA_MUTANT_REACHED names, without
+// content. A system call of its own, since the preload answers for open(2). Keeps errno.
+inline void mark_reached() noexcept {
+  static std::atomic<bool> marked{false};
+  if (marked.load(std::memory_order_relaxed) || marked.exchange(true)) return;
+  const char* const mark = std::getenv("VERBENA_MUTANT_REACHED");
+  if (mark == nullptr) return;
+  const int error = errno;
+  if (const long fd = syscall(SYS_openat, AT_FDCWD, mark, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); fd >= 0)
+    syscall(SYS_close, fd);
+  errno = error;
+}
+
+// Is `name` the fault that VERBENA_MUTANT names? Conditions ask this last, so that the mark says that the fault
+// took effect.
 inline bool mutated(const char* name) noexcept {
   static const char* const chosen = std::getenv("VERBENA_MUTANT");
-  return chosen != nullptr && std::strcmp(chosen, name) == 0;
+  if (chosen == nullptr || std::strcmp(chosen, name) != 0) return false;
+  mark_reached();
+  return true;
 }
 
 // Is any fault chosen? Fast paths without a fault of their own are left out then.

@@ -198,7 +198,8 @@ struct XrcPlace {
 int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
 uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
 uint32_t srq_handle(const Srq* srq);
-// EINVAL: resizing (IBV_DEVICE_SRQ_RESIZE is not reported), a limit above max_wr, unknown bits of the mask.
+// EINVAL: a limit above max_wr, unknown bits of the mask; a max_wr that is 0, above the device's, below the
+// limit, or below the number of requests that are posted or whose completions were not polled. ENOMEM.
 // If fewer requests than the limit are posted already, the event comes at once.
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask);
 int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reached

@@ -37,8 +37,8 @@ class Fixture : public DeviceTest {
   Pd pd_;
 };
 
-CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.at-least",
-                 "ibv_create_srq.limit-irrelevant", "ibv_destroy_srq.zero") {
+CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.as-claimed",
+                 "ibv_create_srq.at-least", "ibv_create_srq.limit-irrelevant", "ibv_destroy_srq.zero") {
   claimed();
   int mark = 0;
   for (const uint32_t depth : {1u, 7u, 100u}) {

@@ -14,8 +14,8 @@
 // - No function throws. The provider calls with cancellation disabled. Posting, polling and requesting
 //   notification are excepted: they are no cancellation points (no_cancellation.h).
 // - In a forked child every object of the parent is dead: verbs return EIO. Destroying frees the child's copy
-//   of the private memory and touches nothing shared. Exceptions: query_device(), query_port(), alloc_dm(), and
-//   the functions for the device memory that the child has allocated, except reg_dm_mr().
+//   of the private memory and touches nothing shared. Exceptions: query_device(), query_port(), alloc_dm(),
+//   and the functions for the device memory that the child has allocated, except reg_dm_mr().
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -36,6 +36,10 @@ struct Srq;
 struct Xrcd;
 struct Mw;
 struct Dm;
+struct SteeredFlow;
+struct Wq;
+struct RwqTable;
+struct Counters;
 
 // ---- device -----------------------------------------------------------------------------------------
 
@@ -62,7 +66,7 @@ int import_context(const Context* original, Context** out);
 // struct ib_uverbs_async_event_desc. Readable, pollable, close-on-exec. The caller owns (and closes) it.
 int context_async_fd(const Context* context);
 
-int query_device(Context* context, ibv_device_attr_ex* attr);  // fills every field of the structure
+int query_device(Context* context, ibv_device_attr_ex* attr);         // fills every field of the structure
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr);  // EINVAL: no such port
 
 // The clock of completion time stamps, in nanoseconds (hca_core_clock is 1 GHz).
@@ -117,7 +121,7 @@ uint32_t mr_handle(const Mr* mr);
 
 // Memory windows. EINVAL: no such type; ENOMEM: max_mw windows exist.
 int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out);
-int dealloc_mw(Mw* mw);  // bound or not
+int dealloc_mw(Mw* mw);          // bound or not
 uint32_t mw_rkey(const Mw* mw);  // the first one; binding gives others
 uint32_t mw_handle(const Mw* mw);
 
@@ -198,10 +202,11 @@ struct XrcPlace {
 int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
 uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
 uint32_t srq_handle(const Srq* srq);
-// EINVAL: resizing (IBV_DEVICE_SRQ_RESIZE is not reported), a limit above max_wr, unknown bits of the mask.
+// EINVAL: a limit above max_wr, unknown bits of the mask; a max_wr that is 0, above the device's, below the
+// limit, or below the number of requests that are posted or whose completions were not polled. ENOMEM.
 // If fewer requests than the limit are posted already, the event comes at once.
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask);
-int query_srq(Srq* srq, ibv_srq_attr* attr);  // srq_limit is 0 once it was reached
+int query_srq(Srq* srq, ibv_srq_attr* attr);                         // srq_limit is 0 once it was reached
 int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
 // EBUSY: QPs still use it; *async_events as in destroy_cq()
 int destroy_srq(Srq* srq, uint32_t* async_events);
@@ -262,6 +267,55 @@ int destroy_qp(Qp* qp, uint32_t* async_events);
 // that LID.
 int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
+
+// ---- work queues --------------------------------------------------------------------------------------
+
+// ibv_create_wq(3): `attr->max_wr` and `attr->max_sge` become the actual sizes. EINVAL: another type than
+// IBV_WQT_RQ, or above the device's limits; EOPNOTSUPP: creation flags, or the profile has no flows; ENOMEM:
+// max_qp, which counts work queues as well.
+int create_wq(Pd* pd, ibv_wq_init_attr* attr, Cq* cq, uint64_t user_handle, Wq** out);
+uint32_t wq_number(const Wq* wq);
+uint32_t wq_handle(const Wq* wq);
+ibv_wq_state wq_state(const Wq* wq);
+// EINVAL: it is not in curr_wq_state, or there is no way to wq_state; EOPNOTSUPP: flags.
+int modify_wq(Wq* wq, const ibv_wq_attr* attr);
+int post_wq_recv(Wq* wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);  // as post_recv
+int destroy_wq(Wq* wq, uint32_t* async_events);  // EBUSY: a table has it. *async_events as in destroy_cq()
+
+// 1 << log_size queues. EINVAL: more than 512; EOPNOTSUPP: the profile has no flows; ENOMEM.
+int create_rwq_table(Context* context, Wq* const* queues, uint32_t log_size, RwqTable** out);
+int destroy_rwq_table(RwqTable* table);  // EBUSY: a QP uses it
+// A raw packet QP that receives through the table: rules give it frames, and the hash chooses the queue. It
+// does not send, and has no states. EINVAL, EOPNOTSUPP: a hash that the device does not have; EPERM: without
+// CAP_NET_RAW; ENOMEM.
+int create_rss_qp(Pd* pd, const ibv_rx_hash_conf* hash, RwqTable* table, uint64_t user_handle, Qp** out);
+
+// ---- flow rules and counters ----------------------------------------------------------------------------
+
+// The object that ibv_flow_spec_counter_action::counters points to: libibverbs' part, then the handle.
+struct CountersOfProgram {
+  ibv_counters base;
+  Counters* emulated;
+};
+
+// ibv_create_flow(3), for a raw packet QP; the frames that match go to its receive queue
+// (engine/ethernet/frame_sender.h).
+// - EINVAL: attributes that contradict each other (engine/rules/flow_specs.h), or a QP of another type.
+// - EOPNOTSUPP: a specification that the device does not have, a UD QP, or the profile has no flows.
+// - EPERM: without CAP_NET_RAW. ENOMEM: max_flow rules exist.
+int create_flow(Qp* qp, const ibv_flow_attr* attr, SteeredFlow** out);
+int destroy_flow(SteeredFlow* flow);  // after its return the rule gives no frame any more
+
+// ibv_create_counters(3) and the pages that it names. Counters are bound by ACTION_COUNT when a flow is
+// created. EOPNOTSUPP: the profile has no flows, or bits in comp_mask.
+int create_counters(Context* context, const ibv_counters_init_attr* attr, Counters** out);
+int destroy_counters(Counters* counters);  // EBUSY: a flow counts with it
+// `flow` is null: points are named before the counters are bound. ENOTSUP: another flow, or no such
+// description; EBUSY: a flow counts with it; EINVAL: an index above 1023; EOPNOTSUPP: bits in comp_mask;
+// ENOMEM.
+int attach_counters(Counters* counters, const ibv_counter_attach_attr* attr, const ibv_flow* flow);
+// EINVAL: fewer than the highest index that is attached, or unknown flags. Values that no point names are 0.
+int read_counters(Counters* counters, uint64_t* values, uint32_t count, uint32_t flags);
 
 // *bad_wr points to the first WR that is not posted; all WRs before it are posted.
 int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

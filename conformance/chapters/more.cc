@@ -31,8 +31,8 @@ class Fixture : public PairTest {
   }
 };
 
-CONFORMANCE_TEST(more, DeviceMemoryComesAndGoes, "ibv_alloc_dm.pointer", "ibv_alloc_dm.too-large",
-                 "ibv_free_dm.zero") {
+CONFORMANCE_TEST(more, DeviceMemoryComesAndGoes, "ibv_alloc_dm.pointer", "ibv_alloc_dm.as-claimed",
+                 "ibv_alloc_dm.too-large", "ibv_free_dm.zero") {
   const uint64_t most = claimed_memory();
   Dm dm = memory(std::min<uint64_t>(most, 4096));
   ASSERT_NE(dm, nullptr) << "errno " << errno_text(errno);
@@ -176,8 +176,8 @@ class Pacing : public PairTest {
 namespace pacing {
 using Fixture = Pacing;
 
-CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set", "ibv_modify_qp_rate_limit.defaults",
-                 "ibv_query_device_ex.rate-limits") {
+CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set", "ibv_modify_qp_rate_limit.as-claimed",
+                 "ibv_modify_qp_rate_limit.defaults", "ibv_query_device_ex.rate-limits") {
   const ibv_packet_pacing_caps& caps = claimed();
   EXPECT_LE(caps.qp_rate_limit_min, caps.qp_rate_limit_max);
   for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max})
@@ -239,7 +239,7 @@ CONFORMANCE_TEST(more, RateLimitIsAnAttribute, "ibv_modify_qp.rate-limit") {
 
 }  // namespace pacing
 
-CONFORMANCE_TEST(more, RateLimitIsRefusedWhereItIsNot, "ibv_modify_qp_rate_limit.unclaimed") {
+CONFORMANCE_TEST(more, RateLimitIsRefusedWhereItIsNot, "ibv_modify_qp_rate_limit.as-claimed") {
   if (device().extended().packet_pacing_caps.qp_rate_limit_max != 0)
     throw NotClaimed{"packet pacing is claimed"};
   const Pd pd = make_pd(device());

@@ -37,8 +37,8 @@ class Fixture : public DeviceTest {
   Pd pd_;
 };
 
-CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.at-least",
-                 "ibv_create_srq.limit-irrelevant", "ibv_destroy_srq.zero") {
+CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.as-claimed",
+                 "ibv_create_srq.at-least", "ibv_create_srq.limit-irrelevant", "ibv_destroy_srq.zero") {
   claimed();
   int mark = 0;
   for (const uint32_t depth : {1u, 7u, 100u}) {
@@ -137,7 +137,7 @@ CONFORMANCE_TEST(srq, QueryGivesTheValues, "ibv_query_srq.values", "ibv_query_sr
 }
 
 CONFORMANCE_TEST(srq, LimitIsChecked, "ibv_modify_srq.limit-range", "ibv_modify_srq.none-on-error",
-                 "ibv_modify_srq.resize-unclaimed", "ibv_modify_srq.resize") {
+                 "ibv_modify_srq.resize") {
   const Srq srq = make_srq(device(), pd());
   const ibv_srq_attr before = query(srq);
   ibv_srq_attr attr = before;
@@ -155,16 +155,9 @@ CONFORMANCE_TEST(srq, LimitIsChecked, "ibv_modify_srq.limit-range", "ibv_modify_
     EXPECT_SUCCEEDS(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
     EXPECT_GE(query(srq).max_wr, before.max_wr + 10);
   } else {
-    const About about("ibv_modify_srq.resize-unclaimed");
+    const About about("ibv_modify_srq.resize");
     EXPECT_REFUSED(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
     EXPECT_EQ(query(srq).max_wr, before.max_wr);
-  }
-  if (can) {
-    const About about("ibv_modify_srq.resize-unclaimed");
-    not_claimed("IBV_DEVICE_SRQ_RESIZE is claimed");
-  } else {
-    const About about("ibv_modify_srq.resize");
-    not_claimed("IBV_DEVICE_SRQ_RESIZE is not set");
   }
 }
 
@@ -195,6 +188,25 @@ class SharingTest : public PairTest {
     ibv_recv_wr wr = {id, nullptr, &sge, 1};
     ibv_recv_wr* bad;
     return CALL(ibv_post_srq_recv(srq_, &wr, &bad));
+  }
+  void can_be_resized() {
+    if ((device().attributes().device_cap_flags & IBV_DEVICE_SRQ_RESIZE) == 0)
+      throw NotClaimed{"IBV_DEVICE_SRQ_RESIZE is not set"};
+  }
+  int resize(uint32_t max_wr) {
+    ibv_srq_attr attr = {};
+    attr.max_wr = max_wr;
+    return CALL(ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR));
+  }
+  // Sends a message to each of the requests first ... last, which must be used in that order.
+  void use(uint64_t first, uint64_t last) {
+    for (uint64_t id = first; id <= last; ++id) {
+      send(id % 2);
+      const ibv_wc wc = completion(cq_);
+      EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << wc_text(wc);
+      EXPECT_EQ(wc.wr_id, id);
+      EXPECT_EQ(senders_[id % 2].completion().status, IBV_WC_SUCCESS);
+    }
   }
   void send(size_t from) { EXPECT_EQ(senders_[from].post(send_request({{2048, 8}})), 0); }
 
@@ -262,6 +274,46 @@ CONFORMANCE_TEST(srq, FullQueueRefuses, "ibv_post_srq_recv.full") {
     return;
   }
   ADD_FAILURE() << most << " requests were taken, and none was used";
+}
+
+CONFORMANCE_TEST(srq, LargerKeepsWhatIsPosted, "ibv_modify_srq.resize-room") {
+  can_be_resized();
+  prepare();
+  const auto most = static_cast<uint32_t>(device().attributes().max_srq_wr);
+  const uint32_t before = std::min(query(srq_).max_wr, 64u), after = std::min(4 * before + 1, most);
+  uint64_t posted = 0;
+  while (posted < std::min(before, 6u)) ASSERT_TRUE(succeeded(post(++posted)));
+  use(1, 2);
+  ASSERT_TRUE(succeeded(resize(after)));
+  EXPECT_GE(query(srq_).max_wr, after);
+  while (posted < after + 2) ASSERT_TRUE(succeeded(post(++posted))) << posted - 2 << " of " << after;
+  use(3, posted);
+  // And once more around.
+  for (uint32_t i = 0; i < after; ++i) ASSERT_TRUE(succeeded(post(++posted))) << i << " of " << after;
+  use(posted - after + 1, posted);
+}
+
+CONFORMANCE_TEST(srq, NotSmallerThanWhatIsPosted, "ibv_modify_srq.resize-posted") {
+  can_be_resized();
+  prepare();
+  const uint32_t before = query(srq_).max_wr;
+  for (uint64_t id = 1; id <= 5; ++id) ASSERT_TRUE(succeeded(post(id)));
+  EXPECT_TRUE(refused(resize(4)));
+  EXPECT_EQ(query(srq_).max_wr, before);
+  use(1, 3);
+  EXPECT_TRUE(succeeded(resize(4)));
+  EXPECT_GE(query(srq_).max_wr, 4u);
+  use(4, 5);
+  for (uint64_t id = 6; id <= 9; ++id) ASSERT_TRUE(succeeded(post(id)));
+  use(6, 9);
+}
+
+CONFORMANCE_TEST(srq, NotLargerThanTheDeviceHas, "ibv_modify_srq.resize-beyond") {
+  can_be_resized();
+  prepare();
+  const uint32_t before = query(srq_).max_wr;
+  EXPECT_TRUE(refused(resize(static_cast<uint32_t>(device().attributes().max_srq_wr) + 1)));
+  EXPECT_EQ(query(srq_).max_wr, before);
 }
 
 CONFORMANCE_TEST(srq, DatagramBeginsAfterFortyBytes, "ibv_post_srq_recv.ud-offset") {

@@ -18,7 +18,7 @@ class Fixture : public PairTest {
   bool has(unsigned flag) { return (claims().device_cap_flags & flag) != 0; }
 };
 
-CONFORMANCE_TEST(more, NoSrqWhereNoneIsClaimed, "ibv_create_srq.unclaimed") {
+CONFORMANCE_TEST(more, NoSrqWhereNoneIsClaimed, "ibv_create_srq.as-claimed") {
   only_without(claims().max_srq != 0, "max_srq");
   const Pd pd = make_pd(device());
   ibv_srq_init_attr attr = {nullptr, {1, 1, 0}};
@@ -26,7 +26,7 @@ CONFORMANCE_TEST(more, NoSrqWhereNoneIsClaimed, "ibv_create_srq.unclaimed") {
   EXPECT_TRUE(refused(srq.get()));
 }
 
-CONFORMANCE_TEST(more, NoTagsWhereNoneAreClaimed, "ibv_create_srq_ex.unclaimed-tm") {
+CONFORMANCE_TEST(more, NoTagsWhereNoneAreClaimed, "ibv_create_srq_ex.tm-as-claimed") {
   only_without(device().extended().tm_caps.max_num_tags != 0, "tag matching");
   const Pd pd = make_pd(device());
   const Cq cq = make_cq(device());
@@ -42,7 +42,7 @@ CONFORMANCE_TEST(more, NoTagsWhereNoneAreClaimed, "ibv_create_srq_ex.unclaimed-t
   EXPECT_TRUE(refused(srq.get()));
 }
 
-CONFORMANCE_TEST(more, NoXrcWhereNoneIsClaimed, "ibv_open_xrcd.unclaimed") {
+CONFORMANCE_TEST(more, NoXrcWhereNoneIsClaimed, "ibv_open_xrcd.as-claimed") {
   only_without(has(IBV_DEVICE_XRC), "XRC");
   ibv_xrcd_init_attr attr = {};
   attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
@@ -62,7 +62,7 @@ CONFORMANCE_TEST(more, NoXrcWhereNoneIsClaimed, "ibv_open_xrcd.unclaimed") {
   EXPECT_TRUE(refused(qp.get()));
 }
 
-CONFORMANCE_TEST(more, NoGroupWhereNoneIsClaimed, "ibv_attach_mcast.unclaimed") {
+CONFORMANCE_TEST(more, NoGroupWhereNoneIsClaimed, "ibv_attach_mcast.as-claimed") {
   only_without(claims().max_mcast_grp != 0, "max_mcast_grp");
   PairSpec spec;
   spec.both.type = IBV_QPT_UD;
@@ -74,14 +74,14 @@ CONFORMANCE_TEST(more, NoGroupWhereNoneIsClaimed, "ibv_attach_mcast.unclaimed") 
   EXPECT_REFUSED(ibv_attach_mcast(pair().native().end.qp, &group, 0xc05a));
 }
 
-CONFORMANCE_TEST(more, NoDeviceMemoryWhereNoneIsClaimed, "ibv_alloc_dm.unclaimed") {
+CONFORMANCE_TEST(more, NoDeviceMemoryWhereNoneIsClaimed, "ibv_alloc_dm.as-claimed") {
   only_without(device().extended().max_dm_size != 0, "max_dm_size");
   ibv_alloc_dm_attr attr = {64, 0, 0};
   const Dm memory(CALL(ibv_alloc_dm(context(), &attr)));
   EXPECT_TRUE(refused(memory.get()));
 }
 
-CONFORMANCE_TEST(more, NoAtomicsWhereNoneAreClaimed, "ibv_post_send.unclaimed-atomics") {
+CONFORMANCE_TEST(more, NoAtomicsWhereNoneAreClaimed, "ibv_post_send.atomics-as-claimed") {
   only_without(claims().atomic_cap != IBV_ATOMIC_NONE, "atomic_cap");
   for (const ibv_wr_opcode opcode : {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP}) {
     new_pair();
@@ -94,7 +94,7 @@ CONFORMANCE_TEST(more, NoAtomicsWhereNoneAreClaimed, "ibv_post_send.unclaimed-at
   }
 }
 
-CONFORMANCE_TEST(more, NoWorkQueueWhereNoneIsClaimed, "ibv_create_wq.unclaimed") {
+CONFORMANCE_TEST(more, NoWorkQueueWhereNoneIsClaimed, "ibv_create_wq.as-claimed") {
   only_without(device().extended().max_wq_type_rq != 0, "max_wq_type_rq");
   const Pd pd = make_pd(device());
   const Cq cq = make_cq(device());
@@ -109,7 +109,7 @@ CONFORMANCE_TEST(more, NoWorkQueueWhereNoneIsClaimed, "ibv_create_wq.unclaimed")
   if (queue != nullptr) ibv_destroy_wq(queue);
 }
 
-CONFORMANCE_TEST(more, NoTableOfQueuesWhereNoneIsClaimed, "ibv_create_rwq_ind_table.unclaimed") {
+CONFORMANCE_TEST(more, NoTableOfQueuesWhereNoneIsClaimed, "ibv_create_rwq_ind_table.as-claimed") {
   only_without(device().extended().rss_caps.max_rwq_indirection_tables != 0, "RSS");
   ibv_wq* none = nullptr;
   ibv_rwq_ind_table_init_attr attr = {0, &none, 0};

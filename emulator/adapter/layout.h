@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 22;
+inline constexpr uint32_t kLayoutVersion = 24;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -302,8 +302,25 @@ struct SharedSrq {
   // processes.
   static constexpr uint32_t kWaits = 1u << 24;
   std::atomic<uint32_t> waiters[8];
+  // written by the owner when it resizes the queue; growth_offset first. SrqGrowth[kMaxSrqGrowths]
+  std::atomic<uint32_t> growths;
+  uint64_t growth_offset;
 };
 static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
+
+// One doubling of a shared receive queue (ibv_modify_srq(3)). Growth i, from 0, has an order ring of its own,
+// with 1 << (SharedSrq::order + i + 1) words, and as many slots as the queue had before. Slots never move, so
+// what names one stays valid: completions, current WQEs, bounce buffers. Positions from `start` on are in the
+// new order ring; the WQEs that the older rings still have are taken first.
+struct SrqGrowth {
+  uint64_t start;
+  uint64_t order_offset;   // OrderWord
+  uint64_t wqe_offset;     // ReceiveWqe; the first one is that of slot 1 << (SharedSrq::order + i)
+  uint64_t bounce_offset;  // kBounceSize bytes each, likewise
+};
+inline constexpr uint32_t kMaxSrqOrder = 24;
+inline constexpr uint32_t kMaxSrqGrowths = kMaxSrqOrder;
+static_assert(sizeof(SrqGrowth) == 32);
 
 // ---- queue pair ----
 

@@ -11,6 +11,8 @@
 // - Every WQE before SharedSrq::head is taken. The head never goes back: a taker moves it by compare-and-swap
 //   from the value that it has read, so a taker that was stopped in between does not change it.
 // - There are as many order words as slots, so that appending never waits.
+// - A queue that was made larger has an order ring for each doubling (SrqGrowth). The owner posts to the last
+//   one only; a taker that finds a ring empty goes on with the next one.
 #pragma once
 
 #include <cstdint>
@@ -45,20 +47,40 @@ struct SharedReceiveRing {
   uint32_t order = 0;
   uint32_t stride = 0;
   uint32_t max_sge = 0;
+  SegmentView segment;  // for what was added to the queue later
 
   static SharedReceiveRing of(const SegmentView& segment, SharedSrq& shared);
 
-  uint64_t slots() const { return uint64_t{1} << order; }
-  ReceiveWqe& wqe(uint32_t slot) const {
-    return *reinterpret_cast<ReceiveWqe*>(wqes + uint64_t{slot} * stride);
+  // The number of doublings since the queue was made.
+  uint32_t growths() const {
+    const uint32_t count = shared->growths.load(std::memory_order_seq_cst);
+    return count <= kMaxSrqOrder - order ? count : 0;
   }
-  std::byte* bounce(uint32_t slot) const { return bounce_buffers + uint64_t{slot} * kBounceSize; }
-
+  uint64_t slots() const { return uint64_t{1} << (order + growths()); }
   uint64_t mask() const { return slots() - 1; }
-  uint32_t lap(uint64_t position) const {
-    return static_cast<uint32_t>((position >> order) + 1) & OrderWord::kLapMask;
+
+  // slot < slots()
+  ReceiveWqe& wqe(uint32_t slot) const {
+    std::byte* const at = slot >> order == 0 ? wqes + uint64_t{slot} * stride : grown_wqe(slot);
+    return *reinterpret_cast<ReceiveWqe*>(at);
   }
-  std::atomic<uint64_t>& word(uint64_t position) const { return order_words[position & mask()]; }
+  std::byte* bounce(uint32_t slot) const {
+    return slot >> order == 0 ? bounce_buffers + uint64_t{slot} * kBounceSize : grown_bounce(slot);
+  }
+
+  // The order ring that a position belongs to, and the position in it.
+  struct Place {
+    std::atomic<uint64_t>* words;
+    uint64_t index;  // from the first position of the ring
+    uint32_t order;
+    std::atomic<uint64_t>& word() const { return words[index & (slots() - 1)]; }
+    uint64_t slots() const { return uint64_t{1} << order; }
+    uint32_t lap() const { return static_cast<uint32_t>((index >> order) + 1) & OrderWord::kLapMask; }
+  };
+  Place place(uint64_t position, uint32_t growths) const {
+    return growths == 0 ? Place{order_words, position, order} : grown_place(position, growths);
+  }
+  Place place(uint64_t position) const { return place(position, growths()); }
 
   // Owner: the WQE in `slot` is complete and becomes the newest. The caller holds the queue's posting lock.
   void post(uint32_t slot) const;
@@ -86,6 +108,13 @@ struct SharedReceiveRing {
 
   // True for the one caller that finds fewer WQEs left than the limit, and so disarms it.
   bool disarm_if_below_limit() const;
+
+ private:
+  const SrqGrowth* growth(uint32_t index) const;  // nullptr: damaged
+  std::byte* grown_wqe(uint32_t slot) const;
+  std::byte* grown_bounce(uint32_t slot) const;
+  Place grown_place(uint64_t position, uint32_t growths) const;
+  bool take_known(uint32_t growths, uint32_t worker, uint32_t* slot, uint32_t length) const;
 };
 
 }  // namespace verbena

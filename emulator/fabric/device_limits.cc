@@ -6,6 +6,7 @@
 
 #include "adapter/layout.h"
 #include "fabric/device_table.h"
+#include "fabric/flow_table.h"
 #include "fabric/multicast_table.h"
 #include "fabric/xrc_domains.h"
 
@@ -29,6 +30,9 @@ constexpr uint64_t kSge = 60;  // PeerAdapter::kMaxRanges, less what a message i
 constexpr uint64_t kGroupMembers = 512;
 static_assert(kGroupMembers * kMaxDevices <= kMulticastEntries);
 
+// The same for flow rules, all of which a sender of frames looks at.
+constexpr uint64_t kFlows = kFlowEntries / kMaxDevices;
+
 // The same for handles of XRC domains.
 constexpr uint64_t kXrcDomains = kMaxXrcDomainHandles / kMaxDevices;
 
@@ -43,6 +47,7 @@ constexpr Limit kLimits[] = {
     {"max_xrcd", &L::max_xrcd, 0, kXrcDomains},
     {"max_mcast_grp", &L::max_mcast_grp, 0, kGroupMembers},
     {"max_total_mcast_qp_attach", &L::max_total_mcast_qp_attach, 0, kGroupMembers},
+    {"max_flow", &L::max_flow, 0, kFlows},
     {"max_res_rd_atom", &L::max_res_rd_atom, 1, kInt},
     {"max_qp_wr", &L::max_qp_wr, 1, kWr},
     {"max_sge", &L::max_sge, 1, kSge},

@@ -30,6 +30,7 @@ struct DeviceLimits {
   uint64_t max_xrcd = 1024;  // ibv_query_device(3) does not say it
   uint64_t max_mcast_grp = 512;
   uint64_t max_total_mcast_qp_attach = 512;
+  uint64_t max_flow = 128;  // flow rules; 0: no raw packet QPs either. ibv_query_device(3) does not say it
   uint64_t max_res_rd_atom = 16 * 16384;  // sum of max_dest_rd_atomic over the QPs
 
   // The capacity of one object.

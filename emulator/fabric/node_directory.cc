@@ -35,7 +35,8 @@ constexpr size_t kCountsOffset =  // [device][kind][slot]
 constexpr size_t kEventsOffset =
     align_up(kCountsOffset + sizeof(uint32_t) * kMaxDevices * kKinds * kMaxSlots, alignof(DeviceEventLog));
 constexpr size_t kHoldersOffset = align_up(kEventsOffset + sizeof(DeviceEventLog) * kMaxDevices, 64);
-constexpr size_t kDirectorySize = align_up(kHoldersOffset + sizeof(uint64_t) * kMaxHolders, 4096);
+constexpr size_t kFlowsOffset = align_up(kHoldersOffset + sizeof(uint64_t) * kMaxHolders, 4096);
+constexpr size_t kDirectorySize = align_up(kFlowsOffset + sizeof(FlowEntry) * kFlowEntries, 4096);
 
 bool is_sound(const DeviceTable& table) {
   if (table.count > kMaxDevices || table.network.count > kMaxGids) return false;
@@ -132,6 +133,11 @@ std::atomic<uint64_t>& NodeDirectory::holder(uint32_t index) const {
 MulticastEntry& NodeDirectory::multicast_entry(uint32_t index) const {
   const size_t at = kMulticastOffset + index % kMulticastEntries * sizeof(MulticastEntry);
   return *std::launder(reinterpret_cast<MulticastEntry*>(base_ + at));
+}
+
+FlowEntry& NodeDirectory::flow_entry(uint32_t index) const {
+  return *std::launder(
+      reinterpret_cast<FlowEntry*>(base_ + kFlowsOffset + index % kFlowEntries * sizeof(FlowEntry)));
 }
 
 XrcDomainHandle& NodeDirectory::xrc_domain_handle(uint32_t index) const {

@@ -31,10 +31,11 @@
 #include "fabric/counted.h"
 #include "fabric/device_events.h"
 #include "fabric/device_table.h"
+#include "fabric/flow_table.h"
 #include "fabric/hazard_guard.h"
+#include "fabric/hw_counters.h"
 #include "fabric/kept_descriptor.h"
 #include "fabric/multicast_table.h"
-#include "fabric/hw_counters.h"
 #include "fabric/robust_lock.h"
 #include "fabric/xrc_domains.h"
 
@@ -86,6 +87,8 @@ struct DirectoryHeader {
   std::atomic<uint64_t> multicast_version;  // multicast_table.h
   std::atomic<uint32_t> multicast_used;     // entries ever used
   std::atomic<uint32_t> xrc_qps_used;       // highest number of XRC_RECV queue pair handles ever used
+  std::atomic<uint64_t> flow_version;       // flow_table.h
+  std::atomic<uint32_t> flows_used;         // entries ever used
   DeviceTable devices;
   // Bit d: the port of device d is down. A copy of the state in the devices' event logs, in one word for
   // requesters.
@@ -147,6 +150,8 @@ class NodeDirectory {
   }
   HazardRecords hazards(uint32_t slot) const { return {&hazard(slot, 0), &this->slot(slot).hazards_used}; }
   MulticastEntry& multicast_entry(uint32_t index) const;  // index < kMulticastEntries
+
+  FlowEntry& flow_entry(uint32_t index) const;  // index < kFlowEntries
 
   XrcDomainHandle& xrc_domain_handle(uint32_t index) const;  // index < kMaxXrcDomainHandles
 

@@ -45,6 +45,7 @@ void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t
   directory.release_all_qpns(index);
   directory.clear_counts(index);
   MulticastTable(directory).release_all(index);
+  FlowTable(directory).release_all(index);
   remove_slot_folder(node, slot_name(index, slot.generation.load(std::memory_order_relaxed)));
   for (uint32_t i = 0; i < kHazardsPerSlot; ++i)
     directory.hazard(index, i).target.store(0, std::memory_order_release);

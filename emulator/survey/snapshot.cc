@@ -209,7 +209,7 @@ void find_sleepers(const SegmentView& view, Clock::time_point deadline, ProcessS
 
 bool read_srq(const SharedSrq& srq, uint32_t index, SrqSnapshot* out) {
   const uint32_t incarnation = acquire(srq.incarnation);
-  const uint32_t order = acquire(srq.order);
+  const uint32_t order = acquire(srq.order) + acquire(srq.growths);
   if (acquire(srq.in_use) == 0 || order > 31) return false;
   const uint64_t head = acquire(srq.head);
   *out = {.index = index,

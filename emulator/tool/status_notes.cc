@@ -95,6 +95,7 @@ std::string unmatched_receives(const NodeSnapshot& node, const QpSnapshot& qp) {
   if (!receives || qp.receives_posted == 0 || qp.receives_taken != 0 || qp.requests_in != 0 ||
       seconds_since(node, qp.state_since) < kPatience)
     return "";
+  if (qp.type == IBV_QPT_RAW_PACKET) return "";  // it may have no flow, and nobody may send
   return qp.type == IBV_QPT_UD ? datagram_reason(node, qp) : peer_reason(node, qp);
 }
 

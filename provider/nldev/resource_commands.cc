@@ -31,7 +31,8 @@ void put(Writer* out, const QueuePair& object, const Request&) {
     out->put32(RDMA_NLDEV_ATTR_RES_RQ_PSN, qp.rq_psn);
   }
   out->put32(RDMA_NLDEV_ATTR_RES_SQ_PSN, qp.sq_psn);
-  if (qp.type != IBV_QPT_UD) out->put8(RDMA_NLDEV_ATTR_RES_PATH_MIG_STATE, IBV_MIG_MIGRATED);
+  if (qp.type != IBV_QPT_UD && qp.type != IBV_QPT_RAW_PACKET)
+    out->put8(RDMA_NLDEV_ATTR_RES_PATH_MIG_STATE, IBV_MIG_MIGRATED);
   out->put8(RDMA_NLDEV_ATTR_RES_TYPE, static_cast<uint8_t>(qp.type));
   out->put8(RDMA_NLDEV_ATTR_RES_STATE, static_cast<uint8_t>(qp.state));
 }

@@ -30,6 +30,8 @@ inline Named named(ibv_cq* cq) { return {"CQ", cq->handle, cq_handle(to_cq(cq)->
 inline Named named(ibv_srq* srq) { return {"SRQ", srq->handle, srq_handle(to_srq(srq)->emulated)}; }
 inline Named named(ibv_qp* qp) { return {"QP", qp->handle, qp_handle(to_qp(qp)->emulated)}; }
 
+inline Named named(ibv_wq* wq) { return {"WQ", wq->handle, wq_handle(to_wq(wq)->emulated)}; }
+
 inline bool is_own(const char* verb, const Named& object) {
   if (object.given == object.own) return true;
   VERBENA_WARN("%s: %s with handle %u: there is no such %s", verb, object.what, object.given, object.what);

@@ -54,6 +54,23 @@ struct VerbsDm {
 
 using VerbsAh = AhOfProgram;  // the emulator reads its handle from requests
 
+using VerbsCounters = CountersOfProgram;  // likewise, from the specifications of a flow
+
+struct VerbsWq {
+  ibv_wq base;
+  Wq* emulated;
+};
+
+struct VerbsRwqTable {
+  ibv_rwq_ind_table base;
+  RwqTable* emulated;
+};
+
+struct VerbsFlow {
+  ibv_flow base;
+  SteeredFlow* emulated;
+};
+
 struct VerbsCq {
   union {
     ibv_cq cq;
@@ -94,6 +111,14 @@ inline VerbsPd* to_pd(ibv_pd* pd) { return reinterpret_cast<VerbsPd*>(pd); }
 inline VerbsMr* to_mr(pabi_mr* mr) { return reinterpret_cast<VerbsMr*>(mr); }
 inline VerbsMw* to_mw(ibv_mw* mw) { return reinterpret_cast<VerbsMw*>(mw); }
 inline VerbsDm* to_dm(ibv_dm* dm) { return reinterpret_cast<VerbsDm*>(dm); }
+inline VerbsWq* to_wq(ibv_wq* wq) { return reinterpret_cast<VerbsWq*>(wq); }
+inline VerbsRwqTable* to_rwq_table(ibv_rwq_ind_table* table) {
+  return reinterpret_cast<VerbsRwqTable*>(table);
+}
+inline VerbsFlow* to_flow(ibv_flow* flow) { return reinterpret_cast<VerbsFlow*>(flow); }
+inline VerbsCounters* to_counters(ibv_counters* counters) {
+  return reinterpret_cast<VerbsCounters*>(counters);
+}
 inline VerbsAh* to_ah(ibv_ah* ah) { return reinterpret_cast<VerbsAh*>(ah); }
 inline VerbsCq* to_cq(ibv_cq* cq) { return reinterpret_cast<VerbsCq*>(cq); }
 inline VerbsXrcd* to_xrcd(ibv_xrcd* xrcd) { return reinterpret_cast<VerbsXrcd*>(xrcd); }

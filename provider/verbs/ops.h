@@ -107,6 +107,22 @@ int destroy_qp(ibv_qp* qp);
 int attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid);
 int detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid);
 
+// wq.cc
+ibv_wq* create_wq(ibv_context* context, ibv_wq_init_attr* attr);
+int modify_wq(ibv_wq* wq, ibv_wq_attr* attr);
+int destroy_wq(ibv_wq* wq);
+ibv_rwq_ind_table* create_rwq_ind_table(ibv_context* context, ibv_rwq_ind_table_init_attr* attr);
+int destroy_rwq_ind_table(ibv_rwq_ind_table* table);
+ibv_qp* create_rss_qp(ibv_context* context, ibv_qp_init_attr_ex* attr);
+
+// flow.cc
+ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attr);
+int destroy_flow(ibv_flow* flow);
+ibv_counters* create_counters(ibv_context* context, ibv_counters_init_attr* attr);
+int destroy_counters(ibv_counters* counters);
+int attach_counters_point_flow(ibv_counters* counters, ibv_counter_attach_attr* attr, ibv_flow* flow);
+int read_counters(ibv_counters* counters, uint64_t* values, uint32_t count, uint32_t flags);
+
 // post.cc
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);

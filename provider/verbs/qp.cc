@@ -88,6 +88,8 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 // One creation flag is supported. The others concern packet headers and RSS.
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (attr->qp_type == IBV_QPT_XRC_RECV) return create_xrc_recv_qp(context, attr);
+  if ((attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH)) != 0)
+    return create_rss_qp(context, attr);
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) {
@@ -102,10 +104,9 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
         flags);
     return refuse(EOPNOTSUPP);
   }
-  // A type that the device does not have is refused as such, whatever the flags.
+  // The flags of raw packet QPs are others, and the device has none of them.
   if (flags != 0 && attr->qp_type == IBV_QPT_RAW_PACKET) {
-    VERBENA_WARN("ibv_create_qp_ex: type %u: the device has no raw packet QPs",
-                 static_cast<unsigned>(attr->qp_type));
+    VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x: the device offers none for raw packet QPs", flags);
     return refuse(EOPNOTSUPP);
   }
   // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).

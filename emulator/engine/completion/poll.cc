@@ -128,7 +128,7 @@ CqeOwner cqe_owner_of(const Cq& cq, const Cqe& entry) {
   if ((entry.flags & kCqeFromShared) != 0) {
     Qp* qp = nullptr;
     Srq* srq = shared_queue_of(cq, entry, &qp);
-    if (srq == nullptr || entry.index >= srq->slots.size()) return {nullptr, nullptr};
+    if (srq == nullptr || entry.index >= srq->ring.slots()) return {nullptr, nullptr};
     return {qp, srq};
   }
   const uint32_t index =

@@ -15,7 +15,7 @@ namespace verbena {
 
 int make_datagram_parts(Qp& qp) {
   qp.requester.mtu = mtu_bytes(qp.context->device->active_mtu);
-  qp.datagrams = make_datagrams(qp);
+  if (qp.type == IBV_QPT_UD) qp.datagrams = make_datagrams(qp);
   if (qp.srq != nullptr || qp.cap.max_recv_wr == 0) return 0;
   return make_shared_queue(*qp.process, qp.pd->handle, qp.cap.max_recv_wr, qp.cap.max_recv_sge, &qp.srq);
 }

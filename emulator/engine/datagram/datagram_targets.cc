@@ -51,7 +51,7 @@ bool is_ready(Destination& to, const NodeDirectory& directory) {
       ResponderState::unpack(there.responder_state.load(std::memory_order_acquire));
   if (!receives_in(responder.state) || port_down(directory, there.device)) return false;
   if (responder.generation == to.generation) return true;
-  if (there.type != IBV_QPT_UD || there.incarnation != to.incarnation) return false;
+  if (there.type != to.type || there.incarnation != to.incarnation) return false;
   const SegmentView& view = to.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return false;
@@ -65,6 +65,10 @@ bool is_ready(Destination& to, const NodeDirectory& directory) {
   if (there.responder_state.load(std::memory_order_acquire) >> 8 != responder.generation) return false;
   to.generation = responder.generation;
   return true;
+}
+
+bool find_destination(Process& process, const MulticastMember& qp, Destination* out) {
+  return find(process, qp.slot, qp.slot_generation, qp.qp_index, out) && out->incarnation == qp.incarnation;
 }
 
 DatagramTargets::DatagramTargets() : places_(static_cast<Place*>(std::calloc(kSets * kWays, sizeof(Place)))) {
@@ -147,9 +151,7 @@ std::vector<DatagramTargets::Member>& DatagramTargets::members(Process& process,
   group.look_again_at = kEndOfTime;
   for (const MulticastTable::Found& member : table.members(gid)) {
     auto to = std::make_unique<Destination>();
-    const bool there =
-        find(process, member.member.slot, member.member.slot_generation, member.member.qp_index, to.get()) &&
-        to->incarnation == member.member.incarnation;
+    const bool there = find_destination(process, member.member, to.get());
     if (to->ask_again_at != 0) group.look_again_at = to->ask_again_at;
     if (there) group.members.push_back({member, std::move(to)});
   }

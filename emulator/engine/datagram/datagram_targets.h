@@ -7,6 +7,8 @@
 // Under send_lock of the sender.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -24,6 +26,7 @@ namespace verbena {
 struct Destination {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: not found (yet)
   SharedQp* qp = nullptr;
+  ibv_qp_type type = IBV_QPT_UD;  // that the queue pair must have
   uint32_t index = 0;
   uint32_t incarnation = 0;
   uint64_t generation = 0;  // of its responder state, when the rest was last checked; 0: never
@@ -50,6 +53,9 @@ bool port_down(const NodeDirectory& directory, uint32_t device);
 // Is it still the same queue pair, and ready to receive datagrams? Looks everything up again when its
 // responder state shows another generation. The caller holds a hazard guard.
 bool is_ready(Destination& to, const NodeDirectory& directory);
+
+// Finds the queue pair in the process that has it. False: it is not there any more, or cannot be reached.
+bool find_destination(Process& process, const MulticastMember& qp, Destination* out);
 
 class DatagramTargets {
  public:

@@ -103,7 +103,7 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
   refusal.opcode = opcode_of(message);
   refusal.qpn = to.qp->qpn;
   refusal.source_qpn = message.source.qpn;
-  refusal.length = message.length - kGrhBytes;
+  refusal.length = message.length - message.header_bytes;
   refusal.expected = expected;
   refusal.got = got;
   refusal.count = count;
@@ -187,7 +187,7 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
     seen->on_response({.source_qpn = message.source.qpn,
                        .target_qpn = to.qp->qpn,
                        .psn = 0,
-                       .length = message.length - kGrhBytes,
+                       .length = message.length - message.header_bytes,
                        .opcode = opcode_of(message),
                        .verdict = static_cast<uint8_t>(verdict_of(delivery)),
                        .vendor_err = 0});

@@ -17,13 +17,15 @@ struct DeviceDescription;
 
 inline constexpr uint32_t kMaxDatagram = 4096;  // bytes, without the GRH
 
-// A whole message: space for its GRH, and the bytes of the program.
+// A whole message: space for its GRH, and the bytes of the program. A frame of a raw packet queue pair has no
+// GRH.
 struct DatagramMessage {
   DatagramHeader header;
   DatagramSource source{};
   uint32_t qkey = 0;
   uint32_t immediate = 0;
   uint32_t length = 0;  // with the 40 bytes
+  uint32_t header_bytes = kGrhBytes;
   uint8_t flags = 0;    // CqeFlags
   bool solicited = false;
   bool may_wait = false;  // for a receive request

@@ -64,6 +64,11 @@ void raise_event_at_handles(Qp& qp, ibv_event_type type) {
 }  // namespace
 
 void raise_qp_event(Qp& qp, ibv_event_type type) {
+  // Of the events of queue pairs, a work queue has one (ibv_get_async_event(3)).
+  if (qp.is_work_queue) {
+    if (type != IBV_EVENT_QP_FATAL) return;
+    type = IBV_EVENT_WQ_FATAL;
+  }
   if (qp.xrcd != nullptr) {
     raise_event_at_handles(qp, type);
     return;

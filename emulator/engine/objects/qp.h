@@ -33,11 +33,13 @@ struct Cq;
 struct Datagrams;
 struct FastPath;
 struct Flight;
+struct FrameSender;
 struct Pacing;
 struct Pd;
 struct Qp;
 struct QpParts;
 struct RequesterContext;
+struct RwqTable;
 struct SendRequest;
 struct Srq;
 struct Xrcd;
@@ -124,6 +126,7 @@ struct Qp {
   int64_t try_again_at = 0;  // ns: not before; 0: at any time
   VendorError wait_reason{};
   std::shared_ptr<Datagrams> datagrams;   // UD (datagram.h)
+  std::shared_ptr<FrameSender> frames;    // RAW_PACKET (ethernet/frame_sender.h)
   std::shared_ptr<Transport> frame_path;  // `transport`, if the peer is reached by frames (network.h)
   // Requests that are kept.
   std::vector<SendRequest> sq;  // requests in [sq_next, sq_posted), by number % sq.size()
@@ -138,6 +141,9 @@ struct Qp {
   std::mutex modify_mutex;
   uint32_t responder_resources = 0;         // reserved out of max_res_rd_atom; under modify_mutex
   std::atomic<bool> flush_receives{false};  // in ERR: receive WQEs are still to be flushed
+  std::atomic<uint32_t> flows{0};           // rules that give frames to the queue pair
+  RwqTable* rss = nullptr;                  // spreads its frames over these (ibv_create_qp_ex(3)); or none
+  bool is_work_queue = false;               // the program knows it as a work queue (ibv_create_wq(3))
   Xrcd* xrcd = nullptr;                     // XRC_RECV; then events go to all handles
   std::unique_ptr<QpProxy> proxy;           // set if another process owns the queue pair
   std::mutex handles_mutex;

@@ -6,8 +6,11 @@
 // Locks: Srq::lock comes after Cq::lock (polling frees slots). No CQ lock is taken while Srq::lock is held.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -35,14 +38,28 @@ struct Srq {
     uint64_t position;  // in the order ring, + 1; 0: free
     uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot was freed
   };
-  SpinLock lock;  // for posting and for freeing slots
-  std::vector<Slot> slots;
+  SpinLock lock;               // for posting and for freeing slots
   std::vector<uint32_t> free;  // the last one is used next
-  uint32_t room = 0;           // usable slots: the promised capacity of the queue
+  uint32_t issued = 0;         // slots that are in use or in `free`: those below this number
+  std::atomic<uint32_t> room{0};  // the promised capacity of the queue: as many may be in use; under `lock`
+  uint32_t in_use() const { return issued - static_cast<uint32_t>(free.size()); }  // under `lock`
+
+  // The records of the slots. A record does not move when the queue grows: completions are polled meanwhile.
+  std::vector<Slot> slots;  // that the queue was made with: a power of two
+  std::array<std::unique_ptr<Slot[]>, kMaxSrqGrowths> grown_slots;  // as SrqGrowth
+  Slot& slot(uint32_t number) {                                     // number < ring.slots()
+    if (number < slots.size()) return slots[number];
+    return grown_slots[static_cast<uint32_t>(std::bit_width(number)) - 1 - ring.order]
+                      [number - std::bit_floor(number)];
+  }
 
   // Memory in the segment, freed with the queue.
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
+  struct Memory {
+    uint64_t offset;
+    uint64_t bytes;
+  };
+  std::vector<Memory> memory;
+  std::mutex modify_mutex;  // ibv_modify_srq(3); before `lock`
 
   // ---- of an SRQ of the program ----
   ContextUse context;

@@ -21,12 +21,12 @@
 #include "engine/qp_state/pending_flags.h"
 #include "engine/qp_state/state_change.h"
 #include "engine/queue_pair/modify_qp.h"
-#include "engine/queue_pair/privilege.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/requester/requester.h"
 #include "engine/rules/device_attributes.h"
 #include "engine/rules/pacing.h"
+#include "engine/rules/privilege.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/psn.h"
 #include "engine/rules/qp_attributes.h"
@@ -185,7 +185,7 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transpo
   shared.dest_incarnation = peer.incarnation;
   shared.path_mtu = static_cast<uint8_t>(qp.attr.path_mtu);
   shared.rq_psn = qp.attr.rq_psn;
-  if (qp.type != IBV_QPT_UD) qp.requester.mtu = mtu_bytes(qp.attr.path_mtu);
+  if (!is_unconnected(qp.type)) qp.requester.mtu = mtu_bytes(qp.attr.path_mtu);
   qp.requester.path = std::move(path);
   qp.frame_path = std::move(remote);
   qp.transport = qp.frame_path ? qp.frame_path.get() : &transport_without_frames(qp.type);
@@ -198,7 +198,7 @@ int enter_rtr(Qp& qp, const PeerQp& peer, PeerPath path, std::shared_ptr<Transpo
 int to_rtr(Qp& qp, const PeerQp* known) {
   PeerPath path;
   Network* others = qp.process->network();
-  const bool connects = qp.type != IBV_QPT_UD;
+  const bool connects = !is_unconnected(qp.type);
   std::shared_ptr<Transport> remote = others != nullptr && connects ? others->path_to(qp, qp.attr) : nullptr;
   if (known == nullptr && connects && !remote) resolve_path(qp, qp.attr, &path);
   if (path.adapter && !path.adapter->is_within_reach()) {
@@ -304,6 +304,12 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (qp->proxy) return qp->proxy->modify(*qp, *attr, mask);
+  // As mlx5 (drivers/infiniband/hw/mlx5/qp.c, mlx5_ib_modify_qp()).
+  if (qp->rss != nullptr) {
+    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: a QP that spreads over work queues has no states",
+                 qp->shared->qpn);
+    return EOPNOTSUPP;
+  }
   act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   return change(qp, attr, mask, nullptr);

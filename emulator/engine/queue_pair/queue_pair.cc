@@ -14,6 +14,7 @@
 #include "engine/datagram/datagram_queue.h"
 #include "engine/datagram/datagram_transport.h"
 #include "engine/datagram/multicast.h"
+#include "engine/ethernet/frame_sender.h"
 #include "engine/events/async_events.h"
 #include "engine/local/local_transport.h"
 #include "engine/objects/context.h"
@@ -27,16 +28,24 @@
 #include "engine/qp_state/pending_flags.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
+#include "engine/queue_pair/work_queue.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/device_attributes.h"
+#include "engine/rules/privilege.h"
 #include "engine/rules/program_enum.h"
 #include "observe/log.h"
 
 namespace verbena {
 namespace {
 
-int check_type(const DeviceLimits& limits, const ibv_qp_init_attr& attr) {
+// The kernel asks for CAP_NET_RAW (drivers/infiniband/core/uverbs_cmd.c, create_qp()).
+int check_raw_packet(const DeviceDescription& device) {
+  if (device.limits.max_flow == 0 || device.link_layer != LinkLayer::kEthernet) return EOPNOTSUPP;
+  return may_use_raw_packets() ? 0 : EPERM;
+}
+
+int check_type(const DeviceDescription& device, const ibv_qp_init_attr& attr) {
   // The program may have put any number there.
   switch (number_in(attr.qp_type)) {
     case IBV_QPT_RC:
@@ -44,10 +53,11 @@ int check_type(const DeviceLimits& limits, const ibv_qp_init_attr& attr) {
     case IBV_QPT_UD:
       return 0;
     case IBV_QPT_XRC_SEND:  // a device without XRC claims none (device_attributes.cc)
-      return limits.max_xrcd != 0 ? 0 : EOPNOTSUPP;
+      return device.limits.max_xrcd != 0 ? 0 : EOPNOTSUPP;
     case IBV_QPT_XRC_RECV:  // has a domain instead of a PD: create_xrc_recv_qp()
       return EINVAL;
     case IBV_QPT_RAW_PACKET:
+      return check_raw_packet(device);
     case IBV_QPT_DRIVER:
       return EOPNOTSUPP;
     default:
@@ -140,7 +150,8 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   if (qp.type != IBV_QPT_XRC_RECV) round_up(qp.context->device->limits, qp.cap);
   if (qp.type == IBV_QPT_XRC_SEND) qp.requester.xrc_targets = std::make_shared<XrcTargets>();
   make_send_queue(qp);
-  if (attr.qp_type == IBV_QPT_UD)
+  if (qp.type == IBV_QPT_RAW_PACKET) qp.frames = make_frame_sender(qp);
+  if (is_unconnected(qp.type))
     if (int error = make_datagram_parts(qp); error != 0) return error;
   if (int error = make_receive_queue(qp); error != 0) return error;
   shared.type = static_cast<uint8_t>(attr.qp_type);
@@ -193,6 +204,7 @@ void keep_counters(const NodeDirectory& directory, const SharedQp& qp) {
 }  // namespace
 
 Transport& transport_without_frames(ibv_qp_type type) {
+  if (type == IBV_QPT_RAW_PACKET) return frame_transport();
   return type == IBV_QPT_UD ? datagram_transport() : local_transport();
 }
 
@@ -234,9 +246,11 @@ int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
 int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t user_handle, Qp** out,
               Srq* srq) {
   if (int error = usable(*pd->context); error != 0) return error;
-  if (int error = check_type(pd->context->device->limits, *attr); error != 0) {
-    VERBENA_WARN("ibv_create_qp: PD %u: type %u: the device has RC, UC, UD and, where it claims them, XRC QPs",
-                 pd->handle, number_in(attr->qp_type));
+  if (int error = check_type(*pd->context->device, *attr); error != 0) {
+    VERBENA_WARN("ibv_create_qp: PD %u: type %u: %s", pd->handle, number_in(attr->qp_type),
+                 error == EPERM
+                     ? "raw packets need CAP_NET_RAW"
+                     : "the device has RC, UC, UD and, where it claims them, XRC and raw packet QPs");
     return error;
   }
   // An XRC_SEND queue pair receives nothing. The attributes of a receive queue are ignored (verbs.c,
@@ -247,8 +261,8 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
     return EINVAL;
   }
   // ibv_create_qp(3), NOTES: of these types only RC and UD may have an SRQ.
-  if (srq != nullptr && attr->qp_type == IBV_QPT_UC) {
-    VERBENA_WARN("ibv_create_qp: a UC QP with an SRQ: only RC and UD QPs take one");
+  if (srq != nullptr && (attr->qp_type == IBV_QPT_UC || attr->qp_type == IBV_QPT_RAW_PACKET)) {
+    VERBENA_WARN("ibv_create_qp: type %u with an SRQ: only RC and UD QPs take one", number_in(attr->qp_type));
     return EINVAL;
   }
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
@@ -278,6 +292,7 @@ ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_ac
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (qp->proxy) return qp->proxy->query(*qp, attr, init);
+  if (qp->rss != nullptr) return EOPNOTSUPP;  // as mlx5 (mlx5_ib_query_qp())
   act_on_pending_flags(*qp);
   std::lock_guard modify(qp->modify_mutex);
   std::lock_guard send(qp->send_lock);
@@ -320,6 +335,7 @@ void free_qp(Qp* qp) {
   if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);
   if (qp->recv_cq != nullptr) qp->recv_cq->users.fetch_sub(1, std::memory_order_release);
   if (qp->srq != nullptr && is_of_program(*qp->srq)) remove_user(*qp->srq, qp->index);
+  if (qp->rss != nullptr) qp->rss->qps.fetch_sub(1, std::memory_order_release);
   process.qp_indices().give(qp->index);
   give_quota(process, qp->shared->device, Counted::kQps);
   give_quota(process, qp->shared->device, Counted::kResponderResources, qp->responder_resources);
@@ -331,6 +347,11 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   if (qp->process->dead()) return 0;
   if (attached_to_group(*qp)) {
     VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
+    return EBUSY;
+  }
+  // As the kernel (verbs.c, ib_destroy_qp_user()).
+  if (const uint32_t flows = qp->flows.load(std::memory_order_acquire); flows != 0) {
+    VERBENA_WARN("ibv_destroy_qp: QP 0x%06x: %u flows still lead to it", qp->shared->qpn, flows);
     return EBUSY;
   }
   take_down_qp(*qp);

@@ -45,6 +45,20 @@ int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
   return 0;
 }
 
+// A size that the program asks for, as the device gives it: a power of two, but never more than the limit.
+uint32_t rounded_room(const DeviceLimits& limits, uint32_t max_wr) {
+  return static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(max_wr, 1u)), limits.max_srq_wr));
+}
+
+// rxe_srq.c, rxe_srq_chk_attr(): of the device, at least one, and not below the limit that is armed.
+int check_resize(const Srq& srq, const ibv_srq_attr& attr, uint32_t armed_limit) {
+  const uint64_t most = srq.context->device->limits.max_srq_wr;
+  if (attr.max_wr >= 1 && attr.max_wr <= most && attr.max_wr >= armed_limit) return 0;
+  VERBENA_WARN("ibv_modify_srq: SRQ 0x%06x: max_wr %u: must be 1 to %llu, and at least its limit (%u)",
+               srq.shared->srqn, attr.max_wr, static_cast<unsigned long long>(most), armed_limit);
+  return EINVAL;
+}
+
 // Requesters that found no WQE have asked to be woken: at their QP, with a flag here.
 void wake_requesters(Srq& srq) {
   const KeepErrno guard;
@@ -90,9 +104,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   }
   if (int error = check_attributes(limits, *attr); error != 0) return error;
   if (int error = take_quota(*pd->context, Counted::kSrqs, "ibv_create_srq"); error != 0) return error;
-  // A power of two, but never more than the limit of the device.
-  const auto room =
-      static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(std::max(attr->max_wr, 1u)), limits.max_srq_wr));
+  const uint32_t room = rounded_room(limits, attr->max_wr);
   Srq* srq = nullptr;
   if (int error = make_shared_queue(process, pd->handle, room, attr->max_sge, &srq); error != 0) {
     VERBENA_WARN("ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them", attr->max_wr,
@@ -130,16 +142,33 @@ uint32_t srq_handle(const Srq* srq) { return srq->index; }
 
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
   if (int error = usable(*srq->context); error != 0) return error;
-  if ((attr_mask & ~IBV_SRQ_LIMIT) != 0) {
-    VERBENA_WARN("ibv_modify_srq: mask 0x%x: the device does not resize SRQs (IBV_DEVICE_SRQ_RESIZE)",
-                 attr_mask);
+  if ((attr_mask & ~(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR)) != 0) {
+    VERBENA_WARN("ibv_modify_srq: SRQ 0x%06x: mask 0x%x: there are IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR",
+                 srq->shared->srqn, attr_mask);
     return EINVAL;
   }
-  if ((attr_mask & IBV_SRQ_LIMIT) == 0) return 0;
-  if (attr->srq_limit > srq->room) {
-    VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %u requests", attr->srq_limit, srq->room);
+  const bool resizes = (attr_mask & IBV_SRQ_MAX_WR) != 0, arms = (attr_mask & IBV_SRQ_LIMIT) != 0;
+  std::lock_guard modify(srq->modify_mutex);
+  const uint32_t limit = arms ? attr->srq_limit : srq->shared->limit.load(std::memory_order_acquire);
+  uint32_t room = srq->room;
+  if (resizes) {
+    if (int error = check_resize(*srq, *attr, limit); error != 0) return error;
+    room = rounded_room(srq->context->device->limits, attr->max_wr);
+  }
+  if (arms && limit > room) {
+    VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %u requests", limit, room);
     return EINVAL;
   }
+  if (resizes) {
+    uint32_t in_use = 0;
+    if (int error = resize_shared_queue(*srq, attr->max_wr, room, &in_use); error != 0) {
+      VERBENA_WARN("ibv_modify_srq: SRQ 0x%06x: max_wr %u: %s (%u are posted or not polled)",
+                   srq->shared->srqn, attr->max_wr,
+                   error == EINVAL ? "fewer than are in use" : "there is no memory for them", in_use);
+      return error;
+    }
+  }
+  if (!arms) return 0;
   srq->shared->limit.store(attr->srq_limit, std::memory_order_seq_cst);
   if (srq->ring.disarm_if_below_limit()) srq->process->self().report(*srq->shared);
   return 0;
@@ -163,7 +192,7 @@ int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   if (error != 0)
     VERBENA_WARN("ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
                  srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge,
-                 why, srq->room, srq->ring.max_sge);
+                 why, srq->room.load(), srq->ring.max_sge);
   if (srq->shared->requesters_wait.load(std::memory_order_relaxed) != 0) wake_requesters(*srq);
   return error;
 }

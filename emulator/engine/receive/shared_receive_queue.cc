@@ -32,17 +32,18 @@ bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
 // The order word of a position that is about to be reused names the last taker there. If that taker's slot
 // has not come back yet, its process is recorded here before the word is overwritten.
 void remember_taker(Srq& srq, uint64_t position) {
-  if (position < srq.ring.slots()) return;
-  const OrderWord last = OrderWord::unpack(srq.ring.word(position).load(std::memory_order_acquire));
-  if (last.slot >= srq.slots.size() || !last.taken) return;
-  Srq::Slot& slot = srq.slots[last.slot];
-  if (slot.position == position - srq.ring.slots() + 1) slot.taker = last.worker;
+  const SharedReceiveRing::Place place = srq.ring.place(position);
+  if (place.index < place.slots()) return;
+  const OrderWord last = OrderWord::unpack(place.word().load(std::memory_order_acquire));
+  if (last.slot >= srq.issued || !last.taken) return;
+  Srq::Slot& slot = srq.slot(last.slot);
+  if (slot.position == position - place.slots() + 1) slot.taker = last.worker;
 }
 
 // The caller holds the lock. EAGAIN: no slot is free.
 int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
   if (int error = check_recv_wr(srq.ring.max_sge, wr, why); error != 0) return error;
-  if (srq.free.empty()) return EAGAIN;
+  if (srq.free.empty() || srq.in_use() >= srq.room) return EAGAIN;
   const uint32_t number = srq.free.back();
   srq.free.pop_back();
   ReceiveWqe& wqe = srq.ring.wqe(number);
@@ -59,15 +60,15 @@ int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
   wqe.epoch = keys_hold(srq, wr) ? epoch : ReadyWord::kNeverValid;
   const uint64_t position = srq.shared->posted.load(std::memory_order_relaxed);
   remember_taker(srq, position);
-  srq.slots[number] = {wr.wr_id, position + 1, 0};
+  srq.slot(number) = {wr.wr_id, position + 1, 0};
   srq.ring.post(number);
   return 0;
 }
 
 // The caller holds the lock.
 void give_back(Srq& srq, uint32_t slot) {
-  if (slot >= srq.slots.size() || srq.slots[slot].position == 0) return;
-  srq.slots[slot].position = 0;
+  if (slot >= srq.issued || srq.slot(slot).position == 0) return;
+  srq.slot(slot).position = 0;
   srq.free.push_back(slot);
 }
 
@@ -76,21 +77,23 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   if (process.segment().commit(kSrqTableOffset + sizeof(SharedSrq) * uint64_t{srq.index},
                                sizeof(SharedSrq)) != 0)
     return ENOMEM;
-  srq.room = std::max(max_wr, 1u);
-  const uint64_t slots = std::bit_ceil(srq.room);
+  const uint32_t room = std::max(max_wr, 1u);
+  srq.room = room;
+  const uint64_t slots = std::bit_ceil(room);
   const uint64_t line = kCacheLine;
   const uint64_t order_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
   const uint64_t stride = sizeof(ReceiveWqe) + std::max(max_sge, 1u) * sizeof(WqeSge);
   const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
   const uint64_t bytes = order_bytes + wqe_bytes + slots * kBounceSize;
   srq.slots.resize(slots);
-  srq.free.resize(srq.room);
+  srq.memory.reserve(1);
+  srq.free.resize(room);
+  srq.issued = room;
   // The lowest slot comes first.
-  for (uint32_t i = 0; i < srq.room; ++i) srq.free[i] = srq.room - 1 - i;
+  for (uint32_t i = 0; i < room; ++i) srq.free[i] = room - 1 - i;
   const uint64_t offset = process.segment().allocate(bytes);
   if (offset == 0) return ENOMEM;
-  srq.offset = offset;
-  srq.bytes = bytes;
+  srq.memory.push_back({offset, bytes});
   srq.shared = process.view().srq(srq.index);
   SharedSrq& shared = *srq.shared;
   shared.incarnation.fetch_add(1, std::memory_order_relaxed);
@@ -102,6 +105,8 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.max_sge = std::max(max_sge, 1u);
   shared.pd = srq.pd_handle;
   shared.cq = shared.srqn = shared.xrcd = 0;
+  shared.growths.store(0, std::memory_order_relaxed);
+  shared.growth_offset = 0;
   shared.head.store(0, std::memory_order_relaxed);
   shared.posted.store(0, std::memory_order_relaxed);
   shared.limit.store(0, std::memory_order_relaxed);
@@ -111,6 +116,10 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   for (std::atomic<uint32_t>& waiter : shared.waiters) waiter.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
   return srq.ring.order_words != nullptr ? 0 : ENOMEM;
+}
+
+void release_memory(Srq& srq) {
+  for (const Srq::Memory& memory : srq.memory) srq.process->segment().release(memory.offset, memory.bytes);
 }
 
 // Makes sure that `slot` is the current WQE of no QP. False: a QP is about to flush it.
@@ -144,7 +153,7 @@ int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t m
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
-    process.segment().release(srq->offset, srq->bytes);
+    release_memory(*srq);
     process.srq_indices().give(srq->index);
     delete srq;
     return error;
@@ -160,7 +169,7 @@ void unmake_shared_queue(Srq* srq) {
   Process& process = *srq->process;
   srq->shared->in_use.store(0, std::memory_order_release);
   process.forget_srq(srq->index);
-  process.segment().release(srq->offset, srq->bytes);
+  release_memory(*srq);
   process.srq_indices().give(srq->index);
   delete srq;
 }
@@ -194,7 +203,7 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
 bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->membership().worker(), slot); }
 
 uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
-  return slot < srq.slots.size() ? srq.slots[slot].wr_id : 0;
+  return slot < srq.ring.slots() ? const_cast<Srq&>(srq).slot(slot).wr_id : 0;
 }
 
 void free_slot(Srq& srq, uint32_t slot) {
@@ -231,7 +240,7 @@ void reclaim_slots(Srq& srq) {
   };
   std::vector<Candidate> candidates;
   try {
-    candidates.reserve(srq.slots.size());
+    candidates.reserve(srq.ring.slots());
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -239,13 +248,15 @@ void reclaim_slots(Srq& srq) {
   const uint64_t end = srq.shared->posted.load(std::memory_order_relaxed);
   uint32_t last_seen_alive = 0;  // neighbouring slots often have the same taker
   const NodeDirectory& directory = srq.process->directory();
-  for (uint32_t i = 0; i < srq.slots.size(); ++i) {
-    const Srq::Slot& slot = srq.slots[i];
+  for (uint32_t i = 0; i < srq.issued && candidates.size() < candidates.capacity(); ++i) {
+    const Srq::Slot& slot = srq.slot(i);
     if (slot.position == 0) continue;
     uint32_t taker = slot.taker;
     const uint64_t position = slot.position - 1;
-    if (position + srq.ring.slots() >= end) {
-      const OrderWord word = OrderWord::unpack(srq.ring.word(position).load(std::memory_order_acquire));
+    // Was the order word not written again? The last position of an older order ring is never reached.
+    const SharedReceiveRing::Place place = srq.ring.place(position);
+    if (position + place.slots() >= end || srq.ring.place(position + place.slots()).words != place.words) {
+      const OrderWord word = OrderWord::unpack(place.word().load(std::memory_order_acquire));
       if (!word.taken || word.slot != i) continue;
       taker = word.worker;
     }
@@ -276,7 +287,7 @@ void reclaim_slots(Srq& srq) {
   });
   srq.lock.lock();
   for (const Candidate& candidate : candidates)
-    if (srq.slots[candidate.slot].position == candidate.position) give_back(srq, candidate.slot);
+    if (srq.slot(candidate.slot).position == candidate.position) give_back(srq, candidate.slot);
   srq.lock.unlock();
 }
 

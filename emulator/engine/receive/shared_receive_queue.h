@@ -30,6 +30,12 @@ int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t m
 // any more.
 void unmake_shared_queue(Srq* srq);
 
+// Gives the queue room for `room` requests, at least one, from now on. Requests that are posted stay, in
+// their order. `least`: the room that was asked for, at most `room`. 0; EINVAL: more than `least` requests
+// are posted or not polled, their number is *in_use; ENOMEM. The caller holds Srq::modify_mutex.
+// (resize_shared_queue.cc)
+int resize_shared_queue(Srq& srq, uint32_t least, uint32_t room, uint32_t* in_use);
+
 // Posts the list. Returns 0, or as ibv_post_recv(3) ENOMEM (every slot is in use) or EINVAL
 // (check_recv_wr()). *bad_wr is then the first request that was not posted, and *why the reason, for the log.
 int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const char** why);

@@ -34,7 +34,7 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
       return local_key_error(place.check);
     }
     // The CPU copies short ranges: an absent page must not fault in the program's call.
-    if (place.on_demand && (request.length <= kBounceSize || qp.datagrams) &&
+    if (place.on_demand && (request.length <= kBounceSize || is_unconnected(qp.type)) &&
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;
     ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};

@@ -14,6 +14,10 @@ namespace {
 // IB_UVERBS_DEVICE_ATOMIC_WRITE of the kernel's <rdma/ib_user_verbs.h>. libibverbs has no name for it.
 constexpr uint64_t kCapAtomicWrite = uint64_t{1} << 40;
 
+constexpr uint64_t kHashFields = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
+                                 IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP |
+                                 IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP;
+
 // Pages are resolved when they are accessed, on every transport.
 void describe_paging(ibv_device_attr_ex* out) {
   constexpr uint32_t kSends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -48,6 +52,9 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_MGT_EXTENSIONS |
                           IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_BAD_QKEY_CNTR;
+  if (limits.max_flow != 0 && device.link_layer == LinkLayer::kEthernet)
+    attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
+  if (limits.max_srq != 0) attr.device_cap_flags |= IBV_DEVICE_SRQ_RESIZE;
   if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   if (limits.max_xrcd != 0) attr.device_cap_flags |= IBV_DEVICE_XRC;
   attr.max_sge = claimed(limits.max_sge);
@@ -82,6 +89,15 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
                                .qp_rate_limit_max = static_cast<uint32_t>(limits.qp_rate_limit_max),
                                .supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
                                                  (limits.max_xrcd != 0 ? 1u << IBV_QPT_XRC_SEND : 0)};
+  // Work queues count as queue pairs (engine/queue_pair/work_queue.h).
+  if (limits.max_flow != 0 && device.link_layer == LinkLayer::kEthernet) {
+    out->max_wq_type_rq = static_cast<uint32_t>(limits.max_qp);
+    out->rss_caps = {.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+                     .max_rwq_indirection_tables = static_cast<uint32_t>(limits.max_qp),
+                     .max_rwq_indirection_table_size = 512,
+                     .rx_hash_fields_mask = kHashFields,
+                     .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ};
+  }
   describe_paging(out);
 }
 

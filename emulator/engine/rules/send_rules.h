@@ -33,8 +33,11 @@ namespace verbena {
 // How the SGEs of the work request are used.
 enum class SgeUse : uint8_t { none, gather, scatter };
 
+// Does each request name its own destination, so that the queue pair has no peer?
+constexpr bool is_unconnected(ibv_qp_type type) { return type == IBV_QPT_UD || type == IBV_QPT_RAW_PACKET; }
+
 // Does the responder acknowledge requests, and the requester wait for that?
-constexpr bool is_acknowledged(ibv_qp_type type) { return type != IBV_QPT_UC && type != IBV_QPT_UD; }
+constexpr bool is_acknowledged(ibv_qp_type type) { return type != IBV_QPT_UC && !is_unconnected(type); }
 
 struct SendOperation {
   ibv_wr_opcode opcode;

@@ -20,6 +20,10 @@ struct Srq {};
 struct Xrcd {};
 struct Mw {};
 struct Dm {};
+struct SteeredFlow {};
+struct Wq {};
+struct RwqTable {};
+struct Counters {};
 
 namespace {
 
@@ -33,6 +37,10 @@ Srq the_srq;
 Xrcd the_xrcd;
 Mw the_mw;
 Dm the_dm;
+SteeredFlow the_flow;
+Wq the_wq;
+RwqTable the_table;
+Counters the_counters;
 
 template <typename Object>
 int make(Object* object, Object** out) {
@@ -259,6 +267,53 @@ int attach_mcast(Qp*, const ibv_gid* gid, uint16_t lid) {
   return fake.error;
 }
 int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) { return attach_mcast(qp, gid, lid); }
+
+int create_wq(Pd*, ibv_wq_init_attr* attr, Cq*, uint64_t user_handle, Wq** out) {
+  fake.user_handle = user_handle;
+  if (fake.error == 0) attr->max_wr = 128;
+  return make(&the_wq, out);
+}
+uint32_t wq_number(const Wq*) { return 0x4712; }
+uint32_t wq_handle(const Wq*) { return 16; }
+ibv_wq_state wq_state(const Wq*) { return IBV_WQS_RDY; }
+int modify_wq(Wq*, const ibv_wq_attr*) { return fake.error; }
+int post_wq_recv(Wq*, ibv_recv_wr* wr, ibv_recv_wr**) {
+  fake.received = wr;
+  return fake.error;
+}
+int destroy_wq(Wq*, uint32_t* async_events) {
+  *async_events = fake.async_events;
+  return unmake();
+}
+int create_rwq_table(Context*, Wq* const* queues, uint32_t log_size, RwqTable** out) {
+  fake.table_is_whole = true;
+  for (uint32_t i = 0; i < 1u << log_size; i++) fake.table_is_whole &= queues[i] == &the_wq;
+  return make(&the_table, out);
+}
+int destroy_rwq_table(RwqTable*) { return unmake(); }
+int create_rss_qp(Pd*, const ibv_rx_hash_conf*, RwqTable* table, uint64_t user_handle, Qp** out) {
+  fake.user_handle = user_handle;
+  fake.table_is_whole = table == &the_table;
+  return make(&the_qp, out);
+}
+
+int create_flow(Qp*, const ibv_flow_attr* attr, SteeredFlow** out) {
+  fake.flow = attr;
+  return make(&the_flow, out);
+}
+int destroy_flow(SteeredFlow*) { return unmake(); }
+int create_counters(Context*, const ibv_counters_init_attr*, Counters** out) {
+  return make(&the_counters, out);
+}
+int destroy_counters(Counters*) { return unmake(); }
+int attach_counters(Counters*, const ibv_counter_attach_attr* attr, const ibv_flow*) {
+  fake.counter_index = attr->index;
+  return fake.error;
+}
+int read_counters(Counters*, uint64_t* values, uint32_t count, uint32_t) {
+  for (uint32_t i = 0; i < count; i++) values[i] = i + 1;
+  return fake.error;
+}
 
 int post_send_batch(Qp*, ibv_send_wr* wr) {
   fake.sent = wr;

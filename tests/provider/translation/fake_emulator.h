@@ -37,6 +37,9 @@ struct FakeEmulator {
   bool solicited_only = false;
   const ibv_gid* gid = nullptr;  // of the group
   uint16_t lid = 0;
+  const ibv_flow_attr* flow = nullptr;
+  uint32_t counter_index = 0;
+  bool table_is_whole = false;
   uint32_t srq_limit = 0;
   bool qp_has_srq = false;
   bool blocks_own_multicast = false;

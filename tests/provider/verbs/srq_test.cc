@@ -44,14 +44,6 @@ TEST_F(SrqTest, StaysWhileAQueuePairUsesIt) {
 
 TEST_F(SrqTest, KeepsItsProtectionDomain) { EXPECT_EQ(ibv_dealloc_pd(pd_.get()), EBUSY); }
 
-// Not claimed: IBV_DEVICE_SRQ_RESIZE.
-TEST_F(SrqTest, IsNotResized) {
-  ibv_srq_attr attr = {};
-  attr.max_wr = 128;
-  ASSERT_EQ(device_.device_cap_flags & IBV_DEVICE_SRQ_RESIZE, 0u);
-  EXPECT_EQ(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_MAX_WR), EINVAL);
-}
-
 TEST_F(SrqTest, AQueuePairWithOneHasNoReceiveQueue) {
   ibv_qp_init_attr init = qp_init(receive_cq_.get(), receive_cq_.get());
   init.srq = srq_.get();

@@ -37,7 +37,7 @@ TEST(SharedReceiveRing, NamesTheTaker) {
   SharedRingOfOwn own(3);
   own.ring().post(6);
   own.take(0xabcdef);
-  const OrderWord word = OrderWord::unpack(own.ring().word(0).load());
+  const OrderWord word = OrderWord::unpack(own.ring().place(0).word().load());
   EXPECT_TRUE(word.taken);
   EXPECT_EQ(word.slot, 6u);
   EXPECT_EQ(word.worker, 0xabcdefu);
@@ -95,13 +95,13 @@ TEST(SharedReceiveRing, DisarmsTheLimitWhenItIsReached) {
 
 TEST(SharedReceiveRing, DoesNotTakeASlotThatDoesNotExist) {
   SharedRingOfOwn own(2);
-  own.ring().word(0).store(OrderWord{1, false, 4, 0}.pack());
+  own.ring().place(0).word().store(OrderWord{1, false, 4, 0}.pack());
   EXPECT_EQ(own.take(1), -1);
 }
 
 TEST(SharedReceiveRing, EndsItsSearchInADamagedRing) {
   SharedRingOfOwn own(2);
-  for (uint64_t i = 0; i < 4; ++i) own.ring().word(i).store(OrderWord{0x3fff, true, 0, 1}.pack());
+  for (uint64_t i = 0; i < 4; ++i) own.ring().place(i).word().store(OrderWord{0x3fff, true, 0, 1}.pack());
   EXPECT_EQ(own.take(1), -1);
 }
 

@@ -33,9 +33,25 @@ class SharedRingOfOwn {
     return ring().take(worker, &slot) ? int64_t{slot} : -1;
   }
 
+  // Doubles the queue, as its owner does.
+  void grow() {
+    const uint32_t count = shared.growths.load();
+    const uint64_t added = ring().slots();
+    shared.growth_offset = kGrowthTable;
+    auto* table = view_.at<SrqGrowth>(kGrowthTable, kMaxSrqGrowths);
+    table[count] = {shared.posted.load(), next_, next_ + 2 * added * sizeof(uint64_t), 0};
+    table[count].bounce_offset = table[count].wqe_offset + added * shared.stride;
+    next_ = (table[count].bounce_offset + added * kBounceSize + 63) / 64 * 64;
+    shared.growths.store(count + 1);
+  }
+  SrqGrowth& growth(uint32_t index) { return view_.at<SrqGrowth>(kGrowthTable, kMaxSrqGrowths)[index]; }
+
   SharedSrq shared{};
 
  private:
+  static constexpr uint64_t kGrowthTable = 40960;
+  uint64_t next_ = 262144;
+
   struct alignas(4096) Page {
     std::byte bytes[4096];
   };

@@ -9,4 +9,7 @@ namespace verbena {
 // modify_qp()).
 bool may_set_controlled_qkeys();
 
+// CAP_NET_RAW: raw packet QPs and flow rules (uverbs_cmd.c, create_qp() and ib_uverbs_ex_create_flow()).
+bool may_use_raw_packets();
+
 }  // namespace verbena

@@ -28,6 +28,7 @@
 namespace verbena {
 
 struct Qp;
+struct SendRequest;
 
 // Who receives the frames of a rule: a queue pair, or the work queues that its hash chooses from.
 struct RuleReceiver {

@@ -122,7 +122,8 @@ void FlowTable::end(const Handle& handle) const {
   FlowState state = FlowState::unpack(handle.state);
   state.phase = FlowPhase::kClaimed;
   uint64_t word = handle.state;
-  if (entry(handle.entry).state.compare_exchange_strong(word, state.pack(), std::memory_order_seq_cst)) changed();
+  if (entry(handle.entry).state.compare_exchange_strong(word, state.pack(), std::memory_order_seq_cst))
+    changed();
 }
 
 void FlowTable::free_entry(const Handle& handle) const {

@@ -95,8 +95,8 @@ class FlowTable {
   // Adds a rule for a QP of the calling process. ENOMEM: the device has `limit` rules already, or the table
   // is full.
   int add(const FlowRule& rule, uint32_t limit, Handle* out) const;
-  // Ends the rule, whose entry stays the caller's with its counters, until free_entry(). Frames in transit may still
-  // arrive.
+  // Ends the rule, whose entry stays the caller's with its counters, until free_entry(). Frames in transit
+  // may still arrive.
   void end(const Handle& handle) const;
   void free_entry(const Handle& handle) const;
 

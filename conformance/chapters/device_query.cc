@@ -141,7 +141,8 @@ ibv_values_ex raw_clock(ibv_context* context) {
 CONFORMANCE_TEST(device, RawClockAdvances, "ibv_query_rt_values_ex.raw-clock",
                  "ibv_query_rt_values_ex.advances", "ibv_query_rt_values_ex.mask") {
   const ibv_values_ex first = raw_clock(context());
-  ABOUT("ibv_query_rt_values_ex.mask") EXPECT_EQ(first.comp_mask, static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK));
+  ABOUT("ibv_query_rt_values_ex.mask")
+  EXPECT_EQ(first.comp_mask, static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK));
   const auto ticks = [](const ibv_values_ex& v) {
     return static_cast<uint64_t>(v.raw_clock.tv_sec) * 1000000000u +
            static_cast<uint64_t>(v.raw_clock.tv_nsec);

@@ -183,7 +183,8 @@ CONFORMANCE_TEST(gid, PkeyTableCanBeRead, "ibv_query_pkey.zero", "ibv_query_pkey
   bool has_default = false;
   for (int index = 0; index < device().port().pkey_tbl_len; ++index) {
     uint16_t pkey = 0;
-    ABOUT("ibv_query_pkey.zero") EXPECT_EQ(CALL(ibv_query_pkey(context(), port(), index, &pkey)), 0) << "index " << index;
+    ABOUT("ibv_query_pkey.zero")
+    EXPECT_EQ(CALL(ibv_query_pkey(context(), port(), index, &pkey)), 0) << "index " << index;
     has_default |= (ntohs(pkey) & 0x7fff) == 0x7fff;
   }
   const About about("ibv_query_pkey.network-order");

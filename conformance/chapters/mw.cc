@@ -161,7 +161,8 @@ CONFORMANCE_TEST(mw, RegionMustAllowIt, "ibv_bind_mw.needs-mw-bind", "ibv_bind_m
   const struct {
     ClauseId clause;
     int access;
-  } table[] = {{"ibv_bind_mw.needs-mw-bind", IBV_ACCESS_LOCAL_WRITE}, {"ibv_bind_mw.write-needs-local", IBV_ACCESS_MW_BIND}};
+  } table[] = {{"ibv_bind_mw.needs-mw-bind", IBV_ACCESS_LOCAL_WRITE},
+               {"ibv_bind_mw.write-needs-local", IBV_ACCESS_MW_BIND}};
   for (const auto& [clause, access] : table) {
     const About about(clause);
     new_pair(bindable());

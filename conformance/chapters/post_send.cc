@@ -43,7 +43,9 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
     EXPECT_EQ(CALL(ibv_post_send(near().qp, list, &bad)), 0);
   }
   uint64_t next = 0;
-  for (const ibv_wc& wc : completions(near().cq, 4)) ABOUT("ibv_post_send.list-order") EXPECT_EQ(wc.wr_id, next++);
+  ABOUT("ibv_post_send.list-order") {
+    for (const ibv_wc& wc : completions(near().cq, 4)) EXPECT_EQ(wc.wr_id, next++);
+  }
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
   ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));

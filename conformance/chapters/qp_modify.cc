@@ -139,14 +139,17 @@ CONFORMANCE_TEST(qp, WrongCurrentState, "ibv_modify_qp.cur-state-wrong") {
 // What a QP in INIT makes of a value that its field does not have.
 CONFORMANCE_TEST(qp, ValuesBeyondTheirFields, "ibv_modify_qp.beyond-field", "ibv_modify_qp.long-timeout",
                  "ibv_modify_qp.local-access") {
-  const auto tries = [&](ibv_qp_state from, ibv_qp_state to, const std::function<void(ibv_qp_attr&)>& change) {
+  using Change = std::function<void(ibv_qp_attr&)>;
+  const auto tries = [&](ibv_qp_state from, ibv_qp_state to, const Change& change) {
     const Qp qp = qp_in(from);
     ibv_qp_attr attr = values_;
     attr.qp_state = to;
     change(attr);
     return modify(qp, attr, IBV_QP_STATE | transition_of(IBV_QPT_RC, from, to)->required);
   };
-  const auto seen = [](int error) { return error == 0 ? std::string("taken") : "refused with " + errno_text(error); };
+  const auto seen = [](int error) {
+    return error == 0 ? std::string("taken") : "refused with " + errno_text(error);
+  };
   {
     const About about("ibv_modify_qp.beyond-field");
     const int timeout = tries(IBV_QPS_RTR, IBV_QPS_RTS, [](ibv_qp_attr& a) { a.timeout = 32 + 14; });

@@ -45,7 +45,8 @@ class Fixture : public PairTest {
     return time;
   }
   // The same; another status and no completion concern these clauses. The test ends.
-  microseconds time_of(const SendRequest& request, ibv_wc_status expected, ClauseId status, ClauseId not_never) {
+  microseconds time_of(const SendRequest& request, ibv_wc_status expected, ClauseId status,
+                       ClauseId not_never) {
     microseconds time;
     Completion done;
     {

@@ -128,7 +128,8 @@ CONFORMANCE_TEST(wr, CompletionsHaveTheirIds, "ibv_wr_post.wr-id", "ibv_wr_post.
     ABOUT("ibv_wr_post.write") EXPECT_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
   }
   ABOUT("ibv_wr_post.signaled") EXPECT_TRUE(stays_empty(cq_));
-  for (uint64_t id = 1; id <= 3; ++id) ABOUT("ibv_wr_post.write") EXPECT_TRUE(far().has(2048 + id * 16, 1, 0x77));
+  const About about("ibv_wr_post.write");
+  for (uint64_t id = 1; id <= 3; ++id) EXPECT_TRUE(far().has(2048 + id * 16, 1, 0x77));
 }
 
 CONFORMANCE_TEST(wr, OrdinaryPostsMayComeBetween, "ibv_wr_post.interleave") {

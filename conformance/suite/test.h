@@ -40,8 +40,8 @@ class Test : public testing::Test {
   virtual void run() = 0;
 };
 
-// As long as it exists, findings concern one clause of the test, not all of them. If one of them ends the test, the
-// clauses that nothing was found of are NOT TESTED.
+// As long as it exists, findings concern one clause of the test, not all of them. If one of them ends the test,
+// the clauses that nothing was found of are NOT TESTED.
 class About {
  public:
   explicit About(ClauseId clause);
@@ -50,8 +50,8 @@ class About {
   ~About();
 };
 
-// ABOUT("clause") before a statement: its findings concern that clause. A loop of one round, since an `else` within the
-// statement would belong to an `if`.
+// ABOUT("clause") before a statement: its findings concern that clause. A loop of one round, since an `else`
+// within the statement would belong to an `if`.
 #define ABOUT(clause) CONFORMANCE_ABOUT(clause, __LINE__)
 #define CONFORMANCE_ABOUT(clause, line) CONFORMANCE_ABOUT_AT(clause, line)
 #define CONFORMANCE_ABOUT_AT(clause, line) \

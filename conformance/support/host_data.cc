@@ -195,7 +195,8 @@ wire::HammerAnswer Host::hammer(const wire::Hammer& what) {
     while (posted < what.times && posted - answer.completed < hosted.facts.send_depth) {
       const int error = ibv_post_send(hosted.end.qp, &wr, &bad);
       if (error != 0 && posted != answer.completed) break;  // a QP that has failed may take nothing more
-      if (error != 0) throw Deviation{"ibv_post_send; expected: 0; seen: " + errno_text(error), Where::current()};
+      if (error != 0)
+        throw Deviation{"ibv_post_send; expected: 0; seen: " + errno_text(error), Where::current()};
       ++posted;
     }
     ibv_wc wc;

@@ -35,8 +35,8 @@ inline void mark_reached() noexcept {
   errno = error;
 }
 
-// Is `name` the fault that VERBENA_MUTANT names? Conditions ask this last, so that the mark says that the fault
-// took effect.
+// Is `name` the fault that VERBENA_MUTANT names? Conditions ask this last, so that the mark says that the
+// fault took effect.
 inline bool mutated(const char* name) noexcept {
   static const char* const chosen = std::getenv("VERBENA_MUTANT");
   if (chosen == nullptr || std::strcmp(chosen, name) != 0) return false;

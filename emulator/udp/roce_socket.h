@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// RoCE v2 packets over an ordinary UDP socket: the ICRC is made for each packet sent, and checked for each
+// one received. Needs no privilege. RoCE v2 has no authentication: any machine can send what passes
+// receive().
+//
+// The ICRC covers the IP header, so the kernel must build the one that is expected. An unconnected socket
+// with path MTU discovery "do" sends IPv4 datagrams with identification 0 and DF, and fragments none.
+//
+// The socket never blocks. send() may be called by several threads at once, receive() with a buffer each.
+//
+// Sources: ip(7), ipv6(7), udp(7); InfiniBand Architecture Specification vol. 1, annex A17.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "fabric/descriptor.h"
+#include "roce/packet.h"
+#include "wire/net_address.h"
+
+namespace verbena::udp {
+
+inline constexpr uint16_t kRocePort = 4791;
+
+// One end of a datagram's way.
+struct UdpEnd {
+  wire::NetAddress address;
+  uint16_t port = kRocePort;
+};
+
+enum class Arrival : uint8_t {
+  kPacket,
+  kNothing,   // nothing has arrived
+  kTooShort,  // dropped: less than a BTH and an ICRC
+  kTooLong,   // dropped: more than the longest packet
+  kDamaged,   // dropped: the ICRC does not fit; damaged, or its addresses were translated
+};
+
+// One more byte than the longest packet, to notice longer ones.
+using PacketBuffer = std::array<uint8_t, roce::kMaxPacket + 1>;
+
+struct ReceivedPacket {
+  UdpEnd from;
+  std::span<const uint8_t> datagram;  // in the caller's buffer, with its ICRC: for roce::parse()
+};
+
+class RoceSocket {
+ public:
+  // Binds to an address of this machine. Port kRocePort receives from peers and belongs to one socket per
+  // address; 0: the kernel chooses a port. Returns 0 or an errno, with a line in `problem` (may be nullptr):
+  // EINVAL: is_reachable() is false; EADDRNOTAVAIL: not of this machine; EADDRINUSE: another process, or the
+  // kernel's rxe, has the port; and those of socket(2). The socket is closed first if it was open.
+  int open(const wire::NetAddress& address, uint16_t port, std::string* problem);
+
+  // Sends `datagram`: a packet from the BTH to the padding, and kIcrcSize bytes, which are written. Returns 0
+  // or an errno: EAGAIN: the send buffer is full, wait for POLLOUT; EMSGSIZE: longer than the path MTU or the
+  // longest packet; EINVAL: shorter than a BTH and an ICRC, or an address of the other IP version;
+  // ENETUNREACH, EHOSTUNREACH and others of sendto(2).
+  int send(const UdpEnd& to, std::span<uint8_t> datagram) const;
+
+  // Takes one datagram. `out` is written for kPacket only.
+  Arrival receive(PacketBuffer& buffer, ReceivedPacket* out) const;
+
+  const UdpEnd& own() const { return own_; }  // as bound
+  int fd() const { return socket_.fd; }       // for poll(2); -1 when not open
+
+ private:
+  Descriptor socket_;
+  UdpEnd own_;
+};
+
+}  // namespace verbena::udp

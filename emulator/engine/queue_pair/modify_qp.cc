@@ -31,6 +31,7 @@
 #include "engine/rules/psn.h"
 #include "engine/rules/qp_attributes.h"
 #include "engine/rules/qp_state_table.h"
+#include "engine/rules/send_rules.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 

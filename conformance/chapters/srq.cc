@@ -298,8 +298,13 @@ CONFORMANCE_TEST(srq, NotSmallerThanWhatIsPosted, "ibv_modify_srq.resize-posted"
   prepare();
   const uint32_t before = query(srq_).max_wr;
   for (uint64_t id = 1; id <= 5; ++id) ASSERT_TRUE(succeeded(post(id)));
-  EXPECT_TRUE(refused(resize(4)));
-  EXPECT_EQ(query(srq_).max_wr, before);
+  // A device may round 4 up, rxe to 7.
+  if (const int error = resize(4); error != 0) {
+    EXPECT_TRUE(refused(error));
+    EXPECT_EQ(query(srq_).max_wr, before);
+  } else {
+    EXPECT_GE(query(srq_).max_wr, 5u);
+  }
   use(1, 3);
   EXPECT_TRUE(succeeded(resize(4)));
   EXPECT_GE(query(srq_).max_wr, 4u);

@@ -298,7 +298,7 @@ CONFORMANCE_TEST(srq, NotSmallerThanWhatIsPosted, "ibv_modify_srq.resize-posted"
   prepare();
   const uint32_t before = query(srq_).max_wr;
   for (uint64_t id = 1; id <= 5; ++id) ASSERT_TRUE(succeeded(post(id)));
-  // A device may round 4 up, rxe to 7.
+  // A device may round 4 up, to 7 for example.
   if (const int error = resize(4); error != 0) {
     EXPECT_TRUE(refused(error));
     EXPECT_EQ(query(srq_).max_wr, before);

@@ -29,7 +29,7 @@ TEST_F(Malformed, ShorterThanItSays) {
 }
 
 TEST_F(Malformed, UnknownNumber) {
-  EXPECT_EQ(write_header(RDMA_USER_CM_CMD_JOIN_MCAST + 1, 0, 0, 0), EINVAL);
+  EXPECT_EQ(write_header(rdma_cm::kWriteCmEvent + 1, 0, 0, 0), EINVAL);
   EXPECT_EQ(write_header(~0u, 0, 0, 0), EINVAL);
 }
 

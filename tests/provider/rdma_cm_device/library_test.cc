@@ -138,11 +138,14 @@ TEST_F(Librdmacm, WaitsForAnEventWithoutADescriptorToSpare) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   ASSERT_EQ(dup(channel_->fd), -1);
   go.set_value();
+  // Nothing tells that a thread waits in read(2) but /proc.
   const std::string reads = std::to_string(SYS_read) + " ";
-  for (int i = 0; i < 10000; ++i, usleep(1000)) {
+  bool waits = false;
+  for (int i = 0; i < 10000 && !waits; ++i, usleep(1000)) {
     char text[64] = {};
-    if (pread(call, text, sizeof text - 1, 0) > 0 && std::string(text).starts_with(reads)) break;
+    waits = pread(call, text, sizeof text - 1, 0) > 0 && std::string(text).starts_with(reads);
   }
+  EXPECT_TRUE(waits);
   EXPECT_EQ(rdma_resolve_route(id_, 2000), 0);
   waiting.join();
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);

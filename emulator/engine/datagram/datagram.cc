@@ -146,23 +146,6 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
   }
 }
 
-// Gathers the program's bytes behind the space for the header. The memory stays registered meanwhile.
-VendorError gather(Qp& qp, const SendOperation& operation, const SendRequest& request,
-                   DatagramMessage* message) {
-  const HazardGuard guard(qp.process->hazards(), qp.process->membership().slot());
-  iovec ranges[PeerAdapter::kMaxRanges];
-  size_t count = 0;
-  if (VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
-      error != VendorError::none)
-    return error;
-  uint8_t* to = message->bytes + kGrhBytes;
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
-    to += ranges[i].iov_len;
-  }
-  return VendorError::none;
-}
-
 }  // namespace
 
 std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
@@ -187,7 +170,9 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   const ibv_ah_attr& address = ah->attr;
 
   DatagramMessage message;
-  if (VendorError error = gather(qp, operation, request, &message); error != VendorError::none) return error;
+  if (VendorError error = gather_local_bytes(qp, operation, request, message.bytes + kGrhBytes);
+      error != VendorError::none)
+    return error;
   message.header = ah->header;
   message.header.set_length(request.length, operation.carries_immediate);
   std::memcpy(message.bytes, message.header.bytes.data(), kGrhBytes);

@@ -65,23 +65,6 @@ Destination* choose(const RuleReceiver& receiver, const FlowFields& frame) {
   return receiver.queues[hash & (receiver.queues.size() - 1)].get();
 }
 
-// Gathers the program's bytes. The memory stays registered meanwhile.
-VendorError gather_frame(Qp& qp, const SendOperation& operation, const SendRequest& request,
-                         DatagramMessage* message) {
-  const HazardGuard guard(qp.process->hazards(), qp.process->membership().slot());
-  iovec ranges[PeerAdapter::kMaxRanges];
-  size_t count = 0;
-  if (VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
-      error != VendorError::none)
-    return error;
-  uint8_t* to = message->bytes;
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
-    to += ranges[i].iov_len;
-  }
-  return VendorError::none;
-}
-
 // The frame has hit the rule.
 void give_frame(FrameSender& from, const FlowTable& table, uint32_t index, const FlowFields& frame,
                 const DatagramMessage& message) {
@@ -147,7 +130,8 @@ VendorError send_frame(Qp& qp, const SendOperation& operation, const SendRequest
     return VendorError::message_too_long;
   if (request.length < kEthernetHeader) return VendorError::malformed_request;
   DatagramMessage message;
-  if (VendorError error = gather_frame(qp, operation, request, &message); error != VendorError::none)
+  if (VendorError error = gather_local_bytes(qp, operation, request, message.bytes);
+      error != VendorError::none)
     return error;
   message.length = request.length;
   message.header_bytes = 0;

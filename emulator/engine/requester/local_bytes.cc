@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/requester/local_bytes.h"
 
+#include <cstring>
+
 #include "adapter/memory_table.h"
 #include "engine/memory/region_pages.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/objects/send_request.h"
 #include "engine/rules/key_errors.h"
+#include "fabric/hazards.h"
+#include "fabric/peer_adapter.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -38,6 +42,22 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;
     ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};
+  }
+  return VendorError::none;
+}
+
+VendorError gather_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                               uint8_t* to) {
+  // The memory stays registered meanwhile.
+  const HazardGuard guard(qp.process->hazards(), qp.process->membership().slot());
+  iovec ranges[PeerAdapter::kMaxRanges];
+  size_t count = 0;
+  if (VendorError error = find_local_bytes(qp, operation, request, ranges, &count);
+      error != VendorError::none)
+    return error;
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
+    to += ranges[i].iov_len;
   }
   return VendorError::none;
 }

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "engine/objects/qp.h"
 #include "engine/rules/send_rules.h"
@@ -17,5 +18,10 @@ namespace verbena {
 // meanwhile.
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request, iovec* ranges,
                              size_t* count);
+
+// Copies the bytes of a short request to `to`, which has room for request.length of them. Errors as above. No
+// hazard guard is held.
+VendorError gather_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
+                               uint8_t* to);
 
 }  // namespace verbena

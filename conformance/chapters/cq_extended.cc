@@ -190,17 +190,12 @@ CONFORMANCE_TEST(cq, ExtendedTimeStamps, "ibv_wc_read.completion-ts") {
   const uint64_t mask = device().extended().completion_timestamp_mask;
   if (mask == 0) throw NotClaimed{"completion_timestamp_mask is 0"};
   connect(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
-  uint64_t before = 0;
   for (uint64_t id = 1; id <= 4; ++id) {
     send(id);
     ASSERT_EQ(start(), 0);
     const uint64_t stamp = CALL(ibv_wc_read_completion_ts(cq_.get()));
     ibv_end_poll(cq_.get());
     EXPECT_EQ(stamp & ~mask, 0u) << "bits outside of completion_timestamp_mask";
-    if (id > 1) {
-      EXPECT_LE((stamp - before) & mask, mask / 2) << "from " << before << " to " << stamp;
-    }
-    before = stamp;
   }
 }
 

@@ -57,6 +57,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   app.add_option("--port-tcp", options.tcp_port, "Where --serve listens (18533; 0: any)")
       ->check(CLI::Range(0, 65535));
   app.add_option("--bind", options.bind, "Address that --serve listens on (all)");
+  app.add_option("--random", options.random, "Run so many random programs against a model, and no other test")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--seed", options.seed, "Of the first random program (1)");
   app.add_flag("--list", options.list, "Show tests and clauses, and run nothing");
   app.add_flag("--audit", options.audit, "Do tests and clauses fit together? (the build asks)")->group("");
   CLI::App* compare = app.add_subcommand("compare", "Show where the reports of several devices differ");
@@ -69,6 +72,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
     return std::nullopt;
   }
   options.compare = compare->parsed();
+  if (options.random > 0 && options.chapters.empty()) options.chapters = {"random"};
   for (const std::string& key : options.chapters) {
     if (std::any_of(chapters().begin(), chapters().end(), [&](auto& c) { return c.key == key; })) continue;
     std::cerr << "verbs-conformance: no chapter '" << key << "'; --list shows them\n";

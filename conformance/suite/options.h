@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,8 @@ struct Options {
   bool serve = false;
   std::string bind;   // serve: the address to listen on; empty: all of them
   int tcp_port = -1;  // serve: -1: the default one, 0: any, shown when it listens
+  int random = 0;     // how many random programs to run; with any, nothing else is run unless it is selected
+  uint64_t seed = 1;  // of the first of them
   bool list = false;
   bool audit = false;
 

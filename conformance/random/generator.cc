@@ -162,13 +162,13 @@ class Generator {
     for (uint32_t i = 0; i < count && left > 0; ++i) {
       const uint32_t region = region_for(end);
       const Region& of = program_.setup.regions[region];
-      if (to_write && (of.access & IBV_ACCESS_LOCAL_WRITE) == 0 && !one_in(20)) continue;
-      if (of.in_other_pd && !one_in(20)) continue;
+      if (to_write && (of.access & IBV_ACCESS_LOCAL_WRITE) == 0 && !one_in(6)) continue;
+      if (of.in_other_pd && !one_in(6)) continue;
       uint32_t part = i + 1 == count ? left : between(1, left);
       part = std::min(part, of.length);
       uint32_t offset = between(0, of.length - part);
-      if (one_in(40)) offset = of.length - part + 1;
-      out.push_back({region, offset, part, one_in(60)});
+      if (one_in(15)) offset = of.length - part + 1;  // ends a byte too late
+      out.push_back({region, offset, part, one_in(30)});
       left -= part;
     }
     return out;
@@ -242,11 +242,11 @@ class Generator {
       out.index = region_for(at);
       const uint32_t length = program_.setup.regions[out.index].length;
       out.offset = length >= size ? between(0, length - size) : 0;
-      if (one_in(40)) out.offset = length;
+      if (one_in(12) && length >= size) out.offset = length - size + 1;
       if (is_atomic_operation(request.opcode) && !one_in(20))
         out.offset += -(program_.setup.regions[out.index].begin + out.offset) & 7;
     }
-    out.bad_key = one_in(60);
+    out.bad_key = one_in(30);
     return out;
   }
 

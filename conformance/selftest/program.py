@@ -194,7 +194,7 @@ class Reports(WithAFolder):
         self.assertTrue(all(isinstance(value, str) for value in report["device"].values()))
         for clause in report["clauses"]:
             self.assertEqual(set(clause) - {"expected"}, {"id", "chapter", "level", "promise", "source", "applies",
-                                                          "verdict", "tests", "detail"})
+                                                          "seen_in", "verdict", "tests", "detail"})
             self.assertIn(clause["verdict"], VERDICTS)
             self.assertIsInstance(clause["tests"], list)
         chapters = [chapter["key"] for chapter in report["chapters"]]

@@ -95,6 +95,8 @@ bool Model::admits(const PostReceives& step) const {
       const Region& region = setup_.regions[each.element.region];
       const uint64_t end = uint64_t{region.begin} + each.element.offset + each.element.length;
       if (each.element.length == 0 || end > setup_.buffers[region.buffer]) return false;
+      // Of one that ends behind its region a device may look at what a message needs.
+      if (uint64_t{each.element.offset} + each.element.length > region.length) return false;
     }
     const size_t place = queue.size() + i;
     if (place < waiting.size() && judge(waiting_end, *waiting[place], &receive) != Fault::kNone) return false;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "random/text.h"
+#include "suite/names.h"
 #include "support/transitions.h"
 
 namespace conformance::random {
@@ -46,18 +47,18 @@ unsigned flags_of(const Request& request) {
 }
 
 std::string wc_words(const ibv_wc& wc) {
-  std::string out = status_name(wc.status) + ", wr_id " + std::to_string(wc.wr_id);
+  std::string out = name_of(wc.status) + ", wr_id " + std::to_string(wc.wr_id);
   if (wc.status == IBV_WC_SUCCESS)
-    out += ", " + completion_name(wc.opcode) + ", byte_len " + std::to_string(wc.byte_len);
+    out += ", " + name_of(wc.opcode) + ", byte_len " + std::to_string(wc.byte_len);
   return out;
 }
 
 std::string words(const Expected& expected) {
   std::string out;
   for (const ibv_wc_status status : expected.statuses)
-    out += (out.empty() ? "" : " or ") + status_name(status);
+    out += (out.empty() ? "" : " or ") + name_of(status);
   out += ", wr_id " + std::to_string(expected.id);
-  if (expected.statuses.count(IBV_WC_SUCCESS) != 0) out += ", " + completion_name(expected.opcode);
+  if (expected.statuses.count(IBV_WC_SUCCESS) != 0) out += ", " + name_of(expected.opcode);
   if (expected.bytes) out += ", byte_len " + std::to_string(*expected.bytes);
   return out;
 }

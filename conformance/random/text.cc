@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "suite/names.h"
+
 namespace conformance::random {
 namespace {
 
@@ -22,33 +24,6 @@ std::string access_text(unsigned access) {
   for (const Flag& flag : access_flags)
     if ((access & flag.bit) != 0) out += (out.empty() ? "" : "|") + std::string(flag.name);
   return out.empty() ? "0" : out;
-}
-
-const char* opcode_name(ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_SEND:
-      return "SEND";
-    case IBV_WR_SEND_WITH_IMM:
-      return "SEND_WITH_IMM";
-    case IBV_WR_SEND_WITH_INV:
-      return "SEND_WITH_INV";
-    case IBV_WR_RDMA_WRITE:
-      return "RDMA_WRITE";
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return "RDMA_WRITE_WITH_IMM";
-    case IBV_WR_RDMA_READ:
-      return "RDMA_READ";
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      return "ATOMIC_CMP_AND_SWP";
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return "ATOMIC_FETCH_AND_ADD";
-    case IBV_WR_BIND_MW:
-      return "BIND_MW";
-    case IBV_WR_LOCAL_INV:
-      return "LOCAL_INV";
-    default:
-      return "?";
-  }
 }
 
 const char* qp_type_name(ibv_qp_type type) {
@@ -81,7 +56,7 @@ void add(std::ostringstream& out, const Receive& receive) {
 }
 
 void add(std::ostringstream& out, const Request& request) {
-  out << "\n      " << request.id << ": " << opcode_name(request.opcode);
+  out << "\n      " << request.id << ": " << name_of(request.opcode);
   if (!request.elements.empty() || is_send(request.opcode)) {
     out << ' ';
     add_elements(out, request.elements);
@@ -214,51 +189,5 @@ std::string text(const Program& program) {
     out << "  " << i + 1 << ". " << text(program.steps[i]) << '\n';
   return out.str();
 }
-
-#define NAME(value) \
-  case value:       \
-    return #value
-
-std::string status_name(ibv_wc_status status) {
-  switch (status) {
-    NAME(IBV_WC_SUCCESS);
-    NAME(IBV_WC_LOC_LEN_ERR);
-    NAME(IBV_WC_LOC_QP_OP_ERR);
-    NAME(IBV_WC_LOC_EEC_OP_ERR);
-    NAME(IBV_WC_LOC_PROT_ERR);
-    NAME(IBV_WC_WR_FLUSH_ERR);
-    NAME(IBV_WC_MW_BIND_ERR);
-    NAME(IBV_WC_BAD_RESP_ERR);
-    NAME(IBV_WC_LOC_ACCESS_ERR);
-    NAME(IBV_WC_REM_INV_REQ_ERR);
-    NAME(IBV_WC_REM_ACCESS_ERR);
-    NAME(IBV_WC_REM_OP_ERR);
-    NAME(IBV_WC_RETRY_EXC_ERR);
-    NAME(IBV_WC_RNR_RETRY_EXC_ERR);
-    NAME(IBV_WC_REM_ABORT_ERR);
-    NAME(IBV_WC_FATAL_ERR);
-    NAME(IBV_WC_RESP_TIMEOUT_ERR);
-    NAME(IBV_WC_GENERAL_ERR);
-    default:
-      return "status " + std::to_string(status);
-  }
-}
-
-std::string completion_name(ibv_wc_opcode opcode) {
-  switch (opcode) {
-    NAME(IBV_WC_SEND);
-    NAME(IBV_WC_RDMA_WRITE);
-    NAME(IBV_WC_RDMA_READ);
-    NAME(IBV_WC_COMP_SWAP);
-    NAME(IBV_WC_FETCH_ADD);
-    NAME(IBV_WC_BIND_MW);
-    NAME(IBV_WC_LOCAL_INV);
-    NAME(IBV_WC_RECV);
-    NAME(IBV_WC_RECV_RDMA_WITH_IMM);
-    default:
-      return "opcode " + std::to_string(opcode);
-  }
-}
-#undef NAME
 
 }  // namespace conformance::random

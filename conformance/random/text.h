@@ -13,8 +13,6 @@ std::string end_text(EndIndex end);  // "qp 1b"
 std::string text(const Step& step);
 std::string text(const Program& program);  // with those objects that its steps use
 
-std::string status_name(ibv_wc_status status);      // "IBV_WC_SUCCESS"
-std::string completion_name(ibv_wc_opcode opcode);  // "IBV_WC_RECV"
 std::string hex(uint64_t number);
 
 }  // namespace conformance::random

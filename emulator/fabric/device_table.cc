@@ -222,7 +222,8 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
   }
   if (options.network.enabled) {
     table.network.enabled = 1;
-    table.network.port = options.network.port;
+    table.network.kind = options.network.kind;
+    table.network.port = options.network.kind == NetworkKind::kRoce ? kRocePort : options.network.port;
     for (const Address& address : addresses) table.network.addresses[table.network.count++] = address.gid;
   }
   return table;

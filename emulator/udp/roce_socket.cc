@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -106,8 +108,7 @@ int RoceSocket::send(const UdpEnd& to, std::span<uint8_t> datagram) const {
   const socklen_t length = to.address.to_socket_address(to.port, &at);
   ssize_t sent;
   do {
-    sent = sendto(socket_.fd, datagram.data(), datagram.size(), 0, reinterpret_cast<const sockaddr*>(&at),
-                  length);
+    sent = syscall(SYS_sendto, socket_.fd, datagram.data(), datagram.size(), 0, &at, length);
   } while (sent < 0 && errno == EINTR);
   return sent < 0 ? errno : 0;
 }
@@ -118,8 +119,7 @@ Arrival RoceSocket::receive(PacketBuffer& buffer, ReceivedPacket* out) const {
   ssize_t received;
   do {
     length = sizeof at;
-    received =
-        recvfrom(socket_.fd, buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&at), &length);
+    received = syscall(SYS_recvfrom, socket_.fd, buffer.data(), buffer.size(), 0, &at, &length);
   } while (received < 0 && errno == EINTR);
   if (received < 0) return Arrival::kNothing;
 

@@ -97,6 +97,22 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
   return 0;
 }
 
+int RoceSocket::adopt(int fd, const NetAddress& address, uint16_t port) {
+  Descriptor given(fd);
+  sockaddr_storage at{};
+  socklen_t length = sizeof at;
+  int kind = 0;
+  socklen_t size = sizeof kind;
+  NetAddress bound;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length) != 0 ||
+      getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_DGRAM ||
+      !NetAddress::from_socket_address(at, &bound) || bound != address || port_of(at) != port)
+    return EINVAL;
+  own_ = {address, port};
+  socket_.reset(given.release());
+  return 0;
+}
+
 int RoceSocket::send(const UdpEnd& to, std::span<uint8_t> datagram) const {
   if (datagram.size() > roce::kMaxPacket) return EMSGSIZE;
   if (datagram.size() < kShortest || to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;

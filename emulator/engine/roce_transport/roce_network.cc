@@ -2,29 +2,53 @@
 #include "engine/roce_transport/roce_network.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "engine/datagram/address_handle.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/roce_transport/port_sharing.h"
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 
 namespace verbena {
 
 RoceNetwork::RoceNetwork(Process& process)
-    : process_(process), receiver_(process), progress_(process, receiver_) {}
+    : process_(process), receiver_(process), progress_(process, receiver_) {
+  process_.membership().services().serve_by(ServiceNumber::kPackets, &RoceNetwork::serve_call, this);
+}
+
+RoceNetwork::~RoceNetwork() {
+  process_.membership().services().serve_by(ServiceNumber::kPackets, nullptr, nullptr);
+}
+
+// In the service thread.
+void RoceNetwork::serve_call(void* self, ServiceCall& call) {
+  RoceNetwork& network = *static_cast<RoceNetwork*>(self);
+  PacketsCall message;
+  if (call.message.size() != sizeof message) return;
+  std::memcpy(&message, call.message.data(), sizeof message);
+  if (message.kind == PacketsCall::Kind::kForward) return network.progress_.add_inbox(std::move(call.connection));
+  if (message.kind != PacketsCall::Kind::kSocket) return;
+  std::lock_guard lock(network.ports_mutex_);
+  if (message.index >= network.ports_.size()) return;
+  const int fd = network.ports_[message.index]->receiving.fd();
+  call.connection.send(call.message, {&fd, 1});
+}
 
 int RoceNetwork::open(std::string* problem) {
   const NetworkDescription& network = process_.directory().devices().network;
   for (uint32_t i = 0; i < std::min(network.count, kMaxGids); ++i) {
     const wire::NetAddress address{network.addresses[i]};
     auto port = std::make_unique<Port>();
-    int error = port->receiving.open(address, udp::kRocePort, problem);
+    int error = open_shared_port(process_.membership(), i, address, &port->receiving, problem);
     if (error == 0) error = port->sending.open(address, problem);
     if (error != 0) return error;
     keep_from_children(port->receiving.fd());
     progress_.add_socket(port->receiving);
+    std::lock_guard lock(ports_mutex_);
     ports_.push_back(std::move(port));
   }
   return 0;

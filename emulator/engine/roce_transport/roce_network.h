@@ -6,6 +6,7 @@
 // - PacketSender: packets from one address
 // - PacketResponder: what requests in packets do to a queue pair
 // - RocePath: the transport of one queue pair; RoceDatagrams: UD
+// - PacketForwarder (port_sharing.h): packets of other processes of the node
 // - RoceReceiver: which queue pair a packet is for
 // - RoceProgress: which thread receives; timers
 //
@@ -16,6 +17,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "engine/roce_transport/packet_sender.h"
 #include "engine/roce_transport/roce_progress.h"
 #include "engine/roce_transport/roce_receiver.h"
+#include "fabric/service_socket.h"
 #include "udp/roce_socket.h"
 
 namespace verbena {
@@ -31,6 +34,7 @@ namespace verbena {
 class RoceNetwork final : public Network {
  public:
   explicit RoceNetwork(Process& process);
+  ~RoceNetwork();
 
   // Opens the sockets. 0 or an errno with a line in `problem`.
   int open(std::string* problem);
@@ -64,11 +68,13 @@ class RoceNetwork final : public Network {
     udp::RoceSocket receiving;
     PacketSender sending;
   };
+  static void serve_call(void* self, ServiceCall& call);
   PacketSender* sender_at(const wire::NetAddress& address);
   Network* within() const { return within_.load(std::memory_order_acquire); }
   void settle_activity();
 
   Process& process_;
+  std::mutex ports_mutex_;  // while ports are added, which others may ask for already
   std::vector<std::unique_ptr<Port>> ports_;
   RoceReceiver receiver_;
   RoceProgress progress_;

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
+#include <utility>
 
 #include "adapter/clock.h"
 #include "engine/objects/process.h"
@@ -29,27 +32,39 @@ constexpr timespec kBreak{0, 100'000};
 RoceProgress::RoceProgress(Process& process, RoceReceiver& receiver)
     : process_(process),
       receiver_(receiver),
-      inner_(epoll_create1(EPOLL_CLOEXEC)),
-      outer_(epoll_create1(EPOLL_CLOEXEC)) {}
+      sockets_epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      inboxes_epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      outer_(epoll_create1(EPOLL_CLOEXEC)),
+      lease_(process.directory().header().packet_reader, process.directory().header().packet_poller,
+             process.membership().slot()) {}
 
 RoceProgress::~RoceProgress() {
-  if (inner_ >= 0) syscall(SYS_close, inner_);
-  if (outer_ >= 0) syscall(SYS_close, outer_);
+  for (const int fd : {sockets_epoll_, inboxes_epoll_, outer_})
+    if (fd >= 0) syscall(SYS_close, fd);
 }
 
 void RoceProgress::add_socket(const udp::RoceSocket& socket) {
   sockets_.push_back(&socket);
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, inner_, EPOLL_CTL_ADD, socket.fd(), &event);
+  syscall(SYS_epoll_ctl, sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
 }
 
-void RoceProgress::arm(bool armed) {
-  if (armed == armed_) return;
-  armed_ = armed;
+void RoceProgress::add_inbox(MessageSocket connection) {
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, inner_, &event);
+  syscall(SYS_epoll_ctl, inboxes_epoll_, EPOLL_CTL_ADD, connection.fd(), &event);
+  std::lock_guard lock(watch_mutex_);
+  new_inboxes_.push_back(std::move(connection));
+  has_new_inboxes_.store(true, std::memory_order_release);
+}
+
+void RoceProgress::arm(int epoll, bool armed, bool* is_armed) {
+  if (armed == *is_armed) return;
+  *is_armed = armed;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll, &event);
 }
 
 void RoceProgress::set_active(bool active) {
@@ -103,27 +118,70 @@ void RoceProgress::run_timers(int64_t now) {
 
 // ---- one round ----
 
-bool RoceProgress::receive(const udp::RoceSocket& socket, int64_t now, int64_t* timer) {
+struct RoceProgress::Round {
+  int64_t now;
+  int64_t timer = kEndOfTime;
+  int packets = 0;
+};
+
+void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+  uint32_t qpn = 0;
+  if (!receiver_.take(datagram, way.from, way.to, round.now, &round.timer, &qpn))
+    forwarder_.forward(qpn, way, datagram);
+  if (++round.packets % kPacketsPerAnswer == 0) answering_ = receiver_.send_answers();
+}
+
+void RoceProgress::read_sockets(Round& round) {
   udp::ReceivedPacket packet;
-  for (int i = 0; i < kMostPackets; ++i) {
-    const udp::Arrival arrival = socket.receive(buffer_, &packet);
-    if (arrival == udp::Arrival::kNothing) return i != 0;
-    if (arrival != udp::Arrival::kPacket) continue;
-    receiver_.take(packet.datagram, packet.from.address, socket.own().address, now, timer);
-    if (i % kPacketsPerAnswer == kPacketsPerAnswer - 1) answering_ = receiver_.send_answers();
+  for (const udp::RoceSocket* const socket : sockets_)
+    for (int i = 0; i < kMostPackets; ++i) {
+      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+      if (arrival == udp::Arrival::kNothing) break;
+      if (arrival == udp::Arrival::kPacket)
+        take(round, {packet.from.address, socket->own().address}, packet.datagram);
+    }
+}
+
+// What other processes have read for this one. They have checked the ICRC.
+void RoceProgress::read_inboxes(Round& round) {
+  if (has_new_inboxes_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(watch_mutex_);
+    for (MessageSocket& connection : new_inboxes_) inboxes_.push_back(std::move(connection));
+    new_inboxes_.clear();
+    has_new_inboxes_.store(false, std::memory_order_relaxed);
   }
-  return true;
+  std::erase_if(inboxes_, [&](const MessageSocket& inbox) {
+    for (int i = 0; i < kMostPackets; ++i) {
+      std::array<uint8_t, kForwardedBytes> message;
+      const ssize_t size = inbox.receive(message);
+      if (size <= 0) return size == 0 || size != -EAGAIN;
+      if (static_cast<size_t>(size) < sizeof(ForwardedPacket) || static_cast<size_t>(size) > message.size())
+        return true;
+      ForwardedPacket way;
+      std::memcpy(&way, message.data(), sizeof way);
+      const auto datagram = std::span<const uint8_t>(message).first(static_cast<size_t>(size));
+      take(round, way, datagram.subspan(sizeof way));
+    }
+    return false;
+  });
 }
 
 // Has anything come? Under the lock.
-bool RoceProgress::drive() {
-  const int64_t now = now_ns();
-  int64_t timer = kEndOfTime;
+bool RoceProgress::drive(bool from_poll) {
+  Round round{now_ns()};
+  if (from_poll) lease_.note_poll(round.now);
+  const bool reads = (from_poll || !lease_.others_poll(round.now)) && lease_.acquire(round.now);
+  leaves_to_others_.store(!reads, std::memory_order_relaxed);
   bool moved = answering_ != 0;
-  for (const udp::RoceSocket* const socket : sockets_) moved |= receive(*socket, now, &timer);
+  read_inboxes(round);  // before the sockets: they were read before
+  if (reads) {
+    read_sockets(round);
+    lease_.release();
+  }
+  moved |= round.packets != 0;
   if (moved) answering_ = receiver_.send_answers();
-  note_timer(timer);
-  if (now >= next_timer_.load(std::memory_order_relaxed)) run_timers(now);
+  note_timer(round.timer);
+  if (round.now >= next_timer_.load(std::memory_order_relaxed)) run_timers(round.now);
   if (moved) empty_polls_.reset();
   return moved;
 }
@@ -144,7 +202,7 @@ void RoceProgress::drive_from_poll() {
   if (!lock.owns_lock() && !wait_for_service(lock)) return;
   if (!is_active_) return;
   if (polls_in_vain_.load(std::memory_order_relaxed) != 0) polls_in_vain_.store(0, std::memory_order_relaxed);
-  if (drive()) {
+  if (drive(true)) {
     received_by_polls_.store(received_by_polls_.load(std::memory_order_relaxed) + 1,
                              std::memory_order_relaxed);
   } else if (!is_watching_.load(std::memory_order_relaxed)) {
@@ -164,7 +222,7 @@ void RoceProgress::before_sleep() {
 
 bool RoceProgress::is_anything_unread() const {
   epoll_event event;
-  return syscall(SYS_epoll_pwait, inner_, &event, 1, 0, nullptr, 8) > 0;
+  return syscall(SYS_epoll_pwait, sockets_epoll_, &event, 1, 0, nullptr, 8) > 0;
 }
 
 int64_t RoceProgress::serve() {
@@ -183,10 +241,12 @@ int64_t RoceProgress::serve() {
   bool more = false;
   if (!look.left_to_program && lock.try_lock()) {
     serving_.store(true, std::memory_order_relaxed);
-    if (is_active_ && drive()) poll_share_.note_service();
+    if (is_active_ && drive(false)) poll_share_.note_service();
     more = answering_ != 0;
   }
   look.lock_was_taken = !look.left_to_program && !lock.owns_lock();
+  // What another process reads for this one comes through an inbox.
+  look.left_to_program |= lock.owns_lock() && leaves_to_others_.load(std::memory_order_relaxed);
   if (lock.owns_lock() && look.program_polled && armed_)
     look.program_is_quicker =
         poll_share_.program_is_quicker(received_by_polls_.load(std::memory_order_relaxed));
@@ -195,7 +255,9 @@ int64_t RoceProgress::serve() {
     look.deadline = std::clamp(timer, look.now + kShortestRoceTick, look.now + kLongestRoceTick);
   if (more) look.deadline = look.now;
   const ServicePlan plan = plan_service(look);
-  arm(plan.arm && (!lock.owns_lock() || is_active_));
+  const bool is_wanted = !lock.owns_lock() || is_active_;
+  arm(sockets_epoll_, plan.arm && is_wanted, &armed_);
+  arm(inboxes_epoll_, !look.program_polled && is_wanted, &inboxes_armed_);
   asleep_.store(plan.asleep, std::memory_order_release);
   serving_.store(false, std::memory_order_relaxed);
   return plan.next;

@@ -36,7 +36,8 @@ std::shared_ptr<RocePath> RoceReceiver::find(uint32_t qpn) const {
 }
 
 bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                        const wire::NetAddress& to, int64_t now, int64_t* timer) {
+                        const wire::NetAddress& to, int64_t now, int64_t* timer,
+                        uint32_t* qpn) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
   const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);
@@ -46,7 +47,10 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   }
   if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc) return true;
   const auto found = routes_.find(packet.bth.destination_qpn);
-  if (found == routes_.end()) return false;
+  if (found == routes_.end()) {
+    *qpn = packet.bth.destination_qpn;
+    return false;
+  }
   const std::shared_ptr<RocePath>& path = found->second;
   if (path->peer().address != from || path->own_address() != to || packet.bth.pkey != roce::kDefaultPkey)
     return true;

@@ -29,9 +29,9 @@ class RoceReceiver {
   RoceDatagrams& datagrams() { return datagrams_; }
 
   // Takes a packet from `from` to `to`, an address of this node. `datagram` has its ICRC, which was checked.
-  // false: its queue pair is none of this process. *timer: when a path is to be called for, if sooner.
+  // false: *qpn, its queue pair, is none of this process. *timer: when a path is to be called for, if sooner.
   bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
-            int64_t now, int64_t* timer);
+            int64_t now, int64_t* timer, uint32_t* qpn);
 
   // Sends answers that are due, some of each path. Returns how many paths have more.
   size_t send_answers();

@@ -368,7 +368,7 @@ bool find_gid(const DeviceTable& devices, const Gid& gid, uint32_t device, Place
 }
 
 bool is_remote(const DeviceTable& devices, const Address& a) {
-  if (!has_key(devices.network) || (a.family() != AF_INET && a.family() != AF_INET6)) return false;
+  if (devices.network.enabled == 0 || (a.family() != AF_INET && a.family() != AF_INET6)) return false;
   if (is_zero(a) || is_multicast(a) || is_link_local(a) || same_host(a, loopback_like(a))) return false;
   Place own;
   return !find_gid(devices, gid_of(a), kAnyDevice, &own);

@@ -72,20 +72,29 @@ int open_shared_port(const NodeMembership& membership, uint32_t index, const wir
 }
 
 void PacketForwarder::forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+  if (QpnEntry found; process_.directory().find_qpn(qpn, &found)) forward_to(found.slot, way, datagram);
+}
+
+void PacketForwarder::forward_to_all(const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+  const NodeDirectory& directory = process_.directory();
+  for (uint32_t slot = 0; slot < kMaxSlots; ++slot)
+    if (directory.alive(slot, directory.slot(slot).generation.load(std::memory_order_acquire)))
+      forward_to(slot, way, datagram);
+}
+
+void PacketForwarder::forward_to(uint32_t slot, const ForwardedPacket& way,
+                                 std::span<const uint8_t> datagram) {
   const NodeMembership& membership = process_.membership();
   const NodeDirectory& directory = membership.directory();
-  QpnEntry found;
-  if (!directory.find_qpn(qpn, &found) || found.slot == membership.slot() || found.slot >= kMaxSlots ||
-      datagram.size() > roce::kMaxPacket)
-    return;
-  const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
-  Neighbour& neighbour = neighbours_[found.slot];
+  if (slot == membership.slot() || slot >= kMaxSlots || datagram.size() > roce::kMaxPacket) return;
+  const uint32_t generation = directory.slot(slot).generation.load(std::memory_order_acquire);
+  Neighbour& neighbour = neighbours_[slot];
   if (!neighbour.connection.is_open() || neighbour.generation != generation) {
     if (neighbour.generation == generation && now_ns() < neighbour.call_again_at) return;
     neighbour.generation = generation;
     neighbour.call_again_at = now_ns() + kCallAgain;
     neighbour.connection.close();
-    if (call_service(slot_address(directory, membership.node(), found.slot, generation),
+    if (call_service(slot_address(directory, membership.node(), slot, generation),
                      ServiceNumber::kPackets, bytes_in({PacketsCall::Kind::kForward, 0}),
                      &neighbour.connection) != 0)
       return neighbour.connection.close();

@@ -16,7 +16,11 @@
 namespace verbena {
 
 RoceNetwork::RoceNetwork(Process& process)
-    : process_(process), receiver_(process), progress_(process, receiver_) {
+    : process_(process),
+      receiver_(process),
+      progress_(
+          process, receiver_, management_,
+          [](void* self, const Mad& mad) { static_cast<RoceNetwork*>(self)->send_mad(mad); }, this) {
   process_.membership().services().serve_by(ServiceNumber::kPackets, &RoceNetwork::serve_call, this);
 }
 
@@ -90,7 +94,9 @@ std::shared_ptr<Transport> RoceNetwork::path_within(const PeerAdapter& to, uint3
   return others != nullptr ? others->path_within(to, qpn) : nullptr;
 }
 
-void RoceNetwork::settle_activity() { progress_.set_active(receiver_.has_routes() || !datagram_qps_.empty()); }
+void RoceNetwork::settle_activity() { 
+  progress_.set_active(receiver_.has_routes() || !datagram_qps_.empty() || takes_mads_);
+ }
 
 void RoceNetwork::connect(Qp& qp, const std::shared_ptr<Transport>& path) {
   std::lock_guard lock(progress_.mutex());
@@ -114,6 +120,20 @@ void RoceNetwork::forget(Qp& qp) {
     settle_activity();
   }
   if (Network* const others = within(); others != nullptr) others->forget(qp);
+}
+
+// ---- MADs ----
+
+void RoceNetwork::receive_mads_by(void (*arrived)(void*, const Mad&), void* context) {
+  management_.receive_by(arrived, context);
+  std::lock_guard lock(progress_.mutex());
+  takes_mads_ = arrived != nullptr;
+  settle_activity();
+}
+
+void RoceNetwork::send_mad(const Mad& mad) {
+  if (PacketSender* const sender = sender_at(mad.from); sender != nullptr && mad.to.is_reachable())
+    management_.send(*sender, mad);
 }
 
 // ---- datagrams ----

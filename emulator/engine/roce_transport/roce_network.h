@@ -7,6 +7,7 @@
 // - PacketResponder: what requests in packets do to a queue pair
 // - RocePath: the transport of one queue pair; RoceDatagrams: UD
 // - PacketForwarder (port_sharing.h): packets of other processes of the node
+// - Management: MADs of the connection manager
 // - RoceReceiver: which queue pair a packet is for
 // - RoceProgress: which thread receives; timers
 //
@@ -42,6 +43,11 @@ class RoceNetwork final : public Network {
   // engine/remote, for processes of this node; from when it has begun.
   void set_within(Network* within) { within_.store(within, std::memory_order_release); }
 
+  // ---- the connection manager's MADs ----
+  // nullptr: no more; on return `arrived` is not running.
+  void receive_mads_by(void (*arrived)(void* context, const Mad& mad), void* context);
+  void send_mad(const Mad& mad);
+
   int descriptor() const { return progress_.descriptor(); }
   int64_t serve() { return progress_.serve(); }
 
@@ -76,8 +82,10 @@ class RoceNetwork final : public Network {
   Process& process_;
   std::mutex ports_mutex_;  // while ports are added, which others may ask for already
   std::vector<std::unique_ptr<Port>> ports_;
+  Management management_{process_};
   RoceReceiver receiver_;
   RoceProgress progress_;
+  bool takes_mads_ = false;          // under the lock
   std::set<uint32_t> datagram_qps_;  // queue pairs that receive datagrams; under the lock
   std::atomic<Network*> within_{nullptr};
 };

@@ -29,9 +29,13 @@ constexpr timespec kBreak{0, 100'000};
 
 }  // namespace
 
-RoceProgress::RoceProgress(Process& process, RoceReceiver& receiver)
+RoceProgress::RoceProgress(Process& process, RoceReceiver& receiver, Management& management,
+                           void (*send_mad)(void*, const Mad&), void* network)
     : process_(process),
       receiver_(receiver),
+      management_(management),
+      send_mad_(send_mad),
+      network_(network),
       sockets_epoll_(epoll_create1(EPOLL_CLOEXEC)),
       inboxes_epoll_(epoll_create1(EPOLL_CLOEXEC)),
       outer_(epoll_create1(EPOLL_CLOEXEC)),
@@ -109,7 +113,7 @@ void RoceProgress::run_timers(int64_t now) {
     next = std::min(next, wanted);
     return wanted == kEndOfTime;
   });
-  // A path that is idle for the moment stays watched until the next tick: to begin anew costs a wake-up.
+  // A path that is idle for the moment stays watched until the next tick: to begin again costs a wake-up.
   std::lock_guard lock(watch_mutex_);
   if (!newly_watched_.empty()) return;
   note_timer(watched_.empty() ? kEndOfTime : std::min(next, now + kLongestRoceTick));
@@ -124,10 +128,32 @@ struct RoceProgress::Round {
   int packets = 0;
 };
 
-void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+void RoceProgress::take_mad(const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                            bool is_forwarded) {
+  Mad mad;
+  if (!Management::parse(datagram, &mad)) return;
+  mad.from = way.from;
+  mad.to = way.to;
+  const uint32_t slot = management_.receiver_of(mad);
+  if (slot == process_.membership().slot() || slot == MadRules::kEverybody) management_.take(mad);
+  if (is_forwarded) return;
+  if (slot == MadRules::kEverybody)
+    forwarder_.forward_to_all(way, datagram);
+  else if (slot != MadRules::kNobody)
+    forwarder_.forward_to(slot, way, datagram);
+  else if (Management::refuse(&mad))
+    send_mad_(network_, mad);
+}
+
+void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                        bool is_forwarded) {
   uint32_t qpn = 0;
-  if (!receiver_.take(datagram, way.from, way.to, round.now, &round.timer, &qpn))
-    forwarder_.forward(qpn, way, datagram);
+  if (!receiver_.take(datagram, way.from, way.to, round.now, &round.timer, &qpn)) {
+    if (qpn == roce::kManagementQpn)
+      take_mad(way, datagram, is_forwarded);
+    else if (!is_forwarded)
+      forwarder_.forward(qpn, way, datagram);
+  }
   if (++round.packets % kPacketsPerAnswer == 0) answering_ = receiver_.send_answers();
 }
 
@@ -138,7 +164,7 @@ void RoceProgress::read_sockets(Round& round) {
       const udp::Arrival arrival = socket->receive(buffer_, &packet);
       if (arrival == udp::Arrival::kNothing) break;
       if (arrival == udp::Arrival::kPacket)
-        take(round, {packet.from.address, socket->own().address}, packet.datagram);
+        take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
     }
 }
 
@@ -160,7 +186,7 @@ void RoceProgress::read_inboxes(Round& round) {
       ForwardedPacket way;
       std::memcpy(&way, message.data(), sizeof way);
       const auto datagram = std::span<const uint8_t>(message).first(static_cast<size_t>(size));
-      take(round, way, datagram.subspan(sizeof way));
+      take(round, way, datagram.subspan(sizeof way), true);
     }
     return false;
   });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/remote/progress_policy.h"
+#include "engine/roce_transport/management.h"
 #include "engine/roce_transport/port_sharing.h"
 #include "engine/roce_transport/reading_lease.h"
 #include "engine/roce_transport/roce_path.h"
@@ -22,7 +23,9 @@ namespace verbena {
 
 class RoceProgress final : public RocePathOwner {
  public:
-  RoceProgress(Process& process, RoceReceiver& receiver);
+  // `send_mad(network, mad)` sends a reply to a MAD.
+  RoceProgress(Process& process, RoceReceiver& receiver, Management& management,
+               void (*send_mad)(void* network, const Mad& mad), void* network);
   ~RoceProgress();
   RoceProgress(const RoceProgress&) = delete;
   RoceProgress& operator=(const RoceProgress&) = delete;
@@ -55,7 +58,8 @@ class RoceProgress final : public RocePathOwner {
   bool drive(bool from_poll);
   void read_sockets(Round& round);
   void read_inboxes(Round& round);
-  void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram);
+  void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
+  void take_mad(const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
   void run_timers(int64_t now);
   void note_timer(int64_t at);
   void arm(int epoll, bool armed, bool* is_armed);
@@ -64,6 +68,9 @@ class RoceProgress final : public RocePathOwner {
 
   Process& process_;
   RoceReceiver& receiver_;
+  Management& management_;
+  void (*const send_mad_)(void*, const Mad&);
+  void* const network_;
   std::vector<const udp::RoceSocket*> sockets_;
   // epoll(7): the service thread waits for `outer_`. In it, while that thread is to receive, `sockets_epoll_`,
   // and while the program does not poll, `inboxes_epoll_`.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "roce/mad.h"
 #include "roce/opcode.h"
 
 namespace verbena {
@@ -42,6 +43,8 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
   const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);
   if (info.transport == roce::TransportKind::kUd) {
+    *qpn = packet.bth.destination_qpn;
+    if (*qpn == roce::kManagementQpn) return false;
     datagrams_.take(packet, from, to);
     return true;
   }

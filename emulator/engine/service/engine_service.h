@@ -32,6 +32,9 @@ class EngineService {
   // Open only on a node with a network.
   wire::ConnectionListener& connection_listener() { return connection_listener_; }
 
+  // The network of a node with RoCE v2; nullptr: the node has none.
+  RoceNetwork* roce() { return roce_is_open_.load(std::memory_order_acquire) ? roce_.get() : nullptr; }
+
   // Starts engine/remote with a connector to other nodes. Called before the first queue pair is connected.
   void begin_remote(const Connector& caller);
   // engine/remote; starts it, for processes of this node alone, if there is none yet. Any thread. Throws

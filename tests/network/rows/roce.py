@@ -8,7 +8,7 @@ import time
 from harness import ports
 from harness.failure import expect
 from rows import ledger, perftest, pingpong
-from rows.pair import CLIENT, SERVER, finish
+from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
 
 rows = group("roce", places=("namespaces",), roce=True)
@@ -25,7 +25,7 @@ for program in (*perftest.LATENCY, *perftest.BANDWIDTH):
     rows.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
 for program, transport in (("ib_send_bw", "UD"), ("ib_send_lat", "UD"), ("ib_send_bw", "UC"), ("ib_write_lat", "UC")):
     rows.add(f"{program}.{transport.lower()}", lambda hosts, p=program, t=transport:
-             perftest.measure(hosts, p, ("-x", 1, "-c", t), iterations=perftest.FEW))
+             perftest.measure(hosts, p, ("-x", 1, "-c", t, "-s", 1024), (1024,), iterations=perftest.FEW))
 rows.add("ib_write_bw.all_sizes", lambda hosts: perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-a"),
                                                                  perftest.ALL_SIZES, 20), quick=False)
 rows.add("ledger.both_ways", lambda hosts: ledger.Pair(*hosts, "--count", 500, "--lines", 2, "--both").end_well())
@@ -34,6 +34,28 @@ for program, size in {"ibv_rc_pingpong": 4096, "ibv_ud_pingpong": 1024}.items():
     six.add(program, lambda hosts, p=program, s=size: pingpong.exchange(hosts, p, (), s, pingpong.FEW))
 for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
     six.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
+
+
+# ---- rdma_cm: MADs to QP 1 ----
+
+def between(hosts, server, client, says):
+    _, seen = by_manager(hosts, server, client)
+    expect(says in seen.out, f"{seen.name} did not say '{says}'")
+
+
+MANAGED = {
+    "rping": (("rping", "-s", "-a", "{}", "-C", 10, "-v"), ("rping", "-c", "-a", "{}", "-C", 10, "-v"), "ping data"),
+    "udaddy": (("udaddy", "-b", "{}"), ("udaddy", "-s", "{}"), "return status 0"),
+    "ucmatose": (("ucmatose", "-b", "{}", "-c", 5), ("ucmatose", "-s", "{}", "-c", 5), "return status 0"),
+}
+for name, (server, client, says) in MANAGED.items():
+    def managed(hosts, server=server, client=client, says=says):
+        address = hosts[SERVER].address
+        between(hosts, *([str(word).format(address) for word in line] for line in (server, client)), says)
+    rows.add(name, managed)
+    six.add(name, managed)
+for program in ("ib_send_bw", "ib_read_lat"):
+    rows.add(f"{program}.managed", lambda hosts, p=program: perftest.measure_by_manager(hosts, p, iterations=perftest.FEW))
 
 
 # ---- several processes of a node: one UDP port ----

@@ -36,6 +36,12 @@ struct Peer {
 // generation are a mere number (Links::connect).
 inline constexpr uint64_t kNodeToBeFound = ~uint64_t{0};
 
+// On a node with RoCE v2 a peer is the whole node at an address, whose processes are not known (mads.cc).
+Peer peer_at(const Gid& address);
+
+// There communication IDs have the slot of their process in the bits from this one on.
+inline constexpr unsigned kIdSlotShift = 22;
+
 // enum ib_cm_state, without listening (a listener is no connection).
 enum class CmState : uint8_t {
   kIdle,

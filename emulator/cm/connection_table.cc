@@ -9,9 +9,12 @@ namespace verbena::cm {
 using enum Field;
 
 uint32_t ConnectionTable::add(Connection* connection) {
-  while (next_id_ == 0 || by_local_id_.contains(next_id_)) ++next_id_;
-  by_local_id_[next_id_] = connection;
-  return next_id_++;
+  const auto following = [this](uint32_t id) { return (id & ~mask_) | ((id + 1) & mask_); };
+  while (next_id_ == 0 || by_local_id_.contains(next_id_)) next_id_ = following(next_id_);
+  const uint32_t id = next_id_;
+  by_local_id_[id] = connection;
+  next_id_ = following(id);
+  return id;
 }
 
 Connection* ConnectionTable::find(const Peer& peer, uint64_t local_id) const {

@@ -41,8 +41,10 @@ class ArrivalHandler {
 class ConnectionTable {
  public:
   // `first_id`: the first communication ID. IDs must differ from those of the previous process in the slot.
-  ConnectionTable(Wire& wire, AlarmClock& clock, ArrivalHandler& arrivals, uint32_t first_id)
-      : wire_(wire), clock_(clock), arrivals_(arrivals), next_id_(first_id) {}
+  // The bits that are not in `mask` are the same in all IDs.
+  ConnectionTable(Wire& wire, AlarmClock& clock, ArrivalHandler& arrivals, uint32_t first_id,
+                  uint32_t mask = UINT32_MAX)
+      : wire_(wire), clock_(clock), arrivals_(arrivals), next_id_(first_id), mask_(mask) {}
 
   void receive(const Peer& peer, const Message& message);
 
@@ -72,6 +74,7 @@ class ConnectionTable {
   AlarmClock& clock_;
   ArrivalHandler& arrivals_;
   uint32_t next_id_;
+  const uint32_t mask_;
   std::unordered_map<uint32_t, Connection*> by_local_id_;
   std::map<Key, Connection*> by_remote_id_;
   std::map<Key, Connection*> by_remote_qpn_;

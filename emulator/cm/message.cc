@@ -75,8 +75,10 @@ void encode(const Message& message, Frame& out) {
     std::memcpy(mad + place.byte, place.bytes(bytes_of), place.size);
 }
 
-bool decode(std::span<const uint8_t> bytes, Message* out) {
-  if (bytes.size() != kFrameSize || load(bytes.data(), 4) != kMagic) return false;
+namespace {
+
+// The fields are within their ranges.
+bool decode_fields(std::span<const uint8_t> bytes, Message* out) {
   const uint8_t* mad = bytes.data() + kFrameHead;
   *out = Message{};
   out->kind = static_cast<MessageKind>(load(mad + kAttributeId, 2));
@@ -90,11 +92,30 @@ bool decode(std::span<const uint8_t> bytes, Message* out) {
     (*out)[place.field] = value;
   }
   for (const BytesPlace& place : layout->bytes) std::memcpy(place.bytes(*out), mad + place.byte, place.size);
-  if (!consistent(*out)) return false;
+  return consistent(*out);
+}
+
+}  // namespace
+
+bool decode(std::span<const uint8_t> bytes, Message* out) {
+  if (bytes.size() != kFrameSize || load(bytes.data(), 4) != kMagic) return false;
+  if (!decode_fields(bytes, out)) return false;
   // Bits that belong to no field (and the MAD's head) must be what encode() writes.
   Frame again;
   encode(*out, again);
   return std::memcmp(again.data(), bytes.data(), kFrameSize) == 0;
+}
+
+bool decode_mad(std::span<const uint8_t, kMadSize> mad, const Gid& source, const Gid& destination,
+                Message* out) {
+  constexpr size_t kStatus = 4;
+  if (std::memcmp(mad.data(), kMadBegin, sizeof kMadBegin) != 0 || load(mad.data() + kStatus, 2) != 0)
+    return false;
+  Frame frame;
+  std::memcpy(frame.data() + 8, source.data(), 16);
+  std::memcpy(frame.data() + 24, destination.data(), 16);
+  std::memcpy(frame.data() + kFrameHead, mad.data(), kMadSize);
+  return decode_fields(frame, out);
 }
 
 }  // namespace verbena::cm

@@ -143,4 +143,8 @@ void encode(const Message& message, Frame& out);
 // False: not a well-formed frame of this version; `out` is then undefined. A pure function of the bytes.
 bool decode(std::span<const uint8_t> bytes, Message* out);
 
+// The same for a MAD of another implementation, whose bits in no field are not looked at.
+bool decode_mad(std::span<const uint8_t, kMadSize> mad, const Gid& source, const Gid& destination,
+                Message* out);
+
 }  // namespace verbena::cm

@@ -13,8 +13,10 @@ wire::NetAddress net_address(const Address& a) { return {gid_of(a)}; }
 
 // wire::ConnectionListener::FindListener of all connection listeners of the process: the most specific
 // listener, as for requests of this node.
-bool find_listener(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
-                   uint64_t service, uint32_t* slot) {
+}  // namespace
+
+bool find_listening_slot(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
+                         uint64_t service, uint32_t* slot) {
   IdTable table;
   if (table.open(directory, node, true) != 0) return false;
   const PortSpace space = space_of_service(service);
@@ -29,11 +31,11 @@ bool find_listener(const NodeDirectory& directory, const std::string& node, cons
   return true;
 }
 
-[[maybe_unused]] const bool registered = (wire::ConnectionListener::find_listeners_by(find_listener), true);
-
-}  // namespace
+[[maybe_unused]] static const bool registered =
+    (wire::ConnectionListener::find_listeners_by(find_listening_slot), true);
 
 Peer Service::remote_receiver_of(uint64_t service, const Address& source, const Address& destination) {
+  if (roce() != nullptr) return peer_at(gid_of(destination));
   return links_.connect(net_address(destination), net_address(source), service);
 }
 

@@ -34,13 +34,22 @@ uint32_t random_number() {
   return number;
 }
 
+constexpr uint32_t kIdBits = (1u << kIdSlotShift) - 1;
+static_assert(kMaxSlots == 1u << (32 - kIdSlotShift));
+
+uint32_t id_mask(Process* process) { return process->service().roce() != nullptr ? kIdBits : UINT32_MAX; }
+uint32_t first_id(Process* process) {
+  return (random_number() & id_mask(process)) |
+         (process->membership().slot() << kIdSlotShift & ~id_mask(process));
+}
+
 }  // namespace
 
 Service::Service(Process* process)
     : process_(process),
       clock_(now_ns),
       links_(*this, *this, clock_, 1),
-      connections_(*this, clock_, *this, random_number()) {}
+      connections_(*this, clock_, *this, first_id(process), id_mask(process)) {}
 
 Service::~Service() = default;
 
@@ -97,6 +106,7 @@ int Service::start() {
       links_.go_out_by(listener, listener.self());
       listener.receive_for_cm(&connection_events_);
     }
+    if (roce() != nullptr) roce()->receive_mads_by(mad_arrived, this);
   }
   return error;
 }
@@ -122,6 +132,7 @@ void Service::release() {
   Process* process = process_;
   process->service().watch_devices(nullptr, nullptr);
   process->service().connection_listener().receive_for_cm(nullptr);
+  if (roce() != nullptr) roce()->receive_mads_by(nullptr, nullptr);
   links_.stop_accepting();
   syscall(SYS_close, wake_fd_);
   const int epoll = epoll_fd_;

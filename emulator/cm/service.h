@@ -25,6 +25,7 @@
 #include "cm/connection_table.h"
 #include "cm/id_table.h"
 #include "cm/link.h"
+#include "engine/roce_transport/roce_network.h"
 #include "engine/service/engine_service.h"
 #include "wire/connection_listener.h"
 
@@ -84,6 +85,9 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   // A peer for the process that listens for the service at an address of another node. Asks that node.
   Peer remote_receiver_of(uint64_t service, const Address& source, const Address& destination);
 
+  // Not nullptr: other nodes are reached by MADs.
+  RoceNetwork* roce() const { return process_->service().roce(); }
+
   // ---- pipes (service_thread.cc) ----
   int watch_pipe(int fd, void (*gone)(void*), void* context);
   void unwatch_pipe(int fd);
@@ -105,6 +109,9 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void settle(std::unique_lock<std::mutex>& lock);
   void deliver(std::unique_lock<std::mutex>& lock);
   void serve_devices();  // devices.cc
+  void take_mads();      // mads.cc
+  void send_mad(const Message& message);
+  static void mad_arrived(void* self, const Mad& mad);
   bool owes_work() const;
   void wake() const;
   static void before_fork();
@@ -145,6 +152,8 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   Links links_;
   ConnectionTable connections_;
   ConnectionEvents connection_events_{*this};
+  std::mutex mads_mutex_;  // the last of all locks
+  std::deque<Mad> mads_;   // that have come
   IdTable table_;
   std::unordered_map<uint32_t, Id*> ids_;
   uint32_t next_number_ = 1;
@@ -166,5 +175,9 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   std::atomic<bool> dead_{false};
   uint32_t references_ = 0;
 };
+
+// The slot of the process that listens for the service at an address of the node: the most specific listener.
+bool find_listening_slot(const NodeDirectory& directory, const std::string& node, const wire::NetAddress& to,
+                         uint64_t service, uint32_t* slot);
 
 }  // namespace verbena::cm

@@ -50,6 +50,7 @@ void* Service::thread_main(void* self) {
     Process* process = service->process_;
     process->service().watch_devices(nullptr, nullptr);
     process->service().connection_listener().receive_for_cm(nullptr);
+    if (service->roce() != nullptr) service->roce()->receive_mads_by(nullptr, nullptr);
     const int epoll = service->epoll_fd_, wake_up = service->wake_fd_;
     delete service;
     syscall(SYS_close, epoll);
@@ -107,6 +108,7 @@ void Service::handle(uint64_t token) {
 // Handles everything that is due. Unlocks while a handler runs.
 void Service::settle(std::unique_lock<std::mutex>& lock) {
   links_.accept_all();
+  take_mads();
   clock_.ring_due();
   if (later_call_is_due_) {
     later_call_is_due_ = false;
@@ -196,6 +198,7 @@ void Service::frame_arrived(const Peer& peer, std::span<const uint8_t> frame) {
 }
 
 void Service::send(const Peer& peer, const Message& message) {
+  if (peer.is_remote() && roce() != nullptr) return send_mad(message);
   Frame frame;
   encode(message, frame);
   links_.send(peer, frame);

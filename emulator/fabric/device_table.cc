@@ -5,6 +5,8 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "fabric/descriptor.h"
 
 namespace verbena {
 namespace {
@@ -196,6 +200,26 @@ std::array<uint8_t, 16> link_local(uint64_t guid) {
   return gid;
 }
 
+// The longest payload of a RoCE v2 packet, of 256, 512, ... 4096 bytes, on an interface (the kernel's
+// include/rdma/ib_addr.h, iboe_get_mtu(): GRH or IPv6 header, UDP, BTH, XRCETH, AtomicETH and ICRC come off).
+uint64_t packet_mtu(int interface_mtu) {
+  constexpr int kHeaders = 40 + 8 + 12 + 4 + 28 + 4;
+  uint64_t mtu = 4096;
+  while (mtu > 256 && static_cast<int>(mtu) > interface_mtu - kHeaders) mtu /= 2;
+  return mtu;
+}
+
+uint64_t packet_mtu_of(const std::vector<Address>& addresses) {
+  const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  uint64_t least = 4096;
+  for (const Address& address : addresses) {
+    ifreq request{};
+    address.interface_name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+    if (ioctl(any.fd, SIOCGIFMTU, &request) == 0) least = std::min(least, packet_mtu(request.ifr_mtu));
+  }
+  return least;
+}
+
 }  // namespace
 
 DeviceTable describe_devices(const DeviceTableOptions& options) {
@@ -206,6 +230,10 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
   const std::vector<Address> addresses = ethernet ? choose(all, kMaxGids - 1) : std::vector<Address>{};
   const Address interface = ethernet ? default_interface(all) : Address{};
 
+  uint64_t mtu = options.limits.active_mtu;
+  if (options.network.enabled && options.network.kind == NetworkKind::kRoce)
+    mtu = std::min(mtu, packet_mtu_of(addresses));
+
   DeviceTable table{};
   table.count = std::min(options.count, kMaxDevices);
   for (uint32_t i = 0; i < table.count; ++i) {
@@ -215,14 +243,15 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     device.link_layer = options.link_layer;
     device.lid = ethernet ? 0 : i + 1;
     device.limits = options.limits;
-    device.active_mtu = mtu_code(options.limits.active_mtu);
+    device.active_mtu = mtu_code(mtu);
     device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, interface);
     for (const Address& address : addresses)
       device.gids[device.gid_count++] = gid_entry(address.gid, type, address);
   }
   if (options.network.enabled) {
     table.network.enabled = 1;
-    table.network.port = options.network.port;
+    table.network.kind = options.network.kind;
+    table.network.port = options.network.kind == NetworkKind::kRoce ? kRocePort : options.network.port;
     for (const Address& address : addresses) table.network.addresses[table.network.count++] = address.gid;
   }
   return table;

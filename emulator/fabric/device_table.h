@@ -40,15 +40,25 @@ struct DeviceDescription {
   DeviceLimits limits;
 };
 
-// The addresses where the node's processes listen for other nodes (wire/connection_listener.h); they are
+enum class NetworkKind : uint32_t {
+  kFrames = 0,  // our own frames over TCP (wire/frame.h)
+  kRoce = 1,    // RoCE v2 packets over UDP (engine/roce_transport)
+};
+
+// The addresses where the node's processes are reached by other nodes (wire/connection_listener.h); they are
 // among the GIDs.
 struct NetworkDescription {
   uint32_t enabled;  // 0: no network, all else is 0
-  uint32_t port;     // TCP, host byte order
+  uint32_t port;     // TCP, host byte order; kRoce: UDP, always 4791
   uint32_t count;
-  uint32_t reserved;
+  NetworkKind kind;
   std::array<std::array<uint8_t, 16>, kMaxGids> addresses;  // as in a GID
 };
+
+// Do processes prove that they have the fabric's key? RoCE v2 knows no such thing.
+constexpr bool has_key(const NetworkDescription& network) {
+  return network.enabled != 0 && network.kind == NetworkKind::kFrames;
+}
 
 struct DeviceTable {
   uint32_t count;
@@ -58,12 +68,14 @@ struct DeviceTable {
 };
 
 inline constexpr uint16_t kDefaultPort = 47910;  // up to kLastPort is documented; one fabric, one port
+inline constexpr uint16_t kRocePort = 4791;      // of RoCE v2
 inline constexpr uint16_t kLastPort = 47919;
 using NetworkKey = std::array<uint8_t, 32>;
 
-// `verbena run --ip | --net`. A network requires Ethernet: InfiniBand's GIDs are not addresses.
+// `verbena run --ip | --net | --roce`. A network requires Ethernet: InfiniBand's GIDs are not addresses.
 struct NetworkOptions {
   bool enabled = false;
+  NetworkKind kind = NetworkKind::kFrames;
   uint16_t port = kDefaultPort;
   std::vector<std::array<uint8_t, 16>> addresses;  // the machine's; empty: all that it has
   NetworkKey key{};                                // node.h: lies in <node>/key
@@ -81,6 +93,7 @@ struct DeviceTableOptions {
 // - Ethernet: ::ffff:a.b.c.d of every IPv4 address follows (the loopback's last), then the IPv6 addresses of
 //   global scope. All are RoCE v2.
 // - InfiniBand: index 0 is the only entry (type IB), and LIDs count from 1.
+// - With a network of packets the active MTU fits the MTU of the interfaces of the addresses.
 // - With options.network.addresses: those replace the machine's addresses, in their order.
 DeviceTable describe_devices(const DeviceTableOptions& options);
 

@@ -55,7 +55,7 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
   if (a.count != b.count || a.count > kMaxDevices) return false;
   for (uint32_t i = 0; i < a.count; ++i)
     if (!device_equal(a.devices[i], b.devices[i])) return false;
-  return a.network.enabled == b.network.enabled && a.network.port == b.network.port &&
+  return a.network.enabled == b.network.enabled && a.network.kind == b.network.kind && a.network.port == b.network.port &&
          a.network.count == b.network.count && a.network.addresses == b.network.addresses;
 }
 
@@ -106,7 +106,7 @@ bool exists(const std::string& path) {
 Finding compare(const std::string& node, const NodeDirectory& directory, const DeviceTable& wanted,
                 const NetworkKey& key) {
   if (directory.header().retired.load(std::memory_order_acquire) != 0) return Finding::kOutdated;
-  if (wanted.network.enabled != 0 && exists(key_path(node)) && read_node_key(node) != key)
+  if (has_key(wanted.network) && exists(key_path(node)) && read_node_key(node) != key)
     return Finding::kOtherKey;
   return table_equal(directory.devices(), wanted) && device_tree_is_whole(node, wanted) &&
                  exists(directory_path(node)) && exists(node + "/slots")
@@ -253,11 +253,14 @@ std::string network_part(const NetworkOptions& network) {
   };
   add(space.st_ino);
   add(network.port);
+  if (network.kind == NetworkKind::kRoce) add(kRocePort);
   for (const auto& address : network.addresses)
     for (const uint8_t byte : address) add(byte);
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return std::string("-") + (network.addresses.empty() ? "net" : "ip") + "-" + digits;
+  const char* const kind =
+      network.kind == NetworkKind::kRoce ? "roce" : network.addresses.empty() ? "net" : "ip";
+  return std::string("-") + kind + "-" + digits;
 }
 
 }  // namespace

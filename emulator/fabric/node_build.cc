@@ -59,7 +59,7 @@ NetworkKey read_node_key(const std::string& node) {
 int build_node(const std::string& folder, const DeviceTable& devices, const NetworkKey& key,
                std::string* problem) {
   int error = make_private_folder(folder);
-  if (error == 0 && devices.network.enabled != 0) error = write_node_key(folder, key);
+  if (error == 0 && has_key(devices.network)) error = write_node_key(folder, key);
   if (error == 0) error = make_private_folder(folder + "/slots");
   if (error == 0) error = write_device_tree(folder, devices);
   if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
@@ -72,7 +72,7 @@ int mend_node(const std::string& node, const NodeDirectory& directory, const Net
   int error = unless_there(make_private_folder(node));
   if (error == 0) error = unless_there(make_private_folder(node + "/slots"));
   if (error == 0) error = mend_tree(node, directory);
-  if (error == 0 && directory.devices().network.enabled != 0 && key != NetworkKey{})
+  if (error == 0 && has_key(directory.devices().network) && key != NetworkKey{})
     error = unless_there(write_node_key(node, key));
   return error == 0 ? 0 : fail_errno(error, problem, "cannot mend the node at " + node);
 }

@@ -103,6 +103,9 @@ struct DirectoryHeader {
   // Stray datagrams, by the device whose address they came to. Their queue pair does not exist, is not UD, or
   // does not receive in its state. The counters wrap around.
   std::atomic<uint32_t> stray_datagrams[kMaxDevices];
+  // Which process receives the packets of RoCE v2 (engine/roce_transport/reading_lease.h).
+  alignas(64) std::atomic<uint64_t> packet_reader;
+  std::atomic<uint64_t> packet_poller;
   // By device; each process adds to them.
   alignas(64) std::atomic<uint64_t> past_counters[kMaxDevices][kPastCounters];
 };

@@ -117,7 +117,7 @@ uint64_t inode_of(const fs::path& link) {
 
 void look_at_connections(NodeSnapshot* node) {
   const NetworkDescription& network = node->devices.network;
-  if (network.enabled == 0) return;
+  if (!has_key(network)) return;  // packets have no connections
   ByInode connections;
   ask_kernel(AF_INET, network, &connections);
   ask_kernel(AF_INET6, network, &connections);

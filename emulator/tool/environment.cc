@@ -13,6 +13,7 @@
 #include "fabric/node_directory.h"
 #include "fabric/private_folder.h"
 #include "tool/file_size_signal.h"
+#include "udp/roce_socket.h"
 #include "wire/key.h"
 #include "wire/listening.h"
 #include "wire/node_recipe.h"
@@ -81,6 +82,19 @@ int check_listening(const std::string& node, const wire::NetAddress& address, ui
   return error;
 }
 
+// If no process is on the node and the port is in use, the kernel's rxe or another node has it.
+int check_packets(const std::string& node, const wire::NetAddress& address, std::string* problem) {
+  udp::RoceSocket socket;
+  int error = 0;
+  for (int i = 0; i < 100; ++i) {
+    error = socket.open(address, udp::kRocePort, problem);
+    if (error == EADDRINUSE && node_is_inhabited(node)) return 0;
+    if (error != EADDRINUSE) return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return error;
+}
+
 // The file with the leaks of librdmacm and libibverbs (leaks.supp), beside the command. "": there is none, or
 // its name has a quotation mark.
 std::string leak_suppressions() {
@@ -108,12 +122,17 @@ int prepare_network(const NodeOptions& options, const std::string& node, Network
   }
   for (uint32_t i = 0; i < table.network.count; ++i) {
     const wire::NetAddress address{table.network.addresses[i]};
+    if (table.network.kind == NetworkKind::kRoce) {
+      if (check_packets(node, address, problem) != 0) return kFailed;
+      continue;
+    }
     const uint16_t port = options.devices.network.port;
     if (wire::find_other_claim(
             address, port, [&] { return id_of(node); }, problem) != 0 ||
         check_listening(node, address, port, problem) != 0)
       return kFailed;
   }
+  if (!has_key(table.network)) return 0;
   const int error = options.key_file.empty() ? wire::user_key(nodes_folder(), key, problem)
                                              : wire::read_key(options.key_file, key, problem);
   return error == 0 ? 0 : kFailed;

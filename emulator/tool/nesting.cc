@@ -37,7 +37,8 @@ bool read_options(const std::string& node, NodeOptions* out) {
   out->devices = options;
   if (table.network.enabled != 0) {
     options.network.enabled = true;
-    options.network.port = static_cast<uint16_t>(table.network.port);
+    options.network.kind = table.network.kind;
+    if (has_key(table.network)) options.network.port = static_cast<uint16_t>(table.network.port);
   }
   const std::string file = node.substr(node.rfind('/') + 1);
   std::string suffix = suffix_of(options);

@@ -13,15 +13,16 @@
 namespace verbena::tool {
 namespace {
 
-void add_address(NetworkOptions& network, const std::string& text) {
+void add_address(NetworkOptions& network, const std::string& option, const std::string& text) {
   wire::NetAddress address;
-  if (!wire::NetAddress::from_text(text, &address)) throw UsageError{"--ip: '" + text + "' is no IP address"};
+  if (!wire::NetAddress::from_text(text, &address))
+    throw UsageError{option + ": '" + text + "' is no IP address"};
   if (!address.is_reachable())
-    throw UsageError{"--ip: " + text + " is no address that another machine could reach this one by"};
+    throw UsageError{option + ": " + text + " is no address that another machine could reach this one by"};
   for (const auto& other : network.addresses)
     if (other == address.bytes) return;
   if (network.addresses.size() == kMaxGids - 1)  // the first GID is the device's own
-    throw UsageError{"--ip: more than " + std::to_string(kMaxGids - 1) + " addresses"};
+    throw UsageError{option + ": more than " + std::to_string(kMaxGids - 1) + " addresses"};
   network.addresses.push_back(address.bytes);
   network.enabled = true;
 }
@@ -34,14 +35,27 @@ void add_network_options(CLI::App& command, NodeOptions& options) {
       .add_option_function<std::vector<std::string>>(
           "--ip",
           [&network](const std::vector<std::string>& words) {
-            for (const std::string& word : words) add_address(network, word);
+            for (const std::string& word : words) add_address(network, "--ip", word);
           },
           "open the network: nodes on other machines reach this one by this address (docs/NETWORK.md)")
       ->expected(1)
       ->take_all()
       ->type_name("ADDR");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--roce",
+          [&network](const std::vector<std::string>& words) {
+            network.kind = NetworkKind::kRoce;
+            for (const std::string& word : words) add_address(network, "--roce", word);
+          },
+          "speak RoCE v2 by this address: with the kernel's rxe, adapters, other nodes (docs/ROCE.md)")
+      ->expected(1)
+      ->take_all()
+      ->type_name("ADDR")
+      ->excludes("--ip");
   command.add_flag_callback(
-      "--net", [&network] { network.enabled = true; }, "open the network on all addresses of the machine");
+      "--net", [&network] { network.enabled = true; }, "open the network on all addresses of the machine")
+      ->excludes("--roce");
   command
       .add_option("--port", network.port, "TCP port of the fabric, the same on all nodes; 47910 by default")
       ->check(CLI::Range(1, 65535))
@@ -54,7 +68,9 @@ void check_network_options(const NodeOptions& options) {
   const NetworkOptions& network = options.devices.network;
   if (network.enabled && options.devices.link_layer == LinkLayer::kInfiniband)
     throw UsageError{
-        "a network has Ethernet's addresses: --ip and --net do not go with --link-layer infiniband"};
+        "a network has Ethernet's addresses: --ip, --net and --roce do not go with --link-layer infiniband"};
+  if (network.kind == NetworkKind::kRoce && (network.port != kDefaultPort || !options.key_file.empty()))
+    throw UsageError{"--port and --key do not go with --roce: RoCE v2 has one port, and no keys"};
   if (!network.enabled && (network.port != kDefaultPort || !options.key_file.empty()))
     throw UsageError{"--port and --key are for a node with a network: --ip ADDR or --net"};
 }
@@ -97,7 +113,7 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
 
 bool names_node(const CLI::App& command) {
   size_t given = 0;
-  for (const char* option : {"--devices", "--link-layer", "--profile", "--node", "--ip", "--net", "--port"})
+  for (const char* option : {"--devices", "--link-layer", "--profile", "--node", "--ip", "--net", "--roce", "--port"})
     given += command.count(option);
   return given != 0;
 }

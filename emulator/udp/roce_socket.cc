@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -95,6 +97,22 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
   return 0;
 }
 
+int RoceSocket::adopt(int fd, const NetAddress& address, uint16_t port) {
+  Descriptor given(fd);
+  sockaddr_storage at{};
+  socklen_t length = sizeof at;
+  int kind = 0;
+  socklen_t size = sizeof kind;
+  NetAddress bound;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length) != 0 ||
+      getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_DGRAM ||
+      !NetAddress::from_socket_address(at, &bound) || bound != address || port_of(at) != port)
+    return EINVAL;
+  own_ = {address, port};
+  socket_.reset(given.release());
+  return 0;
+}
+
 int RoceSocket::send(const UdpEnd& to, std::span<uint8_t> datagram) const {
   if (datagram.size() > roce::kMaxPacket) return EMSGSIZE;
   if (datagram.size() < kShortest || to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;
@@ -106,8 +124,7 @@ int RoceSocket::send(const UdpEnd& to, std::span<uint8_t> datagram) const {
   const socklen_t length = to.address.to_socket_address(to.port, &at);
   ssize_t sent;
   do {
-    sent = sendto(socket_.fd, datagram.data(), datagram.size(), 0, reinterpret_cast<const sockaddr*>(&at),
-                  length);
+    sent = syscall(SYS_sendto, socket_.fd, datagram.data(), datagram.size(), 0, &at, length);
   } while (sent < 0 && errno == EINTR);
   return sent < 0 ? errno : 0;
 }
@@ -118,8 +135,7 @@ Arrival RoceSocket::receive(PacketBuffer& buffer, ReceivedPacket* out) const {
   ssize_t received;
   do {
     length = sizeof at;
-    received =
-        recvfrom(socket_.fd, buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&at), &length);
+    received = syscall(SYS_recvfrom, socket_.fd, buffer.data(), buffer.size(), 0, &at, &length);
   } while (received < 0 && errno == EINTR);
   if (received < 0) return Arrival::kNothing;
 

@@ -55,6 +55,10 @@ class RoceSocket {
   // kernel's rxe, has the port; and those of socket(2). The socket is closed first if it was open.
   int open(const wire::NetAddress& address, uint16_t port, std::string* problem);
 
+  // Takes a socket that another process has opened so. EINVAL, and `fd` is closed: it is none, or bound to
+  // something else.
+  int adopt(int fd, const wire::NetAddress& address, uint16_t port);
+
   // Sends `datagram`: a packet from the BTH to the padding, and kIcrcSize bytes, which are written. Returns 0
   // or an errno: EAGAIN: the send buffer is full, wait for POLLOUT; EMSGSIZE: longer than the path MTU or the
   // longest packet; EINVAL: shorter than a BTH and an ICRC, or an address of the other IP version;

@@ -132,7 +132,7 @@ int MulticastChannel::open(NodeMembership& membership) {
   membership_ = &membership;
   self_ = {membership.directory().header().node_id, membership.slot(), membership.generation()};
   port_ = static_cast<uint16_t>(network.port);
-  for (uint32_t i = 0; i < std::min(network.count, kMaxGids) && network.enabled != 0; ++i)
+  for (uint32_t i = 0; i < std::min(network.count, kMaxGids) && has_key(network); ++i)
     senders_.push_back({NetAddress{network.addresses[i]}, -1});
   if (senders_.empty()) return ENONET;
   return node_key(membership.node(), &key_);

@@ -17,7 +17,7 @@ namespace verbena::wire {
 namespace {
 
 constexpr std::string_view kDevices = "devices", kLinkLayer = "link-layer", kProfile = "profile",
-                           kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key";
+                           kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key", kRoce = "roce";
 
 bool read_number(const std::string& text, uint64_t least, uint64_t most, uint64_t* out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -53,6 +53,8 @@ bool read_word(const std::string& name, const std::string& value, DeviceTableOpt
     return read_profile_name(value, &options->limits);
   } else if (name == kNetwork) {
     network.enabled = true;
+  } else if (name == kRoce) {
+    network.kind = NetworkKind::kRoce;
   } else if (name == kAddress) {
     if (!NetAddress::from_text(value, &address) || network.addresses.size() == kMaxGids - 1) return false;
     network.addresses.push_back(address.bytes);
@@ -82,7 +84,11 @@ std::string write_recipe(const DeviceTableOptions& options, const std::string& k
     if (options.limits.*limit.value != usual.*limit.value)
       recipe << ' ' << limit.name << '=' << options.limits.*limit.value;
   if (!options.network.enabled) return recipe.str();
-  recipe << ' ' << kNetwork << "= " << kPort << '=' << options.network.port;
+  recipe << ' ' << kNetwork << "= ";
+  if (options.network.kind == NetworkKind::kRoce)
+    recipe << kRoce << '=';
+  else
+    recipe << kPort << '=' << options.network.port;
   for (const auto& address : options.network.addresses)
     recipe << ' ' << kAddress << '=' << NetAddress{address}.text();
   if (!key_file.empty()) recipe << ' ' << kKeyFile << '=' << key_file;
@@ -108,7 +114,7 @@ int restore_node(const std::string& path) {
   std::string key_file, problem;
   if (recipe == nullptr || !read_recipe(recipe, &options, &key_file)) return ENOENT;
   int error = 0;
-  if (options.network.enabled) {
+  if (options.network.enabled && options.network.kind == NetworkKind::kFrames) {
     NetworkKey* const key = &options.network.key;
     const std::string parent = path.substr(0, path.rfind('/'));
     error = key_file.empty() ? user_key(parent, key, &problem) : read_key(key_file, key, &problem);

@@ -85,6 +85,9 @@ def run_group(group, place, settings, options):
     with tempfile.TemporaryDirectory(prefix="vn.", dir="/tmp") as folder:
         key = make_key(settings, folder, group, place)
         with PLACES[place](settings, key, group.ipv6).hosts(group.hosts) as hosts:
+            if group.roce:
+                for host in hosts:
+                    host.options = ["--roce", host.address]
             return all(all([run_row(row, hosts) for row in ready]) for _ in range(options.repeat))
 
 

@@ -19,8 +19,19 @@ def program(name, package):
     return initramfs.find_program(name, package)
 
 
-def run(init, programs, modules=(), timeout=600, keep=None):
-    """Boots, and runs `init` with `programs` (paths) in /usr/bin. Returns the release of the kernel, the exit status that
+def add_verbena(archive, command):
+    """The command, and its libraries beside it."""
+    initramfs.add_program(archive, command, "/usr/bin/verbena")
+    for library in (command.parents[1] / "lib/verbena").glob("*.so"):
+        if library.is_symlink():
+            archive.link(f"/usr/lib/verbena/{library.name}", str(library.readlink()))
+        else:
+            initramfs.add_program(archive, library, f"/usr/lib/verbena/{library.name}")
+
+
+def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=()):
+    """Boots, and runs `init` with `programs` (paths) in /usr/bin, `files` in /guest, and `verbena`, the command, if it is
+    given. Returns the release of the kernel, the exit status that
     init has printed, and the content of the file `keep` of the tar archive that init left on /dev/vda."""
     cache = pathlib.Path("~/.cache/verbena-guest").expanduser()
     cache.mkdir(parents=True, exist_ok=True)
@@ -31,6 +42,10 @@ def run(init, programs, modules=(), timeout=600, keep=None):
     archive.file("bin/busybox", program("busybox", "busybox-static").read_bytes(), 0o755)
     for path in programs:
         initramfs.add_program(archive, path, f"/usr/bin/{path.name}")
+    if verbena:
+        add_verbena(archive, verbena)
+    for path in files:
+        archive.file(f"guest/{path.name}", path.read_bytes())
     # pthread_exit(3) loads it, so ldd does not name it.
     for library in pathlib.Path("/lib").glob("*-linux-gnu/libgcc_s.so.1"):
         if not archive.has(str(library)):
@@ -39,12 +54,12 @@ def run(init, programs, modules=(), timeout=600, keep=None):
     archive.file("etc/hosts", b"127.0.0.1 localhost\n")
     archive.file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\ntcpdump:x:1:1::/:/bin/sh\n")
     archive.file("etc/group", b"root:x:0:\ntcpdump:x:1:\n")
-    files = []
+    drivers = []
     for path in the_kernel.in_order(MODULES + tuple(modules)):
         name = f"/guest/{path.name.split('.ko')[0]}.ko"
         archive.file(name, kernel.read_module(path))
-        files.append(name)
-    archive.file("guest/modules", "".join(f"{name}\n" for name in files).encode())
+        drivers.append(name)
+    archive.file("guest/modules", "".join(f"{name}\n" for name in drivers).encode())
     image = the_kernel.uncompressed(cache)
     emulator = program("qemu-system-x86_64", "qemu-system-x86")
     with tempfile.TemporaryDirectory(prefix="verbena-guest.") as folder:

@@ -40,6 +40,8 @@ class Network {
   virtual std::shared_ptr<Transport> path_within(const PeerAdapter& to, uint32_t qpn) = 0;
   // The queue pair has the path now and may be connected to. Starts looking for its peer. No lock is held.
   virtual void connect(Qp& qp, const std::shared_ptr<Transport>& path) = 0;
+  // The UD queue pair receives datagrams from now on. No lock is held.
+  virtual void receive_datagrams(Qp&) {}
   // On return engine/remote does not touch the queue pair any more. No lock is held.
   virtual void forget(Qp& qp) = 0;
 

@@ -18,14 +18,18 @@ constexpr int64_t kTick = 200'000;
 }  // namespace
 
 void Scheduler::publish() {
-  const uint32_t network = work_.load(std::memory_order_relaxed) & kNetworkIsActive;
-  work_.store(static_cast<uint32_t>(waiting_.size()) | network, std::memory_order_release);
+  const uint32_t sockets = work_.load(std::memory_order_relaxed) & kSockets;
+  work_.store(static_cast<uint32_t>(waiting_.size()) | sockets, std::memory_order_release);
 }
 
-void Scheduler::set_network_active(bool active) {
+void Scheduler::set_sockets(uint32_t bit, bool active) {
   std::lock_guard lock(mutex_);
-  work_.store(static_cast<uint32_t>(waiting_.size()) | (active ? kNetworkIsActive : 0), std::memory_order_release);
+  const uint32_t work = work_.load(std::memory_order_relaxed);
+  work_.store(active ? work | bit : work & ~bit, std::memory_order_release);
 }
+
+void Scheduler::set_network_active(bool active) { set_sockets(kNetworkIsActive, active); }
+void Scheduler::set_packets_active(bool active) { set_sockets(kPacketsAreActive, active); }
 
 void Scheduler::add(Qp* qp) {
   {
@@ -66,8 +70,8 @@ int64_t Scheduler::progress_all(bool from_service) {
 
 void Scheduler::progress_from_poll(Network* network) {
   const uint32_t what = work_.load(std::memory_order_acquire);
-  if ((what & kNetworkIsActive) != 0) network->drive_from_poll();
-  if ((what & ~kNetworkIsActive) == 0) return;
+  if ((what & kSockets) != 0) network->drive_from_poll();
+  if ((what & ~kSockets) == 0) return;
   polled_.store(true, std::memory_order_relaxed);  // also if the service thread holds mutex_: it is to stop
   if (!mutex_.try_lock()) return;
   progress_all(false);
@@ -92,7 +96,7 @@ int64_t Scheduler::progress_from_service() {
       idle_ticks_ = 0;
       service_awake_.store(false, std::memory_order_seq_cst);
       // A request may have been added just before, by a thread that saw the service thread awake.
-      if ((work_.load(std::memory_order_relaxed) & ~kNetworkIsActive) == 0) next = kEndOfTime;
+      if ((work_.load(std::memory_order_relaxed) & ~kSockets) == 0) next = kEndOfTime;
     }
   }
   return next;

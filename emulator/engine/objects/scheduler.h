@@ -34,12 +34,16 @@ class Scheduler {
 
   // `active`: programs that poll must look at the sockets of the network, too.
   void set_network_active(bool active);
+  // The same for the network of packets.
+  void set_packets_active(bool active);
 
   // The service thread drives the requests. Returns when to call again, ns; kEndOfTime: when woken.
   int64_t progress_from_service();
 
  private:
-  static constexpr uint32_t kNetworkIsActive = 1u << 31;
+  static constexpr uint32_t kNetworkIsActive = 1u << 31, kPacketsAreActive = 1u << 30;
+  static constexpr uint32_t kSockets = kNetworkIsActive | kPacketsAreActive;
+  void set_sockets(uint32_t bit, bool active);
   int64_t progress_all(bool from_service);  // under mutex_
   void publish();                           // under mutex_
 
@@ -49,7 +53,7 @@ class Scheduler {
   std::mutex mutex_;  // held while requests are driven
   std::vector<Qp*> waiting_;
   std::atomic<bool> polled_{false};     // since the last look of the service thread
-  std::atomic<uint32_t> work_{0};       // size of waiting_, and kNetworkIsActive
+  std::atomic<uint32_t> work_{0};       // size of waiting_, and kSockets
   std::atomic<bool> service_awake_{false};
   int idle_ticks_ = 0;  // of the service thread
 };

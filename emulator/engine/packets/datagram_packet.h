@@ -3,10 +3,6 @@
 // UD over packets: a message is one packet, nothing is acknowledged, and the only state is a PSN that nobody
 // checks. Pure functions.
 //
-// How it is meant to plug into the engine (not done yet): datagram_transport.cc writes a packet per
-// destination of another node; what is accepted goes to deliver() of datagram/delivery.h, as
-// remote/datagram_receiver.cc does.
-//
 // Sources: InfiniBand Architecture Specification vol. 1, 9.8.3; the kernel's rxe_recv.c.
 #pragma once
 

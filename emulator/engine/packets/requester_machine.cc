@@ -57,6 +57,26 @@ RequesterMachine::RequesterMachine(const RequesterOptions& options, RequesterHos
       sent_psn_(next_psn_),
       retries_left_(options.retry_cnt) {}
 
+void RequesterMachine::begin(uint32_t first_psn) {
+  next_psn_ = cursor_psn_ = acked_psn_ = sent_psn_ = psn_of(first_psn);
+  head_ = cursor_ = tail_;
+}
+
+void RequesterMachine::set_limits(const RequesterLimits& limits) {
+  if (limits.retry_cnt != options_.retry_cnt) retries_left_ = limits.retry_cnt;
+  options_.max_rd_atomic = limits.max_rd_atomic;
+  options_.timeout_ns = limits.timeout_ns;
+  options_.retry_cnt = limits.retry_cnt;
+  options_.rnr_retry = limits.rnr_retry;
+}
+
+void RequesterMachine::take_back() {
+  cursor_ = before_.cursor;
+  cursor_psn_ = before_.cursor_psn;
+  sent_psn_ = before_.sent_psn;
+  since_request_ = before_.since_request;
+}
+
 bool RequesterMachine::post(const PacketRequest& request) {
   if (failed_ || tail_ - head_ == slots_.size()) return false;
   const uint32_t packets = psns_of(request, options_.connection.mtu);
@@ -99,6 +119,7 @@ bool RequesterMachine::next_packet(int64_t now, OutgoingPacket* out) {
   Slot& slot = at(cursor_);
   if (cursor_psn_ == slot.first_psn && !may_start(slot)) return false;
   if (options_.connection.reliable && in_flight() >= options_.window) return false;
+  before_ = {cursor_, cursor_psn_, sent_psn_, since_request_};
   out->packet = {};
   if (!build(slot, out)) {
     // It fails when those before it have completed.

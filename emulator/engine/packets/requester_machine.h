@@ -9,12 +9,7 @@
 // acknowledgements; it goes back to the first packet that is missing after a NAK, after a lost response, and
 // after silence (timeout, retry_cnt); it waits after RNR NAKs (rnr_retry).
 //
-// How it is meant to plug into the engine (not done yet): a Transport (objects/transport.h) per queue pair
-// owns one. send() posts the request and returns kSent, or kBlocked when post() refuses. RequesterHost is the
-// transport: gather() reads through the lkeys (requester/local_bytes.h), scatter() and atomic_result() write
-// as remote/answer_receiver.cc does; completed() calls acknowledged() or responded(), failed() calls
-// refused() with the VendorError of the status. Transport::patience_ns() is kNever, since times and retries
-// are counted here.
+// The transport of a queue pair owns one (roce_transport/roce_path.h). Times and retries are counted here.
 //
 // Sources: InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.7, 9.8 (UC); the kernel's rxe_req.c and
 // rxe_comp.c.
@@ -70,9 +65,23 @@ struct RequesterOptions {
 
 inline constexpr int64_t kNoTimer = INT64_MAX;
 
+// What ibv_modify_qp(3) may change while requests are in flight, as in RequesterOptions.
+struct RequesterLimits {
+  uint32_t max_rd_atomic = 1;
+  uint64_t timeout_ns = UINT64_MAX;
+  uint32_t retry_cnt = 7;
+  uint32_t rnr_retry = 7;
+
+  bool operator==(const RequesterLimits&) const = default;
+};
+
 class RequesterMachine {
  public:
   RequesterMachine(const RequesterOptions& options, RequesterHost& host);
+
+  // Begins again with this PSN. It is idle, and has not failed.
+  void begin(uint32_t first_psn);
+  void set_limits(const RequesterLimits& limits);
 
   // False: `depth` requests are held already.
   bool post(const PacketRequest& request);
@@ -80,6 +89,10 @@ class RequesterMachine {
   // The next packet to be sent. False: none, until a request, a packet or a timer comes. `out` is then
   // undefined.
   bool next_packet(int64_t now, OutgoingPacket* out);
+
+  // The packet of the last next_packet() was not sent, since the network is full: the next one is the same. RC
+  // only; nothing else was called in between.
+  void take_back();
 
   // An acknowledgement or response of the peer: well-formed, from its address, and for this queue pair.
   void on_packet(const roce::Packet& packet, int64_t now);
@@ -115,7 +128,7 @@ class RequesterMachine {
   void on_nak(const roce::Packet& packet, int64_t now);
   void on_response(const roce::Packet& packet, int64_t now);
 
-  const RequesterOptions options_;
+  RequesterOptions options_;
   RequesterHost& host_;
   std::vector<Slot> slots_;
   uint64_t head_ = 0;    // the first request that is not completed
@@ -133,6 +146,10 @@ class RequesterMachine {
   bool recovering_ = false;        // went back, without progress since
   bool failed_ = false;
   uint64_t repeated_ = 0;
+  struct {
+    uint64_t cursor;
+    uint32_t cursor_psn, sent_psn, since_request;
+  } before_{};  // the last packet
 };
 
 }  // namespace verbena::packets

@@ -128,13 +128,7 @@ ArrivedPiece ResponderMachine::piece_of(const roce::Packet& packet, const Opcode
 void ResponderMachine::take(const roce::Packet& packet, const OpcodeInfo& info) {
   const ArrivedPiece piece = piece_of(packet, info);
   const Verdict verdict = host_.take(piece);
-  if (verdict == Verdict::kRnr && options_.connection.reliable) {
-    nak_sent_ = true;
-    return append({.type = Answer::Type::kNak,
-                   .syndrome = roce::rnr_syndrome(host_.rnr_timer()),
-                   .psn = packet.bth.psn,
-                   .msn = msn_});
-  }
+  if (verdict == Verdict::kRnr && options_.connection.reliable) return not_ready(packet.bth.psn);
   if (verdict != Verdict::kDone) return refuse(verdict, packet.bth.psn);
   expected_psn_ = psn_next(packet.bth.psn);
   if (info.ends) {
@@ -150,8 +144,9 @@ void ResponderMachine::take(const roce::Packet& packet, const OpcodeInfo& info) 
 void ResponderMachine::read(const roce::Packet& packet, const OpcodeInfo& info) {
   const ArrivedPiece piece = piece_of(packet, info);
   if (piece.length > 1u << 31 || !make_room()) return refuse(Verdict::kInvalidRequest, packet.bth.psn);
-  if (const Verdict verdict = host_.check_read(piece); verdict != Verdict::kDone)
-    return refuse(verdict, packet.bth.psn);
+  const Verdict verdict = host_.check_read(piece);
+  if (verdict == Verdict::kRnr) return not_ready(packet.bth.psn);
+  if (verdict != Verdict::kDone) return refuse(verdict, packet.bth.psn);
   msn_ = (msn_ + 1) & kPsnMask;
   expected_psn_ = psn_add(packet.bth.psn, packets_of(piece.length, options_.connection.mtu));
   append({.type = Answer::Type::kRead, .psn = packet.bth.psn, .msn = msn_, .read = piece});
@@ -160,8 +155,9 @@ void ResponderMachine::read(const roce::Packet& packet, const OpcodeInfo& info) 
 void ResponderMachine::atomic(const roce::Packet& packet, const OpcodeInfo& info) {
   if (!make_room()) return refuse(Verdict::kInvalidRequest, packet.bth.psn);
   uint64_t before = 0;
-  if (const Verdict verdict = host_.change(piece_of(packet, info), &before); verdict != Verdict::kDone)
-    return refuse(verdict, packet.bth.psn);
+  const Verdict verdict = host_.change(piece_of(packet, info), &before);
+  if (verdict == Verdict::kRnr) return not_ready(packet.bth.psn);
+  if (verdict != Verdict::kDone) return refuse(verdict, packet.bth.psn);
   msn_ = (msn_ + 1) & kPsnMask;
   expected_psn_ = psn_next(packet.bth.psn);
   results_[results_kept_++ % results_.size()] = {packet.bth.psn, before, true};
@@ -208,6 +204,15 @@ void ResponderMachine::unreliable(const roce::Packet& packet, const OpcodeInfo& 
 void ResponderMachine::drop_message() {
   if (message_.is_active) host_.abandon();
   message_ = {};
+}
+
+// The packet comes again.
+void ResponderMachine::not_ready(uint32_t psn) {
+  nak_sent_ = true;
+  append({.type = Answer::Type::kNak,
+          .syndrome = roce::rnr_syndrome(host_.rnr_timer()),
+          .psn = psn,
+          .msn = msn_});
 }
 
 void ResponderMachine::refuse(Verdict verdict, uint32_t psn) {

@@ -9,13 +9,8 @@
 // WRITEs are acknowledged, a READ is answered again from wherever it is asked, an atomic from the results
 // that are kept.
 //
-// How it is meant to plug into the engine (not done yet): the receiver of packets finds the queue pair by
-// destination QPN, checks source address, P_Key and state, and calls on_packet() of its machine.
-// ResponderHost carries the pieces out with respond() of responder/responder.h, as remote/remote_requester.cc
-// does for frames: take() fills a Request whose `done` is the offset, with a PayloadStream that holds the
-// bytes of the packet. The length of a SEND is known at its end only. Until then `length` is one more than
-// what has come, so that respond() returns kPartial, refuses too long a message as soon as it is too long,
-// and completes at the end. Answer::kRnr, kNak and kSilence become Verdicts.
+// Each queue pair that is reached by packets has one, with roce_transport/packet_responder.h as its host. The
+// length of a SEND is known at its end only: until then it is one more than what has come.
 //
 // A READ is fetched packet by packet, when the network takes it. Requests behind it may be carried out before
 // (vol. 1, 10.8.3.3: a READ is ordered before later requests by a fence only).
@@ -54,7 +49,7 @@ struct ArrivedPiece {
 
 enum class Verdict : uint8_t {
   kDone,
-  kRnr,             // no receive WQE: nothing has happened, the packet comes again
+  kRnr,  // no receive WQE, or not now: nothing has happened, the packet comes again
   kInvalidRequest,  // refused, by NAK code
   kRemoteAccess,
   kRemoteOperation,
@@ -135,6 +130,7 @@ class ResponderMachine {
   void take(const roce::Packet& packet, const roce::OpcodeInfo& info);
   void read(const roce::Packet& packet, const roce::OpcodeInfo& info);
   void atomic(const roce::Packet& packet, const roce::OpcodeInfo& info);
+  void not_ready(uint32_t psn);
   void refuse(Verdict verdict, uint32_t psn);
   void drop_message();
 

@@ -214,6 +214,7 @@ int to_rtr(Qp& qp, const PeerQp* known) {
   }
   const int error = enter_rtr(qp, peer, std::move(path), remote);
   if (error == 0 && remote) others->connect(qp, remote);
+  if (error == 0 && others != nullptr && qp.type == IBV_QPT_UD) others->receive_datagrams(qp);
   return error;
 }
 

@@ -53,7 +53,7 @@ constexpr const char* kFastPathVariable = "VERBENA_FAST_PATH";
 struct EngineServiceAtExit {
   [[gnu::destructor]] static void send_what_lingers() {
     if (current != nullptr && !current->process_.dead()) {
-      if (current->process_.network() != nullptr) current->remote_->flush_at_exit();
+      if (Remote* const remote = current->begun_remote_.load()) remote->flush_at_exit();
       current->process_.membership().retire_node_at_exit();
     } else if (current == nullptr && last_node.pid == getpid()) {
       remove_node(last_node.path, {.own = identity_of_process(getpid())});
@@ -72,7 +72,11 @@ void EngineService::begin_remote(const Connector& caller) {
   const wire::ProcessId self{process_.directory().header().node_id, membership.slot(),
                              membership.generation()};
   remote_ = std::make_unique<Remote>(process_, self, caller);
-  process_.set_network(remote_.get());
+  if (roce_)
+    roce_->set_within(remote_.get());
+  else
+    process_.set_network(remote_.get());
+  begun_remote_.store(remote_.get(), std::memory_order_release);
   membership.watch(remote_->descriptor());
 }
 
@@ -121,7 +125,7 @@ int EngineService::enter(const char* node) {
   snprintf(last_node.path, sizeof last_node.path, "%s", node);
   last_node.pid = getpid();
   process_.meet_itself();
-  const int error = open_connection_listener();
+  const int error = open_network();
   if (error != 0) membership.leave();
   return error;
 }
@@ -152,8 +156,27 @@ int EngineService::acquire(Process** out) {
   return 0;
 }
 
+int EngineService::open_network() {
+  const NetworkDescription& network = process_.directory().devices().network;
+  if (network.enabled == 0) return 0;
+  return network.kind == NetworkKind::kRoce ? open_roce() : open_connection_listener();
+}
+
+int EngineService::open_roce() {
+  roce_ = std::make_unique<RoceNetwork>(process_);
+  std::string problem;
+  const int error = roce_->open(&problem);
+  if (error != 0) {
+    VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
+    return error;
+  }
+  process_.set_network(roce_.get());
+  roce_is_open_.store(true, std::memory_order_release);
+  process_.membership().watch(roce_->descriptor());
+  return 0;
+}
+
 int EngineService::open_connection_listener() {
-  if (process_.directory().devices().network.enabled == 0) return 0;
   begin_remote({[](void* listener, const wire::NetAddress& to, const wire::NetAddress& from,
                    const wire::Target& target, int64_t deadline) {
                   return static_cast<wire::ConnectionListener*>(listener)->connect(to, from, target,
@@ -191,7 +214,7 @@ void EngineService::release(Process& process) {
 }
 
 void EngineService::leave() {
-  if (process_.network() != nullptr) remote_->flush_all();
+  if (remote_) remote_->flush_all();
   process_.delete_unused_contexts();
   const bool objects_remain = has_objects() || !process_.left_contexts.empty();
   process_.membership().leave();
@@ -199,7 +222,9 @@ void EngineService::leave() {
   if (objects_remain) {
     process_.die();
     process_.set_network(nullptr);
-    remote_.reset();               // other nodes are to hear of it now
+    begun_remote_.store(nullptr);
+    remote_.reset();  // other nodes are to hear of it now
+    roce_.reset();
     // what others have begun with the program's memory is over when the device is closed
     process_.wait_for_hazards({"ibv_close_device", "process", static_cast<uint32_t>(getpid())});
     for (Context* context : process_.left_contexts) context->events.close();

@@ -13,6 +13,7 @@
 
 #include "engine/objects/process.h"
 #include "engine/remote/remote.h"
+#include "engine/roce_transport/roce_network.h"
 #include "engine/xrc/xrc_shared_qps.h"
 #include "wire/connection_listener.h"
 
@@ -31,6 +32,9 @@ class EngineService {
   // Open only on a node with a network.
   wire::ConnectionListener& connection_listener() { return connection_listener_; }
 
+  // The network of a node with RoCE v2; nullptr: the node has none.
+  RoceNetwork* roce() { return roce_is_open_.load(std::memory_order_acquire) ? roce_.get() : nullptr; }
+
   // Starts engine/remote with a connector to other nodes. Called before the first queue pair is connected.
   void begin_remote(const Connector& caller);
   // engine/remote; starts it, for processes of this node alone, if there is none yet. Any thread. Throws
@@ -45,7 +49,9 @@ class EngineService {
   EngineService();
   ~EngineService();
   int enter(const char* node);
+  int open_network();
   int open_connection_listener();
+  int open_roce();
   void leave();
   bool has_objects() const;
   static size_t reply(void* self, const std::byte* request, size_t size, std::byte* reply, Descriptor& passed);
@@ -68,7 +74,10 @@ class EngineService {
   XrcSharedQps xrc_shared_qps_{process_};
   wire::ConnectionListener connection_listener_;
   std::unique_ptr<Remote> remote_;
+  std::atomic<Remote*> begun_remote_{nullptr};  // `remote_`, once it has begun
+  std::unique_ptr<RoceNetwork> roce_;           // a node with RoCE v2 only
   std::mutex begin_mutex_;
+  std::atomic<bool> roce_is_open_{false};
   std::atomic<bool> connection_listener_is_open_{false};  // the service thread may serve it
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;

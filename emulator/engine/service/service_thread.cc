@@ -92,7 +92,8 @@ int64_t EngineService::serve() {
   serve_device_events();
   serve_doorbell();
   int64_t next = xrc_shared_qps_.serve();
-  Remote* const others = process_.network() != nullptr ? remote_.get() : nullptr;
+  Remote* const others = begun_remote_.load(std::memory_order_acquire);
+  if (roce_is_open_.load(std::memory_order_acquire)) next = std::min(next, roce_->serve());
   if (others != nullptr) next = std::min(next, others->serve());
   next = std::min(next, process_.scheduler().progress_from_service());
   if (others != nullptr && others->groups().serve()) next = now_ns();

@@ -21,6 +21,7 @@ class Group:
     processors: int = 2
     needs_network: bool = True  # of `verbena run`
     ipv6: bool = False  # the nodes have IPv6 addresses alone; in namespaces only
+    roce: bool = False  # the nodes speak RoCE v2 (`verbena run --roce`)
     rows: list = dataclasses.field(default_factory=list)
 
     def add(self, name, run, quick=True):

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/roce_transport/port_sharing.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <array>
+#include <cstring>
+
+#include "adapter/clock.h"
+#include "fabric/node.h"
+#include "fabric/node_directory.h"
+#include "fabric/service_socket.h"
+
+namespace verbena {
+namespace {
+
+// Two processes that begin at once find each other in this time; so does one that follows another that ends.
+constexpr int64_t kOpenPatience = 3'000'000'000;
+constexpr int kReplyPatience = 200;  // ms; a process that is stopped replies later, or never
+constexpr timespec kBeforeNextTry{0, 5'000'000};
+// A process that has not taken a connection is not asked again sooner.
+constexpr int64_t kCallAgain = 100'000'000;
+// The kernel takes less if net.core.wmem_max is less.
+constexpr int kForwardBuffer = 4 << 20;
+
+std::span<const uint8_t> bytes_in(const PacketsCall& call) {
+  return {reinterpret_cast<const uint8_t*>(&call), sizeof call};
+}
+
+bool ask_for_port(const NodeMembership& membership, uint32_t slot, uint32_t generation, uint32_t index,
+                  Descriptor* out) {
+  MessageSocket connection;
+  const PacketsCall call{PacketsCall::Kind::kSocket, index};
+  if (call_service(slot_address(membership.directory(), membership.node(), slot, generation),
+                   ServiceNumber::kPackets, bytes_in(call), &connection) != 0)
+    return false;
+  connection.wait(kReplyPatience);
+  std::array<uint8_t, sizeof call> reply;
+  std::array<Descriptor, 1> passed;
+  if (connection.receive(reply, passed) != sizeof call || passed[0].fd < 0) return false;
+  out->reset(passed[0].release());
+  return true;
+}
+
+bool ask_all_for_port(const NodeMembership& membership, uint32_t index, Descriptor* out) {
+  const NodeDirectory& directory = membership.directory();
+  for (uint32_t slot = 0; slot < kMaxSlots; ++slot) {
+    const uint32_t generation = directory.slot(slot).generation.load(std::memory_order_acquire);
+    if (slot != membership.slot() && directory.alive(slot, generation) &&
+        ask_for_port(membership, slot, generation, index, out))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int open_shared_port(const NodeMembership& membership, uint32_t index, const wire::NetAddress& address,
+                     udp::RoceSocket* out, std::string* problem) {
+  const int64_t give_up_at = now_ns() + kOpenPatience;
+  for (;;) {
+    Descriptor passed;
+    if (ask_all_for_port(membership, index, &passed) &&
+        out->adopt(passed.release(), address, udp::kRocePort) == 0)
+      return 0;
+    const int error = out->open(address, udp::kRocePort, problem);
+    if (error != EADDRINUSE || now_ns() > give_up_at) return error;
+    nanosleep(&kBeforeNextTry, nullptr);
+  }
+}
+
+void PacketForwarder::forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+  if (QpnEntry found; process_.directory().find_qpn(qpn, &found)) forward_to(found.slot, way, datagram);
+}
+
+void PacketForwarder::forward_to_all(const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+  const NodeDirectory& directory = process_.directory();
+  for (uint32_t slot = 0; slot < kMaxSlots; ++slot)
+    if (directory.alive(slot, directory.slot(slot).generation.load(std::memory_order_acquire)))
+      forward_to(slot, way, datagram);
+}
+
+void PacketForwarder::forward_to(uint32_t slot, const ForwardedPacket& way,
+                                 std::span<const uint8_t> datagram) {
+  const NodeMembership& membership = process_.membership();
+  const NodeDirectory& directory = membership.directory();
+  if (slot == membership.slot() || slot >= kMaxSlots || datagram.size() > roce::kMaxPacket) return;
+  const uint32_t generation = directory.slot(slot).generation.load(std::memory_order_acquire);
+  Neighbour& neighbour = neighbours_[slot];
+  if (!neighbour.connection.is_open() || neighbour.generation != generation) {
+    if (neighbour.generation == generation && now_ns() < neighbour.call_again_at) return;
+    neighbour.generation = generation;
+    neighbour.call_again_at = now_ns() + kCallAgain;
+    neighbour.connection.close();
+    if (call_service(slot_address(directory, membership.node(), slot, generation),
+                     ServiceNumber::kPackets, bytes_in({PacketsCall::Kind::kForward, 0}),
+                     &neighbour.connection) != 0)
+      return neighbour.connection.close();
+    setsockopt(neighbour.connection.fd(), SOL_SOCKET, SO_SNDBUF, &kForwardBuffer, sizeof kForwardBuffer);
+  }
+  std::array<uint8_t, kForwardedBytes> message;
+  std::memcpy(message.data(), &way, sizeof way);
+  std::memcpy(message.data() + sizeof way, datagram.data(), datagram.size());
+  const int error = neighbour.connection.send(std::span(message).first(sizeof way + datagram.size()));
+  if (error != 0 && error != EAGAIN) neighbour.connection.close();
+}
+
+}  // namespace verbena

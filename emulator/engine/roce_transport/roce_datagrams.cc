@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/roce_transport/roce_datagrams.h"
+
+#include <arpa/inet.h>
+
+#include <cstring>
+
+#include "engine/datagram/datagram_header.h"
+#include "engine/packets/datagram_packet.h"
+#include "engine/remote/remote_datagram.h"
+#include "engine/roce_transport/packet_sender.h"
+
+namespace verbena {
+namespace {
+
+// What a UDP socket does not say of a packet that has come (ip(7), IP_RECVTTL and IP_RECVTOS would).
+constexpr uint8_t kUsualHopLimit = 64;
+
+}  // namespace
+
+RoceDatagrams::RoceDatagrams(Process& process) : process_(process), source_(make_remote_sender(process)) {
+  source_->origin = {&from_, 0};
+}
+
+void RoceDatagrams::send(PacketSender& sender, const DatagramTo& to, const wire::DatagramHead& head,
+                         const uint8_t* bytes, uint32_t size) {
+  if (size < kGrhBytes || size > kGrhBytes + kMaxDatagram) return;
+  packets::Datagram datagram;
+  datagram.destination_qpn = to.qpn;
+  datagram.source_qpn = head.source_qpn;
+  datagram.qkey = head.qkey;
+  datagram.psn = psn_.fetch_add(1, std::memory_order_relaxed) & 0xffffff;
+  datagram.solicited = (head.flags & kCqeSolicited) != 0;
+  datagram.has_immediate = (head.flags & kCqeWithImmediate) != 0;
+  datagram.immediate = ntohl(head.immediate);
+  datagram.payload = {bytes + kGrhBytes, size - kGrhBytes};
+  sender.send(to.address, packets::packet_of(datagram));
+}
+
+void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& from,
+                         const wire::NetAddress& to) {
+  packets::Datagram datagram;
+  // The Q_Key is checked with the queue pair (datagram/delivery.cc).
+  if (packets::accept(packet, roce::kDefaultPkey, packet.deth.qkey, kMaxDatagram, &datagram) !=
+      packets::Refused::kNot)
+    return;
+  from_ = from;
+  GidEntry source{};
+  source.raw = from.bytes;
+  source.type = GidType::kRoceV2;
+  ibv_global_route route{};
+  std::memcpy(route.dgid.raw, to.bytes.data(), sizeof route.dgid.raw);
+  route.hop_limit = kUsualHopLimit;
+  DatagramHeader header = DatagramHeader::of(source, route);
+  const auto size = static_cast<uint32_t>(datagram.payload.size());
+  header.set_length(size, datagram.has_immediate);
+  std::memcpy(bytes_, header.bytes.data(), kGrhBytes);
+  if (size != 0) std::memcpy(bytes_ + kGrhBytes, datagram.payload.data(), size);
+  RemoteDatagram arrived{};
+  arrived.bytes = bytes_;
+  arrived.length = kGrhBytes + size;
+  arrived.target_qpn = datagram.destination_qpn;
+  arrived.source = {datagram.source_qpn, 0, reported_service_level(header.kind, 0), DatagramSource::kWithGrh};
+  arrived.qkey = datagram.qkey;
+  arrived.immediate = htonl(datagram.immediate);
+  arrived.flags = static_cast<uint8_t>((datagram.has_immediate ? kCqeWithImmediate : 0) |
+                                       (datagram.solicited ? kCqeSolicited : 0));
+  arrived.destination = route.dgid;
+  receive_remote_datagram(*source_, arrived);
+}
+
+}  // namespace verbena

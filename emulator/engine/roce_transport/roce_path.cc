@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/roce_transport/roce_path.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "adapter/clock.h"
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/send_request.h"
+#include "engine/requester/local_bytes.h"
+#include "engine/requester/requester.h"
+#include "engine/responder/payload_stream.h"
+#include "engine/responder/peer_path.h"
+#include "engine/roce_transport/packet_sender.h"
+#include "engine/rules/psn.h"
+#include "engine/rules/timers.h"
+#include "fabric/hazards.h"
+
+namespace verbena {
+namespace {
+
+using packets::Failure;
+using packets::Kind;
+using packets::OutgoingPacket;
+using packets::PacketRequest;
+
+// Packets in flight of one queue pair. The receive buffer of a socket holds about 90 of 1 KiB by default.
+constexpr uint32_t kPacketWindow = 64;
+// When the network is full, this long until the next attempt.
+constexpr int64_t kFullPause = 100'000;
+
+packets::Connection connection_of(const Qp& qp, const ibv_qp_attr& attr, uint32_t remote_qpn) {
+  return {qp.type == IBV_QPT_RC, mtu_bytes(attr.path_mtu), remote_qpn, roce::kDefaultPkey};
+}
+
+packets::RequesterOptions requester_options(const Qp& qp, const ibv_qp_attr& attr, uint32_t remote_qpn) {
+  packets::RequesterOptions options;
+  options.connection = connection_of(qp, attr, remote_qpn);
+  options.depth = static_cast<uint32_t>(qp.sq.size());
+  options.window = kPacketWindow;
+  return options;
+}
+
+packets::RequesterLimits limits_of(const ibv_qp_attr& attr) {
+  return {attr.max_rd_atomic, ack_timeout_ns(attr.timeout), attr.retry_cnt, attr.rnr_retry};
+}
+
+// Nothing: packets have no such operation.
+bool packet_kind(ibv_wr_opcode opcode, Kind* kind) {
+  switch (opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_SEND_WITH_INV:
+      *kind = Kind::kSend;
+      return true;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      *kind = Kind::kWrite;
+      return true;
+    case IBV_WR_RDMA_READ:
+      *kind = Kind::kRead;
+      return true;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      *kind = Kind::kCompareSwap;
+      return true;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      *kind = Kind::kFetchAdd;
+      return true;
+    default:
+      return false;
+  }
+}
+
+PacketRequest packet_request(const SendRequest& request, const SendOperation& operation, Kind kind) {
+  PacketRequest made;
+  made.number = request.number;
+  made.kind = kind;
+  made.solicited = (request.flags & IBV_SEND_SOLICITED) != 0;
+  made.fenced = (request.flags & IBV_SEND_FENCE) != 0;
+  made.has_immediate = operation.carries_immediate;
+  made.has_invalidate = operation.carries_invalidate;
+  made.immediate = operation.carries_invalidate ? request.immediate : ntohl(request.immediate);
+  made.length = request.length;
+  made.remote_address = request.remote_address;
+  made.rkey = request.rkey;
+  made.compare_add = request.compare_add;
+  made.swap = request.swap;
+  return made;
+}
+
+VendorError failure_error(Failure failure, VendorError local) {
+  switch (failure) {
+    case Failure::kLocalProtection:
+      return local;
+    case Failure::kBadResponse:
+      return VendorError::bad_response;
+    case Failure::kInvalidRequest:
+      return VendorError::remote_opcode_refused;
+    case Failure::kRemoteAccess:
+      return VendorError::rkey_no_right;
+    case Failure::kRemoteOperation:
+      return VendorError::remote_operation_failed;
+    case Failure::kRetryExceeded:
+      return VendorError::peer_silent;
+    case Failure::kRnrRetryExceeded:
+      return VendorError::no_receive_posted;
+  }
+  return VendorError::peer_silent;
+}
+
+}  // namespace
+
+RocePath::RocePath(Qp& qp, const ibv_qp_attr& attr, const RocePeer& peer, PacketSender& sender,
+                   RocePathOwner& owner)
+    : qp_(qp),
+      peer_(peer),
+      sender_(sender),
+      owner_(owner),
+      requester_(requester_options(qp, attr, peer.qpn), *this),
+      host_(qp, peer_.address, peer.qpn, psn_of(attr.rq_psn)),
+      responder_({connection_of(qp, attr, peer.qpn), psn_of(attr.rq_psn), attr.max_dest_rd_atomic}, host_) {}
+
+SendRequest& RocePath::request(uint64_t number) const { return qp_.sq[number & (qp_.sq.size() - 1)]; }
+
+const wire::NetAddress& RocePath::own_address() const { return sender_.address(); }
+
+bool RocePath::is_in_use() const {
+  const ibv_qp_state state = qp_.state.load(std::memory_order_relaxed);
+  return begun_ && qp_.frame_path.get() == this && (state == IBV_QPS_RTS || state == IBV_QPS_SQD);
+}
+
+// ---- posting ----
+
+void RocePath::begin() {
+  if (!begun_) {
+    begun_ = true;
+    requester_.begin(next_psn(qp_));
+    completed_below_ = qp_.sq_next;
+  }
+  requester_.set_limits(limits_of(qp_.attr));
+}
+
+SendResult RocePath::send(Qp& qp, const SendOperation& operation, SendRequest& request) {
+  Kind kind{};
+  if (!packet_kind(request.opcode, &kind)) return {SendOutcome::kFailed, VendorError::remote_opcode_refused};
+  begin();
+  if (has_failed_ || !requester_.post(packet_request(request, operation, kind)))
+    return {SendOutcome::kBlocked};
+  const bool is_alone = qp.sq_next == request.number;
+  send_packets(now_ns());
+  if (is_alone && has_failed_ && failed_number_ == request.number) {
+    has_failed_ = false;
+    return {SendOutcome::kFailed, error_};
+  }
+  if (is_alone && completed_below_ == request.number + 1) {  // UC
+    complete_request(qp, request);
+    return {SendOutcome::kCompleted};
+  }
+  if (!is_watched_) {
+    is_watched_ = true;
+    owner_.watch(shared_from_this());
+  }
+  return {SendOutcome::kSent};
+}
+
+void RocePath::send_packets(int64_t now) {
+  is_full_ = false;
+  OutgoingPacket out;
+  while (requester_.next_packet(now, &out)) {
+    if (!ports_up(qp_.requester)) continue;
+    if (sender_.send(peer_.address, out.packet) || !is_acknowledged(qp_.type)) continue;
+    requester_.take_back();
+    is_full_ = true;
+    return;
+  }
+}
+
+// Tells the requester what has become of its requests. It may post further ones meanwhile.
+void RocePath::report() {
+  if (is_reporting_) return;
+  is_reporting_ = true;
+  for (uint64_t reported = qp_.sq_next; reported < completed_below_;) {
+    const uint64_t until = completed_below_;
+    for (; reported < until; ++reported)
+      if (SendRequest* const read = find_awaiting_response(qp_, reported))
+        responded(qp_, *read, VendorError::none);
+    acknowledged(qp_, until);
+  }
+  if (has_failed_) {
+    has_failed_ = false;
+    refused(qp_, failed_number_, error_);
+  }
+  is_reporting_ = false;
+}
+
+// ---- packets::RequesterHost ----
+
+void RocePath::failed(uint64_t number, Failure failure) {
+  has_failed_ = true;
+  failed_number_ = number;
+  error_ = failure_error(failure, local_error_);
+}
+
+// Moves bytes between `here` and [offset, offset + size) of the memory of a request.
+VendorError RocePath::move(uint64_t number, uint32_t offset, const iovec& here, bool to_program) {
+  if (here.iov_len == 0) return VendorError::none;
+  const SendRequest& wanted = request(number);
+  Process& process = *qp_.process;
+  const HazardGuard guard(process.hazards(), process.membership().slot());
+  iovec ranges[PeerAdapter::kMaxRanges], parts[PeerAdapter::kMaxRanges];
+  size_t count = 0;
+  const VendorError error =
+      find_local_bytes(qp_, *find_send_operation(wanted.opcode), wanted, ranges, &count);
+  if (error != VendorError::none) return error;
+  count = cut_ranges(ranges, count, offset, here.iov_len, parts, PeerAdapter::kMaxRanges);
+  if (!to_program && (wanted.is_inline || here.iov_len <= kBounceSize)) {
+    auto* to = static_cast<uint8_t*>(here.iov_base);
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(to, parts[i].iov_base, parts[i].iov_len);
+      to += parts[i].iov_len;
+    }
+    return VendorError::none;
+  }
+  const int failed = to_program ? process.self().write(process.directory(), &here, 1, parts, count)
+                                : process.self().read(process.directory(), &here, 1, parts, count);
+  return failed == 0 ? VendorError::none : VendorError::local_memory_gone;
+}
+
+bool RocePath::gather(uint64_t number, uint32_t offset, std::span<uint8_t> to) {
+  local_error_ = move(number, offset, {to.data(), to.size()}, false);
+  return local_error_ == VendorError::none;
+}
+
+bool RocePath::scatter(uint64_t number, uint32_t offset, std::span<const uint8_t> from) {
+  local_error_ = move(number, offset, {const_cast<uint8_t*>(from.data()), from.size()}, true);
+  return local_error_ == VendorError::none;
+}
+
+bool RocePath::atomic_result(uint64_t number, uint64_t before) {
+  local_error_ = move(number, 0, {&before, sizeof before}, true);
+  return local_error_ == VendorError::none;
+}
+
+// ---- the receiving thread ----
+
+int64_t RocePath::take_response(const roce::Packet& packet, int64_t now) {
+  std::lock_guard lock(qp_.send_lock);
+  if (!is_in_use()) return kEndOfTime;
+  requester_.on_packet(packet, now);
+  report();
+  if (!is_in_use()) return kEndOfTime;
+  send_packets(now);
+  report();
+  return next_timer(now);
+}
+
+void RocePath::take_request(const roce::Packet& packet) {
+  if (host_.is_ready()) responder_.on_packet(packet);
+}
+
+bool RocePath::send_answers(int most) {
+  OutgoingPacket out;
+  while (responder_.next_packet(&out)) {
+    // What the network does not take is lost: the peer asks again.
+    if (ports_up(qp_.requester)) sender_.send(peer_.address, out.packet);
+    if (--most == 0) return false;
+  }
+  return true;
+}
+
+int64_t RocePath::next_timer(int64_t now) const {
+  const int64_t at = requester_.timer();
+  return is_full_ ? std::min(at, now + kFullPause) : at;
+}
+
+int64_t RocePath::on_timer(int64_t now) {
+  std::lock_guard lock(qp_.send_lock);
+  if (is_in_use() && requester_.is_idle()) report();
+  if (!is_in_use() || requester_.is_idle()) {
+    is_watched_ = false;
+    return kEndOfTime;
+  }
+  if (next_timer(now) <= now || is_full_) {
+    requester_.on_timer(now);
+    send_packets(now);
+    report();
+  }
+  return std::min(next_timer(now), kEndOfTime - 1);
+}
+
+}  // namespace verbena

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/roce_transport/roce_progress.h"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "adapter/clock.h"
+#include "engine/objects/process.h"
+#include "no_cancellation.h"
+
+namespace verbena {
+namespace {
+
+constexpr int kMostPackets = 64;    // received from one socket in one round
+constexpr int kPacketsPerAnswer = 16;  // then acknowledgements that are due are sent
+constexpr int64_t kShortestRoceTick = 20'000, kLongestRoceTick = 10'000'000;
+// As in remote/progress.cc.
+constexpr uint32_t kPollsInVain = 128;
+constexpr std::chrono::milliseconds kLockPatienceOfPolls{1};
+constexpr timespec kBreak{0, 100'000};
+
+}  // namespace
+
+RoceProgress::RoceProgress(Process& process, RoceReceiver& receiver, Management& management,
+                           void (*send_mad)(void*, const Mad&), void* network)
+    : process_(process),
+      receiver_(receiver),
+      management_(management),
+      send_mad_(send_mad),
+      network_(network),
+      sockets_epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      inboxes_epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      outer_(epoll_create1(EPOLL_CLOEXEC)),
+      lease_(process.directory().header().packet_reader, process.directory().header().packet_poller,
+             process.membership().slot()) {}
+
+RoceProgress::~RoceProgress() {
+  for (const int fd : {sockets_epoll_, inboxes_epoll_, outer_})
+    if (fd >= 0) syscall(SYS_close, fd);
+}
+
+void RoceProgress::add_socket(const udp::RoceSocket& socket) {
+  sockets_.push_back(&socket);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  syscall(SYS_epoll_ctl, sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
+}
+
+void RoceProgress::add_inbox(MessageSocket connection) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  syscall(SYS_epoll_ctl, inboxes_epoll_, EPOLL_CTL_ADD, connection.fd(), &event);
+  std::lock_guard lock(watch_mutex_);
+  new_inboxes_.push_back(std::move(connection));
+  has_new_inboxes_.store(true, std::memory_order_release);
+}
+
+void RoceProgress::arm(int epoll, bool armed, bool* is_armed) {
+  if (armed == *is_armed) return;
+  *is_armed = armed;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll, &event);
+}
+
+void RoceProgress::set_active(bool active) {
+  if (is_active_ == active) return;
+  is_active_ = active;
+  process_.scheduler().set_packets_active(active);
+  process_.membership().kick();
+}
+
+// ---- watched paths ----
+
+void RoceProgress::note_timer(int64_t at) {
+  if (at < next_timer_.load(std::memory_order_relaxed)) next_timer_.store(at, std::memory_order_relaxed);
+}
+
+void RoceProgress::watch(const std::shared_ptr<RocePath>& path) {
+  {
+    std::lock_guard lock(watch_mutex_);
+    newly_watched_.push_back(path);
+    next_timer_.store(0, std::memory_order_relaxed);
+  }
+  if (!is_watching_.exchange(true, std::memory_order_acq_rel)) process_.membership().kick();
+}
+
+void RoceProgress::forget(const RocePath& path) {
+  const auto is_it = [&](const std::shared_ptr<RocePath>& each) { return each.get() == &path; };
+  std::erase_if(watched_, is_it);
+  std::lock_guard lock(watch_mutex_);
+  std::erase_if(newly_watched_, is_it);
+}
+
+void RoceProgress::run_timers(int64_t now) {
+  {
+    std::lock_guard lock(watch_mutex_);
+    watched_.insert(watched_.end(), newly_watched_.begin(), newly_watched_.end());
+    newly_watched_.clear();
+    next_timer_.store(kEndOfTime, std::memory_order_relaxed);
+  }
+  int64_t next = kEndOfTime;
+  std::erase_if(watched_, [&](const std::shared_ptr<RocePath>& path) {
+    const int64_t wanted = path->on_timer(now);
+    next = std::min(next, wanted);
+    return wanted == kEndOfTime;
+  });
+  // A path that is idle for the moment stays watched until the next tick: to begin again costs a wake-up.
+  std::lock_guard lock(watch_mutex_);
+  if (!newly_watched_.empty()) return;
+  note_timer(watched_.empty() ? kEndOfTime : std::min(next, now + kLongestRoceTick));
+  if (watched_.empty()) is_watching_.store(false, std::memory_order_release);
+}
+
+// ---- one round ----
+
+struct RoceProgress::Round {
+  int64_t now;
+  int64_t timer = kEndOfTime;
+  int packets = 0;
+};
+
+void RoceProgress::take_mad(const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                            bool is_forwarded) {
+  Mad mad;
+  if (!Management::parse(datagram, &mad)) return;
+  mad.from = way.from;
+  mad.to = way.to;
+  const uint32_t slot = management_.receiver_of(mad);
+  if (slot == process_.membership().slot() || slot == MadRules::kEverybody) management_.take(mad);
+  if (is_forwarded) return;
+  if (slot == MadRules::kEverybody)
+    forwarder_.forward_to_all(way, datagram);
+  else if (slot != MadRules::kNobody)
+    forwarder_.forward_to(slot, way, datagram);
+  else if (Management::refuse(&mad))
+    send_mad_(network_, mad);
+}
+
+void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                        bool is_forwarded) {
+  uint32_t qpn = 0;
+  if (!receiver_.take(datagram, way.from, way.to, round.now, &round.timer, &qpn)) {
+    if (qpn == roce::kManagementQpn)
+      take_mad(way, datagram, is_forwarded);
+    else if (!is_forwarded)
+      forwarder_.forward(qpn, way, datagram);
+  }
+  if (++round.packets % kPacketsPerAnswer == 0) answering_ = receiver_.send_answers();
+}
+
+void RoceProgress::read_sockets(Round& round) {
+  udp::ReceivedPacket packet;
+  for (const udp::RoceSocket* const socket : sockets_)
+    for (int i = 0; i < kMostPackets; ++i) {
+      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+      if (arrival == udp::Arrival::kNothing) break;
+      if (arrival == udp::Arrival::kPacket)
+        take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
+    }
+}
+
+// What other processes have read for this one. They have checked the ICRC.
+void RoceProgress::read_inboxes(Round& round) {
+  if (has_new_inboxes_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(watch_mutex_);
+    for (MessageSocket& connection : new_inboxes_) inboxes_.push_back(std::move(connection));
+    new_inboxes_.clear();
+    has_new_inboxes_.store(false, std::memory_order_relaxed);
+  }
+  std::erase_if(inboxes_, [&](const MessageSocket& inbox) {
+    for (int i = 0; i < kMostPackets; ++i) {
+      std::array<uint8_t, kForwardedBytes> message;
+      const ssize_t size = inbox.receive(message);
+      if (size <= 0) return size == 0 || size != -EAGAIN;
+      if (static_cast<size_t>(size) < sizeof(ForwardedPacket) || static_cast<size_t>(size) > message.size())
+        return true;
+      ForwardedPacket way;
+      std::memcpy(&way, message.data(), sizeof way);
+      const auto datagram = std::span<const uint8_t>(message).first(static_cast<size_t>(size));
+      take(round, way, datagram.subspan(sizeof way), true);
+    }
+    return false;
+  });
+}
+
+// Has anything come? Under the lock.
+bool RoceProgress::drive(bool from_poll) {
+  Round round{now_ns()};
+  if (from_poll) lease_.note_poll(round.now);
+  const bool reads = (from_poll || !lease_.others_poll(round.now)) && lease_.acquire(round.now);
+  leaves_to_others_.store(!reads, std::memory_order_relaxed);
+  bool moved = answering_ != 0;
+  read_inboxes(round);  // before the sockets: they were read before
+  if (reads) {
+    read_sockets(round);
+    lease_.release();
+  }
+  moved |= round.packets != 0;
+  if (moved) answering_ = receiver_.send_answers();
+  note_timer(round.timer);
+  if (round.now >= next_timer_.load(std::memory_order_relaxed)) run_timers(round.now);
+  if (moved) empty_polls_.reset();
+  return moved;
+}
+
+// ---- the program ----
+
+// As RemoteProgress::wait_for_service().
+bool RoceProgress::wait_for_service(std::unique_lock<std::timed_mutex>& lock) {
+  if (!serving_.load(std::memory_order_relaxed)) return false;
+  if (polls_in_vain_.fetch_add(1, std::memory_order_relaxed) < kPollsInVain) return false;
+  polls_in_vain_.store(0, std::memory_order_relaxed);
+  return lock.try_lock_until(std::chrono::system_clock::now() + kLockPatienceOfPolls);
+}
+
+void RoceProgress::drive_from_poll() {
+  polled_.store(true, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() && !wait_for_service(lock)) return;
+  if (!is_active_) return;
+  if (polls_in_vain_.load(std::memory_order_relaxed) != 0) polls_in_vain_.store(0, std::memory_order_relaxed);
+  if (drive(true)) {
+    received_by_polls_.store(received_by_polls_.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_relaxed);
+  } else if (!is_watching_.load(std::memory_order_relaxed)) {
+    empty_polls_.reset();
+  } else if (empty_polls_.note() && empty_polls_.is_long(now_ns())) {
+    lock.unlock();
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &kBreak, nullptr);
+  }
+}
+
+void RoceProgress::before_sleep() {
+  polled_.store(false, std::memory_order_relaxed);
+  if (!asleep_.load(std::memory_order_acquire)) process_.membership().kick();
+}
+
+// ---- the service thread ----
+
+bool RoceProgress::is_anything_unread() const {
+  epoll_event event;
+  return syscall(SYS_epoll_pwait, sockets_epoll_, &event, 1, 0, nullptr, 8) > 0;
+}
+
+int64_t RoceProgress::serve() {
+  ServiceLook look;
+  look.now = now_ns();
+  look.program_polled = polled_.exchange(false, std::memory_order_relaxed);
+  look.polled_in_a_row = polled_in_a_row_ = look.program_polled ? polled_in_a_row_ + 1 : 0;
+  // A program that polls reads the sockets itself. One that polls only now and then leaves things unread.
+  if (look.program_polled && !armed_) {
+    const bool is_unread = is_anything_unread();
+    look.left_to_program = !(is_unread && was_unread_);
+    look.newly_unread = is_unread && !was_unread_;
+    was_unread_ = is_unread;
+  }
+  std::unique_lock lock(mutex_, std::defer_lock);
+  bool more = false;
+  if (!look.left_to_program && lock.try_lock()) {
+    serving_.store(true, std::memory_order_relaxed);
+    if (is_active_ && drive(false)) poll_share_.note_service();
+    more = answering_ != 0;
+  }
+  look.lock_was_taken = !look.left_to_program && !lock.owns_lock();
+  // What another process reads for this one comes through an inbox.
+  look.left_to_program |= lock.owns_lock() && leaves_to_others_.load(std::memory_order_relaxed);
+  if (lock.owns_lock() && look.program_polled && armed_)
+    look.program_is_quicker =
+        poll_share_.program_is_quicker(received_by_polls_.load(std::memory_order_relaxed));
+  look.deadline = kEndOfTime;
+  if (const int64_t timer = next_timer_.load(std::memory_order_relaxed); timer != kEndOfTime)
+    look.deadline = std::clamp(timer, look.now + kShortestRoceTick, look.now + kLongestRoceTick);
+  if (more) look.deadline = look.now;
+  const ServicePlan plan = plan_service(look);
+  const bool is_wanted = !lock.owns_lock() || is_active_;
+  arm(sockets_epoll_, plan.arm && is_wanted, &armed_);
+  arm(inboxes_epoll_, !look.program_polled && is_wanted, &inboxes_armed_);
+  asleep_.store(plan.asleep, std::memory_order_release);
+  serving_.store(false, std::memory_order_relaxed);
+  return plan.next;
+}
+
+}  // namespace verbena

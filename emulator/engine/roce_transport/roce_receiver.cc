@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/roce_transport/roce_receiver.h"
+
+#include <algorithm>
+
+#include "roce/mad.h"
+#include "roce/opcode.h"
+
+namespace verbena {
+namespace {
+
+// Packets that one path answers before the next one does.
+constexpr int kAnswersAtOnce = 32;
+
+bool is_response_packet(roce::Operation operation) {
+  return operation == roce::Operation::kAcknowledge || operation == roce::Operation::kReadResponse ||
+         operation == roce::Operation::kAtomicAcknowledge;
+}
+
+}  // namespace
+
+void RoceReceiver::add_route(uint32_t qpn, std::shared_ptr<RocePath> path) {
+  remove_route(qpn);
+  routes_[qpn] = std::move(path);
+}
+
+void RoceReceiver::remove_route(uint32_t qpn) {
+  const auto found = routes_.find(qpn);
+  if (found == routes_.end()) return;
+  std::erase(answering_, found->second);
+  routes_.erase(found);
+}
+
+std::shared_ptr<RocePath> RoceReceiver::find(uint32_t qpn) const {
+  const auto found = routes_.find(qpn);
+  return found != routes_.end() ? found->second : nullptr;
+}
+
+bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
+                        const wire::NetAddress& to, int64_t now, int64_t* timer,
+                        uint32_t* qpn) {
+  roce::Packet packet;
+  if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
+  const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);
+  if (info.transport == roce::TransportKind::kUd) {
+    *qpn = packet.bth.destination_qpn;
+    if (*qpn == roce::kManagementQpn) return false;
+    datagrams_.take(packet, from, to);
+    return true;
+  }
+  if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc) return true;
+  const auto found = routes_.find(packet.bth.destination_qpn);
+  if (found == routes_.end()) {
+    *qpn = packet.bth.destination_qpn;
+    return false;
+  }
+  const std::shared_ptr<RocePath>& path = found->second;
+  if (path->peer().address != from || path->own_address() != to || packet.bth.pkey != roce::kDefaultPkey)
+    return true;
+  if (is_response_packet(info.operation)) {
+    *timer = std::min(*timer, path->take_response(packet, now));
+    return true;
+  }
+  path->take_request(packet);
+  if (!path->awaits_answers) {
+    path->awaits_answers = true;
+    answering_.push_back(path);
+  }
+  return true;
+}
+
+size_t RoceReceiver::send_answers() {
+  std::erase_if(answering_, [](const std::shared_ptr<RocePath>& path) {
+    if (!path->send_answers(kAnswersAtOnce)) return false;
+    path->awaits_answers = false;
+    return true;
+  });
+  return answering_.size();
+}
+
+}  // namespace verbena

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What comes in packets: finds the queue pair, and hands the packet to its path, or to the datagrams. Under
+// the lock of the receiver (roce_progress.h).
+//
+// RoCE v2 has no authentication. A packet reaches a path if its destination QPN, source address and P_Key are
+// those of the connection; the rest is for the machines and the responder to check.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/roce_transport/roce_datagrams.h"
+#include "engine/roce_transport/roce_path.h"
+
+namespace verbena {
+
+class RoceReceiver {
+ public:
+  explicit RoceReceiver(Process& process) : datagrams_(process) {}
+
+  void add_route(uint32_t qpn, std::shared_ptr<RocePath> path);
+  void remove_route(uint32_t qpn);
+  std::shared_ptr<RocePath> find(uint32_t qpn) const;  // nullptr: none
+  bool has_routes() const { return !routes_.empty(); }
+
+  RoceDatagrams& datagrams() { return datagrams_; }
+
+  // Takes a packet from `from` to `to`, an address of this node. `datagram` has its ICRC, which was checked.
+  // false: *qpn, its queue pair, is none of this process, or QP 1. *timer: when a path is to be called for, if sooner.
+  bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
+            int64_t now, int64_t* timer, uint32_t* qpn);
+
+  // Sends answers that are due, some of each path. Returns how many paths have more.
+  size_t send_answers();
+
+ private:
+  std::unordered_map<uint32_t, std::shared_ptr<RocePath>> routes_;  // by own QPN
+  std::vector<std::shared_ptr<RocePath>> answering_;
+  RoceDatagrams datagrams_;
+};
+
+}  // namespace verbena

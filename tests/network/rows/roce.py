@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Nodes that speak RoCE v2 with each other (`verbena run --roce`, docs/ROCE.md). tests/roce has the kernel's rxe as the
+other end."""
+
+import signal
+import time
+
+from harness import ports
+from harness.failure import expect
+from rows import ledger, perftest, pingpong
+from rows.pair import CLIENT, SERVER, by_manager, finish
+from rows.table import group
+
+rows = group("roce", places=("namespaces",), roce=True)
+six = group("roce6", places=("namespaces",), roce=True, ipv6=True, processors=1)
+shared = group("roce_shared", places=("loopback",), roce=True)
+
+for program, size in {"ibv_rc_pingpong": 4096, "ibv_uc_pingpong": 1024, "ibv_ud_pingpong": 1024,
+                      "ibv_srq_pingpong": 4096}.items():
+    for variant, options in {"few": (), "few_events": ("-e",)}.items():
+        rows.add(f"{program}.{variant}", lambda hosts, p=program, s=size, o=options:
+                 pingpong.exchange(hosts, p, o, s, pingpong.FEW))
+rows.add("ibv_rc_pingpong.mtu_256", lambda hosts: pingpong.exchange(hosts, "ibv_rc_pingpong", ("-m", 256), 65536, 20))
+for program in (*perftest.LATENCY, *perftest.BANDWIDTH):
+    rows.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
+for program, transport in (("ib_send_bw", "UD"), ("ib_send_lat", "UD"), ("ib_send_bw", "UC"), ("ib_write_lat", "UC")):
+    rows.add(f"{program}.{transport.lower()}", lambda hosts, p=program, t=transport:
+             perftest.measure(hosts, p, ("-x", 1, "-c", t, "-s", 1024), (1024,), iterations=perftest.FEW))
+rows.add("ib_write_bw.all_sizes", lambda hosts: perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-a"),
+                                                                 perftest.ALL_SIZES, 20), quick=False)
+rows.add("ledger.both_ways", lambda hosts: ledger.Pair(*hosts, "--count", 500, "--lines", 2, "--both").end_well())
+
+for program, size in {"ibv_rc_pingpong": 4096, "ibv_ud_pingpong": 1024}.items():
+    six.add(program, lambda hosts, p=program, s=size: pingpong.exchange(hosts, p, (), s, pingpong.FEW))
+for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
+    six.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
+
+
+# ---- rdma_cm: MADs to QP 1 ----
+
+def between(hosts, server, client, says):
+    _, seen = by_manager(hosts, server, client)
+    expect(says in seen.out, f"{seen.name} did not say '{says}'")
+
+
+MANAGED = {
+    "rping": (("rping", "-s", "-a", "{}", "-C", 10, "-v"), ("rping", "-c", "-a", "{}", "-C", 10, "-v"), "ping data"),
+    "udaddy": (("udaddy", "-b", "{}"), ("udaddy", "-s", "{}"), "return status 0"),
+    "ucmatose": (("ucmatose", "-b", "{}", "-c", 5), ("ucmatose", "-s", "{}", "-c", 5), "return status 0"),
+}
+for name, (server, client, says) in MANAGED.items():
+    def managed(hosts, server=server, client=client, says=says):
+        address = hosts[SERVER].address
+        between(hosts, *([str(word).format(address) for word in line] for line in (server, client)), says)
+    rows.add(name, managed)
+    six.add(name, managed)
+for program in ("ib_send_bw", "ib_read_lat"):
+    rows.add(f"{program}.managed", lambda hosts, p=program: perftest.measure_by_manager(hosts, p, iterations=perftest.FEW))
+
+
+# ---- several processes of a node: one UDP port ----
+
+def start_pair(hosts, iterations):
+    """ib_send_bw between the hosts. Its timeouts are long: a process may be stopped meanwhile."""
+    port = ports.reserve()
+    line = ("ib_send_bw", "-F", "-x", 1, "-s", 1024, "-n", iterations, *perftest.TIMEOUT, "-p", port)
+    server = hosts[SERVER].start(*line, name=f"ib_send_bw {port} (server)")
+    hosts[SERVER].wait_listening(port, server)
+    return server, hosts[CLIENT].start(*line, hosts[SERVER].plain_address, name=f"ib_send_bw {port} (client)")
+
+
+@shared.row("three_pairs_at_once")
+def three_pairs_at_once(hosts):
+    pairs = [start_pair(hosts, 2000) for _ in range(3)]
+    for server, client in pairs:
+        finish(hosts, client, server)
+
+
+@shared.row("others_are_killed")
+def others_are_killed(hosts):
+    """The first process of each node has opened the socket; it is killed, and those that came later go on."""
+    first = start_pair(hosts, 100000)
+    second = start_pair(hosts, 3000)
+    third = start_pair(hosts, 3000)
+    for program in first:
+        program.signal(signal.SIGKILL)
+    for server, client in (second, third):
+        finish(hosts, client, server)
+    finish(hosts, *reversed(start_pair(hosts, 100)))
+
+
+@shared.row("others_are_stopped")
+def others_are_stopped(hosts):
+    first = start_pair(hosts, 20000)
+    second = start_pair(hosts, 3000)
+    for program in first:
+        program.signal(signal.SIGSTOP)
+    finish(hosts, second[CLIENT], second[SERVER])
+    for program in first:
+        program.signal(signal.SIGCONT)
+    finish(hosts, first[CLIENT], first[SERVER])
+
+
+@shared.row("idle_costs_nothing")
+def idle_costs_nothing(hosts):
+    """A process with a connection that waits for an event: nothing wakes it."""
+    port = ports.reserve()
+    line = ("ibv_rc_pingpong", "-g", 1, "-e", "-n", 10, "-p", port)
+    server = hosts[SERVER].start(*line, name="ibv_rc_pingpong (server)")
+    hosts[SERVER].wait_listening(port, server)
+    before = server.cpu_ticks()
+    time.sleep(1)
+    expect(server.cpu_ticks() - before <= 1, f"{server.cpu_ticks() - before} ticks of CPU time in a second of waiting")
+    client = hosts[CLIENT].start(*line, hosts[SERVER].plain_address, name="ibv_rc_pingpong (client)")
+    finish(hosts, client, server)

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 25;
+inline constexpr uint32_t kLayoutVersion = 26;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -327,13 +327,37 @@ static_assert(sizeof(SrqGrowth) == 32);
 // Whether the responder takes requests, as one word that a requester compares with every request: generation
 // (56 bits) | state (8 bits, enum ibv_qp_state). The generation is incremented whenever the QP begins to take
 // requests (on the way to RTR) and when it ceases (ERR, RESET, destruction). Within a generation nothing in
-// line 0 changes.
+// line 0 changes but `path`.
 struct ResponderState {
   uint64_t generation;
   uint8_t state;
   static constexpr ResponderState unpack(uint64_t w) { return {w >> 8, static_cast<uint8_t>(w)}; }
   constexpr uint64_t pack() const { return generation << 8 | state; }
 };
+
+// Where a queue pair is connected: SharedQp::path. The P_Key and the port of its path and, once the program
+// has given one, of its alternate path.
+struct QpPath {
+  uint16_t pkey;        // full, as in the port's table; 0: none yet
+  uint16_t other_pkey;  // of the alternate path
+  uint8_t port;         // 0: none yet
+  uint8_t other_port;   // of the alternate path; 0: there is none
+  uint8_t migration;    // enum ibv_mig_state
+  static constexpr QpPath unpack(uint64_t w) {
+    return {static_cast<uint16_t>(w),          static_cast<uint16_t>(w >> 16),
+            static_cast<uint8_t>(w >> 32),     static_cast<uint8_t>(w >> 40),
+            static_cast<uint8_t>(w >> 48)};
+  }
+  constexpr uint64_t pack() const {
+    return uint64_t{pkey} | uint64_t{other_pkey} << 16 | uint64_t{port} << 32 | uint64_t{other_port} << 40 |
+           uint64_t{migration} << 48;
+  }
+};
+
+// Are two P_Keys of one partition, and is one of them a full member (vol. 1, 10.9.1, 10.9.3)?
+constexpr bool pkeys_match(uint16_t a, uint16_t b) {
+  return (a & 0x7fff) != 0 && ((a ^ b) & 0x7fff) == 0 && ((a | b) & 0x8000) != 0;
+}
 
 // Conditions that a requester sets in SharedQp::pending_flags. The owner's service thread acts on them.
 enum PendingFlag : uint32_t {
@@ -343,6 +367,8 @@ enum PendingFlag : uint32_t {
   kPendingFatal = 1u << 3,         // responder: local error, reported by a completion; the QP goes to ERR
   kPendingScatter = 1u << 4,       // eager messages must be scattered: a request waits for that
   kPendingOverrun = 1u << 5,       // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
+  kPendingMigrated = 1u << 6,      // the peer has taken the alternate path, and this queue pair with it
+  kPendingMigrationError = 1u << 7,  // the peer has, and leads elsewhere: IBV_EVENT_PATH_MIG_ERR
 };
 
 inline constexpr uint32_t kFlushing = 1u << 31;
@@ -369,6 +395,9 @@ struct SharedQp {
   uint32_t rq_psn;  // the first PSN expected in this generation
   // XRC_RECV, no longer in use: 1 + the state in which its owner left it to the other holders
   uint32_t left_in;
+  // QpPath. Also written by the peer, by compare-and-swap, when the connection is armed or migrates
+  // (engine/qp_state/migration.h).
+  std::atomic<uint64_t> path;
   // Line 1, written by the owner at creation.
   alignas(kCacheLine) uint64_t rq_ready_offset;  // uint64_t[1 << rq_order], ReadyWord
   uint64_t rq_wqe_offset;                        // ReceiveWqe, rq_stride bytes each

@@ -46,15 +46,33 @@ Address from(const Sockaddr& in) {
 
 Gid host_gid(const Address& a) { return a.none() ? Gid{} : gid_of(a); }
 
-Place place_at(const DeviceTable& devices, uint32_t device, uint32_t gid_index) {
-  return {device, 1, gid_index, devices.devices[device].gids[gid_index].raw};
+Place place_at(const DeviceTable& devices, uint32_t device, uint8_t port, uint32_t gid_index) {
+  return {device, port, gid_index, devices.devices[device].port(port).gids[gid_index].raw};
+}
+
+// The first GID, in the order of devices, ports and tables, that `fits`.
+template <typename Fits>
+bool find_first(const DeviceTable& devices, uint32_t device, const Fits& fits, Place* out) {
+  for (uint32_t d = 0; d < std::min(devices.count, kMaxDevices); ++d) {
+    if (device != kAnyDevice && device != d) continue;
+    const DeviceDescription& description = devices.devices[d];
+    for (uint32_t p = 1; p <= description.count_ports(); ++p) {
+      const PortDescription& port = description.port(p);
+      for (uint32_t g = 0; g < std::min(port.gid_count, kMaxGids); ++g) {
+        if (!fits(port.gids[g].raw)) continue;
+        *out = place_at(devices, d, static_cast<uint8_t>(p), g);
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 uint32_t device_count(const DeviceTable& devices) { return std::min(devices.count, kMaxDevices); }
 
 bool first_place(const DeviceTable& devices, Place* out) {
   if (device_count(devices) == 0) return false;
-  *out = place_at(devices, 0, 0);
+  *out = place_at(devices, 0, 1, 0);
   return true;
 }
 
@@ -122,12 +140,10 @@ int ib_source(const DeviceTable& devices, const Address& destination, Address* s
   const SockaddrIb to = destination.ib();
   Place found;
   if (!first_place(devices, &found)) return ENODEV;
-  for (uint32_t d = device_count(devices); d-- > 0;) {
-    const DeviceDescription& device = devices.devices[d];
-    for (uint32_t g = std::min(device.gid_count, kMaxGids); g-- > 0;)
-      if (std::equal(to.address.begin(), to.address.begin() + 8, device.gids[g].raw.begin()))
-        found = place_at(devices, d, g);
-  }
+  const auto in_subnet = [&](const Gid& gid) {
+    return std::equal(to.address.begin(), to.address.begin() + 8, gid.begin());
+  };
+  find_first(devices, kAnyDevice, in_subnet, &found);
   *source = ib_address_of(found.gid, 0, ntohs(to.pkey));
   return 0;
 }
@@ -355,16 +371,7 @@ bool select_space(PortSpace space, Address* a, PortSpace* bound) {
 // ---- devices ----
 
 bool find_gid(const DeviceTable& devices, const Gid& gid, uint32_t device, Place* out) {
-  for (uint32_t d = 0; d < device_count(devices); ++d) {
-    if (device != kAnyDevice && device != d) continue;
-    const DeviceDescription& description = devices.devices[d];
-    for (uint32_t g = 0; g < std::min(description.gid_count, kMaxGids); ++g) {
-      if (description.gids[g].raw != gid) continue;
-      *out = place_at(devices, d, g);
-      return true;
-    }
-  }
-  return false;
+  return find_first(devices, device, [&](const Gid& other) { return other == gid; }, out);
 }
 
 bool is_remote(const DeviceTable& devices, const Address& a) {

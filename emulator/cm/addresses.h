@@ -106,21 +106,21 @@ bool select_space(PortSpace space, Address* a, PortSpace* bound);
 
 // ---- devices ---------------------------------------------------------------------------------------------
 
-// The device and GID of an address on the node.
+// The port and GID of an address on the node.
 struct Place {
   uint32_t device;     // index in the device table
-  uint8_t port;        // 1
-  uint32_t gid_index;  // index in the device's GID table
+  uint8_t port;        // of the device, from 1
+  uint32_t gid_index;  // index in the port's GID table
   Gid gid;             // the GID there: required as a path's sgid or dgid
 };
 
-// The device that has `a`, the first one if several have it. False (ENODEV): none, or is_zero(a).
+// The port that has `a`, the first one if several have it. False (ENODEV): none, or is_zero(a).
 // - A loopback address without a GID of its own belongs to every device: device 0, at the GID of 127.0.0.1 if
 //   there is one, else at index 0. Exception: an address of another node.
 // - Link-local IPv6 addresses of the machine have no GID of their own: device 0, index 0.
 // - On the InfiniBand link layer the GID table has no IP addresses: each address of the machine
-//   (is_of_machine) belongs to device 0, index 0.
-// - AF_IB: the device that has the GID; the loopback GID as above.
+//   (is_of_machine) belongs to device 0, port 1, index 0.
+// - AF_IB: the port that has the GID; the loopback GID as above.
 bool find_place(const DeviceTable& devices, const Address& a, Place* out);
 
 // True: this IP address belongs to another node. On a node with a network that is every address that is not

@@ -72,10 +72,10 @@ void Id::serve_device() {
   const uint64_t count = log.count();
   if (count - events_seen > DeviceEventLog::kLength) events_seen = count - DeviceEventLog::kLength;
   for (; has_device && events_seen != count; ++events_seen) {
-    const auto happened = static_cast<ibv_event_type>(
-        log.types[events_seen % DeviceEventLog::kLength].load(std::memory_order_relaxed));
+    const DeviceEvent happened = log.event(events_seen);
+    if (happened.type != IBV_EVENT_DEVICE_FATAL && happened.port != place.port) continue;
     for (const DeviceEventMeaning& meaning : kDeviceEventMeanings)
-      if (meaning.cause == happened) meaning.consequence(*this);
+      if (meaning.cause == happened.type) meaning.consequence(*this);
   }
 }
 

@@ -55,6 +55,7 @@ enum IdFlags : uint8_t {
       2,
   kIdListening = 4,  // set and cleared by listen() and stop_listening()
   kIdBound = 8,      // has its port: set and cleared by bind() and unbind()
+  kIdOnPort2 = 16,   // of the device
 };
 
 // The published facts of an id. The owner publishes them as a whole, and a reader sees them as a whole.

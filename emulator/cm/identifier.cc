@@ -59,7 +59,7 @@ IdFacts Id::facts() const {
   facts.space = space;
   facts.qp_type = static_cast<uint8_t>(qp_type);
   facts.state = kPublished[static_cast<size_t>(stage)];
-  facts.flags = flags;
+  facts.flags = has_device && place.port == 2 ? flags | kIdOnPort2 : flags & ~kIdOnPort2;
   facts.device = has_device ? static_cast<uint8_t>(place.device) : kNoDevice;
   facts.peer = kNoPeer;
   if (connection != nullptr) {

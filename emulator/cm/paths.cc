@@ -82,8 +82,8 @@ PathFacts path_facts(const DeviceDescription& source, const Place& from, const D
   facts.link_layer = source.link_layer;
   facts.sgid = from.gid;
   facts.dgid = to.gid;
-  facts.slid = static_cast<uint16_t>(source.lid);
-  facts.dlid = static_cast<uint16_t>(destination.lid);
+  facts.slid = static_cast<uint16_t>(source.port(from.port).lid);
+  facts.dlid = static_cast<uint16_t>(destination.port(to.port).lid);
   facts.mtu = static_cast<uint8_t>(std::min(source.active_mtu, destination.active_mtu));
   return facts;
 }

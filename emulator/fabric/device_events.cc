@@ -22,7 +22,8 @@ using namespace std::chrono_literals;
 void publish_ports(const NodeDirectory& directory) {
   uint32_t down = 0;
   for (uint32_t i = 0; i < directory.devices().count; ++i)
-    if (directory.events(i).port_down()) down |= 1u << i;
+    for (uint32_t port = 1; port <= kMaxPorts; ++port)
+      if (directory.events(i).port_down(port)) down |= port_bit(i, port);
   directory.header().ports_down.store(down, std::memory_order_release);
 }
 
@@ -36,20 +37,23 @@ void kick_everybody(const NodeDirectory& directory, const std::string& node, uin
 }
 
 // The caller holds the lock. EALREADY: the port is in that state already; nothing happens.
-int append(const NodeDirectory& directory, const std::string& node, uint32_t device, ibv_event_type type) {
+int append(const NodeDirectory& directory, const std::string& node, uint32_t device, DeviceEvent event) {
   DeviceEventLog& log = directory.events(device);
-  const bool was_down = log.port_down();
+  const ibv_event_type type = event.type;
+  const uint32_t bit = 1u << (event.port - 1);
+  const bool was_down = log.port_down(event.port);
   const bool is_down = type == IBV_EVENT_PORT_ERR || (was_down && type != IBV_EVENT_PORT_ACTIVE);
   const bool nothing_new =
       (type == IBV_EVENT_PORT_ERR && was_down) || (type == IBV_EVENT_PORT_ACTIVE && !was_down);
   if (!nothing_new) {
     const uint64_t number = log.count();
-    log.types[number % DeviceEventLog::kLength].store(static_cast<uint8_t>(type), std::memory_order_relaxed);
-    log.word.store((number + 1) << 1 | (is_down ? 1 : 0), std::memory_order_release);
+    log.events[number % DeviceEventLog::kLength].store(event.pack(), std::memory_order_relaxed);
+    const uint32_t down = is_down ? log.ports_down() | bit : log.ports_down() & ~bit;
+    log.word.store((number + 1) << 2 | down, std::memory_order_release);
   }
   publish_ports(directory);
   // A cleaner of old files may have deleted the tree: it is made again in the right state.
-  if (const int error = show_port_state(node, directory.devices().devices[device], is_down);
+  if (const int error = show_port_state(node, directory.devices().devices[device], event.port, is_down);
       error != 0 && error != ENOENT)
     return error;
   return nothing_new ? EALREADY : 0;
@@ -71,10 +75,10 @@ uint64_t count_device_events(const NodeDirectory& directory) {
 }
 
 int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
-                       ibv_event_type type, uint32_t* told) {
+                       ibv_event_type type, uint32_t* told, uint32_t port) {
   const TableLock lock(directory, NodeTable::kEvents, kLockPatience);
   if (lock.error() != 0) return lock.error();
-  const int error = append(directory, node, device, type);
+  const int error = append(directory, node, device, {type, port});
   if (error != 0 && error != EALREADY) return error;
   kick_everybody(directory, node, told);
   return error;
@@ -93,15 +97,19 @@ int follow_addresses(const NodeDirectory& directory, const std::string& node, Ha
   }
   if (gone == header.addresses_gone.load(std::memory_order_relaxed)) return 0;
   const auto tell = [&](uint32_t device, ibv_event_type type) {
-    const int error = append(directory, node, device, type);
-    return error == EALREADY ? 0 : error;
+    const uint32_t ports = directory.devices().devices[device].count_ports();
+    for (uint32_t port = 1; port <= ports; ++port) {
+      const int error = append(directory, node, device, {type, port});
+      if (error != 0 && error != EALREADY) return error;
+    }
+    return 0;
   };
   int error = 0;
   for (uint32_t i = 0; i < directory.devices().count && error == 0; ++i) {
     error = tell(i, IBV_EVENT_GID_CHANGE);
     if (error != 0) break;
     const uint32_t lowered = header.ports_lowered.load(std::memory_order_relaxed), bit = 1u << i;
-    if (gone == used && !directory.events(i).port_down()) {
+    if (gone == used && directory.events(i).ports_down() == 0) {
       header.ports_lowered.store(lowered | bit, std::memory_order_relaxed);
       error = tell(i, IBV_EVENT_PORT_ERR);
     } else if (gone != used && (lowered & bit) != 0) {

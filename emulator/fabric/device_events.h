@@ -27,35 +27,51 @@ class NodeDirectory;
 // connection manager's ids see RDMA_CM_EVENT_ADDR_CHANGE (cma.c: cma_netdev_callback).
 inline constexpr auto kAddressChange = static_cast<ibv_event_type>(30);
 
+struct DeviceEvent {
+  ibv_event_type type;  // or kAddressChange
+  uint32_t port;        // 1 or 2; of an event of the device as a whole: 1
+  static constexpr uint8_t kPort2 = 0x80;
+  static constexpr DeviceEvent unpack(uint8_t byte) {
+    return {static_cast<ibv_event_type>(byte & 0x7f), (byte & kPort2) != 0 ? 2u : 1u};
+  }
+  constexpr uint8_t pack() const {
+    return static_cast<uint8_t>(static_cast<unsigned>(type) | (port == 2 ? kPort2 : 0u));
+  }
+};
+
 // Written under the directory's lock; any process reads it.
 struct alignas(64) DeviceEventLog {
   static constexpr uint32_t kLength = 56;  // events that a slow reader may be behind
-  std::atomic<uint64_t> word;              // number of events so far (63 bits) | the port is down (1 bit)
-  std::atomic<uint8_t> types[kLength];     // enum ibv_event_type or kAddressChange; event n at n % kLength
+  std::atomic<uint64_t> word;              // number of events so far (62 bits) | bit p - 1: port p is down
+  std::atomic<uint8_t> events[kLength];    // DeviceEvent; event n at n % kLength
 
-  uint64_t count() const { return word.load(std::memory_order_acquire) >> 1; }
-  bool port_down() const { return (word.load(std::memory_order_acquire) & 1) != 0; }
+  uint64_t count() const { return word.load(std::memory_order_acquire) >> 2; }
+  uint32_t ports_down() const { return static_cast<uint32_t>(word.load(std::memory_order_acquire) & 3); }
+  bool port_down(uint32_t port = 1) const { return (ports_down() >> (port - 1) & 1) != 0; }
+  DeviceEvent event(uint64_t number) const {
+    return DeviceEvent::unpack(events[number % kLength].load(std::memory_order_relaxed));
+  }
 };
 static_assert(sizeof(DeviceEventLog) == 64);
 
 // Appends `type` (PORT_ERR, PORT_ACTIVE, GID_CHANGE, DEVICE_FATAL or kAddressChange) to the log of `device` <
-// devices().count, sets the state of the port accordingly, and kicks all processes of the node. *told: the
+// devices().count, sets the state of `port` accordingly, and kicks all processes of the node. *told: the
 // number of processes kicked.
 // - 0: done.
 // - EALREADY: the port is in that state already; nothing happens.
 // - ETIMEDOUT: another process has held the lock for 10 seconds.
 // - Other errno: an error of the file system.
 int raise_device_event(const NodeDirectory& directory, const std::string& node, uint32_t device,
-                       ibv_event_type type, uint32_t* told);
+                       ibv_event_type type, uint32_t* told, uint32_t port = 1);
 
 // True: the machine has the address, given as in a GID. Called under the lock.
 using HasAddress = bool (*)(const std::array<uint8_t, 16>& address);
 
 // Checks the addresses by which other nodes reach this one.
-// - An address has come or gone since any process of the node looked last: GID_CHANGE to all devices, as from
+// - An address has come or gone since any process of the node looked last: GID_CHANGE to all ports, as from
 //   a kernel (roce_gid_mgmt.c).
-// - No address is left: PORT_ERR follows, as for an interface that is down.
-// - An address is back: PORT_ACTIVE follows.
+// - No address is left: PORT_ERR of all ports follows, as for an interface that is down.
+// - An address is back: PORT_ACTIVE of all ports follows.
 // An event may come twice if a process dies in between. Returns 0; ETIMEDOUT at once if another process holds
 // the lock (call again later); or an error of the file system.
 int follow_addresses(const NodeDirectory& directory, const std::string& node, HasAddress has_address);

@@ -32,6 +32,7 @@ struct Address {
   uint32_t interface_index = 0;
   bool ipv4 = false;
   bool loopback = false;
+  uint32_t port = 1;
 };
 
 std::array<uint8_t, 16> mapped(const in_addr& address) {
@@ -194,6 +195,20 @@ GidEntry gid_entry(const std::array<uint8_t, 16>& raw, GidType type, const Addre
   return entry;
 }
 
+uint64_t port_guid(uint64_t device, uint32_t port) { return port == 1 ? device : device ^ uint64_t{1} << 32; }
+
+// `by_interface`: an interface has one port for all its addresses.
+void deal_to_ports(std::vector<Address>& addresses, uint32_t ports, bool by_interface) {
+  uint32_t next = 0;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto here = addresses.begin() + static_cast<ptrdiff_t>(i);
+    const auto same = std::find_if(addresses.begin(), here, [&](const Address& other) {
+      return by_interface && other.interface_index == here->interface_index;
+    });
+    here->port = same != here ? same->port : next++ % ports + 1;
+  }
+}
+
 std::array<uint8_t, 16> link_local(uint64_t guid) {
   std::array<uint8_t, 16> gid{0xfe, 0x80};
   for (unsigned i = 0; i < 8; ++i) gid[8 + i] = static_cast<uint8_t>(guid >> (56 - 8 * i));
@@ -227,8 +242,11 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
   const GidType type = ethernet ? GidType::kRoceV2 : GidType::kIb;
   const std::vector<Address> all =
       options.network.addresses.empty() ? machine_addresses() : named_addresses(options.network.addresses);
-  const std::vector<Address> addresses = ethernet ? choose(all, kMaxGids - 1) : std::vector<Address>{};
+  std::vector<Address> addresses = ethernet ? choose(all, kMaxGids - 1) : std::vector<Address>{};
   const Address interface = ethernet ? default_interface(all) : Address{};
+  const uint32_t ports = std::clamp(options.ports, 1u, kMaxPorts);
+  const uint32_t lmc = ethernet ? 0 : std::min(options.lmc, kMaxLmc);
+  deal_to_ports(addresses, ports, options.network.addresses.empty());
 
   uint64_t mtu = options.limits.active_mtu;
   if (options.network.enabled && options.network.kind == NetworkKind::kRoce)
@@ -241,12 +259,22 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     std::snprintf(device.name.data(), device.name.size(), "verbena%u", i);
     device.node_guid = device_guid(i, options.link_layer);
     device.link_layer = options.link_layer;
-    device.lid = ethernet ? 0 : i + 1;
+    device.port_count = ports;
+    device.lmc = lmc;
+    for (const uint16_t pkey : options.pkeys)
+      if (device.pkey_count < kMaxPkeys) device.pkeys[device.pkey_count++] = pkey;
     device.limits = options.limits;
     device.active_mtu = mtu_code(mtu);
-    device.gids[device.gid_count++] = gid_entry(link_local(device.node_guid), type, interface);
-    for (const Address& address : addresses)
-      device.gids[device.gid_count++] = gid_entry(address.gid, type, address);
+    for (uint32_t number = 1; number <= ports; ++number) {
+      PortDescription& port = device.ports[number - 1];
+      port.lid = ethernet ? 0 : (i * ports + number) << lmc;
+      const auto first = std::find_if(addresses.begin(), addresses.end(),
+                                      [&](const Address& address) { return address.port == number; });
+      const Address& own = first != addresses.end() && number != 1 ? *first : interface;
+      port.gids[port.gid_count++] = gid_entry(link_local(port_guid(device.node_guid, number)), type, own);
+      for (const Address& address : addresses)
+        if (address.port == number) port.gids[port.gid_count++] = gid_entry(address.gid, type, address);
+    }
   }
   if (options.network.enabled) {
     table.network.enabled = 1;

@@ -14,7 +14,11 @@
 namespace verbena {
 
 inline constexpr uint32_t kMaxDevices = 16;
+inline constexpr uint32_t kMaxPorts = 2;        // per device
 inline constexpr uint32_t kMaxGids = 32;        // per port
+inline constexpr uint32_t kMaxPkeys = 16;       // per port
+inline constexpr uint32_t kMaxLmc = 7;          // PortInfo:LMC has 3 bits (vol. 1, 14.2.5.6)
+inline constexpr uint16_t kDefaultPkey = 0xffff;
 inline constexpr uint32_t kMaxNameLength = 64;  // IBV_SYSFS_NAME_MAX, the terminating zero included
 
 enum class LinkLayer : uint32_t { kEthernet = 0, kInfiniband = 1 };
@@ -28,17 +32,47 @@ struct GidEntry {
 };
 static_assert(sizeof(GidEntry) == 40);
 
-// One device with one port (number 1).
+struct PortDescription {
+  uint32_t lid;        // the base LID; 0 on Ethernet
+  uint32_t gid_count;  // gids[0 .. gid_count) are in use, densely
+  std::array<GidEntry, kMaxGids> gids;
+};
+
+// Ports are numbered from 1. They share link layer, MTU and P_Keys.
 struct DeviceDescription {
   std::array<char, kMaxNameLength> name;  // "verbena0", zero-terminated
   uint64_t node_guid;                     // host byte order
   LinkLayer link_layer;
-  uint32_t lid;         // 0 on Ethernet
   uint32_t active_mtu;  // enum ibv_mtu, of limits.active_mtu
-  uint32_t gid_count;   // gids[0 .. gid_count) are in use, densely
-  std::array<GidEntry, kMaxGids> gids;
+  uint32_t port_count;  // ports[0] is port 1
+  uint32_t lmc;         // a port has 1 << lmc LIDs, from `lid` on
+  uint32_t pkey_count;
+  uint32_t reserved;
+  std::array<uint16_t, kMaxPkeys> pkeys;  // host byte order; pkeys[0 .. pkey_count), none is 0
+  std::array<PortDescription, kMaxPorts> ports;
   DeviceLimits limits;
+
+  // 1 to kMaxPorts, whatever a damaged table says.
+  uint32_t count_ports() const {
+    return port_count == 0 ? 1 : port_count < kMaxPorts ? port_count : kMaxPorts;
+  }
+  // Port 1 in place of a port that the device does not have.
+  const PortDescription& port(uint32_t number) const {
+    return ports[number >= 1 && number <= count_ports() ? number - 1 : 0];
+  }
+  // 0 in place of an entry that the table does not have.
+  uint16_t pkey(uint32_t index) const {
+    return index < pkey_count && index < kMaxPkeys ? pkeys[index] : uint16_t{0};
+  }
 };
+
+// The place of a port in what the node counts and marks by port. Port 1 of device d: d.
+inline constexpr uint32_t kPortPlaces = kMaxDevices * kMaxPorts;
+constexpr uint32_t port_place(uint32_t device, uint32_t port) {
+  return (port == 2 ? kMaxDevices : 0) + device % kMaxDevices;
+}
+constexpr uint32_t port_bit(uint32_t device, uint32_t port) { return 1u << port_place(device, port); }
+static_assert(kPortPlaces == 32 && kMaxPorts == 2);
 
 enum class NetworkKind : uint32_t {
   kFrames = 0,  // our own frames over TCP (wire/frame.h)
@@ -83,18 +117,25 @@ struct NetworkOptions {
 
 struct DeviceTableOptions {
   uint32_t count = 1;
+  uint32_t ports = 1;  // of each device
+  uint32_t lmc = 0;
+  std::vector<uint16_t> pkeys{kDefaultPkey};  // of each port
   LinkLayer link_layer = LinkLayer::kEthernet;
   DeviceLimits limits{};
   NetworkOptions network{};
 };
 
 // Describes `options.count` devices with the addresses that the machine has now. Every device has its own
-// GUID and its own link-local GID (fe80::/64 + the GUID's EUI-64) at index 0.
+// GUID. Every port has its own link-local GID (fe80::/64 + the EUI-64 of the port's GUID) at index 0; the
+// GUID of port 1 is that of the device, and that of port 2 has another bit 32.
 // - Ethernet: ::ffff:a.b.c.d of every IPv4 address follows (the loopback's last), then the IPv6 addresses of
 //   global scope. All are RoCE v2.
-// - InfiniBand: index 0 is the only entry (type IB), and LIDs count from 1.
+// - InfiniBand: index 0 is the only entry (type IB). LIDs count from 1 << lmc, in steps of 1 << lmc, over the
+//   ports of all devices.
 // - With a network of packets the active MTU fits the MTU of the interfaces of the addresses.
 // - With options.network.addresses: those replace the machine's addresses, in their order.
+// - Two ports: the machine's interfaces belong to them in turn, each with all its addresses; so do the single
+//   addresses of options.network.addresses.
 DeviceTable describe_devices(const DeviceTableOptions& options);
 
 }  // namespace verbena

@@ -111,11 +111,11 @@ std::string device_folder(const DeviceDescription& device) {
 
 std::string uverbs_name(uint32_t index) { return "uverbs" + std::to_string(index); }
 
-void write_gids(TreeWriter& tree, const std::string& port, const DeviceDescription& device) {
+void write_gids(TreeWriter& tree, const std::string& port, const PortDescription& description) {
   for (const char* folder : {"/gids", "/gid_attrs", "/gid_attrs/types", "/gid_attrs/ndevs"})
     tree.folder(port + folder);
-  for (uint32_t i = 0; i < device.gid_count; ++i) {
-    const GidEntry& gid = device.gids[i];
+  for (uint32_t i = 0; i < description.gid_count; ++i) {
+    const GidEntry& gid = description.gids[i];
     const std::string name = "/" + std::to_string(i);
     tree.line(port + "/gids" + name, gid_text(gid.raw));
     tree.line(port + "/gid_attrs/types" + name, gid_type_text(gid.type));
@@ -124,12 +124,17 @@ void write_gids(TreeWriter& tree, const std::string& port, const DeviceDescripti
   }
 }
 
-void write_port(TreeWriter& tree, const std::string& port, const DeviceDescription& device) {
+std::string port_folder(const DeviceDescription& device, uint32_t port) {
+  return device_folder(device) + "/ports/" + std::to_string(port);
+}
+
+void write_port(TreeWriter& tree, const DeviceDescription& device, uint32_t number) {
+  const std::string port = port_folder(device, number);
   tree.folder(port);
   tree.line(port + "/state", "4: ACTIVE");
   tree.line(port + "/phys_state", "5: LinkUp");
-  tree.format(port + "/lid", "0x%x", device.lid);
-  tree.line(port + "/lid_mask_count", "0");
+  tree.format(port + "/lid", "0x%x", device.port(number).lid);
+  tree.format(port + "/lid_mask_count", "%u", device.lmc);
   tree.line(port + "/sm_lid", "0x0");
   tree.line(port + "/sm_sl", "0");
   tree.line(port + "/rate", "200 Gb/sec (4X HDR)");
@@ -137,16 +142,33 @@ void write_port(TreeWriter& tree, const std::string& port, const DeviceDescripti
   tree.line(port + "/cap_mask", ethernet ? "0x04010000" : "0x00000000");  // IBV_PORT_CM_SUP, _IP_BASED_GIDS
   tree.line(port + "/link_layer", ethernet ? "Ethernet" : "InfiniBand");
   tree.folder(port + "/pkeys");
-  tree.line(port + "/pkeys/0", "0xffff");
+  for (uint32_t i = 0; i < device.pkey_count; ++i)
+    tree.format(port + "/pkeys/" + std::to_string(i), "0x%04x", device.pkeys[i]);
   tree.folder(port + "/hw_counters");
   tree.line(port + "/hw_counters/lifespan", "0");  // milliseconds that a value is kept: each one is fresh
   for (const char* name : kHwCounterNames) tree.line(port + "/hw_counters/" + name, "0");
-  write_gids(tree, port, device);
+  write_gids(tree, port, device.port(number));
 }
 
-// The netdev of the adapter. Tools look for its name in the folder device/net. "": none.
-std::string netdev_of(const DeviceDescription& device) {
-  return device.gid_count == 0 ? "" : device.gids[0].interface_name.data();
+// The netdev of a port. Tools look for its name in the folder device/net. "": none.
+std::string netdev_of(const PortDescription& port) {
+  return port.gid_count == 0 ? "" : port.gids[0].interface_name.data();
+}
+
+// dev_port is the port, from 0 (Documentation/ABI/testing/sysfs-class-net of Linux).
+void write_netdevs(TreeWriter& tree, const std::string& folder, const DeviceDescription& device) {
+  std::string before;
+  for (uint32_t i = 0; i < device.count_ports(); ++i) {
+    const std::string name = netdev_of(device.ports[i]);
+    if (name.empty() || name == before) continue;
+    if (before.empty()) tree.folder(folder + "/net");
+    const std::string netdev = folder + "/net/" + name;
+    tree.folder(netdev);
+    tree.line(netdev + "/dev_id", "0x0");
+    tree.format(netdev + "/dev_port", "%u", i);
+    tree.format(netdev + "/ifindex", "%u", device.ports[i].gids[0].interface_index);
+    before = name;
+  }
 }
 
 // The parent device. It is on no bus, so there are no PCI entries. -1 is the kernel's value for "near no
@@ -163,13 +185,7 @@ void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescr
   tree.folder(folder + "/infiniband_verbs");
   tree.link(folder + "/infiniband_verbs/" + uverbs_name(index),
             "../../../../infiniband_verbs/" + uverbs_name(index));
-  if (netdev_of(device).empty()) return;
-  const std::string netdev = folder + "/net/" + netdev_of(device);
-  tree.folder(folder + "/net");
-  tree.folder(netdev);
-  tree.line(netdev + "/dev_id", "0x0");
-  tree.line(netdev + "/dev_port", "0");
-  tree.format(netdev + "/ifindex", "%u", device.gids[0].interface_index);
+  write_netdevs(tree, folder, device);
 }
 
 void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
@@ -187,7 +203,7 @@ void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t in
   tree.link(folder + "/subsystem", "../../infiniband");
   write_parent(tree, folder + "/device", device, index);
   tree.folder(folder + "/ports");
-  write_port(tree, folder + "/ports/1", device);
+  for (uint32_t port = 1; port <= device.count_ports(); ++port) write_port(tree, device, port);
 }
 
 void write_uverbs(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
@@ -238,8 +254,8 @@ int write_device_tree(const std::string& folder, const DeviceTable& devices) {
   return tree.error();
 }
 
-int show_port_state(const std::string& folder, const DeviceDescription& device, bool down) {
-  const std::string port = device_folder(device) + "/ports/1";
+int show_port_state(const std::string& folder, const DeviceDescription& device, uint32_t number, bool down) {
+  const std::string port = port_folder(device, number);
   // enum ib_port_state and ib_port_phys_state: mlx5 shows a link that is down as disabled, and so does this
   // tree.
   const std::pair<const char*, const char*> files[] = {{"/state", down ? "1: DOWN" : "4: ACTIVE"},
@@ -255,14 +271,14 @@ int show_port_state(const std::string& folder, const DeviceDescription& device, 
   return 0;
 }
 
-int show_counter(const std::string& folder, const DeviceDescription& device, const char* name,
+int show_counter(const std::string& folder, const DeviceDescription& device, uint32_t port, const char* name,
                  uint64_t value) {
   const std::string fresh = "counter." + std::to_string(gettid()) + ".new";
   TreeWriter tree(folder);
   unlink((folder + "/" + fresh).c_str());  // of a process with this number that was killed
   tree.line(fresh, std::to_string(value));
   if (tree.error() != 0) return tree.error();
-  const std::string path = folder + "/" + device_folder(device) + "/ports/1/hw_counters/" + name;
+  const std::string path = folder + "/" + port_folder(device, port) + "/hw_counters/" + name;
   return rename((folder + "/" + fresh).c_str(), path.c_str()) != 0 ? errno : 0;
 }
 

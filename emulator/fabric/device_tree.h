@@ -24,19 +24,19 @@ namespace verbena {
 // sys/class/infiniband/<name>/{node_type,node_guid,sys_image_guid,fw_ver,hw_rev,hca_type,board_id,node_desc,
 // uevent,subsystem,device/{modalias,numa_node,uevent,infiniband/<name>,infiniband_verbs/uverbsN,
 // net/<netdev>/{dev_id,dev_port,ifindex}},
-// ports/1/{state,phys_state,lid,lid_mask_count,sm_lid,sm_sl,rate,cap_mask,link_layer,gids/N,
-// gid_attrs/{types,ndevs}/N,pkeys/0,hw_counters/{lifespan,<name>}}}, dev/infiniband/uverbsN; and of the
+// ports/P/{state,phys_state,lid,lid_mask_count,sm_lid,sm_sl,rate,cap_mask,link_layer,gids/N,
+// gid_attrs/{types,ndevs}/N,pkeys/N,hw_counters/{lifespan,<name>}}}, dev/infiniband/uverbsN; and of the
 // connection manager sys/class/misc/rdma_cm/{abi_version,dev,uevent,subsystem}, dev/infiniband/rdma_cm. All
 // links are relative and stay below sys/class. `folder` must exist, the rest must not. errno values.
 int write_device_tree(const std::string& folder, const DeviceTable& devices);
 
 // Sets the port's state and phys_state to down or up. Readers see the old text or the new one, never a part
 // of it. The folders of the device itself do not change. Returns an errno value.
-int show_port_state(const std::string& folder, const DeviceDescription& device, bool down);
+int show_port_state(const std::string& folder, const DeviceDescription& device, uint32_t port, bool down);
 
 // Writes the value of a counter of the port (hw_counters.h). Readers see the old text or the new one. The
 // tree begins with zeros. Any process may call. Returns an errno value.
-int show_counter(const std::string& folder, const DeviceDescription& device, const char* name,
+int show_counter(const std::string& folder, const DeviceDescription& device, uint32_t port, const char* name,
                  uint64_t value);
 
 // True: all of it is there, and this version of Verbena wrote it. (A cleaner of old files may have removed

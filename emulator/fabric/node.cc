@@ -41,13 +41,20 @@ bool entry_equal(const GidEntry& a, const GidEntry& b) {
          a.interface_name == b.interface_name;
 }
 
-bool device_equal(const DeviceDescription& a, const DeviceDescription& b) {
-  if (a.name != b.name || a.node_guid != b.node_guid || a.link_layer != b.link_layer || a.lid != b.lid ||
-      a.active_mtu != b.active_mtu || a.gid_count != b.gid_count || a.gid_count > kMaxGids ||
-      !(a.limits == b.limits))
-    return false;
+bool port_equal(const PortDescription& a, const PortDescription& b) {
+  if (a.lid != b.lid || a.gid_count != b.gid_count || a.gid_count > kMaxGids) return false;
   for (uint32_t i = 0; i < a.gid_count; ++i)
     if (!entry_equal(a.gids[i], b.gids[i])) return false;
+  return true;
+}
+
+bool device_equal(const DeviceDescription& a, const DeviceDescription& b) {
+  if (a.name != b.name || a.node_guid != b.node_guid || a.link_layer != b.link_layer ||
+      a.active_mtu != b.active_mtu || a.port_count != b.port_count || a.port_count > kMaxPorts ||
+      a.lmc != b.lmc || a.pkey_count != b.pkey_count || a.pkeys != b.pkeys || !(a.limits == b.limits))
+    return false;
+  for (uint32_t i = 0; i < a.port_count; ++i)
+    if (!port_equal(a.ports[i], b.ports[i])) return false;
   return true;
 }
 
@@ -241,6 +248,21 @@ std::string limits_part(const DeviceLimits& limits) {
   return std::string("-") + limits.profile.data() + "-" + digits;
 }
 
+// So are devices with other ports.
+std::string ports_part(const DeviceTableOptions& options) {
+  std::string part;
+  if (options.ports != 1) part += "-p" + std::to_string(options.ports);
+  if (options.lmc != 0) part += "-lmc" + std::to_string(options.lmc);
+  if (options.pkeys == DeviceTableOptions{}.pkeys) return part;
+  part += "-pk";
+  for (const uint16_t pkey : options.pkeys) {
+    char digits[8];
+    std::snprintf(digits, sizeof digits, "%04x", pkey);
+    part += digits;
+  }
+  return part;
+}
+
 // A node with a network has its own addresses and port, in its network namespace: several namespaces may see
 // the folder.
 std::string network_part(const NetworkOptions& network) {
@@ -268,7 +290,7 @@ std::string network_part(const NetworkOptions& network) {
 std::string node_path(const std::string& name, const DeviceTableOptions& options) {
   const char* link_layer = options.link_layer == LinkLayer::kEthernet ? "eth" : "ib";
   return nodes_folder() + "/" + (name.empty() ? "default" : name) + "-" + std::to_string(options.count) +
-         "-" + link_layer + limits_part(options.limits) + network_part(options.network);
+         "-" + link_layer + ports_part(options) + limits_part(options.limits) + network_part(options.network);
 }
 
 // Read from the slots if their layout is known, else from the sockets, which every version has.

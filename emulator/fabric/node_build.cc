@@ -40,7 +40,8 @@ int mend_tree(const std::string& node, const NodeDirectory& directory) {
   int error = make_private_folder(fresh);
   if (error == 0) error = write_device_tree(fresh, devices);
   for (uint32_t i = 0; i < devices.count && error == 0; ++i)
-    if (directory.events(i).port_down()) error = show_port_state(fresh, devices.devices[i], true);
+    for (uint32_t port = 1; port <= devices.devices[i].count_ports() && error == 0; ++port)
+      if (directory.events(i).port_down(port)) error = show_port_state(fresh, devices.devices[i], port, true);
   if (error == 0) error = swap_names(fresh + "/dev", node + "/dev");
   if (error == 0) error = swap_names(fresh + "/sys", node + "/sys");
   delete_folder(fresh);

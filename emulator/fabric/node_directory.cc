@@ -42,7 +42,10 @@ bool is_sound(const DeviceTable& table) {
   if (table.count > kMaxDevices || table.network.count > kMaxGids) return false;
   return std::all_of(table.devices.begin(), table.devices.begin() + table.count,
                      [](const DeviceDescription& device) {
-                       return device.gid_count <= kMaxGids && device.name.back() == 0;
+                       return device.port_count >= 1 && device.port_count <= kMaxPorts &&
+                              device.pkey_count >= 1 && device.pkey_count <= kMaxPkeys &&
+                              device.lmc <= kMaxLmc && device.ports[0].gid_count <= kMaxGids &&
+                              device.ports[1].gid_count <= kMaxGids && device.name.back() == 0;
                      });
 }
 

@@ -90,24 +90,25 @@ struct DirectoryHeader {
   std::atomic<uint64_t> flow_version;       // flow_table.h
   std::atomic<uint32_t> flows_used;         // entries ever used
   DeviceTable devices;
-  // Bit d: the port of device d is down. A copy of the state in the devices' event logs, in one word for
-  // requesters.
+  // port_bit(): the port is down. A copy of the state in the devices' event logs, in one word for requesters.
   alignas(64) std::atomic<uint32_t> ports_down;
-  // Bit i: the machine does not have devices.network.addresses[i] now. Bit d: the port of device d went down
-  // because none of these addresses is left (device_events.h, follow_addresses()).
+  // Bit i: the machine does not have devices.network.addresses[i] now. Bit d of ports_lowered: the ports of
+  // device d went down because none of these addresses is left (device_events.h, follow_addresses()).
   std::atomic<uint32_t> addresses_gone;
   std::atomic<uint32_t> ports_lowered;
-  // Datagrams with another Q_Key than their target's, by receiving device; saturated like the 16 bits of
-  // PortInfo:Q_KeyViolations (vol. 1, 14.2.5.6).
-  alignas(64) std::atomic<uint32_t> qkey_violations[kMaxDevices];
-  // Stray datagrams, by the device whose address they came to. Their queue pair does not exist, is not UD, or
+  // The counters below are by port (port_place()).
+  // Datagrams with another Q_Key than their target's; requests and datagrams with a P_Key of another
+  // partition. Saturated like the 16 bits of PortInfo:Q_KeyViolations and P_KeyViolations (vol. 1, 14.2.5.6).
+  alignas(64) std::atomic<uint32_t> qkey_violations[kPortPlaces];
+  std::atomic<uint32_t> pkey_violations[kPortPlaces];
+  // Stray datagrams, by the port whose address they came to. Their queue pair does not exist, is not UD, or
   // does not receive in its state. The counters wrap around.
-  std::atomic<uint32_t> stray_datagrams[kMaxDevices];
+  std::atomic<uint32_t> stray_datagrams[kPortPlaces];
   // Which process receives the packets of RoCE v2 (engine/roce_transport/reading_lease.h).
   alignas(64) std::atomic<uint64_t> packet_reader;
   std::atomic<uint64_t> packet_poller;
-  // By device; each process adds to them.
-  alignas(64) std::atomic<uint64_t> past_counters[kMaxDevices][kPastCounters];
+  // Each process adds to them.
+  alignas(64) std::atomic<uint64_t> past_counters[kPortPlaces][kPastCounters];
 };
 
 constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }

@@ -10,14 +10,15 @@
 
 namespace verbena {
 
-HwCounters hw_counters(const NodeSnapshot& node, uint32_t device) {
+HwCounters hw_counters(const NodeSnapshot& node, uint32_t device, uint32_t port) {
   HwCounters sum{};
   if (device >= kMaxDevices) return sum;
-  std::copy(node.past[device].begin(), node.past[device].end(), sum.begin());
+  const uint32_t place = port_place(device, port);
+  std::copy(node.past[place].begin(), node.past[place].end(), sum.begin());
   const auto add = [&](HwCounter counter, uint64_t value) { sum[static_cast<size_t>(counter)] += value; };
   for (const ProcessSnapshot& process : node.processes) {
     for (const QpSnapshot& qp : process.qps) {
-      if (qp.device != device) continue;
+      if (qp.device != device || std::max(qp.port, 1u) != port) continue;
       add(HwCounter::kSentRequests, qp.requests_out);
       add(HwCounter::kSentBytes, qp.bytes_out);
       add(HwCounter::kReceivedRequests, qp.requests_in);
@@ -28,13 +29,13 @@ HwCounters hw_counters(const NodeSnapshot& node, uint32_t device) {
       add(HwCounter::kLost, qp.lost);
     }
   }
-  add(HwCounter::kQkeyViolations, node.qkey_violations[device]);
-  add(HwCounter::kStrays, node.stray_datagrams[device]);
+  add(HwCounter::kQkeyViolations, node.qkey_violations[place]);
+  add(HwCounter::kStrays, node.stray_datagrams[place]);
   return sum;
 }
 
 int refresh_counter(const std::string& node, std::string_view path) {
-  // Its last components: <name>, ports, 1, hw_counters, <counter>.
+  // Its last components: <name>, ports, <port>, hw_counters, <counter>.
   std::string_view parts[5];
   for (size_t i = std::size(parts); i-- > 0;) {
     const size_t slash = path.rfind('/');
@@ -50,7 +51,9 @@ int refresh_counter(const std::string& node, std::string_view path) {
     const DeviceDescription& device = snapshot.devices.devices[i];
     if (parts[0] != printable(device.name.data(), device.name.size())) continue;
     const auto index = static_cast<size_t>(counter - kHwCounterNames.begin());
-    return show_counter(node, device, *counter, hw_counters(snapshot, i)[index]);
+    const uint32_t port = parts[2] == "1" ? 1 : parts[2] == "2" ? 2 : 0;
+    if (port == 0 || port > device.count_ports()) return ENOENT;
+    return show_counter(node, device, port, *counter, hw_counters(snapshot, i, port)[index]);
   }
   return ENOENT;
 }

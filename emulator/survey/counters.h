@@ -12,12 +12,12 @@
 namespace verbena {
 
 // Writes the present value into the file at `path`,
-// /sys/class/infiniband/<name>/ports/1/hw_counters/<counter> in the tree of the node. ENOENT: that is no such
+// /sys/class/infiniband/<name>/ports/<port>/hw_counters/<counter> in the tree of the node. ENOENT: that is no such
 // path; or another errno.
 int refresh_counter(const std::string& node, std::string_view path);
 
-// Of the device with this index. A process that does not answer counts only with the queue pairs that it has
+// Of a port of the device with this index. A process that does not answer counts only with the queue pairs that it has
 // destroyed.
-HwCounters hw_counters(const NodeSnapshot& node, uint32_t device);
+HwCounters hw_counters(const NodeSnapshot& node, uint32_t device, uint32_t port);
 
 }  // namespace verbena

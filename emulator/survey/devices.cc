@@ -18,11 +18,23 @@ namespace {
 
 // The kernel names the interface only in the network namespace that it belongs to. Its number may have been
 // given to another one since the node was created.
-void find_interface(const GidEntry& gid, DeviceSurvey* out) {
+void find_interface(const GidEntry& gid, PortSurvey* out) {
   const std::string name = printable(gid.interface_name.data(), gid.interface_name.size());
   if (name.empty() || if_nametoindex(name.c_str()) != gid.interface_index) return;
   out->interface_index = gid.interface_index;
   out->interface_name = name;
+}
+
+PortSurvey describe_port_of(const DeviceDescription& device, uint32_t number, bool is_down) {
+  const PortDescription& port = device.port(number);
+  PortSurvey out;
+  describe_port(device, number, is_down, &out.attributes);
+  if (port.gid_count == 0) return out;
+  uint64_t prefix;
+  std::memcpy(&prefix, port.gids[0].raw.data(), sizeof prefix);
+  out.subnet_prefix = be64toh(prefix);
+  find_interface(port.gids[0], &out);
+  return out;
 }
 
 DeviceSurvey describe(const NodeDirectory& directory, uint32_t index) {
@@ -32,13 +44,10 @@ DeviceSurvey describe(const NodeDirectory& directory, uint32_t index) {
   out.name = printable(device.name.data(), device.name.size());
   out.node_guid = device.node_guid;
   describe_device(device, &out.attributes);
-  const uint32_t ports_down = directory.header().ports_down.load(std::memory_order_acquire);
-  describe_port(device, (ports_down >> index & 1) != 0, &out.port);
-  if (device.gid_count == 0) return out;
-  uint64_t prefix;
-  std::memcpy(&prefix, device.gids[0].raw.data(), sizeof prefix);
-  out.subnet_prefix = be64toh(prefix);
-  find_interface(device.gids[0], &out);
+  for (uint32_t port = 1; port <= device.count_ports(); ++port) {
+    const uint32_t down = directory.header().ports_down.load(std::memory_order_acquire);
+    out.ports.push_back(describe_port_of(device, port, (down & port_bit(index, port)) != 0));
+  }
   return out;
 }
 

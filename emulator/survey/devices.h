@@ -12,15 +12,19 @@
 
 namespace verbena {
 
+struct PortSurvey {
+  ibv_port_attr attributes{};
+  uint64_t subnet_prefix = 0;    // host byte order
+  uint32_t interface_index = 0;  // of the network interface that the port belongs to; 0: none
+  std::string interface_name;
+};
+
 struct DeviceSurvey {
   uint32_t index = 0;      // in the node's device table; that of uverbsN as well
   std::string name;        // "verbena0"
   uint64_t node_guid = 0;  // host byte order
   ibv_device_attr_ex attributes{};
-  ibv_port_attr port{};          // of its only port, number 1
-  uint64_t subnet_prefix = 0;    // host byte order
-  uint32_t interface_index = 0;  // of the network interface that the port belongs to; 0: none
-  std::string interface_name;
+  std::vector<PortSurvey> ports;  // from number 1 on; at least one
 };
 
 // The node that VERBENA_NODE names, as an absolute path. "": none.

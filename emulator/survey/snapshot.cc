@@ -58,8 +58,9 @@ wire::NetAddress destination_of(const SharedQp& qp) {
 
 bool is_own(const DeviceTable& devices, const wire::NetAddress& address) {
   for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i)
-    for (uint32_t j = 0; j < std::min(devices.devices[i].gid_count, kMaxGids); ++j)
-      if (devices.devices[i].gids[j].raw == address.bytes) return true;
+    for (const PortDescription& port : devices.devices[i].ports)
+      for (uint32_t j = 0; j < std::min(port.gid_count, kMaxGids); ++j)
+        if (port.gids[j].raw == address.bytes) return true;
   return false;
 }
 
@@ -117,6 +118,7 @@ uint64_t rnr_since(const SharedQp& qp, uint32_t state) {
 QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   QpSnapshot copy;
   copy.device = acquire(qp.device);
+  copy.port = QpPath::unpack(acquire(qp.path)).port;
   copy.qpn = acquire(qp.qpn);
   copy.type = acquire(qp.type);
   copy.state = ResponderState::unpack(acquire(qp.responder_state)).state;
@@ -341,9 +343,10 @@ NodeSnapshot look(const std::string& path, bool whole) {
   node.devices = directory.devices();
   for (DeviceDescription& device : node.devices.devices) device.limits.profile.back() = 0;
   node.ports_down = acquire(directory.header().ports_down);
-  for (uint32_t i = 0; i < kMaxDevices; ++i) {
+  for (uint32_t i = 0; i < kPortPlaces; ++i) {
     node.stray_datagrams[i] = acquire(directory.header().stray_datagrams[i]);
     node.qkey_violations[i] = acquire(directory.header().qkey_violations[i]);
+    node.pkey_violations[i] = acquire(directory.header().pkey_violations[i]);
     for (size_t j = 0; j < node.past[i].size(); ++j)
       node.past[i][j] = acquire(directory.header().past_counters[i][j]);
   }

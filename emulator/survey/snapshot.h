@@ -51,6 +51,7 @@ struct DomainSnapshot {
 
 struct QpSnapshot {
   uint32_t device = 0;
+  uint32_t port = 0;  // 0: none yet
   uint32_t qpn = 0;
   uint32_t type = 0;   // enum ibv_qp_type
   uint32_t state = 0;  // enum ibv_qp_state
@@ -164,10 +165,12 @@ struct NodeSnapshot {
   uint64_t taken_at = 0;  // ns, CLOCK_REALTIME
   std::string problem;  // why the node cannot be read; "": it can
   DeviceTable devices{};
-  uint32_t ports_down = 0;                              // bit d: of device d
-  std::array<uint32_t, kMaxDevices> stray_datagrams{};  // by device: accepted by no queue pair
-  std::array<uint32_t, kMaxDevices> qkey_violations{};
-  std::array<PastCounters, kMaxDevices> past{};  // of queue pairs that are destroyed, by device
+  uint32_t ports_down = 0;  // port_bit()
+  // By port (port_place()).
+  std::array<uint32_t, kPortPlaces> stray_datagrams{};  // accepted by no queue pair
+  std::array<uint32_t, kPortPlaces> qkey_violations{};
+  std::array<uint32_t, kPortPlaces> pkey_violations{};
+  std::array<PastCounters, kPortPlaces> past{};  // of queue pairs that are destroyed
   std::string cm_problem;  // why the connection manager's table cannot be read; "": it can, or there is none
   std::vector<ProcessSnapshot> processes;
 };

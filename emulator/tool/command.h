@@ -37,7 +37,7 @@ void add_probe(CLI::App& app, CommandLine& line);
 void add_key(CLI::App& app, CommandLine& line);
 void add_clean(CLI::App& app, CommandLine& line);
 
-// --devices, --link-layer, --profile, --node; and for the network --ip, --net, --port, --key.
+// --devices, --ports, --pkey, --lmc, --link-layer, --profile, --node; and for the network --ip, --net, --port, --key.
 struct NodeOptions {
   DeviceTableOptions devices;  // network.key: after prepare() only
   std::string name;
@@ -51,7 +51,10 @@ void add_node_options(CLI::App& command, NodeOptions& options);
 // Adds those of them that concern the network.
 void add_network_options(CLI::App& command, NodeOptions& options);
 
-// Throws UsageError if options of the network contradict each other. Called after parsing.
+// --ports, --pkey, --lmc.
+void add_port_options(CLI::App& command, DeviceTableOptions& devices);
+
+// Throws UsageError if options of the network or of the ports contradict each other. Called after parsing.
 void check_network_options(const NodeOptions& options);
 
 // Is one of the options that choose a node given? Called after parsing.

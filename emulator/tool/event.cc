@@ -23,7 +23,7 @@ namespace {
 struct EventOptions {
   NodeOptions node;
   bool chosen = false;  // the command line names a node
-  std::string device;
+  std::string device;  // "verbena0", or with a port as `rdma link` names it, "verbena0/2"
   std::string what;
 };
 
@@ -33,9 +33,17 @@ const std::map<std::string, ibv_event_type> kEvents = {{"port-down", IBV_EVENT_P
                                                        {"address-change", kAddressChange},
                                                        {"device-fatal", IBV_EVENT_DEVICE_FATAL}};
 
-bool find_device(const DeviceTable& table, const std::string& name, uint32_t* index) {
+bool find_port(const DeviceTable& table, const std::string& name, uint32_t* index, uint32_t* port) {
+  const size_t slash = name.find('/');
+  const std::string device = name.substr(0, slash);
+  *port = 1;
+  if (slash != std::string::npos) {
+    const std::string number = name.substr(slash + 1);
+    if (number != "1" && number != "2") return false;
+    *port = number == "1" ? 1 : 2;
+  }
   for (*index = 0; *index < table.count; ++*index)
-    if (name == table.devices[*index].name.data()) return true;
+    if (device == table.devices[*index].name.data()) return *port <= table.devices[*index].count_ports();
   return false;
 }
 
@@ -51,11 +59,11 @@ int event(const EventOptions& options) {
     return failed(
         "no node at " + path + ": " +
         (error == EPROTO ? "made by another version of Verbena, or damaged" : std::strerror(error)));
-  uint32_t device = 0;
-  if (!find_device(directory.devices(), options.device, &device))
+  uint32_t device = 0, port = 1;
+  if (!find_port(directory.devices(), options.device, &device, &port))
     return failed("node " + path + " has no device " + options.device);
   uint32_t told = 0;
-  error = raise_device_event(directory, path, device, kEvents.at(options.what), &told);
+  error = raise_device_event(directory, path, device, kEvents.at(options.what), &told, port);
   if (error == EALREADY) {
     std::printf("%s: the port is %s already\n", options.device.c_str(),
                 options.what == "port-down" ? "down" : "up");
@@ -93,7 +101,7 @@ void add_event(CLI::App& app, CommandLine& line) {
       "  verbena event verbena1 device-fatal --devices 2\n"
       "  verbena run -- sh -c 'ibv_asyncwatch & sleep 1; verbena event verbena0 gid-change; kill $!'");
   auto options = std::make_shared<EventOptions>();
-  command->add_option("DEVICE", options->device, "verbena0, ...")->required();
+  command->add_option("DEVICE", options->device, "verbena0, ...; verbena0/2 for its second port")->required();
   command
       ->add_option("EVENT", options->what, "port-down, port-up, gid-change, address-change or device-fatal")
       ->required()

@@ -32,6 +32,10 @@ bool read_options(const std::string& node, NodeOptions* out) {
   options.count = std::clamp(table.count, 1u, kMaxDevices);
   options.link_layer =
       first.link_layer == LinkLayer::kInfiniband ? LinkLayer::kInfiniband : LinkLayer::kEthernet;
+  options.ports = first.count_ports();
+  options.lmc = std::min(first.lmc, kMaxLmc);
+  options.pkeys.assign(first.pkeys.begin(),
+                       first.pkeys.begin() + std::clamp(first.pkey_count, 1u, kMaxPkeys));
   options.limits = first.limits;
   options.limits.profile.back() = 0;
   out->devices = options;
@@ -63,6 +67,12 @@ void keep_node(const CLI::App& command, NodeOptions& options) {
   }
   if (command.count("--node") == 0) options.name = kept.name;
   if (command.count("--devices") == 0) options.devices.count = kept.devices.count;
+  if (command.count("--ports") == 0) options.devices.ports = kept.devices.ports;
+  // Another link layer has neither.
+  const bool same_layer =
+      command.count("--link-layer") == 0 || options.devices.link_layer == kept.devices.link_layer;
+  if (command.count("--pkey") == 0 && same_layer) options.devices.pkeys = kept.devices.pkeys;
+  if (command.count("--lmc") == 0 && same_layer) options.devices.lmc = kept.devices.lmc;
   if (command.count("--link-layer") == 0) options.devices.link_layer = kept.devices.link_layer;
   if (command.count("--profile") == 0) options.devices.limits = kept.devices.limits;
 }

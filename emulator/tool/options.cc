@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,7 +30,51 @@ void add_address(NetworkOptions& network, const std::string& option, const std::
   network.enabled = true;
 }
 
+// "0x8001", several also with commas between them.
+std::vector<uint16_t> read_pkeys(const std::vector<std::string>& words) {
+  std::vector<uint16_t> pkeys{kDefaultPkey};
+  for (const std::string& word : words) {
+    std::istringstream list(word);
+    for (std::string text; std::getline(list, text, ',');) {
+      char* end = nullptr;
+      const unsigned long value = std::strtoul(text.c_str(), &end, 0);
+      if (text.empty() || *end != 0 || value > UINT16_MAX || (value & 0x7fff) == 0)
+        throw UsageError{"--pkey: '" + text + "' is no P_Key: 1 to 0xffff, but not 0x8000"};
+      if (std::find(pkeys.begin(), pkeys.end(), value) == pkeys.end())
+        pkeys.push_back(static_cast<uint16_t>(value));
+    }
+  }
+  if (pkeys.size() > kMaxPkeys)
+    throw UsageError{"--pkey: a port has " + std::to_string(kMaxPkeys) + " P_Keys at most, with 0xffff"};
+  return pkeys;
+}
+
 }  // namespace
+
+void add_port_options(CLI::App& command, DeviceTableOptions& devices) {
+  command.add_option("--ports", devices.ports, "ports of each device, 1 or 2")
+      ->check(CLI::Range(1u, kMaxPorts))
+      ->type_name("N");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--pkey",
+          [&devices](const std::vector<std::string>& words) { devices.pkeys = read_pkeys(words); },
+          "a P_Key of each port beside 0xffff, from index 1 on; repeat it, or write commas (InfiniBand)")
+      ->expected(1)
+      ->take_all()
+      ->type_name("PKEY");
+  command.add_option("--lmc", devices.lmc, "each port has 2^N LIDs (InfiniBand)")
+      ->check(CLI::Range(0u, kMaxLmc))
+      ->type_name("N");
+}
+
+static void check_port_options(const DeviceTableOptions& devices) {
+  if (devices.link_layer == LinkLayer::kInfiniband) return;
+  // As mlx5 and rxe (mlx5 main.c, mlx5_query_port_roce(): pkey_tbl_len 1).
+  if (devices.pkeys != DeviceTableOptions{}.pkeys || devices.lmc != 0)
+    throw UsageError{
+        "ports of RoCE have the P_Key 0xffff and no LIDs: --pkey and --lmc need --link-layer infiniband"};
+}
 
 void add_network_options(CLI::App& command, NodeOptions& options) {
   NetworkOptions& network = options.devices.network;
@@ -65,6 +112,7 @@ void add_network_options(CLI::App& command, NodeOptions& options) {
 }
 
 void check_network_options(const NodeOptions& options) {
+  check_port_options(options.devices);
   const NetworkOptions& network = options.devices.network;
   if (network.enabled && options.devices.link_layer == LinkLayer::kInfiniband)
     throw UsageError{
@@ -81,6 +129,7 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
   command.add_option("--devices", options.devices.count, "how many devices: verbena0, verbena1, ...")
       ->check(CLI::Range(1u, kMaxDevices))
       ->type_name("N");
+  add_port_options(command, options.devices);
   command
       .add_option_function<std::string>(
           "--link-layer",
@@ -113,7 +162,8 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
 
 bool names_node(const CLI::App& command) {
   size_t given = 0;
-  for (const char* option : {"--devices", "--link-layer", "--profile", "--node", "--ip", "--net", "--roce", "--port"})
+  for (const char* option : {"--devices", "--ports", "--pkey", "--lmc", "--link-layer", "--profile", "--node", "--ip",
+                             "--net", "--roce", "--port"})
     given += command.count(option);
   return given != 0;
 }

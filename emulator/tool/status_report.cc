@@ -133,7 +133,39 @@ std::string gid_text(const GidEntry& gid) {
   return inet_ntop(AF_INET6, gid.raw.data(), text, sizeof text) != nullptr ? text : "";
 }
 
-bool port_down(const NodeSnapshot& node, uint32_t device) { return (node.ports_down >> device & 1) != 0; }
+bool port_down(const NodeSnapshot& node, uint32_t device, uint32_t port) {
+  return (node.ports_down & port_bit(device, port)) != 0;
+}
+
+uint32_t ports_of(const NodeSnapshot& node, uint32_t device) {
+  return node.devices.devices[device % kMaxDevices].count_ports();
+}
+
+uint32_t strays_at(const NodeSnapshot& node, uint32_t device) {
+  uint32_t sum = 0;
+  for (uint32_t port = 1; port <= ports_of(node, device); ++port)
+    sum += node.stray_datagrams[port_place(device, port)];
+  return sum;
+}
+
+// Port 1 is also in the device's own fields, which older readers know.
+Json ports_as_json(const NodeSnapshot& node, uint32_t index) {
+  const DeviceDescription& device = node.devices.devices[index];
+  Json list = Json::array();
+  for (uint32_t number = 1; number <= device.count_ports(); ++number) {
+    const PortDescription& port = device.port(number);
+    Json gids = Json::array();
+    for (uint32_t i = 0; i < std::min(port.gid_count, kMaxGids); ++i) gids.push_back(gid_text(port.gids[i]));
+    list.push_back({{"port", number},
+                    {"lid", port.lid},
+                    {"port_state", port_down(node, index, number) ? "down" : "active"},
+                    {"stray_datagrams", node.stray_datagrams[port_place(index, number)]},
+                    {"qkey_violations", node.qkey_violations[port_place(index, number)]},
+                    {"pkey_violations", node.pkey_violations[port_place(index, number)]},
+                    {"gids", std::move(gids)}});
+  }
+  return list;
+}
 
 // Unusual facts about the devices, each as ", clause"; "": none.
 std::string remarks(const NodeSnapshot& node) {
@@ -141,12 +173,14 @@ std::string remarks(const NodeSnapshot& node) {
   if (node.devices.count != 0 && !(node.devices.devices[0].limits == DeviceLimits{}))
     text += fmt::format(", profile {}", node.devices.devices[0].limits.profile.data());
   for (uint32_t i = 0; i < std::min(node.devices.count, kMaxDevices); ++i)
-    if (port_down(node, i)) text += fmt::format(", {}'s port is down", device_name(node, i));
+    for (uint32_t port = 1; port <= ports_of(node, i); ++port)
+      if (port_down(node, i, port))
+        text += fmt::format(", {}'s port{} is down", device_name(node, i),
+                            ports_of(node, i) == 1 ? "" : " " + std::to_string(port));
   for (uint32_t i = 0; i < std::min(node.devices.count, kMaxDevices); ++i)
-    if (node.stray_datagrams[i] != 0)
-      text += fmt::format(
-          ", {} dropped {} that no QP takes", device_name(node, i),
-          node.stray_datagrams[i] == 1 ? "1 datagram" : fmt::format("{} datagrams", node.stray_datagrams[i]));
+    if (const uint32_t strays = strays_at(node, i); strays != 0)
+      text += fmt::format(", {} dropped {} that no QP takes", device_name(node, i),
+                          strays == 1 ? "1 datagram" : fmt::format("{} datagrams", strays));
   return text;
 }
 
@@ -156,17 +190,18 @@ Json devices_as_json(const NodeSnapshot& node) {
   for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i) {
     const DeviceDescription& device = devices.devices[i];
     Json gids = Json::array();
-    for (uint32_t j = 0; j < std::min(device.gid_count, kMaxGids); ++j)
-      gids.push_back(gid_text(device.gids[j]));
+    for (uint32_t j = 0; j < std::min(device.ports[0].gid_count, kMaxGids); ++j)
+      gids.push_back(gid_text(device.ports[0].gids[j]));
     list.push_back({{"name", device.name.data()},
                     {"node_guid", fmt::format("{:016x}", device.node_guid)},
                     {"link_layer", device.link_layer == LinkLayer::kEthernet ? "ethernet" : "infiniband"},
-                    {"lid", device.lid},
+                    {"lid", device.ports[0].lid},
                     {"profile", device.limits.profile.data()},
-                    {"port_state", port_down(node, i) ? "down" : "active"},
+                    {"port_state", port_down(node, i, 1) ? "down" : "active"},
                     {"stray_datagrams", node.stray_datagrams[i]},
                     {"qkey_violations", node.qkey_violations[i]},
-                    {"gids", std::move(gids)}});
+                    {"gids", std::move(gids)},
+                    {"ports", ports_as_json(node, i)}});
   }
   return list;
 }

@@ -16,7 +16,8 @@
 namespace verbena::wire {
 namespace {
 
-constexpr std::string_view kDevices = "devices", kLinkLayer = "link-layer", kProfile = "profile",
+constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey",
+                           kLinkLayer = "link-layer", kProfile = "profile",
                            kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key", kRoce = "roce";
 
 bool read_number(const std::string& text, uint64_t least, uint64_t most, uint64_t* out) {
@@ -38,6 +39,18 @@ bool read_profile_name(const std::string& value, DeviceLimits* limits) {
   return true;
 }
 
+// Numbers with commas between them.
+bool read_pkeys(const std::string& value, std::vector<uint16_t>* pkeys) {
+  std::istringstream list(value);
+  pkeys->clear();
+  for (std::string text; std::getline(list, text, ',');) {
+    uint64_t number = 0;
+    if (!read_number(text, 1, UINT16_MAX, &number) || pkeys->size() == kMaxPkeys) return false;
+    pkeys->push_back(static_cast<uint16_t>(number));
+  }
+  return !pkeys->empty();
+}
+
 bool read_word(const std::string& name, const std::string& value, DeviceTableOptions* options,
                std::string* key_file) {
   NetworkOptions& network = options->network;
@@ -46,6 +59,14 @@ bool read_word(const std::string& name, const std::string& value, DeviceTableOpt
   if (name == kDevices) {
     if (!read_number(value, 1, kMaxDevices, &number)) return false;
     options->count = static_cast<uint32_t>(number);
+  } else if (name == kPorts) {
+    if (!read_number(value, 1, kMaxPorts, &number)) return false;
+    options->ports = static_cast<uint32_t>(number);
+  } else if (name == kLmc) {
+    if (!read_number(value, 0, kMaxLmc, &number)) return false;
+    options->lmc = static_cast<uint32_t>(number);
+  } else if (name == kPkey) {
+    return read_pkeys(value, &options->pkeys);
   } else if (name == kLinkLayer) {
     if (value != "ethernet" && value != "infiniband") return false;
     options->link_layer = value == "ethernet" ? LinkLayer::kEthernet : LinkLayer::kInfiniband;
@@ -78,6 +99,13 @@ std::string write_recipe(const DeviceTableOptions& options, const std::string& k
   std::ostringstream recipe;
   recipe << kDevices << '=' << options.count << ' ' << kLinkLayer << '='
          << (options.link_layer == LinkLayer::kEthernet ? "ethernet" : "infiniband");
+  const DeviceTableOptions ordinary;
+  if (options.ports != ordinary.ports) recipe << ' ' << kPorts << '=' << options.ports;
+  if (options.lmc != ordinary.lmc) recipe << ' ' << kLmc << '=' << options.lmc;
+  if (options.pkeys != ordinary.pkeys) {
+    recipe << ' ' << kPkey << '=';
+    for (size_t i = 0; i < options.pkeys.size(); ++i) recipe << (i != 0 ? "," : "") << options.pkeys[i];
+  }
   const DeviceLimits usual;
   if (!(options.limits == usual)) recipe << ' ' << kProfile << '=' << options.limits.profile.data();
   for (const Limit& limit : all_limits())

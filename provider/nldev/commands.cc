@@ -58,6 +58,11 @@ const DeviceSurvey* Request::device() const {
   return index < devices.size() ? &devices[index] : nullptr;
 }
 
+bool Request::has_valid_port() const {
+  const DeviceSurvey* named = device();
+  return !names_port() || (named != nullptr && named_port() >= 1 && named_port() <= named->ports.size());
+}
+
 void put_device(Writer* out, const DeviceSurvey& device) {
   out->put32(RDMA_NLDEV_ATTR_DEV_INDEX, device.index);
   out->put_text(RDMA_NLDEV_ATTR_DEV_NAME, device.name);

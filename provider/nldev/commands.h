@@ -26,8 +26,10 @@ struct Request {
   // The device that DEV_INDEX names; nullptr: there is none, or the attributes are wrong.
   const DeviceSurvey* device() const;
   bool names_port() const { return attributes.has(RDMA_NLDEV_ATTR_PORT_INDEX); }
-  // Is PORT_INDEX absent, or that of a port?
-  bool has_valid_port() const { return !names_port() || attributes.get32(RDMA_NLDEV_ATTR_PORT_INDEX) == 1; }
+  // Is PORT_INDEX absent, or that of a port of device()?
+  bool has_valid_port() const;
+  // 0: no port is named.
+  uint32_t named_port() const { return names_port() ? attributes.get32(RDMA_NLDEV_ATTR_PORT_INDEX) : 0; }
 };
 
 constexpr uint16_t type_of(uint32_t command) { return RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command); }

@@ -11,7 +11,9 @@
 namespace verbena::nldev {
 namespace {
 
-bool is_infiniband(const DeviceSurvey& device) { return device.port.link_layer == IBV_LINK_LAYER_INFINIBAND; }
+bool is_infiniband(const DeviceSurvey& device) {
+  return device.ports[0].attributes.link_layer == IBV_LINK_LAYER_INFINIBAND;
+}
 
 void put_device_facts(Writer* out, const DeviceSurvey& device) {
   const ibv_device_attr& attributes = device.attributes.orig_attr;
@@ -27,22 +29,23 @@ void put_device_facts(Writer* out, const DeviceSurvey& device) {
   out->put_text(RDMA_NLDEV_ATTR_DEV_PROTOCOL, is_infiniband(device) ? "ib" : "roce");
 }
 
-void put_port_facts(Writer* out, const DeviceSurvey& device) {
-  const ibv_port_attr& port = device.port;
+void put_port_facts(Writer* out, const DeviceSurvey& device, uint32_t number) {
+  const PortSurvey& survey = device.ports[number - 1];
+  const ibv_port_attr& port = survey.attributes;
   put_device(out, device);
-  out->put32(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+  out->put32(RDMA_NLDEV_ATTR_PORT_INDEX, number);
   if (is_infiniband(device)) {
     out->put64(RDMA_NLDEV_ATTR_CAP_FLAGS, port.port_cap_flags | uint64_t{port.port_cap_flags2} << 32);
-    out->put64(RDMA_NLDEV_ATTR_SUBNET_PREFIX, device.subnet_prefix);
+    out->put64(RDMA_NLDEV_ATTR_SUBNET_PREFIX, survey.subnet_prefix);
     out->put32(RDMA_NLDEV_ATTR_LID, port.lid);
     out->put32(RDMA_NLDEV_ATTR_SM_LID, port.sm_lid);
     out->put8(RDMA_NLDEV_ATTR_LMC, port.lmc);
   }
   out->put8(RDMA_NLDEV_ATTR_PORT_STATE, port.state);
   out->put8(RDMA_NLDEV_ATTR_PORT_PHYS_STATE, port.phys_state);
-  if (is_infiniband(device) || device.interface_index == 0) return;
-  out->put32(RDMA_NLDEV_ATTR_NDEV_INDEX, device.interface_index);
-  out->put_text(RDMA_NLDEV_ATTR_NDEV_NAME, device.interface_name);
+  if (is_infiniband(device) || survey.interface_index == 0) return;
+  out->put32(RDMA_NLDEV_ATTR_NDEV_INDEX, survey.interface_index);
+  out->put_text(RDMA_NLDEV_ATTR_NDEV_NAME, survey.interface_name);
 }
 
 // The kernel's encoding of a device number in 64 bits (huge_encode_dev).
@@ -68,13 +71,15 @@ int get_port(const Request& request, Writer* out) {
   const DeviceSurvey* device = request.device();
   if (device == nullptr || !request.names_port() || !request.has_valid_port()) return EINVAL;
   // The kernel's reply has the type of another command.
-  return write_reply(request, RDMA_NLDEV_CMD_GET, out, [&](Writer* w) { put_port_facts(w, *device); });
+  return write_reply(request, RDMA_NLDEV_CMD_GET, out,
+                     [&](Writer* w) { put_port_facts(w, *device, request.named_port()); });
 }
 
 int dump_ports(const Request& request, Dump* out) {
   const DeviceSurvey* device = request.device();
   if (device == nullptr) return EINVAL;
-  out->add_message(RDMA_NLDEV_CMD_PORT_GET, [&](Writer* w) { put_port_facts(w, *device); });
+  for (uint32_t port = 1; port <= device->ports.size(); ++port)
+    out->add_message(RDMA_NLDEV_CMD_PORT_GET, [&](Writer* w) { put_port_facts(w, *device, port); });
   return 0;
 }
 

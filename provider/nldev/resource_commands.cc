@@ -18,11 +18,19 @@ void put_pid(Writer* out, int32_t pid) {
 
 bool is_connected(uint32_t type) { return type == IBV_QPT_RC || type == IBV_QPT_UC; }
 
+// The port that an object belongs to; 0: to none yet, or to none at all.
+uint32_t port_of(const QueuePair& object) { return object.qp->port; }
+uint32_t port_of(const CmId& object) { return (object.id->facts.flags & cm::kIdOnPort2) != 0 ? 2 : 1; }
+template <typename Object>
+uint32_t port_of(const Object&) {
+  return 0;
+}
+
 uint32_t id_of(const QueuePair& object) { return object.qp->qpn; }
 void put(Writer* out, const QueuePair& object, const Request&) {
   const QpSnapshot& qp = *object.qp;
   // The kernel knows no port before the transition to INIT.
-  if (qp.state != IBV_QPS_RESET) out->put32(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+  if (qp.port != 0) out->put32(RDMA_NLDEV_ATTR_PORT_INDEX, qp.port);
   out->put32(RDMA_NLDEV_ATTR_RES_LQPN, qp.qpn);
   out->put32(RDMA_NLDEV_ATTR_RES_PDN, object.domain);
   put_pid(out, object.pid);
@@ -76,7 +84,7 @@ void put_address(Writer* out, uint16_t attribute, const cm::Address& address) {
 uint32_t id_of(const CmId& object) { return object.number; }
 void put(Writer* out, const CmId& object, const Request&) {
   const cm::IdFacts& facts = object.id->facts;
-  out->put32(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+  out->put32(RDMA_NLDEV_ATTR_PORT_INDEX, port_of(object));
   if (facts.qpn != 0) {
     out->put32(RDMA_NLDEV_ATTR_RES_LQPN, facts.qpn);
     out->put8(RDMA_NLDEV_ATTR_RES_TYPE, facts.qp_type);
@@ -193,13 +201,6 @@ constexpr KindFacts kKinds[] = {
 };
 constexpr const KindFacts& facts_of(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
-// The port that an object belongs to; 0: to none yet.
-uint32_t port_of(const QueuePair& object) { return object.qp->state != IBV_QPS_RESET ? 1 : 0; }
-template <typename Object>
-uint32_t port_of(const Object&) {
-  return 1;
-}
-
 // The device of a request for objects; nullptr: EINVAL.
 const DeviceSurvey* device_of(const Request& request) {
   const DeviceSurvey* device = request.device();
@@ -239,7 +240,7 @@ int get_one(const Request& request, Writer* out, const Put& put_entry) {
   collect(request.node, device->index, &objects);
   for (const auto& object : list_of<kind>(objects)) {
     if (id_of(object) != request.attributes.get32(facts.id)) continue;
-    if (request.names_port() && port_of(object) != 1) return EAGAIN;
+    if (request.names_port() && port_of(object) != request.named_port()) return EAGAIN;
     return write_reply(request, RDMA_NL_GET_OP(request.type), out, [&](Writer* w) {
       put_device(w, *device);
       put_entry(w, object);
@@ -255,7 +256,8 @@ int dump_all(const Request& request, Dump* out, const Put& put_entry) {
   Objects objects;
   collect(request.node, device->index, &objects);
   auto& list = list_of<kind>(objects);
-  if (request.names_port()) std::erase_if(list, [](const auto& object) { return port_of(object) != 1; });
+  if (request.names_port() && facts_of(kind).belongs_to_port)
+    std::erase_if(list, [&](const auto& object) { return port_of(object) != request.named_port(); });
   const KindFacts& facts = facts_of(kind);
   out->add_table(
       facts.table, facts.entry, list.size(), [&](Writer* w) { put_device(w, *device); },

@@ -17,10 +17,10 @@ const DeviceSurvey* device_of(const Request& request) {
 int get_port_counters(const Request& request, Writer* out) {
   const DeviceSurvey* device = device_of(request);
   if (device == nullptr) return EINVAL;
-  const HwCounters values = hw_counters(look_at_objects(request.node), device->index);
+  const HwCounters values = hw_counters(look_at_objects(request.node), device->index, request.named_port());
   return write_reply(request, RDMA_NLDEV_CMD_STAT_GET, out, [&](Writer* w) {
     put_device(w, *device);
-    w->put32(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+    w->put32(RDMA_NLDEV_ATTR_PORT_INDEX, request.named_port());
     const size_t table = w->begin_nest(RDMA_NLDEV_ATTR_STAT_HWCOUNTERS | NLA_F_NESTED);
     for (size_t i = 0; i < values.size(); ++i) {
       const size_t entry = w->begin_nest(RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY | NLA_F_NESTED);
@@ -39,7 +39,7 @@ int get_queue_pair_mode(const Request& request, Writer* out) {
   if (!request.attributes.has(RDMA_NLDEV_ATTR_STAT_MODE)) return EINVAL;
   return write_reply(request, RDMA_NLDEV_CMD_STAT_GET, out, [&](Writer* w) {
     put_device(w, *device);
-    w->put32(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+    w->put32(RDMA_NLDEV_ATTR_PORT_INDEX, request.named_port());
     w->put32(RDMA_NLDEV_ATTR_STAT_MODE, RDMA_COUNTER_MODE_NONE);
   });
 }
@@ -76,7 +76,7 @@ int get_counter_status(const Request& request, Writer* out) {
   if (device == nullptr) return EINVAL;
   return write_reply(request, kStatGetStatus, out, [&](Writer* w) {
     put_device(w, *device);
-    w->put32(RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+    w->put32(RDMA_NLDEV_ATTR_PORT_INDEX, request.named_port());
     const size_t table = w->begin_nest(RDMA_NLDEV_ATTR_STAT_HWCOUNTERS | NLA_F_NESTED);
     for (uint32_t i = 0; i < kHwCounters; ++i) {
       const size_t entry = w->begin_nest(RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY | NLA_F_NESTED);

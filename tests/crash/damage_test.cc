@@ -72,7 +72,7 @@ class Damage : public ::testing::Test {
 
   void start_worker(uint32_t i, const TemporaryNode& node) {
     new (&shared->workers[i]) Report{};
-    const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+    const GidEntry& gid = node.directory().devices().devices[0].ports[0].gids[0];
     const uint64_t its_seed = random();
     pids[i] = fork();
     if (pids[i] == 0) {

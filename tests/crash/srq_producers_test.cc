@@ -166,7 +166,7 @@ TEST_P(SrqProducers, MayBeKilledAtAnyInstant) {
   const TemporaryNode node;
   auto* numbers = static_cast<Numbers*>(
       mmap(nullptr, sizeof(Numbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  const Plan plan{numbers, node.directory().devices().devices[0].gids[0], std::get<0>(GetParam()),
+  const Plan plan{numbers, node.directory().devices().devices[0].ports[0].gids[0], std::get<0>(GetParam()),
                   std::get<1>(GetParam())};
   const uint32_t count = victims();
   std::mt19937_64 random(seed());

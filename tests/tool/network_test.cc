@@ -138,10 +138,10 @@ TEST_F(NetworkCommand, GivesTheDeviceTheAddressesThatWereNamed) {
   NodeDirectory directory;
   ASSERT_EQ(directory.open(directory_path(path).c_str()), 0) << outcome_.err;
   const DeviceDescription& device = directory.devices().devices[0];
-  ASSERT_EQ(device.gid_count, 3u);
-  EXPECT_EQ(wire::NetAddress{device.gids[1].raw}.text(), address(2));
-  EXPECT_EQ(wire::NetAddress{device.gids[2].raw}.text(), address(3));
-  EXPECT_STREQ(device.gids[1].interface_name.data(), "lo");
+  ASSERT_EQ(device.ports[0].gid_count, 3u);
+  EXPECT_EQ(wire::NetAddress{device.ports[0].gids[1].raw}.text(), address(2));
+  EXPECT_EQ(wire::NetAddress{device.ports[0].gids[2].raw}.text(), address(3));
+  EXPECT_STREQ(device.ports[0].gids[1].interface_name.data(), "lo");
 }
 
 TEST_F(NetworkCommand, ListensNowhereUnlessAsked) {
@@ -155,7 +155,7 @@ TEST_F(NetworkCommand, OpensAllAddressesWithNet) {
   ASSERT_EQ(directory.open(directory_path(node({"--net", "--port", "47919"})).c_str()), 0) << outcome_.err;
   const DeviceTable& devices = directory.devices();
   EXPECT_EQ(devices.network.port, 47919u);
-  EXPECT_EQ(devices.network.count + 1, devices.devices[0].gid_count);
+  EXPECT_EQ(devices.network.count + 1, devices.devices[0].ports[0].gid_count);
 }
 
 TEST_F(NetworkCommand, IsAnotherNodeWithAnotherAddressOrPort) {

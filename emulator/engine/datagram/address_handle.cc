@@ -16,14 +16,6 @@
 
 namespace verbena {
 
-bool leads_to(const ibv_ah_attr& address, const DeviceDescription& device) {
-  if (address.is_global == 0)
-    return device.link_layer == LinkLayer::kInfiniband && address.dlid == device.lid;
-  return std::any_of(
-      device.gids.begin(), device.gids.begin() + std::min(device.gid_count, kMaxGids),
-      [&](const GidEntry& gid) { return std::memcmp(gid.raw.data(), address.grh.dgid.raw, 16) == 0; });
-}
-
 int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
   if (int error = usable(*pd->context); error != 0) return error;
   const DeviceDescription& device = *pd->context->device;
@@ -42,7 +34,7 @@ int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
   ah->pd = pd;
   ah->attr = *attr;
   if (attr->is_global != 0) {
-    ah->header = DatagramHeader::of(device.gids[attr->grh.sgid_index], attr->grh);
+    ah->header = DatagramHeader::of(device.port(attr->port_num).gids[attr->grh.sgid_index], attr->grh);
     ah->multicast = is_multicast(attr->grh.dgid);
   }
   pd->users.fetch_add(1, std::memory_order_relaxed);

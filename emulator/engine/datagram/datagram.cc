@@ -44,7 +44,14 @@ wire::DatagramHead head_of(const ibv_ah_attr& address, const DatagramMessage& me
 }
 
 wire::NetAddress source_of(const DatagramSender& from, const ibv_ah_attr& address) {
-  return {from.device->gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)].raw};
+  const uint32_t index = std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1);
+  return {from.device->port(address.port_num).gids[index].raw};
+}
+
+ibv_gid gid_of(const PortDescription& port) {
+  ibv_gid gid;
+  std::memcpy(gid.raw, port.gids[0].raw.data(), sizeof gid.raw);
+  return gid;
 }
 
 // No device of this node has the address.
@@ -75,11 +82,12 @@ void send_as_frame(DatagramSender& from, const Destination& to, const ibv_gid* g
   there.qpn = to.qp->qpn;
   there.to_group = group != nullptr;
   const DeviceTable& devices = from.process->directory().devices();
+  const uint32_t port = QpPath::unpack(to.qp->path.load(std::memory_order_relaxed)).port;
   ibv_ah_attr address{};
   if (group != nullptr)
     address.grh.dgid = *group;
   else
-    std::memcpy(address.grh.dgid.raw, devices.devices[to.qp->device % kMaxDevices].gids[0].raw.data(), 16);
+    address.grh.dgid = gid_of(devices.devices[to.qp->device % kMaxDevices].port(port));
   from.process->network_or_begin().send_datagram(there, head_of(address, message), message.bytes,
                                                  message.length);
 }
@@ -176,9 +184,15 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   message.header = ah->header;
   message.header.set_length(request.length, operation.carries_immediate);
   std::memcpy(message.bytes, message.header.bytes.data(), kGrhBytes);
-  const auto lid = static_cast<uint16_t>(qp.context->device->lid);
+  const DeviceDescription& device = *qp.context->device;
+  const QpPath path = QpPath::unpack(qp.shared->path.load(std::memory_order_relaxed));
+  const uint32_t path_mask = (1u << device.lmc) - 1;  // of more bits the port has none (vol. 1, 4.1.3)
+  const auto lid = static_cast<uint16_t>(device.port(path.port).lid | (address.src_path_bits & path_mask));
   const uint8_t with_grh = address.is_global != 0 ? DatagramSource::kWithGrh : uint8_t{0};
-  message.source = {qp.shared->qpn, lid, reported_service_level(ah->header.kind, address.sl), with_grh};
+  const auto path_bits = static_cast<uint8_t>(address.dlid & path_mask);
+  message.source = {qp.shared->qpn, lid, reported_service_level(ah->header.kind, address.sl),
+                    static_cast<uint8_t>(with_grh | path_bits)};
+  message.pkey = path.pkey;
   message.qkey = (request.remote_qkey & kOwnQkey) != 0 ? qp.attr.qkey : request.remote_qkey;
   message.immediate = request.immediate;
   message.length = kGrhBytes + request.length;
@@ -190,7 +204,7 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   DatagramSender& from = *qp.datagrams;
   from.may_be_eager = qp.requester.may_be_eager;
   from.events_due.clear();
-  if (port_down(qp.process->directory(), qp.context->device_index))
+  if (port_down(qp.process->directory(), qp.context->device_index, path.port))
     return VendorError::none;  // lost on the way
   try {
     if (!ah->multicast)

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "adapter/clock.h"
-#include "engine/datagram/address_handle.h"
+#include "engine/rules/address_port.h"
 
 namespace verbena {
 namespace {
@@ -40,8 +40,8 @@ bool find(Process& process, uint32_t slot, uint32_t slot_generation, uint32_t in
 
 }  // namespace
 
-bool port_down(const NodeDirectory& directory, uint32_t device) {
-  return (directory.header().ports_down.load(std::memory_order_relaxed) >> (device & 31) & 1) != 0;
+bool port_down(const NodeDirectory& directory, uint32_t device, uint32_t port) {
+  return (directory.header().ports_down.load(std::memory_order_relaxed) & port_bit(device, port)) != 0;
 }
 
 bool is_ready(Destination& to, const NodeDirectory& directory) {
@@ -49,9 +49,11 @@ bool is_ready(Destination& to, const NodeDirectory& directory) {
   const SharedQp& there = *to.qp;
   const ResponderState responder =
       ResponderState::unpack(there.responder_state.load(std::memory_order_acquire));
-  if (!receives_in(responder.state) || port_down(directory, there.device)) return false;
+  const uint8_t port = QpPath::unpack(there.path.load(std::memory_order_relaxed)).port;
+  if (!receives_in(responder.state) || port_down(directory, there.device, port)) return false;
   if (responder.generation == to.generation) return true;
   if (there.type != to.type || there.incarnation != to.incarnation) return false;
+  if (to.port != 0 && to.port != port) return false;
   const SegmentView& view = to.adapter->view();
   SharedCq* cq = view.cq(there.recv_cq);
   if (cq == nullptr || cq->alive.load(std::memory_order_acquire) == 0) return false;
@@ -122,15 +124,16 @@ Destination& DatagramTargets::destination(const ibv_ah_attr& address, uint32_t q
 bool DatagramTargets::resolve(Process& process, const ibv_ah_attr& address, uint32_t qpn, Destination* to) {
   const NodeDirectory& directory = process.directory();
   to->adapter.reset();
+  to->port = 0;
   if (to->ask_again_at != 0 && now_ns() < to->ask_again_at) return false;
   to->ask_again_at = 0;
   QpnEntry found;
   if (!directory.find_qpn(qpn, &found)) return false;
   const uint32_t generation = directory.slot(found.slot).generation.load(std::memory_order_acquire);
   if (!find(process, found.slot, generation, found.qp_index, to)) return false;
-  if (to->qp->qpn == qpn && to->qp->device < directory.devices().count &&
-      leads_to(address, directory.devices().devices[to->qp->device]))
-    return true;
+  if (to->qp->qpn == qpn && to->qp->device < directory.devices().count)
+    to->port = find_port(address, directory.devices().devices[to->qp->device]);
+  if (to->port != 0) return true;
   to->adapter.reset();
   return false;
 }

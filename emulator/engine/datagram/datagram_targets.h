@@ -27,6 +27,7 @@ struct Destination {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: not found (yet)
   SharedQp* qp = nullptr;
   ibv_qp_type type = IBV_QPT_UD;  // that the queue pair must have
+  uint8_t port = 0;  // of its device, that the address leads to; 0: any, of a group's member
   uint32_t index = 0;
   uint32_t incarnation = 0;
   uint64_t generation = 0;  // of its responder state, when the rest was last checked; 0: never
@@ -47,8 +48,7 @@ struct Destination {
   uint32_t room_in_entry() const { return completions.inline_size() - uint32_t{sizeof(DatagramSource)}; }
 };
 
-// Is the port of this device down?
-bool port_down(const NodeDirectory& directory, uint32_t device);
+bool port_down(const NodeDirectory& directory, uint32_t device, uint32_t port);
 
 // Is it still the same queue pair, and ready to receive datagrams? Looks everything up again when its
 // responder state shows another generation. The caller holds a hazard guard.

@@ -9,14 +9,13 @@
 #include "engine/datagram/datagram_order.h"
 #include "engine/responder/refusal.h"
 #include "engine/responder/responder.h"
+#include "engine/responder/violations.h"
 #include "engine/rules/key_errors.h"
 #include "fabric/hazards.h"
 #include "observe/observer.h"
 
 namespace verbena {
 namespace {
-
-constexpr uint32_t kMostQkeyViolations = UINT16_MAX;
 
 // Places the message where the receive WQE says. The keys of the WQE are checked now. `position`: of its
 // completion. A message that came before it must not be scattered over it when that one is polled.
@@ -84,16 +83,6 @@ void complete(const DatagramSender& from, Destination& to, const DatagramMessage
   to.event_due = message.solicited || status != IBV_WC_SUCCESS ? 2 : 1;
 }
 
-// The counter of the port (ibv_query_port(3): qkey_viol_cntr). It stays at its maximum.
-void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
-  if (device >= kMaxDevices) return;
-  std::atomic<uint32_t>& count = directory.header().qkey_violations[device];
-  uint32_t seen = count.load(std::memory_order_relaxed);
-  while (seen < kMostQkeyViolations &&
-         !count.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
-  }
-}
-
 // The message is dropped for what `kind` says, the `count`th one of this kind.
 [[gnu::cold]] void explain_drop(const DatagramSender& from, Destination& to, const DatagramMessage& message,
                                 RefusalKind kind, uint32_t expected, uint32_t got, uint32_t count) {
@@ -122,11 +111,17 @@ void count_qkey_violation(const NodeDirectory& directory, uint32_t device) {
 
 Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage& message) {
   SharedQp& there = *to.qp;
+  const QpPath path = QpPath::unpack(there.path.load(std::memory_order_relaxed));
+  // 0: a frame of another process, which does not bring it, or of a raw packet queue pair, which has none.
+  if (message.pkey != 0 && !pkeys_match(message.pkey, path.pkey)) [[unlikely]] {
+    count_violation(from.process->directory().header().pkey_violations[port_place(there.device, path.port)]);
+    return Delivery::kDropped;
+  }
   if (there.qkey.load(std::memory_order_relaxed) != message.qkey) {
     const uint32_t before = there.qkey_violations.fetch_add(1, std::memory_order_relaxed);
     explain_drop(from, to, message, RefusalKind::kOtherQkey, there.qkey.load(std::memory_order_relaxed),
                  message.qkey, before + 1);
-    count_qkey_violation(from.process->directory(), there.device);
+    count_violation(from.process->directory().header().qkey_violations[port_place(there.device, path.port)]);
     return Delivery::kDropped;
   }
   uint32_t slot = 0;

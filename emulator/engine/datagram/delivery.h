@@ -26,6 +26,7 @@ struct DatagramMessage {
   uint32_t immediate = 0;
   uint32_t length = 0;  // with the 40 bytes
   uint32_t header_bytes = kGrhBytes;
+  uint16_t pkey = 0;    // of the sender; 0: not known
   uint8_t flags = 0;    // CqeFlags
   bool solicited = false;
   bool may_wait = false;  // for a receive request

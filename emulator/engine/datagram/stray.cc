@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "adapter/refusals.h"
-#include "engine/datagram/address_handle.h"
+#include "engine/rules/address_port.h"
 #include "engine/objects/process.h"
 #include "engine/responder/refusal.h"
 #include "observe/log.h"
@@ -21,8 +21,9 @@ uint32_t count_strays(const NodeDirectory& directory, const ibv_ah_attr& address
   const DeviceTable& table = directory.devices();
   uint32_t devices = 0;
   for (uint32_t i = 0; i < std::min(table.count, kMaxDevices); ++i) {
-    if (!leads_to(address, table.devices[i]) || port_down(directory, i)) continue;
-    directory.header().stray_datagrams[i].fetch_add(1, std::memory_order_relaxed);
+    const uint32_t port = find_port(address, table.devices[i]);
+    if (port == 0 || port_down(directory, i, port)) continue;
+    directory.header().stray_datagrams[port_place(i, port)].fetch_add(1, std::memory_order_relaxed);
     devices |= 1u << i;
   }
   return devices;

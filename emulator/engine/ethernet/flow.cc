@@ -29,7 +29,7 @@ int check_flow(const Qp& qp, const ibv_flow_attr& attr, ParsedFlow* parsed, cons
   if (!may_use_raw_packets()) return refuse_with(EPERM, "rules need CAP_NET_RAW");
   if (qp.type == IBV_QPT_UD) return refuse_with(EOPNOTSUPP, "datagrams of RoCE are not steered by rules");
   if (qp.type != IBV_QPT_RAW_PACKET) return refuse_with(EINVAL, "only raw packet QPs have rules");
-  return parse_flow(attr, 1, parsed, why);
+  return parse_flow(attr, qp.context->device->count_ports(), parsed, why);
 }
 
 }  // namespace

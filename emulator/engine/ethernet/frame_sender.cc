@@ -85,6 +85,13 @@ void give_frame(FrameSender& from, const FlowTable& table, uint32_t index, const
   if (to->event_due != 0) from.events_due.push_back(to);
 }
 
+// Is any port of the device up? give_frame() looks at the port of the queue pair.
+bool is_up(const NodeDirectory& directory, uint32_t device) {
+  for (uint32_t port = 1; port <= directory.devices().devices[device].count_ports(); ++port)
+    if (!port_down(directory, device, port)) return true;
+  return false;
+}
+
 void send_to_devices(FrameSender& from, const DatagramMessage& message) {
   const NodeDirectory& directory = from.process->directory();
   const FlowTable table(directory);
@@ -92,7 +99,7 @@ void send_to_devices(FrameSender& from, const DatagramMessage& message) {
   const FlowFields frame = fields_of_frame(message.bytes, message.length);
   from.hit.clear();
   for (uint32_t device = 0; device < directory.devices().count; ++device)
-    if (!port_down(directory, device)) steer(from.rules, device, frame, &from.hit);
+    if (is_up(directory, device)) steer(from.rules, device, frame, &from.hit);
   for (const uint32_t index : from.hit) give_frame(from, table, index, frame, message);
 }
 
@@ -141,7 +148,7 @@ VendorError send_frame(Qp& qp, const SendOperation& operation, const SendRequest
   FrameSender& from = *qp.frames;
   from.may_be_eager = qp.requester.may_be_eager;
   from.events_due.clear();
-  if (port_down(qp.process->directory(), qp.context->device_index))
+  if (port_down(qp.process->directory(), qp.context->device_index, qp.attr.port_num))
     return VendorError::none;  // lost on the way
   try {
     send_to_devices(from, message);

@@ -82,9 +82,9 @@ void raise_cq_event(Cq& cq, ibv_event_type type) {
   if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
-void raise_port_event(Context& context, ibv_event_type type) {
+void raise_port_event(Context& context, uint32_t port, ibv_event_type type) {
   std::lock_guard lock(context.events_mutex);
-  write_event(context, 1, type);
+  write_event(context, port, type);
 }
 
 void raise_srq_event(Srq& srq, ibv_event_type type) {

@@ -17,7 +17,7 @@ struct Srq;
 void raise_qp_event(Qp& qp, ibv_event_type type);
 void raise_cq_event(Cq& cq, ibv_event_type type);
 void raise_srq_event(Srq& srq, ibv_event_type type);
-void raise_port_event(Context& context, ibv_event_type type);  // of port 1, the only one
+void raise_port_event(Context& context, uint32_t port, ibv_event_type type);
 
 // Removes the unread events of a destroyed object from the descriptor. Returns how many of the `raised`
 // events the program has read.

@@ -7,6 +7,7 @@
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/responder/xrc_target.h"
+#include "engine/rules/address_port.h"
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
 
@@ -38,7 +39,8 @@ bool follow_responder(Qp& qp) {
           there->qpn != qp.shared->dest_qpn || there->type != IBV_QPT_XRC_RECV ||
           there->device >= directory.devices().count)
         return false;
-      path.ports = 1u << qp.context->device_index | 1u << there->device;
+      path.port = find_port(qp.attr.ah_attr, directory.devices().devices[there->device]);
+      path.ports = port_bit(qp.context->device_index, qp.attr.port_num) | port_bit(there->device, path.port);
       path.index = found.qp_index;
       path.incarnation = there->incarnation;
       path.qp = there;

@@ -32,6 +32,7 @@ struct XrcTargets;
 struct PeerPath {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: no process of this node has the number
   uint32_t ports = 0;                    // as DirectoryHeader::ports_down; any of these down stops the path
+  uint8_t port = 0;  // of the responder's device, where the path leads; 0: nowhere
   SharedQp* qp = nullptr;
   // The whole state word at the last successful check; 0: never. While it stays, there is nothing to check.
   uint64_t responder_state = 0;
@@ -58,6 +59,9 @@ struct PeerPath {
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
   XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
+  // The alternate path: as `ports` and `port`.
+  uint32_t other_ports = 0;
+  uint8_t other_port = 0;
 };
 
 // Where requests come from that another process posted.

@@ -10,6 +10,8 @@
 #include "engine/completion/send_completion.h"
 #include "engine/events/async_events.h"
 #include "engine/objects/transport.h"
+#include "engine/qp_state/migration.h"
+#include "engine/qp_state/pending_flags.h"
 #include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "fabric/hazards.h"
@@ -72,6 +74,16 @@ void raise_event_of_dead_peer(Qp& qp) {
   Cq& cq = *qp.recv_cq;
   if (cq.channel != nullptr && !cq.consumer.seems_empty())
     raise_kept_back_event(*cq.shared, qp.process->self());
+}
+
+// The peer has migrated the connection (migration.h).
+void note_migration(Qp& qp, uint32_t flags) {
+  {
+    std::lock_guard send(qp.send_lock);
+    if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET) return;
+    if ((flags & kPendingMigrated) != 0) follow_migration(qp);
+  }
+  raise_qp_event(qp, (flags & kPendingMigrated) != 0 ? IBV_EVENT_PATH_MIG : IBV_EVENT_PATH_MIG_ERR);
 }
 
 }  // namespace
@@ -158,11 +170,13 @@ void purge_completions(Qp& qp) {
 
 void act_on_pending_flags_slowly(Qp& qp) {
   const KeepErrno guard;
-  constexpr uint32_t kHarmless = kPendingCommEst | kPendingScatter;
+  constexpr uint32_t kMigration = kPendingMigrated | kPendingMigrationError;
+  constexpr uint32_t kHarmless = kPendingCommEst | kPendingScatter | kMigration;
   const uint32_t harmless =
       qp.shared->pending_flags.fetch_and(~kHarmless, std::memory_order_acq_rel) & kHarmless;
   if ((harmless & kPendingCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
   if ((harmless & kPendingScatter) != 0 && qp.recv_cq != nullptr) scatter_eager(*qp.recv_cq);
+  if ((harmless & kMigration) != 0) note_migration(qp, harmless);
   uint32_t errors;
   {
     // Taken and acted on under one lock. In between the queue pair could be reset, and its next generation

@@ -10,7 +10,7 @@
 
 #include "adapter/clock.h"
 #include "emulator.h"
-#include "engine/datagram/address_handle.h"
+#include "engine/events/async_events.h"
 #include "engine/objects/context.h"
 #include "engine/objects/fast_path_state.h"
 #include "engine/objects/network.h"
@@ -18,12 +18,14 @@
 #include "engine/objects/qp.h"
 #include "engine/objects/requester_context.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/migration.h"
 #include "engine/qp_state/pending_flags.h"
 #include "engine/qp_state/state_change.h"
 #include "engine/queue_pair/modify_qp.h"
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/requester/requester.h"
+#include "engine/rules/address_port.h"
 #include "engine/rules/device_attributes.h"
 #include "engine/rules/pacing.h"
 #include "engine/rules/privilege.h"
@@ -72,6 +74,10 @@ void remember(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) {
   copy(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
   copy(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
   copy(IBV_QP_PATH_MIG_STATE, &ibv_qp_attr::path_mig_state);
+  copy(IBV_QP_ALT_PATH, &ibv_qp_attr::alt_ah_attr);
+  copy(IBV_QP_ALT_PATH, &ibv_qp_attr::alt_pkey_index);
+  copy(IBV_QP_ALT_PATH, &ibv_qp_attr::alt_port_num);
+  copy(IBV_QP_ALT_PATH, &ibv_qp_attr::alt_timeout);
   copy(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
   if ((mask & IBV_QP_RQ_PSN) != 0) kept.rq_psn = psn_of(attr.rq_psn);
   if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = psn_of(attr.sq_psn);
@@ -86,6 +92,25 @@ void pace(Qp& qp, const PacingLimits& limits) {
   qp.fast = {};
 }
 
+// Port, P_Key and migration. A peer may arm or migrate the connection at the same time.
+void publish_place(Qp& qp, int mask) {
+  const DeviceDescription& device = *qp.context->device;
+  std::atomic<uint64_t>& word = qp.shared->path;
+  uint64_t seen = word.load(std::memory_order_relaxed), next = 0;
+  do {
+    QpPath path = QpPath::unpack(seen);
+    if ((mask & IBV_QP_PORT) != 0) path.port = qp.attr.port_num;
+    // RAW_PACKET has no P_Key.
+    if ((mask & IBV_QP_PKEY_INDEX) != 0) path.pkey = device.pkey(qp.attr.pkey_index);
+    if ((mask & IBV_QP_ALT_PATH) != 0) {
+      path.other_port = qp.attr.alt_port_num;
+      path.other_pkey = device.pkey(qp.attr.alt_pkey_index);
+    }
+    if ((mask & IBV_QP_PATH_MIG_STATE) != 0) path.migration = static_cast<uint8_t>(qp.attr.path_mig_state);
+    next = path.pack();
+  } while (!word.compare_exchange_weak(seen, next, std::memory_order_seq_cst));
+}
+
 // Responder attributes that may change while requests arrive: the requester reads them with each request.
 void publish(Qp& qp, int mask) {
   SharedQp& shared = *qp.shared;
@@ -93,7 +118,27 @@ void publish(Qp& qp, int mask) {
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) shared.min_rnr_timer = qp.attr.min_rnr_timer;
   if ((mask & IBV_QP_QKEY) != 0) shared.qkey.store(qp.attr.qkey, std::memory_order_relaxed);
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) shared.max_dest_rd_atomic = qp.attr.max_dest_rd_atomic;
+  publish_place(qp, mask);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
+}
+
+// Where the paths of a connected queue pair lead. `path` has found the peer.
+void aim(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
+  const DeviceTable& table = qp.process->directory().devices();
+  const uint32_t device = path->qp->device % kMaxDevices, own = qp.context->device_index;
+  path->port = find_port(attr.ah_attr, table.devices[device]);
+  path->ports = port_bit(own, attr.port_num) | port_bit(device, path->port);
+  path->other_port = attr.alt_port_num != 0 ? find_port(attr.alt_ah_attr, table.devices[device]) : uint8_t{0};
+  path->other_ports = port_bit(own, attr.alt_port_num) | port_bit(device, path->other_port);
+}
+
+// Under send_lock. The path of a connected queue pair has changed: the next request is checked again.
+void aim_again(Qp& qp) {
+  PeerPath& path = qp.requester.path;
+  if (!path.adapter || path.qp == nullptr) return;
+  aim(qp, qp.attr, &path);
+  path.responder_state = 0;
+  qp.fast = {};
 }
 
 // Finds the queue pair that `attr` connects `qp` to, and pins it: from here on the peer is that queue pair of
@@ -116,15 +161,16 @@ void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 ||
       there->qpn != attr.dest_qp_num || there->device >= process.directory().devices().count)
     return;
-  if (!leads_to(attr.ah_attr, process.directory().devices().devices[there->device])) {
+  path->qp = there;
+  aim(qp, attr, path);
+  if (path->port == 0) {
+    *path = {};
     VERBENA_WARN("QP 0x%06x: the address given does not belong to the device of QP 0x%06x", qp.shared->qpn,
                  attr.dest_qp_num);
     return;
   }
-  path->ports = 1u << qp.context->device_index | 1u << there->device;
   path->index = found.qp_index;
   path->incarnation = there->incarnation;
-  path->qp = there;
   path->adapter = std::move(adapter);
 }
 
@@ -163,6 +209,7 @@ bool to_reset(Qp& qp, bool may_wait) {
   qp.shared->pending_flags.store(0, std::memory_order_release);
   qp.shared->requester_waits.store(0, std::memory_order_release);
   qp.attr = {};
+  qp.shared->path.store(0, std::memory_order_release);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(*qp.shared, qp.attr);
   qp.pacing = {};
   qp.requester.longest_chunk = UINT32_MAX;
@@ -209,7 +256,7 @@ int to_rtr(Qp& qp, const PeerQp* known) {
   }
   const PeerQp peer = remote ? peer_elsewhere(*qp.process) : known != nullptr ? *known : peer_of(path);
   if (remote) {
-    path.ports = 1u << qp.context->device_index;
+    path.ports = port_bit(qp.context->device_index, qp.attr.port_num);
     publish_path(*qp.shared, qp.attr);
   }
   const int error = enter_rtr(qp, peer, std::move(path), remote);
@@ -259,6 +306,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   AttributeLimits limits = attribute_limits(*qp->context->device);
   limits.current_state = from;
   limits.port = qp->attr.port_num;
+  limits.has_alternate = qp->attr.alt_port_num != 0;
   limits.privileged_qkey = (mask & IBV_QP_QKEY) != 0 && may_set_controlled_qkeys();
   if (from == IBV_QPS_SQD) {
     std::lock_guard send(qp->send_lock);
@@ -280,12 +328,18 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
                        resources);
   if (error != 0) return error;
   qp->responder_resources = resources;
+  bool has_migrated = false;
   {
     std::lock_guard send(qp->send_lock);
+    has_migrated = (mask & IBV_QP_PATH_MIG_STATE) != 0 && attr->path_mig_state == IBV_MIG_MIGRATED && migrate(*qp);
     remember(qp->attr, *attr, mask);
     publish(*qp, mask);
+    constexpr int kPaths = IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_PORT | IBV_QP_PKEY_INDEX;
+    if ((mask & kPaths) != 0 && from != IBV_QPS_RESET && from != IBV_QPS_INIT) aim_again(*qp);
+    if ((mask & IBV_QP_PATH_MIG_STATE) != 0 && attr->path_mig_state == IBV_MIG_REARM) arm_migration(*qp);
     if ((mask & IBV_QP_RATE_LIMIT) != 0) pace(*qp, pacing);
   }
+  if (has_migrated) raise_qp_event(*qp, IBV_EVENT_PATH_MIG);
   switch (to) {
     case IBV_QPS_RESET:
       if (!to_reset(*qp, peer == nullptr)) return EAGAIN;

@@ -160,6 +160,7 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   shared.send_cq = qp.send_cq != nullptr ? qp.send_cq->index : UINT32_MAX;
   shared.xrcd = qp.xrcd != nullptr ? qp.xrcd->number : 0;
   shared.device = qp.context->device_index;
+  shared.path.store(0, std::memory_order_relaxed);
   shared.dest_slot = UINT32_MAX;
   for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.requester_generation,
                      &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
@@ -187,7 +188,8 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
 
 // The device's counters keep what a destroyed queue pair has counted.
 void keep_counters(const NodeDirectory& directory, const SharedQp& qp) {
-  std::atomic<uint64_t>* past = directory.header().past_counters[qp.device % kMaxDevices];
+  const QpPath path = QpPath::unpack(qp.path.load(std::memory_order_relaxed));
+  std::atomic<uint64_t>* past = directory.header().past_counters[port_place(qp.device, path.port)];
   const auto keep = [&](HwCounter counter, uint64_t value) {
     if (value != 0) past[static_cast<size_t>(counter)].fetch_add(value, std::memory_order_relaxed);
   };
@@ -300,6 +302,8 @@ int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   attr->qp_state = attr->cur_qp_state = qp->state.load(std::memory_order_acquire);
   attr->sq_psn = qp->requester.psn;
   const SharedQp& shared = *qp->shared;
+  const QpPath path = QpPath::unpack(shared.path.load(std::memory_order_acquire));
+  attr->path_mig_state = static_cast<ibv_mig_state>(path.migration);
   const ResponderState responder =
       ResponderState::unpack(shared.responder_state.load(std::memory_order_acquire));
   if (shared.requester_generation.load(std::memory_order_acquire) == responder.generation)

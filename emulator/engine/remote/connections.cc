@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "adapter/clock.h"
-#include "engine/datagram/address_handle.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/within_node.h"
 #include "engine/requester/requester.h"
+#include "engine/rules/address_port.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -65,7 +65,7 @@ Connections::Connections(Process& process, const wire::ProcessId& self, const Co
 bool Connections::is_own(const ibv_ah_attr& address) const {
   const DeviceTable& devices = process_.directory().devices();
   for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i)
-    if (leads_to(address, devices.devices[i])) return true;
+    if (find_port(address, devices.devices[i]) != 0) return true;
   return false;
 }
 
@@ -77,7 +77,7 @@ std::shared_ptr<Transport> Connections::path_to(const Qp& qp, const ibv_qp_attr&
   if (!path->to.is_reachable()) return nullptr;
   const DeviceDescription& device = *qp.context->device;
   path->from = NetAddress::of_gid(
-      device.gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
+      device.port(attr.port_num).gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
   path->qpn = attr.dest_qp_num;
   path->path_generation = next_path_generation_.fetch_add(1, std::memory_order_relaxed);
   return path;

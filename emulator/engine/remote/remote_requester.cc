@@ -124,7 +124,8 @@ VendorError RemoteRequester::aim(const RequestHead& head) {
   path.qp = there;
   path.index = found.qp_index;
   path.incarnation = there->incarnation;
-  path.ports = 1u << (there->device & 31);
+  path.port = QpPath::unpack(there->path.load(std::memory_order_acquire)).port;
+  path.ports = port_bit(there->device, path.port);
   path.generation = path.responder_state = 0;
   target_qpn_ = head.target_qpn;
   requester_.qpn = head.source_qpn;

@@ -9,6 +9,7 @@
 #include "engine/objects/flight.h"
 #include "engine/objects/transport.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/qp_state/migration.h"
 #include "engine/requester/advance.h"
 #include "engine/requester/local_requests.h"
 #include "engine/requester/rate_limit.h"
@@ -76,15 +77,24 @@ void note_rnr(SharedQp& shared, const Qp& qp) {
   shared.rnr_since.store(wall_clock_ns(), std::memory_order_release);
 }
 
+// The retries on one path are over: an armed connection goes on with the other one (vol. 1, 17.2.8.1.3).
+bool take_alternate_path(Qp& qp) {
+  if (!migrate(qp)) return false;
+  raise_qp_event(qp, IBV_EVENT_PATH_MIG);
+  return true;
+}
+
 // The request at the head of the send queue waits for `what`. It fails for `reason` `patience_ns` after the
 // first such call.
 Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
   if (qp.waiting != what) {
-    if (patience_ns == 0) return fail(qp, request, reason);
+    if (patience_ns == 0 && (what != Waiting::kTransport || !take_alternate_path(qp)))
+      return fail(qp, request, reason);
     qp.waiting = what;
     qp.give_up_at = deadline_after(patience_ns);
   } else if (qp.give_up_at != kEndOfTime && now_ns() >= qp.give_up_at) {
-    return fail(qp, request, reason);
+    if (what != Waiting::kTransport || !take_alternate_path(qp)) return fail(qp, request, reason);
+    qp.give_up_at = deadline_after(patience_ns);
   }
   qp.wait_reason = reason;
   if (what == Waiting::kReceive)

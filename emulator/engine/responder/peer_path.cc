@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/responder/peer_path.h"
 
+#include "engine/responder/violations.h"
 #include "engine/responder/xrc_target.h"
 
 namespace verbena {
@@ -44,6 +45,20 @@ VendorError find_receives(RequesterContext& requester) {
   return VendorError::none;
 }
 
+// Does the path lead to the port that the peer is on, and are both in one partition? What comes with a P_Key
+// of another partition is dropped and counted (vol. 1, 10.9.4; rxe_recv.c, check_keys()). A requester of
+// another process by frames has no path word here: its P_Key does not come with its requests.
+bool is_on_path(const RequesterContext& requester, const SharedQp& there) {
+  const SharedQp* const own = requester.process->view().qp(requester.index);
+  if (requester.index == kRemoteIndex || own == nullptr) return true;
+  const QpPath from = QpPath::unpack(own->path.load(std::memory_order_acquire));
+  const QpPath to = QpPath::unpack(there.path.load(std::memory_order_acquire));
+  if (requester.path.port != to.port) return false;
+  if (pkeys_match(from.pkey, to.pkey)) return true;
+  count_violation(requester.process->directory().header().pkey_violations[port_place(there.device, to.port)]);
+  return false;
+}
+
 // Checks the peer. The caller holds a hazard guard.
 VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) {
   PeerPath& path = requester.path;
@@ -55,6 +70,7 @@ VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) 
   if (responder.generation == 0) return VendorError::peer_not_ready;
   if (there.incarnation != path.incarnation || !takes_requests(responder.state))
     return VendorError::peer_not_ready;
+  if (!is_on_path(requester, there)) return VendorError::peer_mismatch;
   if (responder.generation != path.generation) {
     // The rest may fail halfway. Until all of it is found, the path has no generation.
     path.generation = 0;

@@ -51,7 +51,10 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_qp_wr = claimed(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_N_NOTIFY_CQ | IBV_DEVICE_MEM_MGT_EXTENSIONS |
-                          IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_BAD_QKEY_CNTR;
+                          IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_BAD_QKEY_CNTR |
+                          IBV_DEVICE_BAD_PKEY_CNTR;
+  // Migration needs two paths. The kernel refuses alternate paths on RoCE (verbs.c, _ib_modify_qp()).
+  if (has_path_migration(device)) attr.device_cap_flags |= IBV_DEVICE_AUTO_PATH_MIG;
   if (limits.max_flow != 0 && device.link_layer == LinkLayer::kEthernet)
     attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
   if (limits.max_srq != 0) attr.device_cap_flags |= IBV_DEVICE_SRQ_RESIZE;
@@ -75,10 +78,10 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   attr.max_mcast_grp = claimed(limits.max_mcast_grp);
   attr.max_mcast_qp_attach = claimed(limits.max_mcast_qp_attach);
   attr.max_total_mcast_qp_attach = claimed(limits.max_total_mcast_qp_attach);
-  attr.max_pkeys = 1;
+  attr.max_pkeys = static_cast<uint16_t>(device.pkey_count);
   attr.local_ca_ack_delay = 0;
-  attr.phys_port_cnt = 1;
-  out->phys_port_cnt_ex = 1;
+  attr.phys_port_cnt = static_cast<uint8_t>(device.count_ports());
+  out->phys_port_cnt_ex = device.count_ports();
   out->device_cap_flags_ex = attr.device_cap_flags | kCapAtomicWrite;
   out->completion_timestamp_mask = UINT64_MAX;
   out->hca_core_clock = 1'000'000;  // kHz: adapter/clock.h counts nanoseconds
@@ -101,33 +104,42 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   describe_paging(out);
 }
 
-void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr) {
+bool has_path_migration(const DeviceDescription& device) {
+  return device.link_layer == LinkLayer::kInfiniband && (device.count_ports() > 1 || device.lmc != 0);
+}
+
+void describe_port(const DeviceDescription& device, uint32_t number, bool down, ibv_port_attr* attr) {
+  const PortDescription& port = device.port(number);
   *attr = {};
   const bool infiniband = device.link_layer == LinkLayer::kInfiniband;
   attr->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = static_cast<ibv_mtu>(device.active_mtu);
-  attr->gid_tbl_len = static_cast<int>(device.gid_count);
+  attr->gid_tbl_len = static_cast<int>(port.gid_count);
   attr->port_cap_flags = infiniband ? 0 : IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   attr->max_msg_sz = static_cast<uint32_t>(device.limits.max_msg_sz);
-  attr->pkey_tbl_len = 1;
-  attr->lid = static_cast<uint16_t>(device.lid);
+  attr->pkey_tbl_len = static_cast<uint16_t>(device.pkey_count);
+  attr->lid = static_cast<uint16_t>(port.lid);
+  attr->lmc = static_cast<uint8_t>(device.lmc);
   attr->max_vl_num = 1;
   attr->active_width = 2;                                 // 4X
   attr->active_speed = 64;                                // HDR lanes: 200 Gb/s
   attr->phys_state = down ? 3 : 5;                        // Disabled (as mlx5 without a carrier), LinkUp
   attr->link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
-  attr->flags = 0;
+  // As the kernel for ports of RoCE (uverbs_std_types_device.c, copy_port_attr_to_resp();
+  // include/rdma/ib_verbs.h, RDMA_CORE_CAP_IB_GRH_REQUIRED).
+  attr->flags = infiniband ? 0 : IBV_QPF_GRH_REQUIRED;
 }
 
 AttributeLimits attribute_limits(const DeviceDescription& device) {
   AttributeLimits limits;
-  limits.ports = 1;
+  limits.ports = static_cast<uint8_t>(device.count_ports());
   limits.link_layer =
       device.link_layer == LinkLayer::kInfiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
   limits.active_mtu = device.active_mtu;
-  limits.pkeys = 1;
-  limits.gids = static_cast<int>(device.gid_count);
+  limits.pkeys = static_cast<uint16_t>(device.pkey_count);
+  for (uint32_t i = 0; i < kMaxPorts; ++i) limits.gids[i] = static_cast<int>(device.ports[i].gid_count);
+  limits.path_migration = has_path_migration(device);
   limits.max_rd_atomic = static_cast<uint8_t>(device.limits.max_qp_init_rd_atom);
   limits.rate_limit_min = static_cast<uint32_t>(device.limits.qp_rate_limit_min);
   limits.rate_limit_max = static_cast<uint32_t>(device.limits.qp_rate_limit_max);

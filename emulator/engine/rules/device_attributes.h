@@ -16,8 +16,10 @@ namespace verbena {
 
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* attr);
 // `down`: IBV_PORT_DOWN instead of IBV_PORT_ACTIVE.
-void describe_port(const DeviceDescription& device, bool down, ibv_port_attr* attr);
-// The limits of the device and its port. The fields about the QP keep their defaults.
+void describe_port(const DeviceDescription& device, uint32_t port, bool down, ibv_port_attr* attr);
+// Are there alternate paths: on InfiniBand, between ports or path bits (IBV_DEVICE_AUTO_PATH_MIG)?
+bool has_path_migration(const DeviceDescription& device);
+// The limits of the device and its ports. The fields about the QP keep their defaults.
 AttributeLimits attribute_limits(const DeviceDescription& device);
 
 }  // namespace verbena

@@ -50,6 +50,7 @@ struct AttributeRequest {
   const AttributeLimits& limits;
   const ibv_qp_attr& attr;
   int mask;
+  bool migrates;  // the type of the QP has alternate paths here
 
   bool goes_to(ibv_qp_state state) const noexcept {
     return (mask & IBV_QP_STATE) != 0 && number_in(attr.qp_state) == state;
@@ -111,9 +112,9 @@ constexpr Rule kRules[] = {
 
     {IBV_QP_ALT_PATH,
      [](const AttributeRequest& r) noexcept {
-       return r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND;
+       return r.limits.path_migration && r.limits.link_layer == IBV_LINK_LAYER_INFINIBAND && r.migrates;
      },
-     EINVAL, "an alternate path needs InfiniBand and IBV_DEVICE_AUTO_PATH_MIG",
+     EINVAL, "an alternate path needs RC or UC, InfiniBand and IBV_DEVICE_AUTO_PATH_MIG",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_port_num; }},
     {IBV_QP_ALT_PATH, [](const AttributeRequest& r) noexcept { return r.attr.alt_timeout <= kFiveBits; }, EINVAL,
      "alt_timeout is above 31", [](const ibv_qp_attr& a) noexcept -> uint64_t { return a.alt_timeout; }},
@@ -123,9 +124,10 @@ constexpr Rule kRules[] = {
     {IBV_QP_PATH_MIG_STATE,
      [](const AttributeRequest& r) noexcept {
        return number_in(r.attr.path_mig_state) == IBV_MIG_MIGRATED ||
-              (r.limits.path_migration && number_in(r.attr.path_mig_state) == IBV_MIG_REARM);
+              (r.limits.path_migration && r.migrates && number_in(r.attr.path_mig_state) == IBV_MIG_REARM &&
+               (r.limits.has_alternate || (r.mask & IBV_QP_ALT_PATH) != 0));
      },
-     EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG",
+     EINVAL, "path_mig_state may become MIGRATED only, or REARM with IBV_DEVICE_AUTO_PATH_MIG and an alternate path",
      [](const ibv_qp_attr& a) noexcept -> uint64_t { return number_in(a.path_mig_state); }},
 
     {IBV_QP_PKEY_INDEX, [](const AttributeRequest& r) noexcept { return r.attr.pkey_index < r.limits.pkeys; }, EINVAL,
@@ -181,6 +183,7 @@ struct Address {
   const ibv_ah_attr& ah;
   bool connected;
 
+  int gids() const noexcept { return limits.gids[ah.port_num == 2 ? 1 : 0]; }
   bool on_infiniband() const noexcept { return limits.link_layer == IBV_LINK_LAYER_INFINIBAND; }
 };
 
@@ -199,7 +202,7 @@ constexpr AddressRule kAddressRules[] = {
     {[](const Address& a) noexcept { return a.ah.is_global != 0 || a.on_infiniband(); },
      "an Ethernet port needs a GRH: is_global = 1 and a GID",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.is_global; }},
-    {[](const Address& a) noexcept { return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.limits.gids; },
+    {[](const Address& a) noexcept { return a.ah.is_global == 0 || a.ah.grh.sgid_index < a.gids(); },
      "grh.sgid_index is behind the end of the GID table",
      [](const ibv_ah_attr& a) noexcept -> uint64_t { return a.grh.sgid_index; }},
     // LID 0 is reserved (vol. 1, 4.1.1). With a GRH the GID is the destination.
@@ -234,7 +237,8 @@ int refuse(const Rule& rule, int error, const Attributes& attributes, const char
 
 int check_attributes(const AttributeLimits& limits, ibv_qp_type type, const ibv_qp_attr& attr, int mask,
                      const char** why, uint64_t* value) noexcept {
-  const AttributeRequest request{limits, attr, mask & ~ignored_attribute_bits(type)};
+  const bool migrates = type == IBV_QPT_RC || type == IBV_QPT_UC;
+  const AttributeRequest request{limits, attr, mask & ~ignored_attribute_bits(type), migrates};
   for (const Rule& rule : kRules)
     if ((request.mask & rule.bits) == rule.bits && !rule.holds(request))
       return refuse(rule, rule.refusal, attr, why, value);

@@ -9,6 +9,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <cstdint>
 
 namespace verbena {
@@ -18,7 +19,7 @@ struct AttributeLimits {
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;  // of the port: IBV_LINK_LAYER_*
   uint32_t active_mtu = IBV_MTU_4096;            // enum ibv_mtu, of the port; any number from a damaged node
   uint16_t pkeys = 1;                            // entries of the port's P_Key table
-  int gids = 1;                                  // entries of the port's GID table
+  std::array<int, 2> gids{1, 1};                 // entries of the GID tables of port 1 and 2
   uint8_t max_rd_atomic = 16;                    // as initiator: ibv_device_attr::max_qp_init_rd_atom
   uint8_t max_dest_rd_atomic = 16;               // as responder: ibv_device_attr::max_qp_rd_atom
   uint32_t rate_limit_min = 0;                   // kbps; ibv_packet_pacing_caps
@@ -29,6 +30,7 @@ struct AttributeLimits {
   // The present state of the QP.
   ibv_qp_state current_state = IBV_QPS_RESET;
   uint8_t port = 0;          // set on the way to INIT; 0 before
+  bool has_alternate = false;  // an alternate path was given
   bool sq_draining = false;  // in SQD, and requests are still under way
 };
 

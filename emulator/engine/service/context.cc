@@ -107,14 +107,17 @@ int query_device(Context* context, ibv_device_attr_ex* attr) {
 
 int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
   if (context->failed.load(std::memory_order_acquire)) return EIO;
-  if (port != 1) {
-    VERBENA_WARN("ibv_query_port: %s: port %u: there is port 1", context->device->name.data(), port);
+  const DeviceDescription& device = *context->device;
+  if (port < 1 || port > device.count_ports()) {
+    VERBENA_WARN("ibv_query_port: %s: port %u: the ports are 1 to %u", device.name.data(), port,
+                 device.count_ports());
     return EINVAL;
   }
-  describe_port(*context->device, context->process->directory().events(context->device_index).port_down(),
-                attr);
-  attr->qkey_viol_cntr =
-      context->process->directory().header().qkey_violations[context->device_index].load(std::memory_order_relaxed);
+  const NodeDirectory& directory = context->process->directory();
+  const uint32_t place = port_place(context->device_index, port);
+  describe_port(device, port, directory.events(context->device_index).port_down(port), attr);
+  attr->qkey_viol_cntr = directory.header().qkey_violations[place].load(std::memory_order_relaxed);
+  attr->bad_pkey_cntr = directory.header().pkey_violations[place].load(std::memory_order_relaxed);
   return 0;
 }
 

@@ -41,11 +41,10 @@ void EngineService::serve_device_events() {
       context->events_seen = count - DeviceEventLog::kLength;
     }
     for (; context->events_seen != count; ++context->events_seen) {
-      const auto type = static_cast<ibv_event_type>(
-          log.types[context->events_seen % DeviceEventLog::kLength].load(std::memory_order_relaxed));
+      const auto [type, port] = log.event(context->events_seen);
       if (context->failed.load(std::memory_order_relaxed)) continue;  // no event follows DEVICE_FATAL
       if (type == IBV_EVENT_DEVICE_FATAL) fail_context(*context);
-      raise_port_event(*context, type == kAddressChange ? IBV_EVENT_GID_CHANGE : type);
+      raise_port_event(*context, port, type == kAddressChange ? IBV_EVENT_GID_CHANGE : type);
     }
   }
 }

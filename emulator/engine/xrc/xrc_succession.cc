@@ -68,6 +68,7 @@ void apply_inherited_state(Qp& successor, const SharedQp& old, const InheritedSt
   successor.attr.path_mtu = static_cast<ibv_mtu>(old.path_mtu);
   read_path(old, &successor.attr);
   publish_path(shared, successor.attr);
+  shared.path.store(old.path.load(std::memory_order_relaxed), std::memory_order_release);
   successor.requester.psn = successor.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);

@@ -92,6 +92,7 @@ ROWS = [
     both("port", "rping", (*COUNTED, "-p", "9999"), **RPING, says="ping data: rdma-ping-19"),
     both("ipv6", "rping", COUNTED, server=("-s", "-a", "::1"), client=("-c", "-a", "::1"), says="rdma-ping-19"),
     both("infiniband", "rping", COUNTED, **RPING, says="rdma-ping-19", run_options=INFINIBAND),
+    both("two_ports", "rping", COUNTED, **RPING, says="rdma-ping-19", run_options=("--ports", "2")),
     both("self_bringup", "rping", (*COUNTED, "-q"), **RPING, says="rdma-ping-19"),
     both("plain", "ucmatose", **STATUS, quick=True),
     both("connections_50", "ucmatose", ("-c", "50", "-C", "20"), **STATUS),

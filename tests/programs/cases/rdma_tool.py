@@ -64,6 +64,24 @@ def links_infiniband(settings):
         expect("netdev" not in link, f"there is a netdev: {link}")
 
 
+@case("rdma.two_ports", quick=True, processors=1)
+def two_ports(settings):
+    """Each port is shown; rdma_cm is on the port that has the address."""
+    with Node(settings, ["--ports", "2"]) as node:
+        _, links = show(node, "link")
+        expect([link["port"] for link in links] == [1, 2], f"the links are {links}")
+        node.run(node.verbena, "event", "verbena0/2", "port-down")
+        _, links = show(node, "link")
+        expect([link["state"] for link in links] == ["ACTIVE", "DOWN"], f"with port 2 down the links are {links}")
+        node.run(node.verbena, "event", "verbena0/2", "port-up")
+        gids = [node.run("sh", "-c", f"cat /sys/class/infiniband/verbena0/ports/{port}/gids/*").out for port in (1, 2)]
+        [port] = [port for port, text in enumerate(gids, 1) if "0000:ffff:7f00:0001" in text]
+        server = node.start("rping", "-s", "-a", "127.0.0.1", "-p", "7471")
+        listeners = wait_for_ids(node, server, settings.patience)
+        expect(listeners and listeners[0].get("port", 0) == port, f"127.0.0.1 is on port {port}: {listeners}")
+        node.run("rping", "-c", "-a", "127.0.0.1", "-p", "7471", "-C", "3")
+
+
 @case("rdma.system", quick=True, processors=1)
 def system(settings):
     with Node(settings) as node:

@@ -20,7 +20,7 @@ DeviceTable devices(uint32_t count = 2, LinkLayer link_layer = LinkLayer::kEther
   for (uint32_t i = 0; i < count; ++i) {
     DeviceDescription& device = table.devices[i];
     device.link_layer = link_layer;
-    const auto add = [&](const Gid& raw) { device.gids[device.gid_count++].raw = raw; };
+    const auto add = [&](const Gid& raw) { device.ports[0].gids[device.ports[0].gid_count++].raw = raw; };
     add(gid(i == 0 ? "fe80::a" : "fe80::b"));
     if (link_layer == LinkLayer::kInfiniband) continue;
     add(gid("::ffff:192.0.2.1"));
@@ -29,6 +29,21 @@ DeviceTable devices(uint32_t count = 2, LinkLayer link_layer = LinkLayer::kEther
     add(gid("2001:db8::1"));
   }
   return table;
+}
+
+TEST(CmAddress, ThePortIsTheOneThatHasTheAddress) {
+  DeviceTable table = devices(1);
+  DeviceDescription& device = table.devices[0];
+  device.port_count = 2;
+  PortDescription& second = device.ports[1];
+  second.gids[second.gid_count++].raw = gid("fe80::c");
+  second.gids[second.gid_count++].raw = gid("::ffff:192.0.2.9");
+  Place place;
+  ASSERT_TRUE(find_place(table, ipv4("192.0.2.9"), &place));
+  EXPECT_EQ(place.port, 2);
+  EXPECT_EQ(place.gid_index, 1u);
+  ASSERT_TRUE(find_place(table, ipv4("192.0.2.1"), &place));
+  EXPECT_EQ(place.port, 1);
 }
 
 // ---- the type ----
@@ -234,7 +249,7 @@ TEST(CmSource, OfALinkLocalDestinationNeedsAScope) {
 
 TEST(CmSource, OfAnIbDestinationIsTheGidOfItsSubnet) {
   DeviceTable table = devices();
-  table.devices[1].gids[0].raw = gid("fec0:0:0:7::b");
+  table.devices[1].ports[0].gids[0].raw = gid("fec0:0:0:7::b");
   Address source;
   ASSERT_EQ(choose_source(table, ib("fec0:0:0:7::99", 0x1060001), &source), 0);
   EXPECT_EQ(gid_of(source), gid("fec0:0:0:7::b"));

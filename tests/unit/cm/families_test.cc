@@ -31,7 +31,7 @@ Address of_gid(const Gid& gid, uint16_t port, PortSpace space = PortSpace::kTcp)
   return ib_address_of(gid, (static_cast<uint64_t>(space) << 16) + port, 0xffff);
 }
 Address of_first_gid(const TemporaryNode& node, uint16_t port, PortSpace space = PortSpace::kTcp) {
-  return of_gid(node.directory().devices().devices[0].gids[0].raw, port, space);
+  return of_gid(node.directory().devices().devices[0].ports[0].gids[0].raw, port, space);
 }
 
 struct Scene {
@@ -139,7 +139,7 @@ TEST(Families, AGidThatNobodyHasHasNoRouteOnInfiniBand) {
   const Scene scene(LinkLayer::kInfiniband);
   Inbox inbox;
   const OwnedId id = make_id(scene.service, inbox);
-  Gid nobody = scene.node.directory().devices().devices[0].gids[0].raw;
+  Gid nobody = scene.node.directory().devices().devices[0].ports[0].gids[0].raw;
   nobody[15] ^= 0x55;
   ASSERT_EQ(resolve_address(id.get(), nullptr, of_gid(nobody, 7471).get(), 1000), 0);
   ASSERT_TRUE(next_is(inbox, EventType::kAddressResolved));

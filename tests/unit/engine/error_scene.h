@@ -109,7 +109,7 @@ class ErrorScene {
   Owned<Cq> send_cq = make_cq(context.get(), 64), recv_cq = make_cq(context.get(), 64);
   Address address{pd.get(), address_of(gid())};
 
-  const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
+  const GidEntry& gid() const { return node.directory().devices().devices[0].ports[0].gids[0]; }
 
  private:
   ibv_qp_type type() const {

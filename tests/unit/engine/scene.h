@@ -256,7 +256,7 @@ struct Scene {
   Owned<Pd> pd = make_pd(context.get());
 
   const GidEntry& gid(uint32_t device = 0) const {
-    return node.directory().devices().devices[device].gids[0];
+    return node.directory().devices().devices[device].ports[0].gids[0];
   }
 };
 

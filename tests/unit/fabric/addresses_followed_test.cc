@@ -39,7 +39,7 @@ class AddressesFollowed : public ::testing::Test {
     std::vector<int> types;
     const uint64_t count = log().count();
     for (uint64_t i = count - std::min<uint64_t>(count, DeviceEventLog::kLength); i < count; ++i)
-      types.push_back(log().types[i % DeviceEventLog::kLength].load());
+      types.push_back(static_cast<uint8_t>(log().event(i).type));
     return types;
   }
   const TemporaryNode node{with_addresses()};

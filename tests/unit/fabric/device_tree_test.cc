@@ -90,34 +90,34 @@ TEST_F(DeviceTree, SaysTheGuidInFourGroups) {
 }
 
 TEST_F(DeviceTree, HasADenseGidTable) {
-  for (uint32_t i = 0; i < table_.devices[0].gid_count; ++i) {
+  for (uint32_t i = 0; i < table_.devices[0].ports[0].gid_count; ++i) {
     const std::string text = port("gids/" + std::to_string(i));
     ASSERT_EQ(text.size(), 39u);  // with its newline just below the reader's 41
     for (unsigned j = 0; j < 8; ++j) {
       unsigned short group = 0;
       ASSERT_EQ(std::sscanf(text.c_str() + j * 5, "%hx", &group), 1);
-      EXPECT_EQ(group >> 8, table_.devices[0].gids[i].raw[2 * j]);
-      EXPECT_EQ(group & 0xff, table_.devices[0].gids[i].raw[2 * j + 1]);
+      EXPECT_EQ(group >> 8, table_.devices[0].ports[0].gids[i].raw[2 * j]);
+      EXPECT_EQ(group & 0xff, table_.devices[0].ports[0].gids[i].raw[2 * j + 1]);
     }
   }
 }
 
 TEST_F(DeviceTree, HasNoGidBeyondTheTable) {
   EXPECT_FALSE(fs::exists(root_ + "/sys/class/infiniband/verbena0/ports/1/gids/" +
-                          std::to_string(table_.devices[0].gid_count)));
+                          std::to_string(table_.devices[0].ports[0].gid_count)));
 }
 
 TEST_F(DeviceTree, NamesTypeAndNetdevOfEveryGid) {
-  for (uint32_t i = 0; i < table_.devices[0].gid_count; ++i) {
+  for (uint32_t i = 0; i < table_.devices[0].ports[0].gid_count; ++i) {
     const std::string n = std::to_string(i);
     EXPECT_EQ(port("gid_attrs/types/" + n), "RoCE v2");
-    EXPECT_EQ(port("gid_attrs/ndevs/" + n), table_.devices[0].gids[i].interface_name.data());
+    EXPECT_EQ(port("gid_attrs/ndevs/" + n), table_.devices[0].ports[0].gids[i].interface_name.data());
     EXPECT_LT(port("gid_attrs/ndevs/" + n).size(), 16u);
   }
 }
 
 TEST_F(DeviceTree, NamesTheNetdevThatBelongsToTheAdapter) {
-  const GidEntry& gid = table_.devices[0].gids[0];
+  const GidEntry& gid = table_.devices[0].ports[0].gids[0];
   const std::string folder = std::string("infiniband/verbena0/device/net/") + gid.interface_name.data();
   EXPECT_EQ(line(folder + "/ifindex"), std::to_string(gid.interface_index));
 }
@@ -140,7 +140,7 @@ TEST_F(DeviceTree, ShowsAnActivePort) {
 
 TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
   ibv_port_attr attr;
-  describe_port(table_.devices[0], false, &attr);
+  describe_port(table_.devices[0], 1, false, &attr);
   EXPECT_EQ(std::stoul(port("state")), static_cast<unsigned long>(attr.state));
   EXPECT_EQ(std::stoul(port("phys_state")), attr.phys_state);
   EXPECT_EQ(std::stoul(port("cap_mask"), nullptr, 16), attr.port_cap_flags);
@@ -155,7 +155,7 @@ TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
 
 TEST_F(DeviceTree, ShowsTheCountersOfThePort) {
   for (const char* name : kHwCounterNames) EXPECT_EQ(port(std::string("hw_counters/") + name), "0");
-  ASSERT_EQ(show_counter(root_, table_.devices[0], "sent_bytes", UINT64_MAX), 0);
+  ASSERT_EQ(show_counter(root_, table_.devices[0], 1, "sent_bytes", UINT64_MAX), 0);
   EXPECT_EQ(port("hw_counters/sent_bytes"), "18446744073709551615");
   EXPECT_EQ(port("hw_counters/rcvd_bytes"), "0");
   EXPECT_EQ(line("infiniband/verbena1/ports/1/hw_counters/sent_bytes"), "0");

@@ -107,7 +107,7 @@ class DatagramProcesses : public ::testing::Test {
     EXPECT_EQ(post(scene->qp.get(), wr), 0);
     return completion(scene->cq.get()).status;
   }
-  ibv_ah_attr to_device() const { return address_of(node.directory().devices().devices[0].gids[0]); }
+  ibv_ah_attr to_device() const { return address_of(node.directory().devices().devices[0].ports[0].gids[0]); }
   ibv_ah_attr to_group() const {
     ibv_ah_attr attr = to_device();
     attr.grh.dgid = group();

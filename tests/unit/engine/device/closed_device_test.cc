@@ -48,7 +48,7 @@ TEST(AClosedDevice, MayHaveItsAddressHandlesDestroyedLast) {
   ASSERT_EQ(alloc_pd(context.get(), &pd), 0);
   ibv_ah_attr attr{};
   attr.is_global = attr.port_num = 1;
-  std::memcpy(attr.grh.dgid.raw, node.directory().devices().devices[0].gids[0].raw.data(), sizeof attr.grh.dgid.raw);
+  std::memcpy(attr.grh.dgid.raw, node.directory().devices().devices[0].ports[0].gids[0].raw.data(), sizeof attr.grh.dgid.raw);
   Ah* ah = nullptr;
   ASSERT_EQ(create_ah(pd, &attr, &ah), 0);
   context.reset();

@@ -279,7 +279,7 @@ TEST_F(Limits, SizeOfARegion) {
 struct RequestsInFlight : Limits {
   Owned<Cq> cq = make_cq(context.get());
   Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
-  const GidEntry& gid() { return node.directory().devices().devices[0].gids[0]; }
+  const GidEntry& gid() { return node.directory().devices().devices[0].ports[0].gids[0]; }
   QpSetup setup;
   int rtr(uint8_t resources, ibv_mtu mtu = IBV_MTU_256) {
     EXPECT_EQ(to_init(qp.get()), 0);
@@ -346,7 +346,7 @@ struct MessageSize : ::testing::Test {
     attr.max_dest_rd_atomic = 1;
     attr.ah_attr.is_global = 1;
     attr.ah_attr.port_num = 1;
-    std::memcpy(attr.ah_attr.grh.dgid.raw, node.directory().devices().devices[0].gids[0].raw.data(), 16);
+    std::memcpy(attr.ah_attr.grh.dgid.raw, node.directory().devices().devices[0].ports[0].gids[0].raw.data(), 16);
     ASSERT_EQ(modify_qp(qp.get(), &attr,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),

@@ -169,7 +169,7 @@ class TwoProcesses : public ::testing::Test {
     if (channel >= 0) close(channel);
     for (int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(fd);
   }
-  const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
+  const GidEntry& gid() const { return node.directory().devices().devices[0].ports[0].gids[0]; }
   int passive(const Child& self) {
     const Owned<Context> context = open_device();
     const Owned<Pd> own_pd = make_pd(context.get());

@@ -16,7 +16,7 @@ AttributeLimits limits() {
   l.ports = 2;
   l.active_mtu = IBV_MTU_1024;
   l.pkeys = 3;
-  l.gids = 5;
+  l.gids = {5, 5};
   l.max_rd_atomic = 16;
   l.max_dest_rd_atomic = 8;
   l.current_state = IBV_QPS_INIT;
@@ -28,6 +28,7 @@ AttributeLimits infiniband() {
   AttributeLimits l = limits();
   l.link_layer = IBV_LINK_LAYER_INFINIBAND;
   l.path_migration = true;
+  l.has_alternate = true;
   return l;
 }
 

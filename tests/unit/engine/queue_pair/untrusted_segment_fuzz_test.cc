@@ -56,7 +56,7 @@ class UntrustedSegment : public ::testing::Test {
   ~UntrustedSegment() override {
     for (int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(fd);
   }
-  const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
+  const GidEntry& gid() const { return node.directory().devices().devices[0].ports[0].gids[0]; }
 
   int peer(const Child& self) {
     const Owned<Context> own_context = open_device();

@@ -129,7 +129,7 @@ TEST_P(SrqOfManyProcesses, LosesNothing) {
   constexpr uint32_t kProducers = 3, kMessages = 200;
   const TemporaryNode node;
   const SharedNumbers numbers;
-  const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+  const GidEntry& gid = node.directory().devices().devices[0].ports[0].gids[0];
   const auto body = [&](uint32_t number) {
     return [&, number](const Child& parent) {
       return produce(parent, numbers, gid, number, GetParam(), kMessages);
@@ -162,7 +162,7 @@ TEST_P(SrqOfManyProcesses, GoesOnWhenProducersDie) {
   constexpr uint32_t kVictims = 7, kMessages = 300;
   const TemporaryNode node;
   const SharedNumbers numbers;
-  const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+  const GidEntry& gid = node.directory().devices().devices[0].ports[0].gids[0];
   const auto body = [&](uint32_t number) {
     return [&, number](const Child& parent) {
       return produce(parent, numbers, gid, number, GetParam(), number == kVictims ? kMessages : UINT32_MAX);
@@ -270,7 +270,7 @@ class XrcOfThreeProcesses : public ::testing::TestWithParam<uint32_t> {};
 TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
   const TemporaryNode node;
   const SharedNumbers numbers;
-  const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+  const GidEntry& gid = node.directory().devices().devices[0].ports[0].gids[0];
   const int file = open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   Child receiver([&](const Child& parent) { return receive_for(parent, numbers, gid, file); });
   Child sender([&](const Child& parent) { return send_to(parent, numbers, gid, GetParam()); });
@@ -317,7 +317,7 @@ TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
 TEST_P(XrcOfThreeProcesses, AMessageThatWaitsIsWokenByPosting) {
   const TemporaryNode node;
   const SharedNumbers numbers;
-  const GidEntry& gid = node.directory().devices().devices[0].gids[0];
+  const GidEntry& gid = node.directory().devices().devices[0].ports[0].gids[0];
   const int file = open((node.folder() + "/domain").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   Child receiver([&](const Child& parent) { return receive_for(parent, numbers, gid, file); });
   Child sender([&](const Child& parent) { return send_to(parent, numbers, gid, GetParam(), true); });

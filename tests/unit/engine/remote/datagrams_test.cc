@@ -58,7 +58,7 @@ class DatagramHold : public DatagramAfar {
     head.target_qpn = side.number();
     head.source_qpn = source_qpn;
     head.qkey = kQkey;
-    std::memcpy(head.destination, end().node.directory().devices().devices[0].gids[0].raw.data(), 16);
+    std::memcpy(head.destination, end().node.directory().devices().devices[0].ports[0].gids[0].raw.data(), 16);
     there.say(head, std::vector<std::byte>(kGrh + 8));
   }
   void post_receive() { ASSERT_EQ(receive(*side, {end().memory.sge(0, 256)}), 0); }
@@ -180,7 +180,7 @@ TEST_F(DatagramHold, WhatIsForNobodyIsCountedForTheDeviceItCameTo) {
   head.kind = FrameKind::kDatagram;
   head.target_qpn = side.number() ^ 1;
   head.source_qpn = 0x200;
-  std::memcpy(head.destination, end().node.directory().devices().devices[0].gids[0].raw.data(), 16);
+  std::memcpy(head.destination, end().node.directory().devices().devices[0].ports[0].gids[0].raw.data(), 16);
   for (int i = 0; i < 3; ++i) there.say(head, std::vector<std::byte>(kGrh + 8));
   EXPECT_TRUE(eventually([&] { return stray.load() == 3; })) << stray.load();
   EXPECT_EQ(dropped(), 0u);
@@ -199,7 +199,7 @@ TEST_F(DatagramHoldWarned, WhatIsForNobodyIsExplained) {
   head.kind = FrameKind::kDatagram;
   head.target_qpn = 0xfffff0;
   head.source_qpn = 0x200;
-  std::memcpy(head.destination, end().node.directory().devices().devices[0].gids[0].raw.data(), 16);
+  std::memcpy(head.destination, end().node.directory().devices().devices[0].ports[0].gids[0].raw.data(), 16);
   testing::internal::CaptureStderr();
   for (int i = 0; i < 5; ++i) there.say(head, std::vector<std::byte>(kGrh + 8));
   EXPECT_TRUE(eventually([&] { return stray.load() == 5; })) << stray.load();

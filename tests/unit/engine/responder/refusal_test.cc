@@ -238,7 +238,7 @@ TEST(RefusalLog, IsWrittenByTheResponder) {
   TemporaryNode node;
   int to_child[2], from_child[2], errors[2];
   ASSERT_EQ(pipe(to_child) | pipe(from_child) | pipe(errors), 0);
-  const GidEntry gid = node.directory().devices().devices[0].gids[0];
+  const GidEntry gid = node.directory().devices().devices[0].ports[0].gids[0];
   Child target([&](const Child& self) {
     log_level = LogLevel::kWarn;
     dup2(errors[1], STDERR_FILENO);
@@ -314,7 +314,7 @@ TEST(RefusalLog, OfAStrayDatagramIsWrittenByTheProcessThatMayWaitForIt) {
   const Owned<Cq> cq = make_cq(context.get());
   const Owned<Qp> qp = make_datagram_qp(pd.get(), cq.get());
   Region memory(pd.get(), 64);
-  Address to(pd.get(), address_of(node.directory().devices().devices[0].gids[0]));
+  Address to(pd.get(), address_of(node.directory().devices().devices[0].ports[0].gids[0]));
   Sges sges{memory.sge(0, 8)};
   ibv_send_wr wr = request(IBV_WR_SEND, sges, 1);
   wr.wr.ud = {to.ah(), 0xfffff0, kQkey};

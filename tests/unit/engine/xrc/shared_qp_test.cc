@@ -106,7 +106,7 @@ class XrcSharedQp : public ::testing::Test {
     close(file);
     munmap(numbers, sizeof(OpenedNumbers));
   }
-  const GidEntry& gid() const { return node.directory().devices().devices[0].gids[0]; }
+  const GidEntry& gid() const { return node.directory().devices().devices[0].ports[0].gids[0]; }
   void tell(char word) {
     other.command(word);
     ASSERT_EQ(other.answer(), 'y') << word;

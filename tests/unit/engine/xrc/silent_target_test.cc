@@ -95,7 +95,7 @@ struct Sender {
   Qp* receives = nullptr;
 };
 
-const GidEntry& gid_of(const TemporaryNode& node) { return node.directory().devices().devices[0].gids[0]; }
+const GidEntry& gid_of(const TemporaryNode& node) { return node.directory().devices().devices[0].ports[0].gids[0]; }
 
 TEST_F(SilentTarget, IsNotWaitedForByAPoster) {
   Sender sender(file, gid_of(node), {});

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/datagram/address_handle.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/roce_transport/port_sharing.h"
+#include "engine/rules/address_port.h"
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 
@@ -69,7 +69,7 @@ PacketSender* RoceNetwork::sender_at(const wire::NetAddress& address) {
 bool RoceNetwork::is_own(const ibv_ah_attr& address) const {
   const DeviceTable& devices = process_.directory().devices();
   for (uint32_t i = 0; i < std::min(devices.count, kMaxDevices); ++i)
-    if (leads_to(address, devices.devices[i])) return true;
+    if (find_port(address, devices.devices[i]) != 0) return true;
   return false;
 }
 
@@ -78,7 +78,8 @@ std::shared_ptr<Transport> RoceNetwork::path_to(const Qp& qp, const ibv_qp_attr&
   if (address.is_global == 0 || is_own(address)) return nullptr;
   const RocePeer peer{wire::NetAddress::of_gid(address.grh.dgid.raw), attr.dest_qp_num};
   if (!peer.address.is_reachable()) return nullptr;
-  const GidEntry& source = qp.context->device->gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)];
+  const GidEntry& source =
+      qp.context->device->port(attr.port_num).gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)];
   PacketSender* const sender = sender_at({source.raw});
   if (sender == nullptr || (qp.type != IBV_QPT_RC && qp.type != IBV_QPT_UC)) {
     VERBENA_WARN("QP 0x%06x: no way to %s by RoCE packets: %s", qp.shared->qpn, peer.address.text().c_str(),

@@ -59,7 +59,7 @@ class Fixture : public CmTest {
       errno = 0;
       const int result = post();
       if (result == 0) continue;
-      EXPECT_TRUE(minus_one(traced("when the queue is full", [=] { return result; })));
+      EXPECT_TRUE(minus_one(result)) << "when the queue is full";
       return;
     }
     throw NotTested{std::to_string(most) + " requests are taken"};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Lists of which one request cannot be posted, and elements without bytes.
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 
-#include <algorithm>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "chapters/post_fixture.h"
@@ -48,11 +50,11 @@ class Fixture : public PairTest {
     return wr;
   }
   // Posts three WRITEs of which `spoil` has made the second one wrong; bad_wr must be that one.
-  void second_is_bad(void (*spoil)(Fixture&, ibv_send_wr&)) {
+  void second_is_bad(const std::function<void(ibv_send_wr&)>& spoil) {
     ibv_sge element = own().sge(0, 8);
     std::vector<ibv_send_wr> list = {write(&element, 0), write(&element, 1), write(&element, 2)};
     link_up(list);
-    spoil(*this, list[1]);
+    spoil(list[1]);
     ibv_send_wr* bad = nullptr;
     if (CALL(ibv_post_send(own().qp, list.data(), &bad)) == 0)
       throw NotTested{"the request is not refused when it is posted"};
@@ -137,17 +139,16 @@ CONFORMANCE_TEST(post, AnyRequestOfAListMayBeBad, "ibv_post_send.bad-wr.index") 
 }
 
 CONFORMANCE_TEST(post, BadForItsOpcode, "ibv_post_send.bad-wr.opcode") {
-  second_is_bad([](Fixture&, ibv_send_wr& wr) { wr.opcode = static_cast<ibv_wr_opcode>(99); });
+  second_is_bad([](ibv_send_wr& wr) { wr.opcode = static_cast<ibv_wr_opcode>(99); });
 }
 
 CONFORMANCE_TEST(post, BadForItsInlineData, "ibv_post_send.bad-wr.inline") {
   pair(with([](wire::MakeEnd& end) { end.inline_data = 16; }));
   if (capabilities().max_inline_data + 1 > own().buffer.size())
     throw NotTested{"more inline data than the test's buffer"};
-  second_is_bad([](Fixture& test, ibv_send_wr& wr) {
-    static ibv_sge element;
-    element = test.own().sge(0, test.capabilities().max_inline_data + 1);
-    wr.sg_list = &element;
+  ibv_sge too_long = own().sge(0, capabilities().max_inline_data + 1);
+  second_is_bad([&](ibv_send_wr& wr) {
+    wr.sg_list = &too_long;
     wr.send_flags |= IBV_SEND_INLINE;
   });
 }

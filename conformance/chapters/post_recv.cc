@@ -20,17 +20,12 @@ class Fixture : public PairTest {
       throw Deviation{"ibv_post_send; expected: 0", Where::current()};
     return sender().completion().status;
   }
-  ibv_qp_cap capabilities() {
-    ibv_qp_attr attr = {};
-    ibv_qp_init_attr init = {};
-    EXPECT_SUCCEEDS(ibv_query_qp(receiver().qp, &attr, IBV_QP_CAP, &init));
-    return attr.cap;
-  }
+  const wire::EndFacts& made() { return near().facts(); }  // what ibv_create_qp told
 };
 
 CONFORMANCE_TEST(post, ReceiveListStopsAtTheFirstRefused, "ibv_post_recv.bad-wr-first",
                  "ibv_post_recv.stops-at-first", "ibv_post_recv.too-many-sges") {
-  std::vector<ibv_sge> elements(capabilities().max_recv_sge + 1, receiver().sge(0, 64));
+  std::vector<ibv_sge> elements(made().receive_sges + 1, receiver().sge(0, 64));
   ibv_recv_wr list[4];
   for (uint64_t i = 0; i < 4; ++i) list[i] = {i, i < 3 ? &list[i + 1] : nullptr, elements.data(), 1};
   list[2].num_sge = static_cast<int>(elements.size());
@@ -59,7 +54,7 @@ CONFORMANCE_TEST(post, ReceivesAreUsedInOrder, "ibv_post_recv.order") {
 // A queue may be counted in elements: short requests then fit beyond max_recv_wr.
 CONFORMANCE_TEST(post, FullReceiveQueueRefuses, "ibv_post_recv.queue-full") {
   ibv_sge element = receiver().sge(0, 64);
-  const uint32_t depth = capabilities().max_recv_wr, most = 16 * depth + 1024;
+  const uint32_t depth = made().receive_depth, most = 16 * depth + 1024;
   for (uint32_t i = 0; i <= most; ++i) {
     ibv_recv_wr wr = {i, nullptr, &element, 1};
     ibv_recv_wr* bad = nullptr;

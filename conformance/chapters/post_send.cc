@@ -16,6 +16,7 @@ class Fixture : public PairTest {
     pair(spec);
   }
   const End& near() { return pair().native().end; }
+  const wire::EndFacts& made() { return PairTest::near().facts(); }  // what ibv_create_qp told
 
   // With one element, addressed to the far end's buffer.
   ibv_send_wr remote(ibv_wr_opcode opcode, ibv_sge* element, uint64_t id = 1) {
@@ -46,10 +47,7 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   ABOUT("ibv_post_send.list-order") {
     for (const ibv_wc& wc : completions(near().cq, 4)) EXPECT_EQ(wc.wr_id, next++);
   }
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
-  std::vector<ibv_sge> too_many(attr.cap.max_send_sge + 1, near().sge(0, 1));
+  std::vector<ibv_sge> too_many(made().send_sges + 1, near().sge(0, 1));
   list[2].sg_list = too_many.data();
   list[2].num_sge = static_cast<int>(too_many.size());
   const int error = CALL(ibv_post_send(near().qp, list, &bad));
@@ -65,11 +63,8 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
 // the requester retries without limit.
 // A queue may be counted in units of memory: short requests then fit beyond max_send_wr.
 CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full") {
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
   ibv_sge element = near().sge(0, 8);
-  const uint32_t depth = attr.cap.max_send_wr, most = 16 * depth + 1024;
+  const uint32_t depth = made().send_depth, most = 16 * depth + 1024;
   for (uint32_t i = 0; i <= most; ++i) {
     ibv_send_wr wr = near().request(IBV_WR_SEND, &element, i);
     wr.send_flags = 0;
@@ -85,11 +80,8 @@ CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full") {
 }
 
 CONFORMANCE_TEST(post, PolledQueueHasRoomAgain, "ibv_post_send.after-poll") {
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
   ibv_sge element = near().sge(0, 8);
-  const uint32_t depth = attr.cap.max_send_wr;
+  const uint32_t depth = made().send_depth;
   for (uint32_t i = 0; i < depth; ++i) {
     ibv_send_wr wr = near().request(IBV_WR_SEND, &element, i);
     wr.send_flags = i + 1 == depth ? IBV_SEND_SIGNALED : 0;
@@ -110,10 +102,7 @@ CONFORMANCE_TEST(post, PolledQueueHasRoomAgain, "ibv_post_send.after-poll") {
 }
 
 CONFORMANCE_TEST(post, ElementsBeyondTheCapabilityAreRefused, "ibv_post_send.too-many-sges") {
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
-  std::vector<ibv_sge> elements(attr.cap.max_send_sge + 1, near().sge(0, 1));
+  std::vector<ibv_sge> elements(made().send_sges + 1, near().sge(0, 1));
   ibv_send_wr wr = near().request(IBV_WR_SEND, elements.data());
   wr.num_sge = static_cast<int>(elements.size());
   EXPECT_TRUE(refused(near().post(wr)));
@@ -191,12 +180,9 @@ CONFORMANCE_TEST(post, InlineWrite, "ibv_post_send.inline-write") {
 
 CONFORMANCE_TEST(post, InlineBeyondTheCapabilityIsRefused, "ibv_post_send.inline-too-long") {
   make(16);
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  ASSERT_SUCCEEDS(ibv_query_qp(near().qp, &attr, IBV_QP_CAP, &init));
-  if (attr.cap.max_inline_data + 1 > near().buffer.size())
+  if (made().inline_data + 1 > near().buffer.size())
     throw NotTested{"more inline data than the test's buffer"};
-  ibv_sge element = near().sge(0, attr.cap.max_inline_data + 1);
+  ibv_sge element = near().sge(0, made().inline_data + 1);
   ibv_send_wr wr = write(&element);
   wr.send_flags |= IBV_SEND_INLINE;
   EXPECT_TRUE(refused(near().post(wr)));

@@ -101,6 +101,7 @@ CONFORMANCE_TEST(qp, PortAndPkeyAreChecked, "ibv_modify_qp.port-range", "ibv_mod
     expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "port 254", [](ibv_qp_attr& attr) { attr.port_num = 254; });
   }
   const About about("ibv_modify_qp.pkey-range");
+  if (context()->device->transport_type == IBV_TRANSPORT_IWARP) throw NotClaimed{"iWARP has no P_Keys"};
   const uint16_t length = device().port().pkey_tbl_len;
   expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "beyond the table",
                  [&](ibv_qp_attr& attr) { attr.pkey_index = length; });

@@ -6,6 +6,10 @@
 namespace conformance {
 namespace {
 
+constexpr std::string_view seen_table[] = {
+#include "seen_table.inc"
+};
+
 constexpr Clause clause_table[] = {
 #include "clause_table.inc"
 };

@@ -20,13 +20,14 @@ enum class Level : uint8_t {
 };
 
 struct Clause {
-  std::string_view id;          // page.promise, such as "ibv_dealloc_pd.busy"
-  std::string_view chapter;     // key of the chapter, such as "pd"
-  std::string_view promise;     // in our own words
-  std::string_view source;      // page and section, or table; one that has been read
-  std::string_view applies;     // QP types and capabilities, comma-separated, or "any"
-  std::string_view untestable;  // why no program can test it, or empty
-  std::string_view pending;     // why nothing tests it yet, or empty
+  std::string_view id;                        // page.promise, such as "ibv_dealloc_pd.busy"
+  std::string_view chapter;                   // key of the chapter, such as "pd"
+  std::string_view promise;                   // in our own words
+  std::string_view source;                    // page and section, or table; one that has been read
+  std::string_view applies;                   // QP types and capabilities, comma-separated, or "any"
+  std::string_view untestable;                // why no program can test it, or empty
+  std::string_view pending;                   // why nothing tests it yet, or empty
+  std::span<const std::string_view> seen_in;  // drivers whose sources were read for it; may be empty
   Level level;
   uint32_t position;  // order in which the clauses files name them
 };

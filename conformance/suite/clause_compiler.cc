@@ -16,12 +16,14 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
 
 struct Clause {
   std::string id, chapter, promise, source, applies, untestable, pending, level;
+  std::vector<std::string> seen_in;
   size_t position;
 };
 
@@ -85,14 +87,52 @@ std::string applies_of(const toml::table& table, const std::string& where) {
   return out;
 }
 
+bool consists_of(std::string_view text, std::string_view characters) {
+  return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// 6.1 is a kernel, v44 or v44.1 an rdma-core.
+bool is_version(std::string_view text) {
+  if (text.starts_with('v'))
+    text.remove_prefix(1);
+  else if (text.find('.') == std::string_view::npos)
+    return false;
+  return consists_of(text, "0123456789.") && text.front() != '.' && text.back() != '.';
+}
+
+// "DRIVER VERSION: FUNCTION() remark". A remark may stand before the function, too.
+bool names_a_function(std::string_view text) {
+  constexpr std::string_view word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  const size_t space = text.find(' '), colon = text.find(": "), call = text.find("()");
+  if (call == std::string_view::npos || !(space < colon && colon + 2 < call)) return false;
+  return consists_of(text.substr(0, space), word) && is_version(text.substr(space + 1, colon - space - 1)) &&
+         word.find(text[call - 1]) != std::string_view::npos;
+}
+
+std::vector<std::string> seen_in_of(const toml::table& table, const std::string& where) {
+  if (!table.contains("seen_in")) return {};
+  const toml::array* list = table["seen_in"].as_array();
+  if (list == nullptr || list->empty()) {
+    fault(where, "'seen_in' must be a list of what was read, such as [\"DRIVER 6.1: FUNCTION()\"]");
+    return {};
+  }
+  std::vector<std::string> out;
+  for (const toml::node& node : *list) {
+    out.push_back(node.value_or<std::string>(""));
+    if (!names_a_function(out.back()))
+      fault(where, "'seen_in' wants \"DRIVER VERSION: FUNCTION() [remark]\", not \"" + out.back() + '"');
+  }
+  return out;
+}
+
 Clause read_clause(const toml::table& table, const std::string& file, const std::string& chapter) {
   Clause clause;
   clause.chapter = chapter;
   clause.id = table["id"].value_or<std::string>("");
   const std::string where = file + ": clause '" + clause.id + "'";
   if (!is_id(clause.id)) fault(where, "an id is page.promise in a-z, 0-9, '_', '-'");
-  static const std::set<std::string_view> keys = {"id",    "promise",    "source", "applies",
-                                                  "level", "untestable", "pending"};
+  static const std::set<std::string_view> keys = {"id",    "promise", "source",     "applies",
+                                                  "level", "seen_in", "untestable", "pending"};
   for (const auto& [key, value] : table)
     if (!keys.contains(key.str())) fault(where, "unknown key '" + std::string(key.str()) + "'");
   clause.promise = table["promise"].value_or<std::string>("");
@@ -101,6 +141,7 @@ Clause read_clause(const toml::table& table, const std::string& file, const std:
   clause.untestable = table["untestable"].value_or<std::string>("");
   clause.pending = table["pending"].value_or<std::string>("");
   clause.applies = applies_of(table, where);
+  clause.seen_in = seen_in_of(table, where);
   if (clause.promise.size() < 10) fault(where, "'promise' is missing");
   if (clause.source.size() < 5) fault(where, "'source' is missing");
   if (clause.level != "must" && clause.level != "should" && clause.level != "choice")
@@ -141,7 +182,8 @@ void write(const std::string& path, const std::string& text) {
 void write_tables(const std::string& directory, std::vector<Clause> clauses, std::vector<Chapter> chapters) {
   std::stable_sort(chapters.begin(), chapters.end(), [](auto& a, auto& b) { return a.order < b.order; });
   std::map<std::string, size_t> rank;
-  std::string chapter_table, ids, table;
+  std::string chapter_table, ids, table, seen;
+  size_t seen_count = 0;
   for (const Chapter& chapter : chapters) {
     if (!rank.emplace(chapter.key, rank.size()).second) fault(chapter.key, "two files have this chapter");
     chapter_table += "{" + literal(chapter.key) + ", " + literal(chapter.title) + "},\n";
@@ -157,12 +199,16 @@ void write_tables(const std::string& directory, std::vector<Clause> clauses, std
     table += "{";
     for (const std::string& text : {c.id, c.chapter, c.promise, c.source, c.applies, c.untestable, c.pending})
       table += literal(text) + ", ";
+    table += "{seen_table + " + std::to_string(seen_count) + ", " + std::to_string(c.seen_in.size()) + "}, ";
     table += "Level::" + c.level + ", " + std::to_string(c.position) + "},\n";
+    for (const std::string& text : c.seen_in) seen += literal(text) + ",\n";
+    seen_count += c.seen_in.size();
   }
   if (faults > 0) return;
   write(directory + "/chapter_table.inc", chapter_table);
   write(directory + "/clause_ids.inc", ids);
   write(directory + "/clause_table.inc", table);
+  write(directory + "/seen_table.inc", seen + "\"\",\n");  // never empty
 }
 
 }  // namespace

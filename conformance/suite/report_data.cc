@@ -38,6 +38,7 @@ Json clause_of(const ClauseReport& report) {
               {"promise", clause.promise},
               {"source", clause.source},
               {"applies", clause.applies},
+              {"seen_in", clause.seen_in},
               {"verdict", name_of(report.verdict)},
               {"tests", report.tests},
               {"detail", report.detail}};

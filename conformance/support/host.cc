@@ -138,7 +138,7 @@ wire::HelloAnswer Host::hello(const wire::Hello& hello) {
   return answer;
 }
 
-void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
+ibv_qp_cap Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
   if ((device_.attributes().device_cap_flags & IBV_DEVICE_XRC) == 0)
     throw NotClaimed{"device_cap_flags has no XRC"};
   ibv_xrcd_init_attr fresh = {};
@@ -176,6 +176,7 @@ void Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
   hosted.receiver = Qp(CALL(ibv_create_qp_ex(device_.context(), &receiving)));
   if (!hosted.end.qp || !hosted.receiver)
     throw Deviation{"XRC QPs; seen: " + errno_text(errno), Where::current()};
+  return sending.cap;
 }
 
 wire::EndFacts Host::make(const wire::MakeEnd& spec) {
@@ -197,14 +198,15 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   if (device_.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
   if (!hosted->lender) end.mr = make_mr(end.pd, end.buffer, access);
   ibv_pd* pd = hosted->memory().pd;
+  ibv_qp_cap made = {};
   if (spec.type == IBV_QPT_XRC_SEND) {
-    make_xrc(*hosted, spec);
+    made = make_xrc(*hosted, spec);
   } else {
     if (spec.srq) hosted->srq = make_srq(device_, pd, spec.receive_depth, spec.receive_sges);
     const QpSpec qp{spec.type,         spec.send_depth,   spec.receive_depth,
                     spec.send_sges,    spec.receive_sges, spec.inline_data,
                     hosted->srq.get(), spec.signal_all,   nullptr};
-    end.qp = make_qp(pd, hosted->cqs().cq, hosted->cqs().receives(), qp);
+    end.qp = make_qp(pd, hosted->cqs().cq, hosted->cqs().receives(), qp, Where::current(), &made);
   }
   wire::EndFacts& facts = hosted->facts;
   facts.qpn = end.qp->qp_num;
@@ -218,12 +220,9 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   facts.length = hosted->memory().buffer.size();
   facts.lkey = hosted->memory().mr->lkey;
   facts.rkey = hosted->memory().mr->rkey;
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  if (ibv_query_qp(end.qp, &attr, IBV_QP_CAP, &init) == 0)
-    facts.send_depth = attr.cap.max_send_wr, facts.receive_depth = attr.cap.max_recv_wr,
-    facts.send_sges = attr.cap.max_send_sge, facts.receive_sges = attr.cap.max_recv_sge,
-    facts.inline_data = attr.cap.max_inline_data;
+  facts.send_depth = made.max_send_wr, facts.receive_depth = made.max_recv_wr;
+  facts.send_sges = made.max_send_sge, facts.receive_sges = made.max_recv_sge;
+  facts.inline_data = made.max_inline_data;
   ibv_srq_attr queue = {};
   if (hosted->srq && ibv_query_srq(hosted->srq, &queue) == 0)
     facts.receive_depth = queue.max_wr, facts.receive_sges = queue.max_sge;

@@ -94,10 +94,13 @@ Qp make_qp(ibv_pd* pd, ibv_cq* cq, const QpSpec& spec, Where where) {
   return make_qp(pd, cq, cq, spec, where);
 }
 
-Qp make_qp(ibv_pd* pd, ibv_cq* send_cq, ibv_cq* receive_cq, const QpSpec& spec, Where where) {
+Qp make_qp(ibv_pd* pd, ibv_cq* send_cq, ibv_cq* receive_cq, const QpSpec& spec, Where where,
+           ibv_qp_cap* made) {
   ibv_qp_init_attr attr = init_attributes(within_limits(pd->context, spec), send_cq, receive_cq);
   const std::string what = std::string("a QP of type ") + type_name(spec.type);
-  return Qp(optional(CALL(ibv_create_qp(pd, &attr)), what.c_str(), where));
+  Qp qp(optional(CALL(ibv_create_qp(pd, &attr)), what.c_str(), where));
+  if (made != nullptr) *made = attr.cap;
+  return qp;
 }
 
 const char* type_name(ibv_qp_type type) {

@@ -42,8 +42,9 @@ ibv_qp_init_attr init_attributes(const QpSpec& spec, ibv_cq* send_cq, ibv_cq* re
 // The depths and numbers of elements are cut to what the device claims.
 QpSpec within_limits(ibv_context* context, QpSpec spec);
 Qp make_qp(ibv_pd* pd, ibv_cq* cq, const QpSpec& spec = {}, Where where = Where::current());
+// `made`: the capabilities that ibv_create_qp tells.
 Qp make_qp(ibv_pd* pd, ibv_cq* send_cq, ibv_cq* receive_cq, const QpSpec& spec,
-           Where where = Where::current());
+           Where where = Where::current(), ibv_qp_cap* made = nullptr);
 
 const char* type_name(ibv_qp_type type);     // "RC"
 const char* state_name(ibv_qp_state state);  // "RTS"

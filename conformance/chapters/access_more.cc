@@ -217,9 +217,12 @@ CONFORMANCE_TEST(access, KeysThatNothingHas, "access.lkey.unknown", "access.rkey
       const wire::Region region =
           far().register_region(1024, 256, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC);
       ASSERT_EQ(far().deregister_region(region), 0);
-      if (is_stale)
-        for (int i = 0; i < 8; ++i)
-          far().register_region(1024, 256, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC);
+      for (int i = 0; is_stale && i < 8; ++i) {
+        const wire::Region later =
+            far().register_region(1024, 256, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC);
+        // An adapter may keep keys for the next region.
+        if (later.rkey == region.rkey) throw NotTested{"a later region has the same rkey: it is not stale"};
+      }
       SendRequest request = remote_request(opcode, {{0, 8}}, far().facts(), 1024);
       request.rkey = region.rkey;
       const ibv_wc_status status = status_of(request);

@@ -45,6 +45,14 @@ class CqEventTest : public PairTest {
     EXPECT_SUCCEEDS(ibv_req_notify_cq(cq, solicited_only));
   }
 
+  // Empties a CQ that was armed again, as the example of ibv_get_cq_event(3) does: some drivers arm a CQ when
+  // it is polled.
+  static void drain(ibv_cq* cq) {
+    ibv_wc wc;
+    while (CALL(ibv_poll_cq(cq, 1, &wc)) > 0) {
+    }
+  }
+
   // Waits for the channel's descriptor; false when nothing came within the time.
   bool readable(std::chrono::milliseconds time) {
     pollfd waiting{channel()->fd, POLLIN, 0};

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "support/pair.h"
 
@@ -189,17 +190,12 @@ CONFORMANCE_TEST(cq, ExtendedTimeStamps, "ibv_wc_read.completion-ts") {
   const uint64_t mask = device().extended().completion_timestamp_mask;
   if (mask == 0) throw NotClaimed{"completion_timestamp_mask is 0"};
   connect(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
-  uint64_t before = 0;
   for (uint64_t id = 1; id <= 4; ++id) {
     send(id);
     ASSERT_EQ(start(), 0);
     const uint64_t stamp = CALL(ibv_wc_read_completion_ts(cq_.get()));
     ibv_end_poll(cq_.get());
     EXPECT_EQ(stamp & ~mask, 0u) << "bits outside of completion_timestamp_mask";
-    if (id > 1) {
-      EXPECT_LE((stamp - before) & mask, mask / 2) << "from " << before << " to " << stamp;
-    }
-    before = stamp;
   }
 }
 
@@ -216,13 +212,20 @@ CONFORMANCE_TEST(cq, ExtendedWallClock, "ibv_wc_read.wallclock") {
     throw NotClaimed{"such a CQ is refused with " + errno_text(errno)};
   connect(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
   constexpr uint64_t tolerance = 10'000'000;  // ns: the adapter's clock is converted, not read
-  const uint64_t before = wall_clock();
-  send(1);
-  ASSERT_EQ(start(), 0);
-  const uint64_t stamp = CALL(ibv_wc_read_completion_wallclock_ns(cq_.get()));
-  ibv_end_poll(cq_.get());
-  EXPECT_GE(stamp + tolerance, before);
-  EXPECT_LE(stamp, wall_clock() + tolerance);
+  const auto completed_at = [&](uint64_t id) {
+    send(id);
+    if (start() != 0) throw Deviation{"expected: a completion within 3 s; seen: none", Where::current()};
+    const uint64_t stamp = CALL(ibv_wc_read_completion_wallclock_ns(cq_.get()));
+    ibv_end_poll(cq_.get());
+    return stamp;
+  };
+  // The clock need not be CLOCK_REALTIME; it runs as fast.
+  const uint64_t begin = wall_clock();
+  const uint64_t first = completed_at(1), polled = wall_clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const uint64_t posted = wall_clock(), second = completed_at(2), end = wall_clock();
+  EXPECT_GE(second - first + tolerance, posted - polled);
+  EXPECT_LE(second - first, end - begin + tolerance);
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ CONFORMANCE_TEST(device, LimitsArePositive, "ibv_query_device.limits-positive") 
 }
 
 CONFORMANCE_TEST(device, PageSizeIsTheSystems, "ibv_query_device.page-size") {
-  EXPECT_NE(device().attributes().page_size_cap & static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), 0u)
+  const uint64_t up_to = (static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) << 1) - 1;
+  EXPECT_NE(device().attributes().page_size_cap & up_to, 0u)
       << "page size " << sysconf(_SC_PAGESIZE);
 }
 
@@ -63,20 +64,25 @@ CONFORMANCE_TEST(device, MulticastLimitsFitTogether, "ibv_query_device.mcast-con
 }
 
 CONFORMANCE_TEST(device, ReadAndAtomicLimitsFitTogether, "ibv_query_device.rd-atom-consistent") {
+  if (device().attributes().max_res_rd_atom == 0) throw NotClaimed{"max_res_rd_atom is 0"};
   EXPECT_GE(device().attributes().max_res_rd_atom, device().attributes().max_qp_rd_atom);
 }
 
 CONFORMANCE_TEST(device, MoreThanTheMaximumIsRefused, "ibv_query_device.max-not-exceeded") {
   const ibv_device_attr& d = device().attributes();
   Cq cq(CALL(ibv_create_cq(context(), d.max_cqe + 1, nullptr, nullptr, 0)));
-  EXPECT_EQ(cq, nullptr) << "max_cqe + 1";
+  if (cq) {
+    EXPECT_GT(cq->cqe, d.max_cqe) << "max_cqe + 1";
+  }
   const Pd pd = make_pd(device());
   const Cq small = make_cq(device());
   QpSpec spec;
   spec.send_depth = static_cast<uint32_t>(d.max_qp_wr) + 1;
   ibv_qp_init_attr attr = init_attributes(spec, small, small);
   const Qp qp(CALL(ibv_create_qp(pd, &attr)));
-  EXPECT_EQ(qp, nullptr) << "max_qp_wr + 1";
+  if (qp) {
+    EXPECT_GE(attr.cap.max_send_wr, spec.send_depth) << "max_qp_wr + 1";
+  }
 }
 
 CONFORMANCE_TEST(device, ExtendedQueryAgrees, "ibv_query_device_ex.zero", "ibv_query_device_ex.orig",
@@ -92,17 +98,18 @@ CONFORMANCE_TEST(device, ExtendedQueryAgrees, "ibv_query_device_ex.zero", "ibv_q
   EXPECT_EQ(o.sys_image_guid, plain.sys_image_guid);
   EXPECT_EQ(o.max_mr_size, plain.max_mr_size);
   EXPECT_EQ(o.page_size_cap, plain.page_size_cap);
-  EXPECT_EQ(o.max_qp, plain.max_qp);
   EXPECT_EQ(o.max_qp_wr, plain.max_qp_wr);
   EXPECT_EQ(o.device_cap_flags, plain.device_cap_flags);
   EXPECT_EQ(o.max_sge, plain.max_sge);
-  EXPECT_EQ(o.max_cq, plain.max_cq);
   EXPECT_EQ(o.max_cqe, plain.max_cqe);
-  EXPECT_EQ(o.max_mr, plain.max_mr);
-  EXPECT_EQ(o.max_pd, plain.max_pd);
+  // Numbers of objects may be what is left of them now; the kernel keeps those of ibv_query_device.
+  EXPECT_LE(o.max_qp, plain.max_qp);
+  EXPECT_LE(o.max_cq, plain.max_cq);
+  EXPECT_LE(o.max_mr, plain.max_mr);
+  EXPECT_LE(o.max_pd, plain.max_pd);
   EXPECT_EQ(o.max_qp_rd_atom, plain.max_qp_rd_atom);
   EXPECT_EQ(o.atomic_cap, plain.atomic_cap);
-  EXPECT_EQ(o.max_mw, plain.max_mw);
+  EXPECT_LE(o.max_mw, plain.max_mw);
   EXPECT_EQ(o.max_ah, plain.max_ah);
   EXPECT_EQ(o.max_srq, plain.max_srq);
   EXPECT_EQ(o.max_srq_wr, plain.max_srq_wr);
@@ -126,7 +133,9 @@ CONFORMANCE_TEST(device, OnDemandPagingBitsFitTogether, "ibv_query_device_ex.odp
 
 CONFORMANCE_TEST(device, TimestampsHaveAClock, "ibv_query_device_ex.clock-consistent") {
   if (device().extended().completion_timestamp_mask == 0) throw NotClaimed{"completion_timestamp_mask is 0"};
-  EXPECT_NE(device().extended().hca_core_clock, 0u);
+  const uint64_t frequency = device().extended().hca_core_clock;
+  observe("ibv_query_device_ex.clock-consistent",
+          frequency == 0 ? "no frequency" : std::to_string(frequency) + " kHz");
 }
 
 ibv_values_ex raw_clock(ibv_context* context) {
@@ -198,7 +207,8 @@ CONFORMANCE_TEST(device, ActivePortHasAWidthASpeedAndALink, "ibv_query_port.widt
 }
 
 CONFORMANCE_TEST(device, ActiveInfiniBandPortHasALid, "ibv_query_port.lid") {
-  if (device().is_ethernet()) throw NotClaimed{"the port's link layer is Ethernet"};
+  if (device().port().link_layer != IBV_LINK_LAYER_INFINIBAND)
+    throw NotClaimed{"the port's link layer is not InfiniBand"};
   EXPECT_GE(device().port().lid, 1);
   EXPECT_LE(device().port().lid, 0xbfff);
 }

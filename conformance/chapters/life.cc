@@ -22,6 +22,14 @@ class Fixture : public PairTest {
     spec.both.cq_entries = static_cast<int32_t>(2 * depth);
     return spec;
   }
+  // Ends as large as claimed, which may be out of reach (ibv_query_device(3), NOTES).
+  void pair_at_the_limits(const PairSpec& spec) {
+    try {
+      pair(spec);
+    } catch (const Deviation& deviation) {
+      throw NotTested{"out of reach: " + deviation.text};
+    }
+  }
   // Each of the ids from 0 to count - 1 once.
   static void expect_each_once(const std::vector<Completion>& list, uint64_t count) {
     std::map<uint64_t, int> seen;
@@ -105,7 +113,7 @@ CONFORMANCE_TEST_AS(Traits().alone().limit(30), life, DeepestQueue, "life.limits
   spec.far = wire::MakeEnd{};
   spec.path.rnr_retry = 7;  // the first waits, so that all of them are outstanding
   spec.path.min_rnr_timer = 1;
-  pair(spec);
+  pair_at_the_limits(spec);
   std::vector<SendRequest> list{send_request({{0, 8}}, 0)};
   for (uint32_t i = 1; i < depth; ++i) list.push_back(write(i));
   ASSERT_EQ(near().post(list), 0) << depth << " requests";
@@ -117,7 +125,7 @@ CONFORMANCE_TEST(life, AllElements, "life.limits.sge") {
   const auto most = static_cast<uint32_t>(device().attributes().max_sge);
   PairSpec spec;
   spec.both.send_sges = spec.both.receive_sges = most;
-  pair(spec);
+  pair_at_the_limits(spec);
   const uint32_t count = std::min(most, far().facts().receive_sges);
   near().fill_pattern(0, 16384, 5);
   std::vector<Element> from, to;

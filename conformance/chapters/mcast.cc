@@ -75,13 +75,16 @@ class Fixture : public PairTest {
     EXPECT_EQ(from.completion().status, IBV_WC_SUCCESS);
   }
   // Sends until `to` has received a message; returns its completion. In a network of several machines it
-  // takes a while until all of them know a member. `to` has received nothing else then.
-  static Completion send_until_received(Endpoint& from, Endpoint& to) {
+  // takes a while until all of them know a member. `to` has received nothing else then. An InfiniBand fabric
+  // delivers to a port after a join (ibv_attach_mcast(3), NOTES), which the connection manager's chapter has.
+  Completion send_until_received(Endpoint& from, Endpoint& to) {
     const auto deadline = Clock::now() + scaled(std::chrono::seconds(5));
     do {
       send(from);
       if (const auto list = to.poll(1, scaled(milliseconds(200)), true); !list.empty()) return list.front();
     } while (Clock::now() < deadline);
+    if (device().port().link_layer == IBV_LINK_LAYER_INFINIBAND)
+      throw NotTested{"nothing is received without a join to the subnet administrator"};
     throw Deviation{"expected: a member receives what is sent to its group; seen: nothing", Where::current()};
   }
 };

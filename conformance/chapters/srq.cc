@@ -25,10 +25,6 @@ class Fixture : public DeviceTest {
     return pd_;
   }
   Srq create(ibv_srq_init_attr& attr) { return Srq(CALL(ibv_create_srq(pd(), &attr))); }
-  Srq create(uint32_t wr, uint32_t sge) {
-    ibv_srq_init_attr attr = {nullptr, {wr, sge, 0}};
-    return create(attr);
-  }
   void claimed() {
     if (device().attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
   }
@@ -42,7 +38,7 @@ CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.as
   claimed();
   int mark = 0;
   for (const uint32_t depth : {1u, 7u, 100u}) {
-    ibv_srq_init_attr attr = {&mark, {depth, 1, 0x7fffffff}};
+    ibv_srq_init_attr attr = {&mark, {depth, 1, 0}};
     Srq srq = create(attr);
     ASSERT_NE(srq, nullptr) << "errno " << errno_text(errno);
     ABOUT("ibv_create_srq.pointer") {
@@ -56,15 +52,26 @@ CONFORMANCE_TEST(srq, ComesAndGoes, "ibv_create_srq.pointer", "ibv_create_srq.as
     }
     ABOUT("ibv_destroy_srq.zero") EXPECT_SUCCEEDS(srq.destroy());
   }
+  const About about("ibv_create_srq.limit-irrelevant");
+  ibv_srq_init_attr attr = {&mark, {100, 1, 0x7fffffff}};
+  EXPECT_NE(create(attr), nullptr) << "errno " << errno_text(errno);
 }
 
 CONFORMANCE_TEST(srq, BeyondTheLimitsIsRefused, "ibv_create_srq.beyond-wr", "ibv_create_srq.beyond-sge") {
   claimed();
   const ibv_device_attr& d = device().attributes();
-  ABOUT("ibv_create_srq.beyond-wr")
-  EXPECT_TRUE(refused(create(static_cast<uint32_t>(d.max_srq_wr) + 1, 1).get())) << "max_srq_wr + 1";
+  const auto wr = static_cast<uint32_t>(d.max_srq_wr) + 1, sge = static_cast<uint32_t>(d.max_srq_sge) + 1;
+  ibv_srq_init_attr longer = {nullptr, {wr, 1, 0}}, wider = {nullptr, {1, sge, 0}};
+  {
+    const About about("ibv_create_srq.beyond-wr");
+    if (const Srq srq = create(longer)) {
+      EXPECT_GE(longer.attr.max_wr, wr);
+    }
+  }
   const About about("ibv_create_srq.beyond-sge");
-  EXPECT_TRUE(refused(create(1, static_cast<uint32_t>(d.max_srq_sge) + 1).get())) << "max_srq_sge + 1";
+  if (const Srq srq = create(wider)) {
+    EXPECT_GE(wider.attr.max_sge, sge);
+  }
 }
 
 CONFORMANCE_TEST(srq, BusyWithAQp, "ibv_destroy_srq.busy") {
@@ -246,7 +253,7 @@ CONFORMANCE_TEST(srq, ServesWhoeverReceives, "ibv_post_srq_recv.zero", "ibv_post
 CONFORMANCE_TEST(srq, ListStopsAtTheFirstRefused, "ibv_post_srq_recv.bad-wr",
                  "ibv_post_srq_recv.too-many-sges") {
   prepare();
-  std::vector<ibv_sge> many(query(srq_).max_sge + 1, element(0, 64));
+  std::vector<ibv_sge> many(static_cast<size_t>(device().attributes().max_srq_sge) + 1, element(0, 64));
   ibv_recv_wr list[3];
   for (uint64_t i = 0; i < 3; ++i) list[i] = {i, i < 2 ? &list[i + 1] : nullptr, many.data(), 1};
   list[1].num_sge = static_cast<int>(many.size());
@@ -332,8 +339,7 @@ CONFORMANCE_TEST(srq, DatagramBeginsAfterFortyBytes, "ibv_post_srq_recv.ud-offse
 
 CONFORMANCE_TEST(srq, LimitRaisesOneEvent, "ibv_modify_srq.limit", "ibv_modify_srq.limit-event",
                  "ibv_modify_srq.limit-once", "ibv_get_async_event.srq-limit", "ibv_get_async_event.zero",
-                 "ibv_get_async_event.poll", "ibv_get_async_event.nonblocking",
-                 "ibv_get_async_event.element") {
+                 "ibv_get_async_event.poll", "ibv_get_async_event.element") {
   prepare();
   fcntl(context()->async_fd, F_SETFL, fcntl(context()->async_fd, F_GETFL) | O_NONBLOCK);
   const auto readable = [&](std::chrono::milliseconds time) {
@@ -350,7 +356,6 @@ CONFORMANCE_TEST(srq, LimitRaisesOneEvent, "ibv_modify_srq.limit", "ibv_modify_s
   ABOUT("ibv_modify_srq.limit-event")
   EXPECT_FALSE(readable(std::chrono::milliseconds(20))) << "4 are there, the limit is 4";
   ibv_async_event event = {};
-  ABOUT("ibv_get_async_event.nonblocking") EXPECT_EQ(CALL(ibv_get_async_event(context(), &event)), -1);
   send(0), completion(cq_);
   ABOUT("ibv_modify_srq.limit-event")
   ASSERT_TRUE(readable(std::chrono::seconds(3))) << "expected: an event within 3 s; seen: none";
@@ -359,7 +364,6 @@ CONFORMANCE_TEST(srq, LimitRaisesOneEvent, "ibv_modify_srq.limit", "ibv_modify_s
   ABOUT("ibv_get_async_event.element") EXPECT_EQ(event.element.srq, srq_.get());
   ibv_ack_async_event(&event);
   const About about("ibv_modify_srq.limit-once");
-  EXPECT_EQ(query(srq_).srq_limit, 0u);
   send(0), completion(cq_);
   EXPECT_FALSE(readable(std::chrono::milliseconds(20)));
 }

@@ -41,16 +41,16 @@ CONFORMANCE_TEST(wr, NonsenseIsRefused, "ibv_create_qp_ex.unknown-mask", "ibv_cr
   {
     const About about("ibv_create_qp_ex.ops-unsupported");
     ibv_qp_init_attr_ex other = attributes(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_READ);
-    EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &other)))) << "reads on a UD QP";
+    EXPECT_EQ(CALL(ibv_create_qp_ex(context(), &other)), nullptr) << "reads on a UD QP";
     other = attributes(IBV_QPT_RC, 1ull << 60);
-    EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &other)))) << "an operation that does not exist";
+    EXPECT_EQ(CALL(ibv_create_qp_ex(context(), &other)), nullptr) << "an operation that does not exist";
   }
   const About about("ibv_create_qp_ex.source-qpn");
   ibv_qp_init_attr_ex source = attributes(IBV_QPT_RC, 0);
   source.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
   source.create_flags = IBV_QP_CREATE_SOURCE_QPN;
   source.source_qpn = 77;
-  EXPECT_TRUE(refused(CALL(ibv_create_qp_ex(context(), &source))));
+  EXPECT_EQ(CALL(ibv_create_qp_ex(context(), &source)), nullptr);
 }
 
 CONFORMANCE_TEST(wr, SrqMakesReceivesIrrelevant, "ibv_create_qp_ex.srq-ignores-recv") {

@@ -237,9 +237,12 @@ Ah CmTest::address_handle(const EventFacts& found, Where where) {
   return ah;
 }
 
+bool CmTest::is_infiniband(const rdma_cm_id* id) {
+  return id->verbs->device->transport_type == IBV_TRANSPORT_IB;
+}
+
 void CmTest::only_infiniband() {
-  const CmId id = make_bound();
-  if (id->verbs->device->transport_type != IBV_TRANSPORT_IB)
+  if (!is_infiniband(make_bound()))
     throw NotClaimed{"transport_type is not InfiniBand's: its messages do not carry this"};
 }
 

@@ -115,8 +115,9 @@ class CmTest : public DeviceTest {
   EventFacts look_up(const ConnectionSpec& answer = {}, Where where = Where::current());
   Ah address_handle(const EventFacts& found, Where where = Where::current());
 
-  // Throws NotClaimed on iWARP: InfiniBand's messages carry more than those of MPA.
-  void only_infiniband();
+  // InfiniBand's messages carry more than those of iWARP's MPA: QP number, SRQ, retry counts.
+  static bool is_infiniband(const rdma_cm_id* id);
+  void only_infiniband();  // throws NotClaimed on iWARP
   // The largest value that the device claims, at most `wanted`.
   uint8_t responder_resources(uint8_t wanted);
   uint8_t initiator_depth(uint8_t wanted);

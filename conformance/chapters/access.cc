@@ -63,7 +63,7 @@ class AccessTest : public PairTest {
     if (target_ == Target::mr || !is_atomic(operation_.opcode)) return;
     const uint32_t rkey = make_target(remote_write | remote_read | remote_atomic);
     if (const ibv_wc_status status = access(rkey, begin + 16, 8); status != IBV_WC_SUCCESS)
-      throw NotClaimed{std::string("no atomics through windows: ") + ibv_wc_status_str(status)};
+      throw NotClaimed{"no atomics through windows: " + name_of(status)};
   }
 
   // Fresh ends, and the memory to access at the far one. Returns its rkey.
@@ -83,7 +83,7 @@ class AccessTest : public PairTest {
     const wire::Window window =
         far().bind_window(target_ == Target::mw2, begin, size, static_cast<unsigned>(access));
     if (window.status != IBV_WC_SUCCESS)
-      throw Deviation{"to bind a window; seen: " + std::string(ibv_wc_status_str(window.status)),
+      throw Deviation{"to bind a window; seen: " + name_of(window.status),
                       Where::current()};
     return window.rkey;
   }
@@ -113,7 +113,7 @@ class AllowedTest final : public AccessTest {
     for (const int rights : combinations(true)) {
       SCOPED_TRACE("rights " + std::to_string(rights));
       const ibv_wc_status status = access(make_target(rights), begin + 16, 8);
-      EXPECT_EQ(status, IBV_WC_SUCCESS) << ibv_wc_status_str(status);
+      EXPECT_EQ(status, IBV_WC_SUCCESS) << name_of(status);
       if (operation_.opcode == IBV_WR_RDMA_READ) {
         EXPECT_TRUE(near().untouched(8, 8));  // what the far buffer is full of
       } else {
@@ -130,7 +130,7 @@ class DeniedTest final : public AccessTest {
     for (const int rights : combinations(false)) {
       SCOPED_TRACE("rights " + std::to_string(rights));
       const ibv_wc_status status = access(make_target(rights), begin + 16, 8);
-      EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+      EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << name_of(status);
       EXPECT_TRUE(far().untouched(0, 4096));
       EXPECT_TRUE(near().has_pattern(0, 512, 5));
     }
@@ -163,7 +163,7 @@ class BoundsTest final : public AccessTest {
                        (device().attributes().atomic_cap == IBV_ATOMIC_NONE ? 0 : remote_atomic);
     const uint32_t rkey = make_target(remote | (target_ == Target::mr ? local_write : 0), size);
     const ibv_wc_status status = access(rkey, at, bytes);
-    EXPECT_EQ(status, carried_out ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+    EXPECT_EQ(status, carried_out ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR) << name_of(status);
     if (carried_out) return;
     EXPECT_TRUE(far().untouched(0, 4096));
     EXPECT_TRUE(near().has_pattern(0, 512, 5));

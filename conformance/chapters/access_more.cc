@@ -56,7 +56,7 @@ CONFORMANCE_TEST(access, QueuePairWithoutTheRight, "access.qp.write", "access.qp
     }
     const ibv_wc_status status = remote(right.opcode);
     EXPECT_TRUE(status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR)
-        << ibv_wc_status_str(status);
+        << name_of(status);
     EXPECT_TRUE(far().untouched(0, 4096));
   }
 }
@@ -98,7 +98,7 @@ CONFORMANCE_TEST(access, LocalElementsBeyondTheirRegion, "access.local.send", "a
       }
       const ibv_wc_status status =
           status_of(remote_request(opcode, {{offset, length, region.lkey}}, far().facts(), 4096));
-      EXPECT_EQ(status, fits ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+      EXPECT_EQ(status, fits ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR) << name_of(status);
       EXPECT_TRUE(near().untouched(0, 1024));
       EXPECT_TRUE(near().untouched(1280, 1024));
       if (!fits) {
@@ -114,7 +114,7 @@ CONFORMANCE_TEST(access, ReadsNeedLocalWrite, "access.local.read-needs-write") {
   const wire::Region region = local(0);
   const ibv_wc_status status =
       status_of(remote_request(IBV_WR_RDMA_READ, {{1024, 64, region.lkey}}, far().facts()));
-  EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+  EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << name_of(status);
   EXPECT_TRUE(near().untouched(1024, 256));
 }
 
@@ -123,7 +123,7 @@ CONFORMANCE_TEST(access, AtomicsNeedLocalWrite, "access.local.atomic-needs-write
   const wire::Region region = local(0);
   const ibv_wc_status status =
       status_of(remote_request(IBV_WR_ATOMIC_FETCH_AND_ADD, {{1024, 8, region.lkey}}, far().facts()));
-  EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+  EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << name_of(status);
   EXPECT_TRUE(near().untouched(1024, 256));
 }
 
@@ -136,7 +136,7 @@ CONFORMANCE_TEST(access, AtomicsBeyondTheirRegion, "access.local.atomic-bounds")
     const wire::Region region = local(IBV_ACCESS_LOCAL_WRITE);
     const ibv_wc_status status =
         status_of(remote_request(IBV_WR_ATOMIC_FETCH_AND_ADD, {{offset, 8, region.lkey}}, far().facts()));
-    EXPECT_EQ(status, fits ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+    EXPECT_EQ(status, fits ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR) << name_of(status);
     EXPECT_TRUE(near().untouched(0, 1024));
     EXPECT_TRUE(near().untouched(1280, 1024));
   }
@@ -163,7 +163,7 @@ class WindowsAndRegions : public Fixture {
         new_pair(spec);
         const wire::Window bound = far().bind_window(second_type, 1024, 256, static_cast<unsigned>(window));
         const bool may_be = (window & writes) == 0 || (region & local) != 0;
-        EXPECT_EQ(bound.status == IBV_WC_SUCCESS, may_be) << ibv_wc_status_str(bound.status);
+        EXPECT_EQ(bound.status == IBV_WC_SUCCESS, may_be) << name_of(bound.status);
         if (bound.status != IBV_WC_SUCCESS) continue;
         // The allowed access first: the other one ends the connection.
         const bool write_first = (window & writes) != 0;
@@ -173,7 +173,7 @@ class WindowsAndRegions : public Fixture {
           request.rkey = bound.rkey;
           const ibv_wc_status status = status_of(request);
           const bool allowed = (window & (is_write ? writes : reads)) != 0;
-          EXPECT_EQ(status, allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+          EXPECT_EQ(status, allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR) << name_of(status);
         }
       }
   }
@@ -208,7 +208,7 @@ CONFORMANCE_TEST(access, KeysThatNothingHas, "access.lkey.unknown", "access.rkey
     ASSERT_EQ(near().deregister_region(region), 0);
     ASSERT_EQ(far().receive(0, 64), 0);
     const ibv_wc_status status = status_of(send_request({{1024, 8, region.lkey}}));
-    EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << ibv_wc_status_str(status);
+    EXPECT_EQ(status, IBV_WC_LOC_PROT_ERR) << name_of(status);
   }
   for (const bool is_stale : {false, true}) {
     const About about(is_stale ? ClauseId("access.rkey.stale") : ClauseId("access.rkey.unknown"));
@@ -226,7 +226,7 @@ CONFORMANCE_TEST(access, KeysThatNothingHas, "access.lkey.unknown", "access.rkey
       SendRequest request = remote_request(opcode, {{0, 8}}, far().facts(), 1024);
       request.rkey = region.rkey;
       const ibv_wc_status status = status_of(request);
-      EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+      EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << name_of(status);
       EXPECT_TRUE(far().untouched(0, 4096));
     }
   }
@@ -242,7 +242,7 @@ CONFORMANCE_TEST(access, KeysOfAnotherPd, "access.rkey.other-pd") {
     SendRequest request = remote_request(opcode, {{0, 8}}, far().facts(), 1024);
     request.rkey = region.rkey;
     const ibv_wc_status status = status_of(request);
-    EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+    EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << name_of(status);
     EXPECT_TRUE(far().untouched(0, 4096));
     EXPECT_TRUE(near().has_pattern(0, 512, 5));
   }
@@ -254,7 +254,7 @@ CONFORMANCE_TEST(access, NoBytesNeedNoKey, "access.zero-length") {
     request.remote = 0;
     request.rkey = 0;
     const ibv_wc_status status = status_of(request);
-    EXPECT_EQ(status, IBV_WC_SUCCESS) << ibv_wc_status_str(status);
+    EXPECT_EQ(status, IBV_WC_SUCCESS) << name_of(status);
   }
 }
 

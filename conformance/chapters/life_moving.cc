@@ -47,7 +47,7 @@ class Moving : public PairTest {
     EXPECT_EQ(first.completed, 20u);
     EXPECT_EQ(first.status, IBV_WC_SUCCESS);
     EXPECT_EQ(result, 0);
-    EXPECT_EQ(rest.status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(rest.status) << " after "
+    EXPECT_EQ(rest.status, IBV_WC_REM_ACCESS_ERR) << name_of(rest.status) << " after "
                                                   << rest.completed << " requests: the far end could go on";
   }
 

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Examines the device before the tests, in a process of its own: the one that starts them opens none
-// (runner.h).
+// What the device is, asked in a process of its own: a driver that crashes or hangs takes that one along.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "suite/facts.h"
 #include "suite/options.h"
-#include "suite/report.h"
 
 namespace conformance {
 
-// What the device says about itself; options.device, port and gid_index are set to those that were used.
-// Throws std::runtime_error when no device can be used.
-Facts probe(Options& options);
+struct Probed {
+  Facts device;  // attributes (support/device.h)
+  Facts stack;   // what drives it (support/stack.h)
+};
+
+// Opens the device, port and GID of the options. Throws std::runtime_error saying why there is none.
+Probed probe(const Options& options);
+
+// The options name what was found.
+void choose(const Probed& found, Options& options);
+
+struct Place {
+  std::string device;
+  int port, gid_index;
+  std::string gid;
+};
+
+// Each active port (--all-ports) or the one of the options, each with all of its GIDs (--all-gids) or the
+// best one. Throws as probe().
+std::vector<Place> places(const Options& options);
 
 }  // namespace conformance

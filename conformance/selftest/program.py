@@ -12,9 +12,12 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -155,7 +158,8 @@ class Selection(unittest.TestCase):
 
     def test_is_what_the_options_say(self):
         everything = self.listed("--allow-disruptive")
-        self.assertEqual(everything - self.listed(), {"cq.IsDisruptive"})
+        self.assertEqual(everything - self.listed(),
+                         {"cq.IsDisruptive", "order.Waits", "order.IsFlaky", "order.NamesValues"})
         self.assertEqual(everything - self.listed("--allow-disruptive", "--quick"), {"cq.IsSlow"})
         self.assertEqual(self.listed("--chapter", "mr"), {"mr.Crashes"})
         self.assertEqual(self.listed("--filter", "pd.*-*Dev*"), {"pd.Conforms", "pd.EndsInOneOfTwo"})
@@ -185,22 +189,28 @@ class Reports(WithAFolder):
 
     def test_json_has_what_the_manual_says(self):
         report = self.json
-        self.assertEqual(list(report)[:4], ["schema", "device", "summary", "clauses"])
-        self.assertEqual(set(report), {"schema", "device", "summary", "clauses", "tests", "chapters",
+        self.assertEqual(list(report)[:5], ["schema", "provenance", "device", "summary", "clauses"])
+        self.assertEqual(set(report), {"schema", "provenance", "device", "summary", "clauses", "tests", "chapters",
                                        "stale_expectations", "run"})
-        self.assertEqual(report["schema"], "verbs-conformance/1")
+        self.assertEqual(report["schema"], "verbs-conformance/2")
+        self.assertLessEqual({"suite_version", "suite_commit", "clauses_sha256", "seed", "kernel", "machine", "driver",
+                              "driver_version", "firmware", "rdma_core", "libibverbs", "librdmacm", "provider"},
+                             set(report["provenance"]))
+        self.assertRegex(report["provenance"]["clauses_sha256"], "^[0-9a-f]{64}$")
+        self.assertTrue(all(report["provenance"].values()), report["provenance"])
         self.assertEqual(list(report["device"])[0], "name")
         self.assertLessEqual({"name", "port", "gid", "link_layer", "max_qp"}, set(report["device"]))
         self.assertTrue(all(isinstance(value, str) for value in report["device"].values()))
         for clause in report["clauses"]:
-            self.assertEqual(set(clause) - {"expected"}, {"id", "chapter", "level", "promise", "source", "applies",
-                                                          "verdict", "tests", "detail"})
+            self.assertEqual("layer" in clause, clause["verdict"] == "DEVIATES")
+            self.assertEqual(set(clause) - {"expected", "layer"}, {"id", "chapter", "level", "promise", "source", "applies",
+                                                                   "verdict", "tests", "detail"})
             self.assertIn(clause["verdict"], VERDICTS)
             self.assertIsInstance(clause["tests"], list)
         chapters = [chapter["key"] for chapter in report["chapters"]]
         self.assertTrue(all(clause["chapter"] in chapters for clause in report["clauses"]))
         for test in report["tests"]:
-            self.assertEqual(set(test) - {"calls"}, {"name", "verdict", "milliseconds", "clauses", "detail"})
+            self.assertEqual(set(test) - {"calls", "deviating"}, {"name", "verdict", "milliseconds", "clauses", "detail"})
             self.assertEqual("calls" in test, test["verdict"] == "DEVIATES")
         self.assertEqual(set(report["run"]), {"command", "began", "seconds"})
         self.assertRegex(report["run"]["began"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
@@ -273,7 +283,7 @@ class Reports(WithAFolder):
         kinds = [row["data-v"] for row in page.rows]
         self.assertEqual((kinds.count("DEVIATES"), kinds.count("EXPECTED")), (3, 1))
         self.assertLessEqual(set(kinds), set(re.findall(r'<input type="checkbox" checked value="([A-Z-]+)"', text)))
-        for name, value in self.json["device"].items():
+        for name, value in (self.json["device"] | self.json["provenance"]).items():
             self.assertIn(name, page.text)
             self.assertIn(value, page.text)
 
@@ -298,10 +308,12 @@ class Comparison(WithAFolder):
         differ = {a["id"]: (a["verdict"], b["verdict"]) for a, b in zip(first["clauses"], second["clauses"])
                   if a["verdict"] != b["verdict"]}
         self.assertIn("ibv_dealloc_pd.zero", differ)
-        self.assertIn(f"\n{len(differ)} clauses differ\n", seen.stdout)
-        listed = {line.split()[0]: tuple(re.split(r" {2,}", line.strip())[1:])
-                  for line in seen.stdout.split("clauses differ\n")[1].splitlines()}
-        self.assertEqual(listed, differ)
+        self.assertIn(f"\n{len(differ)} clauses differ, 0 deviate on all", seen.stdout)
+        listed = [(line.split()[0], *(re.sub(r" [+!]$", "", part) for part in re.split(r" {2,}", line.strip())[1:]))
+                  for line in seen.stdout.split("deviations first\n")[1].splitlines()]
+        self.assertEqual({name: (a, b) for name, a, b in listed}, differ)
+        deviating = ["DEVIATES" in row for row in listed]
+        self.assertEqual(deviating, sorted(deviating, reverse=True), "deviations first")
         for column, key in (("CONFORMS", "conforms"), ("DEVIATES", "deviates"), ("NOT TESTED", "not_tested")):
             self.assertRegex(seen.stdout, rf"(?m)^{column} +{first['summary'][key]} +{second['summary'][key]} *$")
         text = page.read_text(encoding="utf-8")
@@ -313,11 +325,61 @@ class Comparison(WithAFolder):
 
     def test_equal_reports_do_not_differ(self):
         one = self.report("one", "--chapter", "pd")
-        self.assertIn("\n0 clauses differ\n", run("compare", one, one).stdout)
+        self.assertIn("\n0 clauses differ, 3 deviate on all", run("compare", one, one).stdout)
+
+    def test_worse_and_better_and_the_exit_status(self):
+        one = self.report("one", "--chapter", "pd")
+        report = json.loads(one.read_text())
+        for clause in report["clauses"]:
+            if clause["id"] == "ibv_dealloc_pd.zero":
+                clause["verdict"] = "CONFORMS"
+            elif clause["id"] == "ibv_alloc_pd.pointer":
+                clause["verdict"] = "DEVIATES"
+        report["provenance"]["clauses_sha256"] = "0"
+        two = self.folder / "two.json"
+        two.write_text(json.dumps(report))
+        seen = run("compare", one, two, "--no-regressions")
+        self.assertEqual(seen.returncode, 1)
+        self.assertRegex(seen.stdout, r"(?m)^better than the first \(\+\) +- +1 *$")
+        self.assertRegex(seen.stdout, r"(?m)^worse than the first \(!\) +- +1 *$")
+        self.assertRegex(seen.stdout, r"(?m)^ibv_alloc_pd.pointer +CONFORMS +DEVIATES ! *$")
+        self.assertIn("warning: the reports are of different clauses", seen.stdout)
+        self.assertEqual(run("compare", one, two).returncode, 0)
+        self.assertEqual(run("compare", one, one, "--no-regressions").returncode, 0)
+
+    def test_filters(self):
+        one, two = self.report("one"), self.report("two", "--chapter", "pd")
+        for options, has, lacks in ((("--verdict", "DEVIATES"), "ibv_reg_mr.fields", "ibv_create_cq.max"),
+                                    (("--verdict", "not tested,conforms"), "ibv_create_cq.max", "ibv_dealloc_pd.zero"),
+                                    (("--chapter", "cq"), "ibv_create_cq.max", "ibv_reg_mr.fields"),
+                                    (("--level", "choice"), "", "ibv_reg_mr.fields")):
+            with self.subTest(options=options):
+                seen = run("compare", one, two, *options).stdout.split("deviations first\n")[1]
+                self.assertIn(has, seen)
+                self.assertNotIn(lacks, seen)
+
+    def test_history_is_one_page_in_the_order_of_the_runs(self):
+        page, reports = self.folder / "history.html", []
+        for day, verdict in ((3, "CONFORMS"), (1, "CONFORMS"), (2, "DEVIATES")):
+            report = json.loads(self.report("one", "--filter", "pd.Conforms").read_text())
+            report["run"]["began"] = f"2026-01-0{day}T00:00:00Z"
+            for clause in report["clauses"]:
+                if clause["id"] == "ibv_alloc_pd.pointer":
+                    clause["verdict"] = verdict
+            reports.append(self.folder / f"{day}.json")
+            reports[-1].write_text(json.dumps(report))
+        seen = run("history", *reports, "--html", page)
+        self.assertEqual(seen.returncode, 0, seen)
+        rows = [line.split() for line in seen.stdout.splitlines()[1:]]
+        self.assertEqual([(row[0][8:10], row[4], row[5]) for row in rows],
+                         [("01", "0", "0"), ("02", "0", "1"), ("03", "1", "0")])
+        parsed = Page(page.read_text(encoding="utf-8"))
+        self.assertEqual((parsed.open, parsed.outside), ([], []))
+        self.assertIn("1 worse", parsed.text)
 
     def test_reduced_reports_differ_as_the_whole_ones_do(self):
         reports = self.report("one", "--chapter", "pd"), self.report("two", "--filter", "pd.Conforms:cq.*")
-        page, promises = self.folder / "difference.html", re.compile(r"<code>.*?</code><br>.*?</td>")
+        page, promises = self.folder / "difference.html", re.compile(r"<td><code>.*?</td>")
         whole = run("compare", *reports, "--html", page).stdout, promises.findall(page.read_text(encoding="utf-8"))
         for report in reports:
             ids = [clause["id"] for clause in json.loads(report.read_text())["clauses"]]
@@ -345,20 +407,175 @@ class Comparison(WithAFolder):
         two = self.folder / "two.json"
         two.write_text(json.dumps(report))
         seen = run("compare", one, two).stdout
-        self.assertIn("\n1 clauses differ\n", seen)
+        self.assertIn("\n1 clauses differ, 0 deviate on all", seen)
         self.assertRegex(seen, r" - *\n")
 
     def test_what_is_no_report_is_refused_in_one_line(self):
         one, bad = self.report("one", "--filter", "pd.Conforms"), self.folder / "bad.json"
         for text in ("", "{", "{}", "[]", "null", '{"clauses": 1, "device": 2}', '{"clauses": [1], "device": {}}',
-                     '{"clauses": [{"id": 1}], "device": {}}'):
+                     '{"clauses": [{"id": 1}], "device": {}}', '{"schema": "verbs-conformance/3", "clauses": []}',
+                     '{"schema": "verbs-conformance/2", "clauses": [{"id": "a.b", "verdict": "FINE"}]}'):
             with self.subTest(text=text):
                 bad.write_text(text)
                 seen = run("compare", one, bad)
                 self.assertEqual(seen.returncode, 2)
                 self.assertEqual(seen.stderr.count("\n"), 1, seen.stderr)
+                self.assertEqual(run("render", bad).returncode, 2)
         self.assertEqual(run("compare", one, self.folder / "none.json").returncode, 2)
         self.assertEqual(run("compare", one, one, "--html", "/dev/null/page").returncode, 2)
+
+
+class EndsEarly(WithAFolder):
+    """What was found so far is kept, whatever ends the run."""
+
+    def start(self):
+        folder = self.folder / "reports"
+        process = subprocess.Popen([*prefix, scripted, "--allow-disruptive", "--filter", "pd.Deviates:order.Waits",
+                                    "--report-dir", folder, "--jobs", "1"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
+                                   start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + TIME
+        journal = folder / "report.journal"
+        while time.monotonic() < deadline:
+            if journal.exists() and journal.read_text(errors="replace").count("\n") >= 2:
+                return process, folder
+            time.sleep(0.01)  # until the first test has ended: bounded by the deadline
+        self.fail("no journal")
+
+    def suite(self):
+        """The process of the program itself, not of what starts it."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (OSError, IndexError):
+                continue
+            if words[0] == os.fsencode(scripted) and os.fsencode(self.folder / "reports") in words:
+                found.append((entry.name, state[1]))
+        children = {pid for pid, _ in found}
+        return [int(pid) for pid, parent in found if parent not in children]
+
+    def check(self, folder):
+        report = json.loads((folder / "report.json").read_text())
+        verdicts = {clause["id"]: clause for clause in report["clauses"]}
+        self.assertEqual(verdicts["ibv_dealloc_pd.zero"]["verdict"], "DEVIATES")
+        self.assertEqual(verdicts["order.completions"]["verdict"], "NOT TESTED")
+        self.assertIn("not run: ", verdicts["order.completions"]["detail"])
+        self.assertEqual(report["summary"]["tests"], 1)
+        self.assertIn("This report is incomplete", (folder / "report.html").read_text())
+        xml.etree.ElementTree.parse(folder / "report.xml")
+        return report
+
+    def test_interrupt(self):
+        process, folder = self.start()
+        for pid in self.suite():
+            os.kill(pid, signal.SIGINT)
+        out, err = process.communicate(timeout=TIME)
+        self.assertEqual(process.returncode, 2, err)
+        self.assertIn("interrupted by Interrupt", err.splitlines()[-1])
+        self.assertEqual(self.check(folder)["run"]["stopped"], "interrupted by Interrupt")
+        self.assertFalse((folder / "report.journal").exists())
+
+    def test_killed_and_rendered_from_its_journal(self):
+        process, folder = self.start()
+        for pid in self.suite():
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=TIME)
+        journal = folder / "report.journal"
+        self.assertFalse((folder / "report.json").exists())
+        with journal.open("a") as file:
+            file.write('{"test": "order.Wai')  # cut off
+        seen = run("render", journal)
+        self.assertEqual(seen.returncode, 2, seen)
+        self.check(folder)
+        lines = journal.read_text().splitlines()
+        other = self.folder / "other.journal"
+        begin = json.loads(lines[0])
+        for key, value, why in (("schema", "verbs-conformance-journal/9", "another version"),
+                                ("provenance", {"clauses_sha256": "0", "suite_commit": "abc"}, "of commit abc")):
+            other.write_text(json.dumps(begin | {key: value}) + "\n")
+            refused = run("render", other)
+            self.assertEqual((refused.returncode, refused.stderr.count("\n")), (2, 1))
+            self.assertIn(why, refused.stderr)
+
+    def test_a_full_disk_at_the_end(self):
+        folder = self.folder / "full"
+        folder.mkdir()
+        (folder / "report.json.new").symlink_to("/dev/full")
+        (folder / "report.json").write_text("the former one")
+        seen = run("--filter", "pd.Conforms", "--report-dir", folder)
+        self.assertEqual(seen.returncode, 2)
+        self.assertRegex(seen.stderr, r"^verbs-conformance: cannot write .*report.json: No space left on device; "
+                                      r"what was found is in .*report.journal\n$")
+        self.assertEqual((folder / "report.json").read_text(), "the former one")
+        self.assertEqual(run("render", folder / "report.journal", "--report-dir", self.folder / "elsewhere").returncode, 2)
+        self.assertTrue((self.folder / "elsewhere/report.json").exists())
+
+    def test_a_full_disk_before_the_run(self):
+        folder = self.folder / "full"
+        folder.mkdir()
+        (folder / "report.journal").symlink_to("/dev/full")
+        seen = run("--filter", "pd.Conforms", "--report-dir", folder)
+        self.assertEqual((seen.returncode, seen.stdout, seen.stderr.count("\n")), (2, "", 1))
+        self.assertIn("No space left on device", seen.stderr)
+
+
+class Repeated(WithAFolder):
+    def test_tells_the_rate(self):
+        state = self.folder / "state"
+        seen = run("--allow-disruptive", "--filter", "order.IsFlaky:pd.Conforms", "--repeat", 5, "--report-dir", self.folder,
+                   env=os.environ | {"CONFORMANCE_SCRIPTED_STATE": str(state)})
+        self.assertEqual(seen.returncode, 1, seen)
+        report = json.loads((self.folder / "report.json").read_text())
+        clause = next(clause for clause in report["clauses"] if clause["id"] == "order.unsignaled")
+        self.assertEqual((clause["verdict"], clause["deviations"]), ("DEVIATES", 3))
+        test = next(test for test in report["tests"] if test["name"] == "order.IsFlaky")
+        self.assertEqual((test["runs"], test["failures"], report["run"]["rounds"]), (5, 3, 5))
+        self.assertIn("in 3 of", (self.folder / "report.html").read_text())
+
+    def test_soak_ends(self):
+        seen = run("--filter", "pd.Conforms", "--soak", 0.005, "--report-dir", self.folder)
+        self.assertEqual(seen.returncode, 0, seen)
+        self.assertGreater(json.loads((self.folder / "report.json").read_text())["run"]["rounds"], 1)
+
+    def test_each_gid_in_a_folder(self):
+        seen = run("--filter", "pd.Conforms", "--all-ports", "--all-gids", "--report-dir", self.folder)
+        self.assertEqual(seen.returncode, 0, seen)
+        gids = {json.loads(path.read_text())["device"]["gid_index"] for path in self.folder.glob("*/report.json")}
+        self.assertEqual(len(gids), seen.stdout.count(", GID "))
+        self.assertGreater(len(gids), 1)
+
+
+class Words(WithAFolder):
+    def test_an_expectation_names_its_values(self):
+        seen = run("--allow-disruptive", "--filter", "order.NamesValues")
+        self.assertIn("IBV_WC_REM_ACCESS_ERR", seen.stderr)
+        self.assertNotRegex(seen.stderr, r"Which is: \d")
+
+
+@unittest.skipUnless(shutil.which("ssh-keygen"), "no ssh-keygen")
+class Signed(WithAFolder):
+    def test_a_report(self):
+        key = self.folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", key], check=True, timeout=TIME)
+        signers = self.folder / "signers"
+        signers.write_text("lab@example.org " + key.with_suffix(".pub").read_text())
+        seen = run("--filter", "pd.Conforms", "--report-dir", self.folder, "--sign", key)
+        self.assertEqual(seen.returncode, 0, seen)
+        report = self.folder / "report.json"
+        by = "--signers", signers, "--identity", "lab@example.org"
+        self.assertEqual((run("verify", report).returncode, run("verify", report, *by).returncode), (0, 0))
+        self.assertEqual(run("verify", report, "--signers", signers, "--identity", "other").returncode, 1)
+        report.write_text(report.read_text().replace("CONFORMS", "CONFORMED", 1))
+        self.assertEqual((run("verify", report).returncode, run("verify", report, *by).returncode), (1, 1))
+        self.assertEqual(run("verify", self.folder / "none.json").returncode, 2)
+
+    def test_a_key_is_tried_before_the_run(self):
+        seen = run("--filter", "pd.Deviates", "--report-dir", self.folder, "--sign", self.folder / "none")
+        self.assertEqual((seen.returncode, seen.stderr.count("\n"), seen.stdout), (2, 1, ""))
 
 
 class ProgressLine(unittest.TestCase):

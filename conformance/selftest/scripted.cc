@@ -5,6 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "suite/test.h"
 
 namespace conformance {
@@ -39,6 +43,26 @@ CONFORMANCE_TEST(cq, IsNotTested, "ibv_create_cq.beyond-max") { throw NotTested{
 
 CONFORMANCE_TEST_AS(Traits().slow(), cq, IsSlow, "ibv_create_cq.max") { EXPECT_EQ(1, 1); }
 CONFORMANCE_TEST_AS(Traits().disruptive(), cq, IsDisruptive, "ibv_create_cq.max") { EXPECT_EQ(1, 1); }
+
+// Runs until it is killed.
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, Waits, "order.completions") {
+  CALL(getpid());
+  for (;;) pause();
+}
+
+// Deviates every second time: the file that CONFORMANCE_SCRIPTED_STATE names grows by a byte with each run.
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, IsFlaky, "order.unsignaled") {
+  const char* path = getenv("CONFORMANCE_SCRIPTED_STATE");
+  if (path == nullptr) throw NotTested{"no CONFORMANCE_SCRIPTED_STATE"};
+  std::ofstream(path, std::ios::app) << '.';
+  const auto size = std::filesystem::file_size(path);
+  EXPECT_EQ(size % 2, 0u) << "expected: an even number of runs; seen: " << size;
+}
+
+// A value of the field in a message: its name.
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, NamesValues, "order.error-completes") {
+  EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS);
+}
 
 }  // namespace
 }  // namespace conformance

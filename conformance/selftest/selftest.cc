@@ -267,7 +267,7 @@ int main() {
   Options options;
   options.jobs = 2;
   size_t told = 0;
-  const auto results = run_tests(selected, options, [&](const Progress&) { ++told; });
+  const auto results = run_tests(selected, options, [&](const Progress&) { ++told; }).tests;
   int faults =
       check_combination() + check_wire() + check_expectations(selected, results) + (told != selected.size());
   for (size_t i = 0; i < results.size(); ++i) faults += check(cases[i], results[i]);

@@ -32,6 +32,10 @@ struct Chapter {
   std::string key, title;
 };
 
+struct Layer {
+  std::string pattern, name, does, source;
+};
+
 int faults = 0;
 
 void fault(const std::string& where, const std::string& what) {
@@ -150,8 +154,33 @@ Clause read_clause(const toml::table& table, const std::string& file, const std:
   return clause;
 }
 
-void read_file(const std::string& path, std::vector<Clause>& clauses, std::vector<Chapter>& chapters) {
+// layers.toml: what is known of clauses that something above the device decides.
+void read_layers(const toml::table& root, const std::string& path, std::vector<Layer>& layers) {
+  static const std::set<std::string> names = {"provider library", "kernel core", "libibverbs", "librdmacm"};
+  for (const toml::node& node : *root["layer"].as_array()) {
+    const toml::table* table = node.as_table();
+    const toml::array* list = table != nullptr ? (*table)["clauses"].as_array() : nullptr;
+    if (list == nullptr) {
+      fault(path, "a [[layer]] has a list 'clauses'");
+      continue;
+    }
+    Layer layer{{},
+                (*table)["name"].value_or<std::string>(""),
+                (*table)["does"].value_or<std::string>(""),
+                (*table)["source"].value_or<std::string>("")};
+    if (!names.contains(layer.name)) fault(path, "no layer is called '" + layer.name + "'");
+    if (layer.does.size() < 10 || layer.source.size() < 5) fault(path, "a [[layer]] has 'does' and 'source'");
+    for (const toml::node& id : *list) {
+      layer.pattern = id.value_or<std::string>("");
+      layers.push_back(layer);
+    }
+  }
+}
+
+void read_file(const std::string& path, std::vector<Clause>& clauses, std::vector<Chapter>& chapters,
+               std::vector<Layer>& layers) {
   const toml::table root = toml::parse_file(path);
+  if (root.contains("layer")) return read_layers(root, path, layers);
   const Chapter chapter{root["order"].value_or<int64_t>(0), root["chapter"].value_or<std::string>(""),
                         root["title"].value_or<std::string>("")};
   if (chapter.key.empty() || chapter.title.empty() || chapter.order == 0)
@@ -170,6 +199,28 @@ void read_file(const std::string& path, std::vector<Clause>& clauses, std::vecto
   }
 }
 
+bool matches(const std::string& pattern, const std::string& id) {
+  return pattern.ends_with('*') ? id.starts_with(pattern.substr(0, pattern.size() - 1)) : id == pattern;
+}
+
+// `clauses` sorted by id. The first layer that names a clause has it.
+std::string layer_table(const std::vector<Layer>& layers, const std::vector<Clause>& clauses) {
+  std::set<std::string> used;
+  std::string out;
+  for (const Clause& clause : clauses) {
+    const auto found = std::find_if(layers.begin(), layers.end(),
+                                    [&](const Layer& layer) { return matches(layer.pattern, clause.id); });
+    if (found == layers.end()) continue;
+    used.insert(found->pattern);
+    out += "{" + literal(clause.id) + ", " + literal(found->name) + ", " + literal(found->does) + ", " +
+           literal(found->source) + "},\n";
+  }
+  for (const Layer& layer : layers)
+    if (!used.contains(layer.pattern))
+      fault("layers", "no clause '" + layer.pattern + "', or an earlier layer has it");
+  return out;
+}
+
 // Written only when changed, so that its includers are not compiled again for nothing.
 void write(const std::string& path, const std::string& text) {
   std::ifstream before(path);
@@ -179,7 +230,8 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-void write_tables(const std::string& directory, std::vector<Clause> clauses, std::vector<Chapter> chapters) {
+void write_tables(const std::string& directory, std::vector<Clause> clauses, std::vector<Chapter> chapters,
+                  const std::vector<Layer>& layers) {
   std::stable_sort(chapters.begin(), chapters.end(), [](auto& a, auto& b) { return a.order < b.order; });
   std::map<std::string, size_t> rank;
   std::string chapter_table, ids, table, seen;
@@ -204,7 +256,9 @@ void write_tables(const std::string& directory, std::vector<Clause> clauses, std
     for (const std::string& text : c.seen_in) seen += literal(text) + ",\n";
     seen_count += c.seen_in.size();
   }
+  const std::string layer = layer_table(layers, clauses);
   if (faults > 0) return;
+  write(directory + "/layer_table.inc", layer);
   write(directory + "/chapter_table.inc", chapter_table);
   write(directory + "/clause_ids.inc", ids);
   write(directory + "/clause_table.inc", table);
@@ -220,14 +274,15 @@ int main(int argc, char** argv) {
   }
   std::vector<Clause> clauses;
   std::vector<Chapter> chapters;
+  std::vector<Layer> layers;
   for (int i = 2; i < argc; ++i) {
     try {
-      read_file(argv[i], clauses, chapters);
+      read_file(argv[i], clauses, chapters, layers);
     } catch (const toml::parse_error& error) {
       std::cerr << error << '\n';
       ++faults;
     }
   }
-  if (faults == 0) write_tables(argv[1], std::move(clauses), std::move(chapters));
+  if (faults == 0) write_tables(argv[1], std::move(clauses), std::move(chapters), layers);
   return faults == 0 ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace conformance {
@@ -13,9 +14,14 @@ Expectation read(const toml::table& table, const std::string& path) {
   const auto clause = ClauseId::find(id);
   if (!clause) throw std::runtime_error(path + ": no clause '" + id + "'");
   Expectation out{*clause, table["reason"].value_or<std::string>(""),
-                  table["source"].value_or<std::string>(""), table["sometimes"].value_or(false)};
+                  table["source"].value_or<std::string>(""), table["sometimes"].value_or(false),
+                  table["layer"].value_or<std::string>("")};
   if (out.reason.empty() || out.source.empty())
     throw std::runtime_error(path + ": '" + id + "' needs a reason and a source");
+  constexpr std::string_view layers[] = {"",           "device",   "provider library", "kernel core",
+                                         "libibverbs", "librdmacm"};
+  if (std::find(std::begin(layers), std::end(layers), out.layer) == std::end(layers))
+    throw std::runtime_error(path + ": '" + id + "': no layer is called '" + out.layer + "'");
   return out;
 }
 

@@ -6,6 +6,7 @@
 //   clause = "ibv_resize_cq.smaller"
 //   reason = "what this device does instead, and why that is so"
 //   source = "where that can be read"
+//   layer = "provider library"          where it was seen
 //   sometimes = true                    it depends on the instant: one that does not occur is not reported
 #pragma once
 
@@ -21,6 +22,8 @@ struct Expectation {
   std::string reason;
   std::string source;
   bool sometimes = false;
+  std::string
+      layer;  // "device", "provider library", "kernel core", "libibverbs", "librdmacm"; empty: as layers.toml
 };
 
 // Throws std::runtime_error for a file that cannot be read, an unknown clause, and one without reason or

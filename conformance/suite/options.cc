@@ -22,6 +22,55 @@ bool any_pattern(const std::string& patterns, const std::string& name) {
 
 int default_jobs() { return static_cast<int>(std::clamp(sysconf(_SC_NPROCESSORS_ONLN), 1L, 4L)); }
 
+void add_commands(CLI::App& app, Options& options) {
+  using Command = Options::Command;
+  const auto add = [&](const char* name, Command command, const char* what) {
+    CLI::App* out = app.add_subcommand(name, what)->fallthrough();
+    out->callback([&options, command] { options.command = command; });
+    return out;
+  };
+  CLI::App* compare = add("compare", Command::compare, "Show where the reports of several devices differ");
+  compare
+      ->add_option("report", options.reports,
+                   "report.json of each device; the first is what others are held against")
+      ->required()
+      ->expected(2, 1000);
+  compare->add_option("--html", options.page, "Write the table to this file, too");
+  compare
+      ->add_option("--verdict", options.verdicts, "Only clauses with one of these on some device (DEVIATES)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"CONFORMS", "DEVIATES", "NOT CLAIMED", "NOT TESTED"}, CLI::ignore_case));
+  compare->add_option("--level", options.levels, "Only clauses of these levels")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"must", "should", "choice"}));
+  compare->add_flag("--no-regressions", options.no_regressions, "Exit status 1 if a later report is worse");
+  CLI::App* history = add("history", Command::history, "Show many reports over time, as one page");
+  history->add_option("report", options.reports, "report.json of each run")->required()->expected(1, 10000);
+  history->add_option("--html", options.page, "Write the page to this file, too");
+  CLI::App* render =
+      add("render", Command::render, "Make pages of an old report.json, reports of a report.journal");
+  render->add_option("report", options.reports, "report.json or report.journal")->required()->expected(1);
+  render->add_option("--html", options.page, "Where the page of a report.json goes (beside it)");
+  CLI::App* verify = add("verify", Command::verify, "Check the signature of a report.json");
+  verify->add_option("report", options.reports, "report.json, with report.json.sig beside it")
+      ->required()
+      ->expected(1);
+  verify->add_option("--signers", options.signers,
+                     "Keys that may have signed: ALLOWED SIGNERS of ssh-keygen(1)");
+  verify->add_option("--identity", options.identity, "The signer, as that file names it");
+}
+
+// What the options contradict, or null.
+const char* fault_of(const Options& options) {
+  if (options.signers.empty() != options.identity.empty()) return "--signers and --identity go together";
+  if (!options.sign.empty() && options.report_dir.empty())
+    return "--sign signs the report.json of --report-dir";
+  if (options.repeat > 1 && options.soak > 0) return "either --repeat or --soak";
+  if (options.all_ports && options.port != 0) return "either --port or --all-ports";
+  if (options.all_gids && options.gid_index >= 0) return "either --gid-index or --all-gids";
+  return nullptr;
+}
+
 }  // namespace
 
 bool matches(const std::string& filter, const std::string& test_name) {
@@ -61,16 +110,26 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   app.add_option("--bind", options.bind, "Address that --serve listens on (all)");
   app.add_flag("--list", options.list, "Show tests and clauses, and run nothing");
   app.add_flag("--audit", options.audit, "Do tests and clauses fit together? (the build asks)")->group("");
-  CLI::App* compare = app.add_subcommand("compare", "Show where the reports of several devices differ");
-  compare->add_option("report", options.reports, "report.json of each device")->required()->expected(2, 64);
-  compare->add_option("--html", options.compare_html, "Write the table to this file, too");
+  app.add_option("--repeat", options.repeat, "Run all tests N times, and tell how often each deviates")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--soak", options.soak, "Run all tests again and again for so many minutes")
+      ->check(CLI::Range(0.0, 100'000.0));
+  app.add_option("--seed", options.seed, "Of all that is chosen at random; a report has it");
+  app.add_flag("--all-ports", options.all_ports, "One run after the other on each active port of the device");
+  app.add_flag("--all-gids", options.all_gids, "One run after the other with each GID of the port");
+  app.add_option("--sign", options.sign, "Sign report.json with this key of ssh-keygen");
+  add_commands(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     status = app.exit(error) == 0 ? 0 : 2;
     return std::nullopt;
   }
-  options.compare = compare->parsed();
+  if (const char* fault = fault_of(options)) {
+    std::cerr << "verbs-conformance: " << fault << '\n';
+    status = 2;
+    return std::nullopt;
+  }
   for (const std::string& key : options.chapters) {
     if (std::any_of(chapters().begin(), chapters().end(), [&](auto& c) { return c.key == key; })) continue;
     std::cerr << "verbs-conformance: no chapter '" << key << "'; --list shows them\n";

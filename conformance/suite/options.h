@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,12 +27,23 @@ struct Options {
   bool serve = false;
   std::string bind;   // serve: the address to listen on; empty: all of them
   int tcp_port = -1;  // serve: -1: the default one, 0: any, shown when it listens
+  int repeat = 1;     // rounds over all tests
+  double soak = 0;    // minutes; 0: no soak. Rounds until it is over
+  uint64_t seed = 1;  // of what is chosen at random
+  std::string sign;   // key of ssh-keygen(1) that signs report.json
+
+  bool all_ports = false, all_gids = false;
+
   bool list = false;
   bool audit = false;
 
-  bool compare = false;
-  std::vector<std::string> reports;  // compare: the files, two or more
-  std::string compare_html;          // compare: where the table goes as HTML, or empty
+  enum class Command : uint8_t { run, compare, history, render, verify };
+  Command command = Command::run;
+  std::vector<std::string> reports;           // compare, history: the files; render, verify: one
+  std::string page;                           // compare, history, render: where the page goes, or empty
+  std::vector<std::string> verdicts, levels;  // compare: only clauses with one of these; empty: all
+  bool no_regressions = false;                // compare: exit status 1 if a later report is worse
+  std::string signers, identity;              // verify: ssh-keygen's allowed signers, and which of them
 };
 
 // Nothing when the program must end at once with `status` (help, or a wrong command line).

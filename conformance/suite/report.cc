@@ -2,10 +2,7 @@
 #include "suite/report.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
-#include <stdexcept>
 
 namespace conformance {
 namespace {
@@ -93,13 +90,6 @@ size_t utf8_length(const std::string& text, size_t at) {
   return is_bad ? 0 : length;
 }
 
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error("cannot write " + path.string());
-}
-
 }  // namespace
 
 Report make_report(const std::vector<const TestInfo*>& selected, std::vector<TestResult> results,
@@ -121,7 +111,8 @@ Report make_report(const std::vector<const TestInfo*>& selected, std::vector<Tes
     count(clause, report.summary);
     report.clauses.push_back(std::move(clause));
   }
-  report.summary.tests = selected.size();
+  report.summary.tests = static_cast<size_t>(
+      std::count_if(report.tests.begin(), report.tests.end(), [](auto& test) { return test.result.runs > 0; }));
   return report;
 }
 
@@ -176,16 +167,6 @@ std::string to_text(const Report& report) {
       << " pending, " << s.untestable << " untestable); " << s.tests << " tests in " << report.seconds
       << " s\n";
   return out.str();
-}
-
-void write_reports(const Report& report, const std::string& directory) {
-  const std::filesystem::path path(directory);
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw std::runtime_error("cannot make " + directory + ": " + error.message());
-  write(path / "report.json", to_json(report));
-  write(path / "report.xml", to_junit(report));
-  write(path / "report.html", to_html(report));
 }
 
 }  // namespace conformance

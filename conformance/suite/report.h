@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What a run has found, and the forms it is written in.
+// What a run has found: the verdict on each clause. document.h has the forms it is written in.
 #pragma once
 
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "suite/expectations.h"
+#include "suite/facts.h"
 #include "suite/registry.h"
 #include "suite/verdict.h"
 
 namespace conformance {
-
-using Facts = std::vector<std::pair<std::string, std::string>>;
 
 struct TestReport {
   const TestInfo* test;
@@ -38,10 +35,12 @@ struct Summary {
 };
 
 struct Report {
-  Facts device;
+  Facts provenance, device;
   std::string command;  // the options in force
   std::string began;    // ISO 8601, UTC
   double seconds = 0;
+  size_t rounds = 1;    // with --repeat and --soak: over all tests
+  std::string stopped;  // why the run ended before all was done, or empty
   std::vector<TestReport> tests;
   std::vector<ClauseReport> clauses;  // in the order of the clauses files
   std::vector<std::string> stale;     // expected deviations that did not occur although their tests ran
@@ -52,16 +51,11 @@ struct Report {
 Report make_report(const std::vector<const TestInfo*>& selected, std::vector<TestResult> results,
                    const std::vector<Expectation>& expectations);
 
-std::string to_json(const Report& report);  // schema: docs/CONFORMANCE.md
 std::string to_junit(const Report& report);
-std::string to_html(const Report& report);
 std::string to_text(const Report& report);  // the summary at the end of a run
 
 // The reasons of this test's deviations; nothing if one of them is not expected.
 std::vector<const Expectation*> expectations_of(const Report& report, const TestReport& test);
-
-// Writes report.json, report.xml and report.html into `directory`, which it makes. Throws std::runtime_error.
-void write_reports(const Report& report, const std::string& directory);
 
 // &, <, >, " as entities; control characters as spaces; what is not UTF-8 as U+FFFD.
 std::string escaped(const std::string& text);

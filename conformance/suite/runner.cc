@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
+#include <iterator>
 #include <memory>
 
 #include "suite/child.h"
@@ -27,31 +29,45 @@ struct Job {
   Clock::time_point began, deadline;
   std::string bytes;
   bool killed = false, closed = false;
+  bool lost = false;  // SIGKILL does not end it
 };
 
-void wake_up(int) {}
+// Between SIGKILL and the end of a process; longer: a driver keeps it in the kernel.
+constexpr auto time_to_die = std::chrono::seconds(20);
+constexpr timespec moment{0, 50'000'000};  // at most, between two looks at what was killed
 
-// SIGCHLD is delivered within ppoll() only; children get the signal mask with which this process was started.
-class ChildSignal {
+volatile sig_atomic_t interrupted_by = 0;
+void wake_up(int) {}
+void interrupt(int signal) { interrupted_by = signal; }
+
+// SIGCHLD and the signals that end a run are delivered within ppoll() only; children get the dispositions and
+// the mask with which this process was started. A signal that was ignored (nohup) stays ignored.
+class Signals {
  public:
-  ChildSignal() {
-    struct sigaction action = {};
-    action.sa_handler = wake_up;
-    sigaction(SIGCHLD, &action, &before_);
+  Signals() {
     sigset_t blocked;
     sigemptyset(&blocked);
-    sigaddset(&blocked, SIGCHLD);
+    for (size_t i = 0; i < std::size(handled); ++i) {
+      struct sigaction action = {};
+      sigaction(handled[i], nullptr, &before_[i]);
+      if (handled[i] != SIGCHLD && before_[i].sa_handler == SIG_IGN) continue;
+      action.sa_handler = handled[i] == SIGCHLD ? wake_up : interrupt;
+      sigaction(handled[i], &action, nullptr);
+      sigaddset(&blocked, handled[i]);
+    }
     sigprocmask(SIG_BLOCK, &blocked, &mask_);
+    interrupted_by = 0;
   }
-  ~ChildSignal() { restore(); }
+  ~Signals() { restore(); }
   void restore() const {
-    sigaction(SIGCHLD, &before_, nullptr);
+    for (size_t i = 0; i < std::size(handled); ++i) sigaction(handled[i], &before_[i], nullptr);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
   }
   const sigset_t* mask() const { return &mask_; }
 
  private:
-  struct sigaction before_;
+  static constexpr int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+  struct sigaction before_[std::size(handled)];
   sigset_t mask_;
 };
 
@@ -59,16 +75,32 @@ class Runner {
  public:
   Runner(const std::vector<const TestInfo*>& selected, const Options& options,
          const std::function<void(const Progress&)>& told)
-      : selected_(selected), options_(options), told_(told), results_(selected.size()), jobs_(options.jobs) {
+      : selected_(selected),
+        options_(options),
+        told_(told),
+        results_(selected.size()),
+        has_run_(selected.size()),
+        jobs_(options.jobs) {
     for (int i = 0; i < options.jobs; ++i) traces_.push_back(std::make_unique<Trace>());
   }
 
-  std::vector<TestResult> run() {
-    while (done_ < selected_.size()) {
-      while (may_start()) start();
-      wait();
+  RunResults run() {
+    do {
+      next_ = done_ = 0;
+      while (done_ < selected_.size() && stopped_.empty()) {
+        while (stopped_.empty() && may_start()) start();
+        wait();
+        if (interrupted_by != 0) stopped_ = std::string("interrupted by ") + strsignal(interrupted_by);
+      }
+      if (stopped_.empty()) ++rounds_;
+    } while (stopped_.empty() && goes_on());
+    end_all();
+    for (size_t i = 0; i < selected_.size(); ++i) {
+      if (has_run_[i]) continue;
+      results_[i].how = "not run: " + stopped_;
+      results_[i].runs = 0;
     }
-    return std::move(results_);
+    return {std::move(results_), rounds_, std::move(stopped_)};
   }
 
  private:
@@ -82,6 +114,25 @@ class Runner {
     return running() == 0 || !(selected_[next_]->traits.is_alone || alone_);
   }
 
+  bool goes_on() const {
+    if (options_.soak > 0)
+      return Clock::now() - began_ < std::chrono::duration<double, std::ratio<60>>(options_.soak);
+    return rounds_ < static_cast<size_t>(options_.repeat);
+  }
+
+  // After a stop: no process of a test stays, but one that cannot be killed.
+  void end_all() {
+    for (auto& job : jobs_) {
+      if (!job) continue;
+      kill(-job->pid, SIGKILL);
+      const auto deadline = Clock::now() + time_to_die;
+      while (!job->lost && waitpid(job->pid, nullptr, WNOHANG) == 0 && Clock::now() < deadline)
+        ppoll(nullptr, 0, &moment, signals_.mask());
+      close(job->descriptor);
+      job.reset();
+    }
+  }
+
   void start() {
     const size_t slot = static_cast<size_t>(std::find(jobs_.begin(), jobs_.end(), nullptr) - jobs_.begin());
     const TestInfo& test = *selected_[next_];
@@ -92,7 +143,7 @@ class Runner {
     const pid_t pid = fork();
     if (pid == 0) {
       setpgid(0, 0);
-      signal_.restore();
+      signals_.restore();
       close(ends[0]);
       run_in_child(test, options_, *traces_[slot], ends[1]);
     }
@@ -121,7 +172,7 @@ class Runner {
     const auto left = std::max(wake - Clock::now(), Clock::duration::zero());
     const timespec timeout{std::chrono::duration_cast<std::chrono::seconds>(left).count(),
                            std::chrono::nanoseconds(left % std::chrono::seconds(1)).count()};
-    ppoll(polled.data(), polled.size(), &timeout, signal_.mask());
+    ppoll(polled.data(), polled.size(), &timeout, signals_.mask());
     for (size_t slot = 0; slot < jobs_.size(); ++slot)
       if (jobs_[slot]) look_after(slot);
   }
@@ -144,16 +195,45 @@ class Runner {
       kill(-job.pid, SIGKILL);
     }
     int status = 0;
-    if (waitpid(job.pid, &status, WNOHANG) != job.pid) return;
+    if (waitpid(job.pid, &status, WNOHANG) != job.pid) {
+      if (job.killed && Clock::now() >= job.deadline + time_to_die) give_up_on(slot);
+      return;
+    }
     read_all(job);
     kill(-job.pid, SIGKILL);  // grandchildren that the test left behind
     finish(slot, status);
   }
 
+  // A process that SIGKILL does not end is in the kernel, on behalf of the device. What it holds is not free,
+  // so that further tests would tell nothing.
+  void give_up_on(size_t slot) {
+    Job& job = *jobs_[slot];
+    job.lost = true;
+    TestResult result;
+    result.end = TestResult::End::hung;
+    result.calls = traces_[slot]->lines();
+    read_findings(job.bytes, result);
+    result.end = TestResult::End::hung;
+    result.how = "did not end, and cannot be killed: process " + std::to_string(job.pid) +
+                 " is in the kernel, at " + place_in_kernel(job.pid);
+    if (!result.calls.empty()) result.how += "; its last call: " + last_call(result.calls);
+    const std::string name = selected_[job.index]->full_name();
+    tell(job.index, std::move(result));
+    stopped_ = "the device hangs: " + name + " cannot be killed";
+  }
+
+  // proc(5): wchan is the kernel's function in which the process sleeps.
+  static std::string place_in_kernel(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/wchan");
+    std::string name;
+    file >> name;
+    return name.empty() || name == "0" ? "an unknown place" : name;
+  }
+
   void finish(size_t slot, int status) {
     const std::unique_ptr<Job> job = std::move(jobs_[slot]);
     close(job->descriptor);
-    TestResult& result = results_[job->index];
+    TestResult result;
     result.time = std::chrono::duration_cast<milliseconds>(Clock::now() - job->began);
     result.calls = traces_[slot]->lines();
     read_findings(job->bytes, result);
@@ -165,7 +245,7 @@ class Runner {
                                 : "its process ended with status " + std::to_string(WEXITSTATUS(status));
       if (!result.calls.empty()) result.how += "; its last call: " + last_call(result.calls);
     }
-    tell(job->index);
+    tell(job->index, std::move(result));
   }
 
   static std::string last_call(const std::vector<std::string>& calls) {
@@ -175,32 +255,45 @@ class Runner {
   }
 
   void give_up(size_t index, const std::string& why) {
-    results_[index].how = why;
-    tell(index);
+    TestResult result;
+    result.how = why;
+    tell(index, std::move(result));
   }
 
-  void tell(size_t index) {
+  void tell(size_t index, TestResult result) {
     ++done_;
-    told_({selected_[index], &results_[index], done_, selected_.size(),
-           std::chrono::duration_cast<milliseconds>(Clock::now() - began_)});
+    count_run(result, selected_[index]->clauses);
+    try {
+      told_({selected_[index], &result, done_, selected_.size(), rounds_ + 1,
+             std::chrono::duration_cast<milliseconds>(Clock::now() - began_)});
+    } catch (const Stop& stop) {
+      if (stopped_.empty()) stopped_ = stop.reason;
+    }
+    if (!has_run_[index])
+      results_[index] = std::move(result);
+    else
+      add_run(results_[index], std::move(result), selected_[index]->clauses);
+    has_run_[index] = true;
   }
 
   const std::vector<const TestInfo*>& selected_;
   const Options& options_;
   const std::function<void(const Progress&)>& told_;
-  const ChildSignal signal_;
+  const Signals signals_;
   const Clock::time_point began_ = Clock::now();
   std::vector<TestResult> results_;
+  std::vector<bool> has_run_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<std::unique_ptr<Trace>> traces_;
-  size_t next_ = 0, done_ = 0;
+  size_t next_ = 0, done_ = 0, rounds_ = 0;
+  std::string stopped_;
   bool alone_ = false;
 };
 
 }  // namespace
 
-std::vector<TestResult> run_tests(const std::vector<const TestInfo*>& selected, const Options& options,
-                                  const std::function<void(const Progress&)>& told) {
+RunResults run_tests(const std::vector<const TestInfo*>& selected, const Options& options,
+                     const std::function<void(const Progress&)>& told) {
   return Runner(selected, options, told).run();
 }
 

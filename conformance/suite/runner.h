@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "suite/options.h"
@@ -16,13 +17,27 @@ namespace conformance {
 struct Progress {
   const TestInfo* test;  // the one that has just ended
   const TestResult* result;
-  size_t done, total;
+  size_t done, total;  // of this round
+  size_t round;        // from 1 on
   std::chrono::milliseconds elapsed;
 };
 
-// One result for each of `selected`, in its order. `told` is called at the end of each test. A test that
-// exceeds its limit is killed with all its processes and reported, and the next one goes on.
-std::vector<TestResult> run_tests(const std::vector<const TestInfo*>& selected, const Options& options,
-                                  const std::function<void(const Progress&)>& told);
+// Thrown by `told` to end the run: no further test can tell anything.
+struct Stop {
+  std::string reason;
+};
+
+struct RunResults {
+  std::vector<TestResult> tests;  // one for each of `selected`, in its order
+  size_t rounds = 0;              // that ended
+  std::string stopped;            // why the run ended before all was done, or empty
+};
+
+// Runs all of `selected`, --repeat times or until --soak is over. `told` is called at the end of each test. A
+// test that exceeds its limit is killed with all its processes and reported, and the next one goes on.
+// SIGINT, SIGTERM and SIGHUP end the run; so does a process that cannot be killed, because its device keeps
+// it in the kernel.
+RunResults run_tests(const std::vector<const TestInfo*>& selected, const Options& options,
+                     const std::function<void(const Progress&)>& told);
 
 }  // namespace conformance

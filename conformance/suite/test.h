@@ -12,6 +12,7 @@
 #include <string>
 
 #include "suite/clause_ids.h"
+#include "suite/names.h"
 #include "suite/options.h"
 #include "suite/registry.h"
 #include "suite/trace.h"

@@ -58,6 +58,36 @@ std::string detail_of(const TestResult& result, std::optional<ClauseId> about) {
   return out;
 }
 
+void count_run(TestResult& result, const std::vector<ClauseId>& clauses) {
+  result.runs = 1;
+  result.deviations.clear();
+  for (const ClauseId id : clauses)
+    if (verdict_of(result, id) == Verdict::deviates) result.deviations[id.index()] = 1;
+  result.failures = verdict_of(result) == Verdict::deviates;
+}
+
+// A finding is kept once for each clause and kind: thousands of runs that see the same leave one text.
+void add_run(TestResult& result, TestResult more, const std::vector<ClauseId>& clauses) {
+  count_run(more, clauses);
+  if (more.failures > 0 && result.failures == 0) result.calls = more.calls;
+  if (more.end != TestResult::End::finished && result.end == TestResult::End::finished) {
+    result.end = more.end;
+    result.how = more.how;
+    result.calls = more.calls;
+  }
+  for (Finding& finding : more.findings) {
+    const auto is_known = [&](const Finding& known) {
+      return known.kind == finding.kind && known.about == finding.about;
+    };
+    if (std::none_of(result.findings.begin(), result.findings.end(), is_known))
+      result.findings.push_back(std::move(finding));
+  }
+  for (const auto& [clause, count] : more.deviations) result.deviations[clause] += count;
+  result.runs += more.runs;
+  result.failures += more.failures;
+  result.time = std::max(result.time, more.time);
+}
+
 Verdict combine(const std::vector<Verdict>& verdicts) {
   for (const Verdict verdict :
        {Verdict::deviates, Verdict::not_tested, Verdict::conforms, Verdict::not_claimed})

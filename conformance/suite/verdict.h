@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,7 +40,16 @@ struct TestResult {
   std::vector<Finding> findings;
   std::vector<std::string> calls;  // the last verbs that the test called, oldest first
   std::chrono::milliseconds time{0};
+  size_t runs = 1;                      // with --repeat: how often it ran
+  size_t failures = 0;                  // in how many of them it deviated
+  std::map<size_t, size_t> deviations;  // the same for each clause, by its index
 };
+
+// The result of one more run of the test, of these clauses, becomes part of `result`: what any run saw
+// counts.
+void add_run(TestResult& result, TestResult more, const std::vector<ClauseId>& clauses);
+// Fills `failures` and `deviations` of a test that ran once.
+void count_run(TestResult& result, const std::vector<ClauseId>& clauses);
 
 Verdict verdict_of(const TestResult& result);
 Verdict verdict_of(const TestResult& result, ClauseId about);

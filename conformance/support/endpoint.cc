@@ -17,8 +17,10 @@ uint32_t scaled_count(milliseconds time) { return static_cast<uint32_t>(scaled(t
 }  // namespace
 
 std::string completion_text(const Completion& completion) {
-  return std::string(ibv_wc_status_str(completion.status)) + ", opcode " + std::to_string(completion.opcode) +
-         ", wr_id " + std::to_string(completion.id) + ", byte_len " + std::to_string(completion.bytes);
+  const std::string id = ", wr_id " + std::to_string(completion.id);
+  if (completion.status != IBV_WC_SUCCESS) return name_of(completion.status) + id;
+  return name_of(completion.status) + ", " + name_of(completion.opcode) + id + ", byte_len " +
+         std::to_string(completion.bytes);
 }
 
 Endpoint::Endpoint(Link& link, const wire::MakeEnd& spec)

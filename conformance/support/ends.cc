@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "support/ends.h"
 
-
 namespace conformance {
 namespace {
 
@@ -34,9 +33,12 @@ void connect(End& end, const End& other, Device& device, const EndsSpec& spec, W
 
 }  // namespace
 
+// ibv_poll_cq(3): of a completion in error only wr_id, status, qp_num and vendor_err are valid.
 std::string wc_text(const ibv_wc& wc) {
-  return std::string(ibv_wc_status_str(wc.status)) + ", opcode " + std::to_string(wc.opcode) + ", wr_id " +
-         std::to_string(wc.wr_id) + ", byte_len " + std::to_string(wc.byte_len);
+  const std::string id = ", wr_id " + std::to_string(wc.wr_id);
+  if (wc.status != IBV_WC_SUCCESS)
+    return name_of(wc.status) + id + ", vendor_err " + std::to_string(wc.vendor_err);
+  return name_of(wc.status) + ", " + name_of(wc.opcode) + id + ", byte_len " + std::to_string(wc.byte_len);
 }
 
 std::vector<ibv_wc> completions(ibv_cq* cq, size_t count, Where where, std::chrono::milliseconds time) {
@@ -102,8 +104,8 @@ ibv_send_wr End::remote(ibv_wr_opcode opcode, ibv_sge* element, const End& other
 
 int End::post(ibv_send_wr& wr) const {
   ibv_send_wr* bad = nullptr;
-  const std::string text = "ibv_post_send(qp, opcode " + std::to_string(wr.opcode) + ", flags " +
-                           std::to_string(wr.send_flags) + ", " + std::to_string(wr.num_sge) + " elements)";
+  const std::string text = "ibv_post_send(qp, " + name_of(wr.opcode) + ", " + send_flags_text(wr.send_flags) +
+                           ", " + std::to_string(wr.num_sge) + " elements)";
   return traced(text.c_str(), [&] { return ibv_post_send(qp, &wr, &bad); });
 }
 

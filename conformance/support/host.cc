@@ -11,6 +11,8 @@
 #include <cstring>
 #include <new>
 
+#include "support/stack.h"
+
 namespace conformance {
 namespace {
 
@@ -135,6 +137,7 @@ wire::HelloAnswer Host::hello(const wire::Hello& hello) {
   if (hello.its_magic != wire::magic) throw wire::Malformed{};
   wire::HelloAnswer answer;
   for (const auto& [name, value] : facts_of(device_)) answer.facts.push_back(name + '=' + value);
+  for (const auto& [name, value] : stack_of(device_)) answer.facts.push_back(stack_prefix + name + '=' + value);
   return answer;
 }
 

@@ -139,9 +139,9 @@ wire::Result Host::send(const wire::Send& what) {
     if (i > 0) list[i - 1].next = &list[i];
   }
   ibv_send_wr* bad = nullptr;
-  const std::string text = "ibv_post_send(" + std::to_string(list.size()) + " of opcode " +
-                           std::to_string(list[0].opcode) + ", flags " + std::to_string(list[0].send_flags) +
-                           ", " + std::to_string(list[0].num_sge) + " elements)";
+  const std::string text = "ibv_post_send(" + std::to_string(list.size()) + " of " + name_of(list[0].opcode) +
+                           ", " + send_flags_text(list[0].send_flags) + ", " +
+                           std::to_string(list[0].num_sge) + " elements)";
   return {traced(text.c_str(), [&] { return ibv_post_send(hosted.end.qp, list.data(), &bad); })};
 }
 

@@ -47,6 +47,7 @@ Json clause_of(const Document::Clause& clause, bool has_rounds) {
               {"promise", clause.promise},
               {"source", clause.source},
               {"applies", clause.applies},
+              {"seen_in", clause.seen_in},
               {"verdict", name_of(clause.verdict)},
               {"tests", clause.tests},
               {"detail", clause.detail}};
@@ -99,6 +100,7 @@ Document::Clause read_clause(const Json& json) {
   out.promise = text("promise", clause.promise);
   out.source = text("source", clause.source);
   out.applies = text("applies", clause.applies);
+  out.seen_in = json.value("seen_in", Strings(clause.seen_in.begin(), clause.seen_in.end()));
   out.verdict = verdict_in(json);
   out.tests = json.value("tests", Strings());
   out.detail = json.value("detail", "");
@@ -179,6 +181,7 @@ Document::Clause clause_of(const ClauseReport& report, const Report& all) {
   out.promise = clause.promise;
   out.source = clause.source;
   out.applies = clause.applies;
+  out.seen_in.assign(clause.seen_in.begin(), clause.seen_in.end());
   out.verdict = report.verdict;
   out.tests = report.tests;
   out.detail = report.detail;

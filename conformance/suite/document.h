@@ -16,6 +16,7 @@ namespace conformance {
 struct Document {
   struct Clause {
     std::string id, chapter, level, promise, source, applies;
+    std::vector<std::string> seen_in;
     Verdict verdict = Verdict::not_tested;
     std::vector<std::string> tests;
     std::string detail;

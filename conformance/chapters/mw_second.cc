@@ -10,8 +10,8 @@ namespace {
 
 class Fixture : public WindowTest {
  protected:
-  // The next bind names the window by the key that it has: whether ibv_post_send updates the field is left open
-  // (rdma-core providers/mlx5 and rxe read it and do not write it).
+  // The next bind names the window by the key that it has. Of type 1 ibv_bind_mw(3) says that the field is
+  // updated; of type 2 no page does, and drivers leave it to the program.
   ibv_wc_status bind_with(ibv_mw* mw, uint32_t rkey, size_t offset) {
     const ibv_wc_status status = bind_by_request(mw, rkey, offset, 64);
     if (status == IBV_WC_SUCCESS) mw->rkey = rkey;

@@ -101,6 +101,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   app.add_option("--report-dir", options.report_dir, "Where report.json, report.xml and report.html go");
   app.add_flag("--allow-disruptive", options.allow_disruptive,
                "Also tests that take every QP, CQ and SRQ from other users for a moment");
+  app.add_option("--event-command", options.event_command,
+                 "Lets an event of the device happen: CMD EVENT DEVICE PORT is run (ask: you are asked)");
   app.add_option("--peer", options.peer, "Far ends are at HOST[:PORT], where verbs-conformance --serve runs");
   app.add_flag("--serve", options.serve, "Be the far end of verbs-conformance --peer; runs no test");
   app.add_option("--port-tcp", options.tcp_port, "Where --serve listens (18533; 0: any)")

@@ -22,6 +22,7 @@ struct Options {
   std::set<std::string> in_vain;  // tests all of whose clauses are expected to deviate
   std::string report_dir;
   bool allow_disruptive = false;
+  std::string event_command;  // COMMAND EVENT DEVICE PORT lets events happen; "ask": a human being does
   std::string peer;  // HOST or HOST:PORT of a verbs-conformance --serve; empty: loopback
   bool serve = false;
   std::string bind;   // serve: the address to listen on; empty: all of them

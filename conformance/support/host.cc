@@ -205,7 +205,7 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   if (spec.type == IBV_QPT_XRC_SEND) {
     made = make_xrc(*hosted, spec);
   } else {
-    if (spec.srq) hosted->srq = make_srq(device_, pd, spec.receive_depth);
+    if (spec.srq) hosted->srq = make_srq(device_, pd, spec.receive_depth, spec.receive_sges);
     const QpSpec qp{spec.type,         spec.send_depth,   spec.receive_depth,
                     spec.send_sges,    spec.receive_sges, spec.inline_data,
                     hosted->srq.get(), spec.signal_all,   nullptr};

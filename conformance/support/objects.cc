@@ -46,11 +46,11 @@ Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access, Where where) {
   return Mr(required(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)), "an MR", where));
 }
 
-Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, Where where) {
+Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, uint32_t sges, Where where) {
   if (device.attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
   ibv_srq_init_attr attr = {};
   attr.attr.max_wr = std::min(depth, static_cast<uint32_t>(device.attributes().max_srq_wr));
-  attr.attr.max_sge = 1;
+  attr.attr.max_sge = std::min(sges, static_cast<uint32_t>(device.attributes().max_srq_sge));
   return Srq(required(CALL(ibv_create_srq(pd, &attr)), "an SRQ", where));
 }
 

@@ -28,7 +28,7 @@ Cq make_cq(Device& device, int entries = 16, ibv_comp_channel* channel = nullptr
 Channel make_channel(Device& device, Where where = Where::current());
 Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access = IBV_ACCESS_LOCAL_WRITE,
            Where where = Where::current());
-Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth = 8, Where where = Where::current());
+Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth = 8, uint32_t sges = 1, Where where = Where::current());
 Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where = Where::current());
 
 struct QpSpec {

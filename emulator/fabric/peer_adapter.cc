@@ -151,8 +151,9 @@ bool is_copied_by_bytes(uint64_t there) { return there % kPage - 1 < kCopiedByBy
 
 // Copies up to `size` bytes. Returns the number, 0 if the process is gone, or minus errno.
 long PeerAdapter::move_piece(bool writing, void* here, void* there, size_t size) {
-  if (memory_fd_ < 0) {
-    if (!is_own_) return -EPERM;
+  if (memory_fd_ < 0 && !is_own_) return -EPERM;
+  // Own memory: the memory's file forces access to pages without it (mm/gup.c, FOLL_FORCE), a pipe does not.
+  if (is_own_ && (memory_fd_ < 0 || !process_vm_.load(std::memory_order_relaxed))) {
     const int error = writing ? copy_by_pipe(there, here, size) : copy_by_pipe(here, there, size);
     return error == 0 ? static_cast<long>(size) : -error;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,6 +59,13 @@ void later(Work work) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     work();
   }).detach();
+}
+
+// Has the page of `address` not been touched yet?
+inline bool is_absent(uint64_t address) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(address & ~(page - 1)), page, &resident) == 0 && (resident & 1) == 0;
 }
 
 // The domain of the region that `key` names, or `otherwise`.

@@ -23,8 +23,9 @@ bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
     if (sge.length == 0) continue;
     const Translation place = translate(srq.process->view(), sge.lkey, false, srq.pd_handle,
                                         MemoryUse::local_scatter, sge.addr, sge.length);
-    // Eager data is copied to the address that the program gave, so the key must translate to that address.
-    if (place.check != KeyCheck::kOk || place.address != sge.addr) return false;
+    // Eager data is copied to the address that the program gave. So the key must translate to that address,
+    // and the memory must be mapped.
+    if (place.check != KeyCheck::kOk || place.address != sge.addr || place.on_demand) return false;
   }
   return true;
 }

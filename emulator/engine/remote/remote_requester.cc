@@ -28,6 +28,8 @@ ibv_qp_type requester_type(uint8_t responder) {
   return responder == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : static_cast<ibv_qp_type>(responder);
 }
 
+ibv_qp_type type_of(const RequestHead& head) { return static_cast<ibv_qp_type>(head.connection & 0xf); }
+
 // nullptr: not an operation that is sent.
 const SendOperation* operation_of(const RequestHead& head) {
   if (head.opcode > kAtomicWrite || head.opcode == IBV_WR_LOCAL_INV || head.opcode == IBV_WR_BIND_MW)
@@ -109,7 +111,8 @@ VendorError RemoteRequester::aim(const RequestHead& head) {
   Process& process = *requester_.process;
   PeerPath& path = requester_.path;
   if (path.qp != nullptr && path.qp->in_use.load(std::memory_order_acquire) != 0 &&
-      path.qp->incarnation == path.incarnation && path.qp->qpn == head.target_qpn)
+      path.qp->incarnation == path.incarnation && path.qp->qpn == head.target_qpn &&
+      type_of(head) == requester_.type)
     return VendorError::none;
   QpnEntry found;
   if (!process.directory().find_qpn(head.target_qpn, &found) || found.slot != process.membership().slot())
@@ -119,6 +122,9 @@ VendorError RemoteRequester::aim(const RequestHead& head) {
     return VendorError::peer_gone;
   if (there->type != IBV_QPT_RC && there->type != IBV_QPT_UC && there->type != IBV_QPT_XRC_RECV)
     return VendorError::peer_mismatch;
+  // The opcode of a packet names the requester's type, and a queue pair of another type drops it (rxe_recv.c,
+  // check_type_state()).
+  if (type_of(head) != requester_type(there->type)) return VendorError::peer_mismatch;
   process.peers().get(process.membership(), process.membership().slot(), process.membership().generation(),
                       &path.adapter);
   path.qp = there;

@@ -8,12 +8,21 @@
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/objects/send_request.h"
+#include "engine/objects/transport.h"
 #include "engine/rules/key_errors.h"
 #include "fabric/hazards.h"
 #include "fabric/peer_adapter.h"
 #include "observe/log.h"
 
 namespace verbena {
+namespace {
+
+// A frame with a message of up to a chunk may be a copy of it.
+uint32_t longest_copied(const Qp& qp) {
+  return qp.transport->is_synchronous() ? kBounceSize : qp.transport->chunk_size();
+}
+
+}  // namespace
 
 VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendRequest& request,
                              iovec* ranges, size_t* count) {
@@ -38,7 +47,7 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
       return local_key_error(place.check);
     }
     // The CPU copies short ranges: an absent page must not fault in the program's call.
-    if (place.on_demand && (request.length <= kBounceSize || is_unconnected(qp.type)) &&
+    if (place.on_demand && (request.length <= longest_copied(qp) || is_unconnected(qp.type)) &&
         bring_in_pages(place.address, sge.length, operation.sges == SgeUse::scatter) != 0)
       return VendorError::local_memory_gone;
     ranges[(*count)++] = {reinterpret_cast<void*>(place.address), sge.length};

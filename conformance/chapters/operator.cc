@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Events that an operator causes (support/operator_event.h): link, addresses, reset.
+#include <infiniband/verbs.h>
+#include <poll.h>
+
+#include <string>
+
+#include "support/cm.h"
+#include "support/operator_event.h"
+#include "support/pair.h"
+
+namespace conformance {
+namespace {
+
+// A human being may do it: what is waited for comes late.
+constexpr Traits by_operator = Traits().alone().limit(150);
+
+class AsyncTest : public PairTest {
+ protected:
+  // The next event of this type; others before it are dropped. Of the device it has no element.
+  ibv_async_event wait_for(ibv_event_type type) {
+    const auto deadline = std::chrono::steady_clock::now() + operator_time();
+    while (std::chrono::steady_clock::now() < deadline) {
+      pollfd waiting{context()->async_fd, POLLIN, 0};
+      if (poll(&waiting, 1, 50) != 1) continue;
+      ibv_async_event event = {};
+      if (ibv_get_async_event(context(), &event) != 0) continue;
+      trace(std::string("ibv_get_async_event: ") + ibv_event_type_str(event.event_type));
+      ibv_ack_async_event(&event);
+      if (event.event_type == type) return event;
+    }
+    throw Deviation{std::string("expected: the event '") + ibv_event_type_str(type) + "'; seen: none",
+                    Where::current()};
+  }
+  ibv_port_state port_state() {
+    ibv_port_attr attr = {};
+    EXPECT_SUCCEEDS(ibv_query_port(context(), device().port_number(), &attr));
+    return attr.state;
+  }
+  void expect_port(const ibv_async_event& event) {
+    const About about("ibv_get_async_event.port");
+    EXPECT_EQ(event.element.port_num, device().port_number());
+  }
+};
+
+namespace verbs {
+using Fixture = AsyncTest;
+
+CONFORMANCE_TEST_AS(by_operator, async, LinkGoesDownAndComesBack, "ibv_get_async_event.port-err",
+                    "ibv_get_async_event.port-active", "ibv_get_async_event.port") {
+  pair();
+  LinkDown down(device());
+  ABOUT("ibv_get_async_event.port-err") {
+    expect_port(wait_for(IBV_EVENT_PORT_ERR));
+    EXPECT_NE(port_state(), IBV_PORT_ACTIVE);
+  }
+  down.bring_back();
+  const About about("ibv_get_async_event.port-active");
+  expect_port(wait_for(IBV_EVENT_PORT_ACTIVE));
+  EXPECT_EQ(port_state(), IBV_PORT_ACTIVE);
+  ASSERT_EQ(far().receive(0, 64), 0);
+  ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
+  EXPECT_EQ(near().completions(1, false, Where::current(), operator_time()).front().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+}
+
+CONFORMANCE_TEST_AS(by_operator, async, AddressesChange, "ibv_get_async_event.gid-change",
+                    "ibv_get_async_event.port") {
+  pair();
+  cause(OperatorEvent::gid_change, device());
+  ABOUT("ibv_get_async_event.gid-change") expect_port(wait_for(IBV_EVENT_GID_CHANGE));
+}
+
+CONFORMANCE_TEST_AS(by_operator, async, DeviceIsReset, "ibv_get_async_event.device-fatal") {
+  pair();
+  cause(OperatorEvent::reset, device());
+  wait_for(IBV_EVENT_DEVICE_FATAL);
+}
+
+}  // namespace verbs
+
+// An id that is bound to the device, and an event for it.
+class IdTest : public CmTest {
+ protected:
+  void expect(rdma_cm_event_type type) {
+    pollfd waiting{channel()->fd, POLLIN, 0};
+    ASSERT_EQ(poll(&waiting, 1, static_cast<int>(operator_time().count())), 1) << "no event";
+    const CmEvent event = next_event(channel(), type);
+    EXPECT_EQ(event->id, near_.get());
+  }
+};
+
+namespace ids {
+using Fixture = IdTest;
+
+CONFORMANCE_TEST_AS(by_operator, cm_connect, HardwareAddressChanges, "rdma_get_cm_event.addr-change") {
+  near_ = make_bound();
+  cause(OperatorEvent::address_change, device());
+  expect(RDMA_CM_EVENT_ADDR_CHANGE);
+}
+
+CONFORMANCE_TEST_AS(by_operator, cm_connect, DeviceIsRemoved, "rdma_get_cm_event.device-removal") {
+  near_ = make_bound();
+  cause(OperatorEvent::reset, device());
+  expect(RDMA_CM_EVENT_DEVICE_REMOVAL);
+}
+
+}  // namespace ids
+
+}  // namespace
+}  // namespace conformance

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 24;
+inline constexpr uint32_t kLayoutVersion = 25;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -480,6 +480,9 @@ struct alignas(kCacheLine) SharedMr {
   KeyKind kind;
   uint32_t qpn;    // kWindow2: the QP that it was bound on
   uint64_t check;  // check_of() of the entry: a peer that finds another value takes the key for unknown
+  // Not 0: the region's memory may be of a file that a peer can map too (fabric/region_passing.h). The number
+  // is of this registration alone: a mapping that was made for another one is not used. 0: it is not.
+  std::atomic<uint32_t> mappable;
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 

@@ -31,8 +31,9 @@ enum class ServiceNumber : uint32_t {
   kPassedConnection = 3,   // wire/connection_passing.h
   kConnectionManager = 4,  // cm/link.h
   kWake = 5,               // kick.h: nothing but the wake-up; has no handler
+  kRegion = 6,             // region_passing.h
 };
-inline constexpr size_t kServices = 5;
+inline constexpr size_t kServices = 6;
 
 inline constexpr size_t kMaxServiceMessage = 1024;  // bytes after the number
 inline constexpr int kServiceBacklog = 1024;        // connections that wait for the process

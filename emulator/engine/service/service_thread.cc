@@ -95,6 +95,8 @@ int64_t EngineService::serve() {
   Remote* const others = process_.network() != nullptr ? remote_.get() : nullptr;
   if (others != nullptr) next = std::min(next, others->serve());
   next = std::min(next, process_.scheduler().progress_from_service());
+  if (const int64_t wanted = process_.peers().serve_regions(process_.membership()); wanted >= 0)
+    next = std::min(next, now_ns() + wanted);
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))
     next = std::min(next, connection_listener_.serve());

@@ -94,6 +94,11 @@ void unimport_pd(Pd* pd);  // frees `pd`; nothing that was created through it ma
 // Address 0, length SIZE_MAX and ON_DEMAND: the whole address space.
 int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** out);
 
+// True: the program may have mapped [address, address + length) MAP_SHARED, so that peers can map it too. A
+// hint: memory of which it says no is reached by system call. Called at registration, in any thread.
+using SharedMemoryHint = bool (*)(uint64_t address, uint64_t length);
+void set_shared_memory_hint(SharedMemoryHint hint);
+
 // `flags`: IBV_REREG_MR_CHANGE_*. Attributes that they do not name stay, and so do the keys. Requests that
 // use the region during the call fail.
 // - EINVAL: no flag or an unknown one; not a region of reg_mr(); and as reg_mr().

@@ -26,6 +26,7 @@ class KnownRegion {
 
   // Remembers the result of translate(), if covers() can answer for that kind of region.
   void remember(const SegmentView& segment, uint32_t key, uint32_t pd, MemoryUse use);
+  void forget() { length_ = 0; }
 
  private:
   uint32_t key_ = 0;

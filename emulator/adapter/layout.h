@@ -509,6 +509,9 @@ struct alignas(kCacheLine) SharedMr {
   KeyKind kind;
   uint32_t qpn;    // kWindow2: the QP that it was bound on
   uint64_t check;  // check_of() of the entry: a peer that finds another value takes the key for unknown
+  // Not 0: the region's memory may be of a file that a peer can map too (fabric/region_passing.h). The number
+  // is of this registration alone: a mapping that was made for another one is not used. 0: it is not.
+  std::atomic<uint32_t> mappable;
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 

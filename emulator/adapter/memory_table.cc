@@ -11,7 +11,7 @@ namespace {
 // Free entries wait in a queue until this many are in it, and are reused only then.
 constexpr size_t kReuseDistance = 64;
 
-void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn) {
+void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn, uint32_t mappable) {
   mr.pd = region.pd;
   mr.access = region.access;
   mr.iova = region.iova;
@@ -20,6 +20,7 @@ void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn) {
   mr.kind = region.kind;
   mr.qpn = qpn;
   mr.check = check_of(mr);
+  mr.mappable.store(mappable, std::memory_order_relaxed);
 }
 
 // Makes the entry valid: first the owner's copy.
@@ -85,7 +86,10 @@ int MemoryTable::take_index(OwnSegment& segment, uint32_t* index) {
 }
 
 void MemoryTable::fill_entries(OwnSegment& segment, uint32_t index, const Region& region, uint32_t qpn) {
-  for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)}) fill(*mr, region, qpn);
+  uint32_t mappable = 0;
+  while (region.mappable && mappable == 0) mappable = mappable_.fetch_add(1, std::memory_order_relaxed) + 1;
+  for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)})
+    fill(*mr, region, qpn, mappable);
 }
 
 int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey) {
@@ -146,6 +150,13 @@ void MemoryTable::invalidate(OwnSegment& segment, uint32_t lkey) {
   segment.view().mr(key.index)->valid.store(kKeyEnding | key.tag, std::memory_order_release);
   segment.view().shared_mr(key.index)->valid.store(0, std::memory_order_release);
   segment.view().header().mr_epoch.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void MemoryTable::not_mappable(OwnSegment& segment, uint32_t index, uint32_t mappable) {
+  for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)}) {
+    uint32_t found = mappable;
+    mr->mappable.compare_exchange_strong(found, 0, std::memory_order_relaxed);
+  }
 }
 
 void MemoryTable::recycle(OwnSegment& segment, uint32_t lkey) {

@@ -6,6 +6,7 @@
 // Sources for windows: InfiniBand Architecture Specification vol. 1, 10.6.7; ibv_alloc_mw(3), ibv_bind_mw(3).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -78,6 +79,7 @@ class MemoryTable {
     uint64_t length;
     uint64_t address;
     KeyKind kind = KeyKind::kRegion;
+    bool mappable = false;  // see SharedMr::mappable
   };
 
   // Adds a region; *lkey and *rkey name it from now on. ENOMEM: the table is full.
@@ -99,6 +101,9 @@ class MemoryTable {
   void invalidate(OwnSegment& segment, uint32_t lkey);
   void recycle(OwnSegment& segment, uint32_t lkey);  // or the rkey of a window
 
+  // The memory of registration `mappable` (SharedMr::mappable) turns out to be nothing that a peer can map.
+  void not_mappable(OwnSegment& segment, uint32_t index, uint32_t mappable);
+
  private:
   int take_index(OwnSegment& segment, uint32_t* index);
   void fill_entries(OwnSegment& segment, uint32_t index, const Region& region, uint32_t qpn);
@@ -106,6 +111,7 @@ class MemoryTable {
   std::mutex mutex_;
   std::deque<uint32_t> free_;  // first in, first out: a key is reused as late as possible
   uint32_t next_ = 1;
+  std::atomic<uint32_t> mappable_{0};  // the last number given
 };
 
 // The shared entry of a window's `rkey`, bound with that tag or not. nullptr: `rkey` names no window.

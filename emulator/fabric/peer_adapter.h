@@ -15,6 +15,7 @@
 #include "adapter/segment.h"
 #include "adapter/spin_lock.h"
 #include "fabric/fifo.h"
+#include "fabric/mapped_regions.h"
 #include "fabric/node_membership.h"
 
 namespace verbena {
@@ -76,6 +77,9 @@ class PeerAdapter {
   bool write_word(uint64_t here, uint64_t there, size_t size) const;
   bool read_word(uint64_t here, uint64_t there, size_t size) const;
 
+  // Regions of that process that lie in memory which this process maps as well.
+  MappedRegions& regions() { return regions_; }
+
  private:
   void ring_doorbell();
   int open_fifo(FifoEnd& end, const char* name) const;
@@ -102,6 +106,7 @@ class PeerAdapter {
   std::atomic<int32_t> task_{0};
   std::atomic<bool> process_vm_{true};  // false once the kernel has refused it
 
+  MappedRegions regions_;
   std::mutex mutex_;  // FIFOs are opened at first use
   FifoEnd kick_;
   std::vector<std::pair<uint32_t, FifoEnd>> channels_;
@@ -122,6 +127,11 @@ class PeerTable {
   int get(NodeMembership& membership, uint32_t slot, uint32_t generation, std::shared_ptr<PeerAdapter>* out,
           Patience patience = kOfVerbs);
 
+  // The service thread's work for the peers' mapped regions (MappedRegions::serve()), and a note that there
+  // is some.
+  void note_region() { has_regions_.store(true, std::memory_order_release); }
+  int64_t serve_regions(const NodeMembership& membership);
+
  private:
   struct Asked;
   // Under mutex_.
@@ -133,6 +143,7 @@ class PeerTable {
   std::mutex mutex_;
   std::vector<std::weak_ptr<PeerAdapter>> peers_;
   std::vector<std::shared_ptr<Asked>> asked_;
+  std::atomic<bool> has_regions_{false};
 };
 
 }  // namespace verbena

@@ -32,8 +32,9 @@ enum class ServiceNumber : uint32_t {
   kConnectionManager = 4,  // cm/link.h
   kWake = 5,               // kick.h: nothing but the wake-up; has no handler
   kPackets = 6,            // engine/roce_transport/port_sharing.h
+  kRegion = 7,             // region_passing.h
 };
-inline constexpr size_t kServices = 6;
+inline constexpr size_t kServices = 7;
 
 inline constexpr size_t kMaxServiceMessage = 1024;  // bytes after the number
 inline constexpr int kServiceBacklog = 1024;        // connections that wait for the process

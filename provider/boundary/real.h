@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -48,6 +49,8 @@ class Real {
     return function(arguments...);
   }
 
+  // False until it has been looked up for the first time.
+  bool is_known() const { return function_.load(std::memory_order_acquire) != nullptr; }
   bool exists() { return function_.load(std::memory_order_acquire) != nullptr || find() != nullptr; }
   Function* find() {
     Function* function = reinterpret_cast<Function*>(next_definition(name_));
@@ -143,7 +146,14 @@ using GlobError = int(const char*, int);
   X(__recv_chk, ssize_t(int, void*, size_t, size_t, int))                            \
   X(recvfrom, ssize_t(int, void*, size_t, int, sockaddr*, socklen_t*))               \
   X(__recvfrom_chk, ssize_t(int, void*, size_t, size_t, int, sockaddr*, socklen_t*)) \
-  X(recvmsg, ssize_t(int, msghdr*, int))
+  X(recvmsg, ssize_t(int, msghdr*, int))                                             \
+  X(mmap, void*(void*, size_t, int, int, int, off_t))                                \
+  X(mmap64, void*(void*, size_t, int, int, int, off64_t))                            \
+  X(sigaction, int(int, const struct sigaction*, struct sigaction*))                 \
+  X(signal, sighandler_t(int, sighandler_t))                                         \
+  X(__sysv_signal, sighandler_t(int, sighandler_t))                                  \
+  X(sigprocmask, int(int, const sigset_t*, sigset_t*))                               \
+  X(pthread_sigmask, int(int, const sigset_t*, sigset_t*))
 
 #define VERBENA_DECLARE_REAL(name, ...) extern Real<__VA_ARGS__> real_##name;
 VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)

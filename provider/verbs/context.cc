@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "boundary/claim.h"
+#include "boundary/watch.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
 #include "rdma_core/layout.h"
 #include "rdma_core/libibverbs.h"
+#include "sigbus.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -121,6 +123,19 @@ void claim_commands(VerbsContext* context) {
   if (claim != nullptr) claim(context->base.cmd_fd, &handler);
 }
 
+// Shared memory of the program can be reached by copy as far as the preload sees the calls that matter.
+void watch_program() {
+  static const verbena_boundary_watcher kWatcher = {.sigbus_action = exchange_sigbus_action,
+                                                    .signal_mask_changed = signal_mask_changed};
+  static const auto was_shared =
+      reinterpret_cast<verbena_boundary_was_shared_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_was_shared"));
+  static const auto watch =
+      reinterpret_cast<verbena_boundary_watch_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_watch"));
+  if (was_shared == nullptr || watch == nullptr) return;
+  watch(&kWatcher);
+  set_shared_memory_hint([](uint64_t address, uint64_t) { return was_shared(address) != 0; });
+}
+
 void release_commands(VerbsContext* context) {
   const auto release =
       reinterpret_cast<verbena_boundary_release_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_release"));
@@ -152,6 +167,7 @@ VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
   static const auto operations = rdma_core::operations_of(layout, kContextOps);
   library.set_ops(part_of_libibverbs(context), operations.data());
   claim_commands(context);
+  watch_program();
   return context;
 }
 

@@ -2,11 +2,13 @@
 #include "endpoint.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace verbena::crash {
@@ -30,6 +32,16 @@ constexpr int kAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint32_t kFirstPsn = 7;
 constexpr uint64_t kReadNumber = UINT64_MAX;  // of the content that READs find
+
+// CRASH_MEMORY=shared: of a file, so that peers map the memory as well and copy.
+void* map_memory(size_t size) {
+  const char* kind = getenv("CRASH_MEMORY");
+  const bool is_shared = kind != nullptr && strcmp(kind, "shared") == 0;
+  const int file = is_shared ? memfd_create("crash", MFD_CLOEXEC) : -1;
+  if (is_shared && ftruncate(file, static_cast<off_t>(size)) != 0) return MAP_FAILED;
+  return mmap(reinterpret_cast<void*>(kMemoryAddress), size, PROT_READ | PROT_WRITE,
+              is_shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file, 0);
+}
 
 constexpr uint64_t kReceiveBit = uint64_t{1} << 63;
 uint64_t id_of(int flow, uint64_t number) { return static_cast<uint64_t>(flow) << 56 | number; }
@@ -63,8 +75,7 @@ bool Endpoint::open(int cqe, bool with_channel) {
   pd_ = ibv_alloc_pd(context_);
   if (with_channel) channel_ = ibv_create_comp_channel(context_);
   cq_ = ibv_create_cq(context_, cqe, nullptr, channel_, 0);
-  memory_ = mmap(reinterpret_cast<void*>(kMemoryAddress), memory_size(), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memory_ = map_memory(memory_size());
   if (pd_ == nullptr || cq_ == nullptr || memory_ == MAP_FAILED || (with_channel && channel_ == nullptr))
     return report("making objects: errno %d", errno), false;
   mr_ = ibv_reg_mr(pd_, memory_, memory_size(), kAccess);

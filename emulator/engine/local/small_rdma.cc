@@ -4,11 +4,13 @@
 #include "adapter/memory_table.h"
 #include "engine/completion/send_completion.h"
 #include "engine/local/small_request.h"
+#include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/psn.h"
 #include "engine/rules/send_rules.h"
+#include "fabric/guarded_copy.h"
 
 namespace verbena {
 namespace {
@@ -36,23 +38,55 @@ bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address
   return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
 }
 
-// Finds the peer's bytes and checks the rkey. Under the hazard guard.
-bool find_remote_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
+// The peer's bytes: their address there, and here if this process has mapped them.
+struct RemoteBytes {
+  uint64_t address;
+  std::byte* mapped;
+};
+
+// Looks the region up, and remembers it unless its mapping is under way.
+bool find_remote_slowly(Qp& qp, const ibv_send_wr& wr, bool reads, KnownRemote& known, RemoteBytes* out) {
   PeerPath& path = qp.requester.path;
   const SegmentView& view = path.memory->view();
   const auto& [at, rkey] = wr.wr.rdma;
   const uint32_t length = wr.sg_list[0].length;
-  KnownRegion& known = reads ? qp.fast.read : qp.fast.written;
-  if (known.covers(view.header().mr_epoch.load(std::memory_order_acquire), rkey, at, length, address))
-    return true;
   const MemoryUse use = reads ? MemoryUse::remote_read : MemoryUse::remote_write;
   const Translation place = translate(view, rkey, true, path.remote_pd, use, at, length, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return false;
-  known.remember(view, rkey, path.remote_pd, use);
-  return *address = place.address, true;
+  // Before the mapping is looked up: the epoch that the cache has is then the older one.
+  known.region.remember(view, rkey, path.remote_pd, use);
+  const MappedBytes found = find_mapped(qp.requester, rkey, place.address, length, !reads);
+  known.is_mapped = found.bytes != nullptr;
+  known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - place.address;
+  if (found.is_pending) known.region.forget();
+  *out = {place.address, found.bytes};
+  return true;
 }
 
-bool move(Qp& qp, uint64_t here, uint64_t there, uint32_t length, bool reads) {
+// Finds the peer's bytes and checks the rkey. Under the hazard guard.
+bool find_remote_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, RemoteBytes* out) {
+  PeerPath& path = qp.requester.path;
+  const SegmentView& view = path.memory->view();
+  const auto& [at, rkey] = wr.wr.rdma;
+  const uint32_t length = wr.sg_list[0].length;
+  KnownRemote& known = reads ? qp.fast.read : qp.fast.written;
+  if (!known.region.covers(view.header().mr_epoch.load(std::memory_order_acquire), rkey, at, length,
+                           &out->address))
+    return find_remote_slowly(qp, wr, reads, known, out);
+  // Another thread may use the queue pair next, and block SIGBUS.
+  out->mapped = known.is_mapped && may_copy_guarded()
+                    ? reinterpret_cast<std::byte*>(out->address + known.to_mapping)
+                    : nullptr;
+  return true;
+}
+
+bool move(Qp& qp, uint64_t here, const RemoteBytes& bytes, uint32_t length, bool reads) {
+  auto* const own_bytes = reinterpret_cast<std::byte*>(here);
+  if (bytes.mapped != nullptr &&
+      (reads ? copy_guarded(own_bytes, bytes.mapped, length) : copy_guarded(bytes.mapped, own_bytes, length)))
+    return true;
+  // Not mapped; or a page is gone, and the kernel says which.
+  const uint64_t there = bytes.address;
   PeerAdapter& memory = *qp.requester.path.memory;
   if (length <= PeerAdapter::kWord)
     return reads ? memory.read_word(here, there, length) : memory.write_word(here, there, length);
@@ -78,7 +112,7 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,
                     wr.wr.rdma.remote_addr) != VendorError::none)
     return false;
-  uint64_t there;
+  RemoteBytes there;
   if (!find_remote_bytes(qp, wr, reads, &there) || !move(qp, here, there, sge.length, reads)) return false;
 
   const uint64_t packets = packets_of(sge.length, qp.requester.mtu);

@@ -14,6 +14,7 @@
 #include "engine/objects/cq.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
+#include "engine/memory/sharing.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -79,12 +80,18 @@ int check(const Registration& wanted) {
   return error;
 }
 
+bool may_be_mapped(const Registration& wanted) {
+  return !is_on_demand(wanted.access) &&
+         may_be_shared(reinterpret_cast<uint64_t>(wanted.addr), wanted.length);
+}
+
 MemoryTable::Region region_of(uint32_t pd, const Registration& wanted) {
   return {.pd = pd,
           .access = static_cast<uint32_t>(wanted.access),
           .iova = wanted.iova,
           .length = wanted.length,
-          .address = reinterpret_cast<uint64_t>(wanted.addr)};
+          .address = reinterpret_cast<uint64_t>(wanted.addr),
+          .mappable = may_be_mapped(wanted)};
 }
 
 // Invalidates the keys, and waits until no request uses the region any more. `for_good`: it is deregistered.
@@ -103,6 +110,7 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
     for (Mw* window : mr.windows) window->region = nullptr;
     mr.windows.clear();
   }
+  process.shared_regions().ended(process.membership(), mr_handle(&mr));
   process.wait_for_hazards({verb, "lkey", mr.lkey, true});
   // Requests of this process that use the region as local memory.
   wait_for_hazards_of(process.directory(), process.membership().slot());

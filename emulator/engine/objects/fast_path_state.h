@@ -9,6 +9,13 @@
 
 namespace verbena {
 
+// The region of the peer's that was named last.
+struct KnownRemote {
+  KnownRegion region;
+  bool is_mapped = false;  // this process has mapped it, and may use the mapping (responder/mapped_bytes.h)
+  uint64_t to_mapping = 0;  // from the peer's address of a byte to ours
+};
+
 // What requests on the fast path compare, and what they cache.
 struct FastPath {
   // PeerPath::responder_state when the rest was decided; 0: the fast path is closed.
@@ -16,7 +23,7 @@ struct FastPath {
   uint32_t small_size = 0;    // SENDs of up to so many bytes may take the fast path (small_send.h)
   bool rdma = false;          // WRITEs and READs may (small_rdma.h)
   KnownRegion gathered;       // of this process: the first cache line has all that a SEND needs
-  KnownRegion written, read;  // of the peer's
+  KnownRemote written, read;
   KnownRegion read_into;      // of this process
 };
 

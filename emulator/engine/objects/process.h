@@ -15,6 +15,7 @@
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/quota.h"
 #include "engine/objects/scheduler.h"
+#include "engine/objects/shared_regions.h"
 #include "fabric/hazards.h"
 #include "fabric/node_membership.h"
 #include "fabric/peer_adapter.h"
@@ -69,6 +70,7 @@ class Process {
   const SegmentView& view() { return membership_.segment().view(); }
   MemoryTable& memory() { return memory_; }
   MemoryObjects& memory_objects() { return memory_objects_; }
+  SharedRegions& shared_regions() { return shared_regions_; }
   Quota& quota() { return quota_; }
   IndexPool& qp_indices() { return qp_indices_; }
   IndexPool& cq_indices() { return cq_indices_; }
@@ -138,6 +140,7 @@ class Process {
   std::shared_ptr<PeerAdapter> self_;
   MemoryTable memory_;
   MemoryObjects memory_objects_;
+  SharedRegions shared_regions_;
   IndexPool qp_indices_{kMaxQpsPerProcess};
   IndexPool cq_indices_{kMaxCqsPerProcess};
   Quota quota_;

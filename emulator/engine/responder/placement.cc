@@ -10,6 +10,7 @@
 
 #include "engine/responder/payload_stream.h"
 #include "engine/responder/xrc_target.h"
+#include "fabric/guarded_copy.h"
 #include "fabric/own_memory.h"
 #include "observe/log.h"
 
@@ -158,8 +159,40 @@ size_t cut_ranges(const iovec* ranges, size_t count, uint64_t from, uint64_t siz
   return used;
 }
 
+namespace {
+
+// The next `size` bytes of the request, by copying between two lists of ranges of this process. They have the
+// same length. False: a page is gone.
+bool copy_ranges(const iovec* to, size_t tos, const iovec* from, size_t froms) {
+  size_t f = 0, from_done = 0;
+  for (size_t t = 0; t < tos; ++t) {
+    for (size_t done = 0; done < to[t].iov_len;) {
+      while (f < froms && from_done == from[f].iov_len) ++f, from_done = 0;
+      if (f == froms) return false;
+      const size_t n = std::min(to[t].iov_len - done, from[f].iov_len - from_done);
+      if (!copy_guarded(static_cast<char*>(to[t].iov_base) + done,
+                        static_cast<const char*>(from[f].iov_base) + from_done, n))
+        return false;
+      done += n;
+      from_done += n;
+    }
+  }
+  return true;
+}
+
+bool place_mapped(const RequesterContext& requester, const Request& request, const iovec* from, size_t froms,
+                  const iovec* remote, size_t remotes, std::byte* const* mapped, uint32_t size) {
+  if (mapped == nullptr || !requester.path.memory->alive(requester.process->directory())) return false;
+  iovec here[kMaxRanges];
+  for (size_t i = 0; i < remotes; ++i) here[i] = {mapped[i], remote[i].iov_len};
+  iovec to[kMaxRanges];
+  return copy_ranges(to, cut(here, remotes, request.done, size, to), from, froms);
+}
+
+}  // namespace
+
 Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
-                   const iovec* remote, size_t remotes) {
+                   const iovec* remote, size_t remotes, std::byte* const* mapped) {
   if (requester.payload != nullptr) return requester.payload->place(request, remote, remotes);
   uint32_t size = std::min(request.length - request.done, std::min(requester.longest_chunk, kChunkSize));
   // No aligned word at the destination is split between two chunks.
@@ -169,6 +202,8 @@ Placed place_chunk(RequesterContext& requester, Request& request, const LocalByt
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
+  if (place_mapped(requester, request, from, froms, remote, remotes, mapped, size))
+    return advance(request, size);
   const size_t tos = cut(remote, remotes, request.done, size, to);
   const bool is_write = request.opcode != IBV_WR_SEND && request.opcode != IBV_WR_SEND_WITH_IMM;
   if (is_write && tos == 1 &&
@@ -195,13 +230,18 @@ int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t the
 }
 
 Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
-                   const iovec& remote) {
+                   const iovec& remote, const std::byte* mapped) {
   if (requester.payload != nullptr) return requester.payload->fetch(request, remote);
   const uint32_t size = std::min(request.length - request.done, kChunkSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
-  const int error = requester.path.memory->read(requester.process->directory(), to, tos, &from, 1);
+  const NodeDirectory& directory = requester.process->directory();
+  if (mapped != nullptr && requester.path.memory->alive(directory)) {
+    const iovec here{const_cast<std::byte*>(mapped) + request.done, size};
+    if (copy_ranges(to, tos, &here, 1)) return advance(request, size);
+  }
+  const int error = requester.path.memory->read(directory, to, tos, &from, 1);
   if (error != 0) return verdict(error, requester, to, tos);
   return advance(request, size);
 }
@@ -227,10 +267,36 @@ bool take_atomics_lock(std::atomic<uint64_t>& lock, uint64_t mine, const NodeDir
   return false;
 }
 
+// The processor's own operation on a mapped word. False: the page is gone.
+bool change_mapped(const Request& request, std::byte* mapped, uint64_t* before) {
+  auto* const word = reinterpret_cast<uint64_t*>(mapped);
+  return request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP
+             ? compare_and_swap_guarded(word, request.compare_add, request.swap, before)
+             : fetch_add_guarded(word, request.compare_add, before);
+}
+
+// As a read and a write.
+int change_by_system_calls(PeerAdapter& adapter, const NodeDirectory& directory, const Request& request,
+                           uint64_t address, uint64_t* before) {
+  iovec remote{reinterpret_cast<void*>(address), 8};
+  iovec local{before, 8};
+  int error = adapter.read(directory, &local, 1, &remote, 1);
+  if (error != 0) return error;
+  uint64_t after = *before;
+  const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add;
+  if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+    after = request.swap;
+  else
+    after += request.compare_add;
+  iovec value{&after, 8};
+  if (changes) error = adapter.write(directory, &value, 1, &remote, 1);
+  return error;
+}
+
 }  // namespace
 
 Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
-                         uint64_t* before) {
+                         std::byte* mapped, uint64_t* before) {
   PeerAdapter& adapter = *requester.path.memory;
   const NodeDirectory& directory = requester.process->directory();
   const NodeMembership& membership = requester.process->membership();
@@ -245,19 +311,11 @@ Placed change_atomically(RequesterContext& requester, const Request& request, ui
     own_lock.unlock();
     return Placed::kBusy;
   }
-  iovec remote{reinterpret_cast<void*>(address), 8};
-  iovec local{before, 8};
-  int error = adapter.read(directory, &local, 1, &remote, 1);
-  if (error == 0) {
-    uint64_t after = *before;
-    const bool changes = request.opcode != IBV_WR_ATOMIC_CMP_AND_SWP || *before == request.compare_add;
-    if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-      after = request.swap;
-    else
-      after += request.compare_add;
-    iovec value{&after, 8};
-    if (changes) error = adapter.write(directory, &value, 1, &remote, 1);
-  }
+  // Under the lock in either case: a requester that has not mapped the word reads and writes it.
+  const bool aligned = reinterpret_cast<uintptr_t>(mapped) % 8 == 0;
+  const int error = mapped != nullptr && aligned && change_mapped(request, mapped, before)
+                        ? 0
+                        : change_by_system_calls(adapter, directory, request, address, before);
   uint64_t held = mine;
   lock.compare_exchange_strong(held, 0, std::memory_order_release);
   own_lock.unlock();

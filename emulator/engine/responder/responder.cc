@@ -8,6 +8,7 @@
 
 #include "engine/completion/completion_writer.h"
 #include "engine/responder/invalidation.h"
+#include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/refusal.h"
 #include "engine/responder/xrc_target.h"
@@ -232,6 +233,8 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   const ReceiveWqe& wqe = *receive.wqe;
   const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
+  std::byte* mapped[PeerAdapter::kMaxRanges];
+  bool all_mapped = true;
   size_t remotes = 0;
   uint64_t room = 0;
   for (uint32_t i = 0; i < sge_count && room < request.length; ++i) {
@@ -245,6 +248,8 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
       return fail_receive(requester, operation, request, local_key_error(place.check),
                           VendorError::remote_operation_failed,
                           {.lkey = sge.lkey, .address = sge.address, .length = sge.length});
+    mapped[remotes] = find_mapped(requester, sge.lkey, place.address, used, true).bytes;
+    all_mapped = all_mapped && mapped[remotes] != nullptr;
     remote[remotes++] = {reinterpret_cast<void*>(place.address), used};
     room += used;
   }
@@ -252,7 +257,8 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
-  const Placed placed = place_chunk(requester, request, local, remote, remotes);
+  const Placed placed =
+      place_chunk(requester, request, local, remote, remotes, all_mapped ? mapped : nullptr);
   if (placed == Placed::kRemoteFault)
     return fail_receive(requester, operation, request, VendorError::local_memory_gone,
                         VendorError::remote_operation_failed);
@@ -276,18 +282,23 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
     if (!operation.consumes_receive) return refuse(requester, request, error);
     return fail_receive(requester, operation, request, VendorError::local_access, error);
   };
+  MappedBytes mapped;
   iovec remote{};
   if (request.length != 0) {
     const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
                                         request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
+    mapped = find_mapped(requester, request.rkey, place.address, request.length,
+                         use == MemoryUse::remote_write);
   }
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
     if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
-    const Placed placed = use == MemoryUse::remote_read ? fetch_chunk(requester, request, local, remote)
-                                                        : place_chunk(requester, request, local, &remote, 1);
+    const Placed placed = use == MemoryUse::remote_read
+                              ? fetch_chunk(requester, request, local, remote, mapped.bytes)
+                              : place_chunk(requester, request, local, &remote, 1,
+                                            mapped.bytes != nullptr ? &mapped.bytes : nullptr);
     if (placed == Placed::kRemoteFault) return refuse_request(VendorError::remote_memory_gone);
     if (placed != Placed::kWhole) return unfinished(placed);
   }
@@ -305,7 +316,8 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
   if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
-  switch (change_atomically(requester, request, place.address, &before)) {
+  const MappedBytes mapped = find_mapped(requester, request.rkey, place.address, sizeof before, true);
+  switch (change_atomically(requester, request, place.address, mapped.bytes, &before)) {
     case Placed::kWhole:
       break;
     case Placed::kGone:

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "engine/local/fast_path.h"
+#include "engine/memory/sharing.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/remote/within_node.h"
@@ -113,6 +114,10 @@ int enter_node(NodeMembership& membership, const char* node, ServiceWork work, v
 int EngineService::enter(const char* node) {
   NodeMembership& membership = process_.membership();
   membership.serve_requests_by(&EngineService::reply, this);
+  const auto pass = [](void* process, ServiceCall& call) {
+    pass_region(*static_cast<Process*>(process), call);
+  };
+  membership.services().serve_by(ServiceNumber::kRegion, pass, &process_);
   if (const int error = enter_node(membership, node, &EngineService::serve_thread, this); error != 0) {
     VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
     rlimit space{};

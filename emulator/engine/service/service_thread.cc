@@ -96,6 +96,8 @@ int64_t EngineService::serve() {
   if (roce_is_open_.load(std::memory_order_acquire)) next = std::min(next, roce_->serve());
   if (others != nullptr) next = std::min(next, others->serve());
   next = std::min(next, process_.scheduler().progress_from_service());
+  if (const int64_t wanted = process_.peers().serve_regions(process_.membership()); wanted >= 0)
+    next = std::min(next, now_ns() + wanted);
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))
     next = std::min(next, connection_listener_.serve());

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Where the responder's bytes are in this process, if it has mapped the region that they are in
+// (fabric/mapped_regions.h).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/objects/requester_context.h"
+
+namespace verbena {
+
+struct MappedBytes {
+  std::byte* bytes = nullptr;  // nullptr: not mapped, or not for this use
+  bool is_pending = false;     // they may be soon: to be looked up again with the next request
+};
+
+// As find_mapped(), for a region that may be mapped.
+MappedBytes find_mapped_slowly(RequesterContext& requester, const SharedMr& mr, MemoryKey key,
+                               uint64_t address, uint64_t size, bool writes);
+
+// [address, address + size), in the responder's address space, of the region that `key` names: an lkey or an
+// rkey that translate() has found valid under the hazard guard that the caller holds. `writes`: they are to
+// be written. Asks for the mapping if there is none yet.
+inline MappedBytes find_mapped(RequesterContext& requester, uint32_t key, uint64_t address, uint64_t size,
+                               bool writes) {
+  const SegmentView& view = requester.path.memory->view();
+  const MemoryKey parts = MemoryKey::unpack(key);
+  const SharedMr* const mr = view.mr(parts.index);
+  if (mr == nullptr || mr->mappable.load(std::memory_order_acquire) == 0) [[likely]]
+    return {};
+  return find_mapped_slowly(requester, *mr, parts, address, size, writes);
+}
+
+}  // namespace verbena

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "fabric/region_passing.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <span>
+
+#include "fabric/descriptor_table.h"
+
+namespace verbena {
+namespace {
+
+constexpr long kHugetlbfsMagic = 0x958458f6;  // linux/magic.h
+
+template <typename Message>
+std::span<const uint8_t> bytes_of(const Message& message) {
+  return {reinterpret_cast<const uint8_t*>(&message), sizeof message};
+}
+
+// mmap(2): "for mmap(), offset must be a multiple of the underlying huge page size".
+uint64_t alignment_of(int fd) {
+  struct statfs status;
+  if (fstatfs(fd, &status) == 0 && status.f_type == kHugetlbfsMagic)
+    return static_cast<uint64_t>(status.f_bsize);
+  return static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool send_with(const ServiceCall& call, int fd, RegionReply reply) {
+  reply.alignment = alignment_of(fd);
+  return call.connection.send(bytes_of(reply), std::span(&fd, 1)) == 0;
+}
+
+bool is_power_of_two(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+int map_file(int fd, const RegionReply& reply, MappedFile* out) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode) || status.st_dev != reply.device || status.st_ino != reply.inode)
+    return EPROTO;
+  constexpr uint64_t kMost = uint64_t{1} << 47;
+  const uint64_t unit = reply.alignment;
+  if (!is_power_of_two(unit) || unit < static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) || unit > kMost ||
+      reply.length == 0 || reply.length > kMost || reply.offset > kMost)
+    return EPROTO;
+  const uint64_t begin = reply.offset & ~(unit - 1);
+  const uint64_t size = (reply.offset + reply.length - begin + unit - 1) & ~(unit - 1);
+  bool writable = reply.writable != 0;
+  const auto map = [&] {
+    // Not by the program's mmap(3), as in PeerSegment::map().
+    return reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, size,
+                                           writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd,
+                                           static_cast<long>(begin)));
+  };
+  void* memory = map();
+  if (memory == MAP_FAILED && writable) {  // sealed against further writers, for example
+    writable = false;
+    memory = map();
+  }
+  if (memory == MAP_FAILED) return errno;
+  madvise(memory, size, MADV_DONTDUMP);
+  madvise(memory, size, MADV_DONTFORK);
+  *out = {memory,        size,         static_cast<std::byte*>(memory) + (reply.offset - begin),
+          reply.address, reply.length, writable};
+  return 0;
+}
+
+}  // namespace
+
+bool pass_region(const ServiceCall& call, const SharedFile& file, RegionReply reply) {
+  reply.device = file.device;
+  reply.inode = file.inode;
+  reply.offset = file.offset;
+  const bool writable = reply.writable != 0;
+  // Sending a descriptor opens and closes nothing here.
+  if (const int fd = find_open_descriptor(file, writable); fd >= 0) return send_with(call, fd, reply);
+  bool sent = false;
+  with_own_descriptors([&] {
+    const int fd = open_shared_file(file, writable);
+    sent = fd >= 0 && send_with(call, fd, reply);
+  });
+  return sent;
+}
+
+int RegionRequest::begin(const SlotAddress& owner, const RegionQuery& query) {
+  return call_service(owner, ServiceNumber::kRegion, bytes_of(query), &connection_);
+}
+
+int RegionRequest::take(MappedFile* out) const {
+  pollfd readable{connection_.fd(), POLLIN, 0};
+  if (poll(&readable, 1, 0) == 0) return EAGAIN;
+  int error = EAGAIN;
+  const bool called = with_own_descriptors([&] {
+    RegionReply reply{};
+    Descriptor passed;
+    const ssize_t got = connection_.receive({reinterpret_cast<uint8_t*>(&reply), sizeof reply}, {&passed, 1});
+    if (got == sizeof reply && passed.fd >= 0)
+      error = map_file(passed.fd, reply, out);
+    else
+      error = got == -EAGAIN ? EAGAIN : ENXIO;
+  });
+  return called ? error : EPERM;
+}
+
+}  // namespace verbena

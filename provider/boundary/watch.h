@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause
+ *
+ * What the provider learns of calls of the program that have nothing to do with device files, once the
+ * program has opened a device: calls that decide whether a peer may map memory of this process, and whether this
+ * process may touch memory of a peer (emulator/fabric/mapped_regions.h, guarded_copy.h). The provider finds
+ * both functions with dlsym(RTLD_DEFAULT, …), as those of claim.h.
+ */
+#ifndef VERBENA_PROVIDER_BOUNDARY_WATCH_H
+#define VERBENA_PROVIDER_BOUNDARY_WATCH_H
+
+#include <signal.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct verbena_boundary_watcher {
+  /* sigaction(2) of the program for SIGBUS: is called in the place of libc's, and returns what it would. */
+  int (*sigbus_action)(const struct sigaction* action, struct sigaction* former);
+  /* The calling thread has called sigprocmask(2) or pthread_sigmask(3). */
+  void (*signal_mask_changed)(void);
+};
+
+/* `watcher` stays valid for ever. */
+void verbena_boundary_watch(const struct verbena_boundary_watcher* watcher);
+
+/* Has the program ever mapped a file MAP_SHARED where `address` is? 1 or 0; 1 as well if there were too many
+ * such mappings to tell. Some nanoseconds. */
+int verbena_boundary_was_shared(uint64_t address);
+
+typedef void (*verbena_boundary_watch_fn)(const struct verbena_boundary_watcher*);
+typedef int (*verbena_boundary_was_shared_fn)(uint64_t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

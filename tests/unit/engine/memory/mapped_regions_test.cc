@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Memory that its owner has mapped MAP_SHARED, reached by a peer that maps it too. Two processes: the child
+// owns the memory, the parent sends the requests.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "engine/objects/process.h"
+#include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
+#include "unit/common/child.h"
+#include "unit/engine/scene.h"
+
+namespace verbena {
+namespace {
+
+using State = MappedRegions::State;
+constexpr size_t kSize = 256 * 1024;
+
+// Memory of the owner, and its file.
+struct Memory {
+  uint8_t* bytes = nullptr;
+  int fd = -1;
+};
+
+Memory map_shared(int fd) {
+  if (ftruncate(fd, kSize) != 0) return {};
+  void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return {bytes == MAP_FAILED ? nullptr : static_cast<uint8_t*>(bytes), fd};
+}
+
+Memory of_memfd() { return map_shared(memfd_create("shared", MFD_CLOEXEC)); }
+
+// The descriptor is closed, the name stays until the owner has been asked.
+Memory of_closed_file(const std::string& folder) {
+  const std::string path = folder + "/verbena-test-" + std::to_string(getpid());
+  const Memory memory = map_shared(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  close(memory.fd);
+  return {memory.bytes, -1};
+}
+
+Memory of_nothing() {
+  void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return {static_cast<uint8_t*>(bytes), -1};
+}
+
+Memory of_private_pages() {
+  void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return {static_cast<uint8_t*>(bytes), -1};
+}
+
+// What the two processes tell each other.
+struct Told {
+  std::atomic<uint32_t> owner_qp, peer_qp, rkey, lkey;
+  std::atomic<uint64_t> address;
+};
+
+class SharedTold {
+ public:
+  SharedTold()
+      : told_(static_cast<Told*>(
+            mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  SharedTold(const SharedTold&) = delete;
+  SharedTold& operator=(const SharedTold&) = delete;
+  ~SharedTold() { munmap(told_, sizeof(Told)); }
+  Told* operator->() const { return told_; }
+
+ private:
+  Told* told_;
+};
+
+using MakeMemory = std::function<Memory()>;
+
+// The owner: registers the memory, and does what it is told.
+int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const MakeMemory& make) {
+  set_shared_memory_hint([](uint64_t, uint64_t) { return true; });
+  const Owned<Context> context = open_device();
+  const Owned<Pd> pd = make_pd(context.get());
+  const Owned<Cq> cq = make_cq(context.get());
+  const Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
+  const Memory memory = make();
+  if (memory.bytes == nullptr) return parent.tell('-'), 0;
+  Mr* mr = nullptr;
+  const auto address = reinterpret_cast<uint64_t>(memory.bytes);
+  if (reg_mr(pd.get(), memory.bytes, kSize, address, kAllAccess, &mr) != 0) return 1;
+  Owned<Mr> region(mr);
+  told->owner_qp = qp_number(qp.get());
+  told->address = address;
+  told->rkey = mr_rkey(mr);
+  told->lkey = mr_lkey(mr);
+  parent.tell('q');
+  if (parent.hear() != 'g') return 2;
+  connect(qp.get(), told->peer_qp, gid);
+  parent.tell('r');
+  for (char word; (word = parent.hear()) != 'x';) {
+    switch (word) {
+      case 'd':
+        region.reset();
+        break;
+      case 'h':  // to the second half
+        if (rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.bytes + kSize / 2, kSize / 2, 0) !=
+            0)
+          return 3;
+        break;
+      case 't':
+        if (ftruncate(memory.fd, 0) != 0) return 4;
+        break;
+      case 'f':
+        std::fill_n(memory.bytes, kSize, uint8_t{0x5a});
+        break;
+      case 'p':  // a receive of the whole region
+        if (receive(qp.get(), {{address, kSize, told->lkey}}) != 0) return 5;
+        break;
+      case 'c':
+        if (completion(cq.get()).status != IBV_WC_SUCCESS) return 6;
+        break;
+      case 's':  // is every byte what the peer's last request made it?
+        for (size_t i = 0; i < kSize; ++i)
+          if (memory.bytes[i] != static_cast<uint8_t>(i * 7 + (i >> 8))) return 7;
+        break;
+      default:
+        return 8;
+    }
+    parent.tell(word);
+  }
+  return 0;
+}
+
+class MappedMemory : public ::testing::Test {
+ protected:
+  // False: the machine has no such memory.
+  bool begin(MakeMemory make) {
+    owner_ = std::make_unique<Child>([&](const Child& parent) { return own(parent, told_, gid(), make); });
+    const char ready = owner_->answer();
+    EXPECT_TRUE(ready == 'q' || ready == '-');
+    if (ready != 'q') {
+      owner_.reset();
+      return false;
+    }
+    context_ = open_device();
+    pd_ = make_pd(context_.get());
+    cq_ = make_cq(context_.get());
+    qp_ = make_qp(pd_.get(), cq_.get(), cq_.get());
+    local_ = std::make_unique<Region>(pd_.get(), kSize);
+    told_->peer_qp = qp_number(qp_.get());
+    owner_->command('g');
+    EXPECT_EQ(owner_->answer(), 'r');
+    connect(qp_.get(), told_->owner_qp, gid(), {.timeout = 8, .retry_cnt = 1});
+    return true;
+  }
+  void TearDown() override {
+    if (owner_ == nullptr) return;
+    owner_->command('x');
+    EXPECT_EQ(owner_->finish(), 0);
+  }
+  void order(char word) {
+    owner_->command(word);
+    ASSERT_EQ(owner_->answer(), word);
+  }
+  const GidEntry& gid() const { return node_.directory().devices().devices[0].gids[0]; }
+  ibv_wc_status carry_out(ibv_wr_opcode opcode, uint64_t offset, uint32_t length, uint64_t at = 0) {
+    EXPECT_EQ(rdma(qp_.get(), opcode, {local_->sge(at, length)}, told_->address + offset, told_->rkey), 0);
+    return completion(cq_.get()).status;
+  }
+  uint64_t fetch_add(uint64_t offset, uint64_t addend) {
+    Sges sges{local_->sge(0, 8)};
+    ibv_send_wr wr = request(IBV_WR_ATOMIC_FETCH_AND_ADD, sges);
+    wr.wr.atomic = {told_->address + offset, addend, 0, told_->rkey};
+    EXPECT_EQ(post(qp_.get(), wr), 0);
+    EXPECT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
+    uint64_t before;
+    std::memcpy(&before, local_->data(), sizeof before);
+    return before;
+  }
+  PeerAdapter& peer() { return *qp_->requester.path.memory; }
+  // The state of the registration that the owner's table has now; kFree: none.
+  State state() {
+    const MemoryKey key = MemoryKey::unpack(told_->rkey);
+    const SharedMr* mr = peer().view().mr(key.index);
+    if (mr->mappable == 0) return State::kFree;
+    const MappedRegions::Found found = peer().regions().find(key, mr->mappable);
+    if (!found.is_new) return found.state;
+    qp_->process->peers().note_region();
+    qp_->process->membership().kick();
+    return State::kFree;
+  }
+  // Sends WRITEs until the mapping is there, or refused.
+  State meet() {
+    State seen = State::kFree;
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_SUCCESS);
+      seen = state();
+      return seen == State::kMapped || seen == State::kRefused || peer().view().mr(index())->mappable == 0;
+    }));
+    return seen;
+  }
+  uint32_t index() { return MemoryKey::unpack(told_->rkey).index; }
+  void expect_all_operations();
+
+  const TemporaryNode node_;
+  const SharedTold told_;
+  std::unique_ptr<Child> owner_;
+  Owned<Context> context_;
+  Owned<Pd> pd_;
+  Owned<Cq> cq_;
+  Owned<Qp> qp_;
+  std::unique_ptr<Region> local_;
+};
+
+// WRITE, READ, atomics and SEND of many sizes give what they give by system call.
+void MappedMemory::expect_all_operations() {
+  uint32_t place = 0;
+  for (const uint32_t length : {1u, 2u, 7u, 8u, 9u, 24u, 63u, 64u, 100u, 4096u, 65536u, 65537u, 200'000u}) {
+    for (const uint32_t shift : {0u, 1u, 8u}) {
+      local_->fill(static_cast<uint8_t>(length + shift));
+      ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, shift, length, place = (place + 3) % 64), IBV_WC_SUCCESS);
+      const std::vector<uint8_t> sent(local_->data() + place, local_->data() + place + length);
+      local_->clear();
+      ASSERT_EQ(carry_out(IBV_WR_RDMA_READ, shift, length, 1), IBV_WC_SUCCESS);
+      ASSERT_TRUE(std::equal(sent.begin(), sent.end(), local_->data() + 1)) << length << " at " << shift;
+    }
+  }
+  local_->clear();
+  ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 64, 8), IBV_WC_SUCCESS);
+  EXPECT_EQ(fetch_add(64, 5), 0u);
+  EXPECT_EQ(fetch_add(64, 1), 5u);
+  EXPECT_EQ(fetch_add(64, 0), 6u);
+  order('p');
+  local_->fill(0);
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, kSize)}), 0);
+  ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
+  order('c');
+  order('s');
+}
+
+TEST_F(MappedMemory, OfAMemfdIsReachedByCopy) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, OfAFileThatIsClosedIsReachedByCopy) {
+  ASSERT_TRUE(begin([] { return of_closed_file("/dev/shm"); }));
+  const State met = meet();
+  EXPECT_EQ(unlink(("/dev/shm/verbena-test-" + std::to_string(owner_->pid())).c_str()), 0);
+  ASSERT_EQ(met, State::kMapped);
+  expect_all_operations();
+}
+
+// Whether a file on disk can be recognised depends on its file system.
+TEST_F(MappedMemory, OfAFileOnDiskIsReached) {
+  const std::string folder = std::filesystem::temp_directory_path();
+  ASSERT_TRUE(begin([&] { return of_closed_file(folder); }));
+  meet();
+  EXPECT_EQ(unlink((folder + "/verbena-test-" + std::to_string(owner_->pid())).c_str()), 0);
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, WithoutAFileIsReachedBySystemCall) {
+  ASSERT_TRUE(begin(of_nothing));
+  meet();
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, PrivateMemoryIsNotAskedFor) {
+  ASSERT_TRUE(begin(of_private_pages));
+  EXPECT_EQ(meet(), State::kFree);
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, OfHugePagesIsReachedByCopy) {
+  if (!begin([] { return map_shared(memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB)); }))
+    GTEST_SKIP() << "the machine has no huge pages";
+  ASSERT_EQ(meet(), State::kMapped);
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, DeregistrationEndsTheMapping) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  const uint32_t mappable = peer().view().mr(index())->mappable;
+  order('d');
+  // The owner wakes this process: the mapping goes without a further request.
+  EXPECT_TRUE(
+      eventually([&] { return peer().regions().find(MemoryKey::unpack(told_->rkey), mappable).is_new; }));
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(MappedMemory, ReregistrationMovesTheRegion) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  order('h');
+  told_->address += kSize / 2;
+  local_->fill(9);
+  ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 64), IBV_WC_SUCCESS);
+  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 64), IBV_WC_SUCCESS);
+  local_->clear();
+  ASSERT_EQ(carry_out(IBV_WR_RDMA_READ, 0, 64), IBV_WC_SUCCESS);
+  EXPECT_EQ(local_->data()[1], 9 + 7);
+}
+
+TEST_F(MappedMemory, ATruncatedFileIsARemoteAccessError) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  order('t');
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 4096, 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(MappedMemory, ATruncatedFileIsARemoteAccessErrorForLongReads) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  order('t');
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_READ, 0, 200'000), IBV_WC_REM_ACCESS_ERR);
+}
+
+// The kernel would end a thread that blocks the signal (signal(7)).
+TEST_F(MappedMemory, AThreadThatBlocksSigbusIsNotEnded) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  order('t');
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  sigset_t mask, before;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGBUS);
+  pthread_sigmask(SIG_BLOCK, &mask, &before);
+  std::thread([&] { status = carry_out(IBV_WR_RDMA_WRITE, 0, 64); }).join();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(MappedMemory, TheOwnersDeathIsSeen) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  owner_->kill_now();
+  EXPECT_NE(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_SUCCESS);
+  owner_.reset();
+}
+
+// fcntl(2): closing any descriptor of a file releases the locks of the process on it.
+TEST_F(MappedMemory, LocksOfTheProgramOnTheFileStay) {
+  const int mine = memfd_create("locked", MFD_CLOEXEC);
+  ASSERT_GE(mine, 0);
+  ASSERT_TRUE(begin([&] { return map_shared(mine); }));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  ASSERT_EQ(fcntl(mine, F_SETLK, &whole), 0);
+  ASSERT_EQ(meet(), State::kMapped);
+  const std::string name = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(mine);
+  Child other([&](const Child&) {
+    const int again = open(name.c_str(), O_RDWR | O_CLOEXEC);
+    return again >= 0 && fcntl(again, F_SETLK, &whole) != 0 ? 0 : 1;
+  });
+  EXPECT_EQ(other.finish(), 0);
+  close(mine);
+}
+
+}  // namespace
+}  // namespace verbena

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sigbus.h"
+
 namespace verbena {
 
 FakeEmulator fake;
@@ -331,5 +333,8 @@ int post_recv(Qp*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   if (fake.error != 0) *bad_wr = wr;
   return fake.error;
 }
+
+int exchange_sigbus_action(const struct sigaction*, struct sigaction*) { return 0; }
+void signal_mask_changed() {}
 
 }  // namespace verbena

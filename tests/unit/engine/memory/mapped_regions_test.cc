@@ -26,7 +26,7 @@ namespace verbena {
 namespace {
 
 using State = MappedRegions::State;
-constexpr size_t kSize = 256 * 1024;
+constexpr size_t kWholeSize = 256 * 1024;
 
 // Memory of the owner, and its file.
 struct Memory {
@@ -35,8 +35,8 @@ struct Memory {
 };
 
 Memory map_shared(int fd) {
-  if (ftruncate(fd, kSize) != 0) return {};
-  void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (ftruncate(fd, kWholeSize) != 0) return {};
+  void* const bytes = mmap(nullptr, kWholeSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return {bytes == MAP_FAILED ? nullptr : static_cast<uint8_t*>(bytes), fd};
 }
 
@@ -51,12 +51,12 @@ Memory of_closed_file(const std::string& folder) {
 }
 
 Memory of_nothing() {
-  void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const bytes = mmap(nullptr, kWholeSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return {static_cast<uint8_t*>(bytes), -1};
 }
 
 Memory of_private_pages() {
-  void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const bytes = mmap(nullptr, kWholeSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return {static_cast<uint8_t*>(bytes), -1};
 }
 
@@ -93,7 +93,7 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
   if (memory.bytes == nullptr) return parent.tell('-'), 0;
   Mr* mr = nullptr;
   const auto address = reinterpret_cast<uint64_t>(memory.bytes);
-  if (reg_mr(pd.get(), memory.bytes, kSize, address, kAllAccess, &mr) != 0) return 1;
+  if (reg_mr(pd.get(), memory.bytes, kWholeSize, address, kAllAccess, &mr) != 0) return 1;
   Owned<Mr> region(mr);
   told->owner_qp = qp_number(qp.get());
   told->address = address;
@@ -109,7 +109,7 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         region.reset();
         break;
       case 'h':  // to the second half
-        if (rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.bytes + kSize / 2, kSize / 2, 0) !=
+        if (rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.bytes + kWholeSize / 2, kWholeSize / 2, 0) !=
             0)
           return 3;
         break;
@@ -117,16 +117,16 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         if (ftruncate(memory.fd, 0) != 0) return 4;
         break;
       case 'f':
-        std::fill_n(memory.bytes, kSize, uint8_t{0x5a});
+        std::fill_n(memory.bytes, kWholeSize, uint8_t{0x5a});
         break;
       case 'p':  // a receive of the whole region
-        if (receive(qp.get(), {{address, kSize, told->lkey}}) != 0) return 5;
+        if (receive(qp.get(), {{address, kWholeSize, told->lkey}}) != 0) return 5;
         break;
       case 'c':
         if (completion(cq.get()).status != IBV_WC_SUCCESS) return 6;
         break;
       case 's':  // is every byte what the peer's last request made it?
-        for (size_t i = 0; i < kSize; ++i)
+        for (size_t i = 0; i < kWholeSize; ++i)
           if (memory.bytes[i] != static_cast<uint8_t>(i * 7 + (i >> 8))) return 7;
         break;
       default:
@@ -152,7 +152,7 @@ class MappedMemory : public ::testing::Test {
     pd_ = make_pd(context_.get());
     cq_ = make_cq(context_.get());
     qp_ = make_qp(pd_.get(), cq_.get(), cq_.get());
-    local_ = std::make_unique<Region>(pd_.get(), kSize);
+    local_ = std::make_unique<Region>(pd_.get(), kWholeSize);
     told_->peer_qp = qp_number(qp_.get());
     owner_->command('g');
     EXPECT_EQ(owner_->answer(), 'r');
@@ -168,7 +168,7 @@ class MappedMemory : public ::testing::Test {
     owner_->command(word);
     ASSERT_EQ(owner_->answer(), word);
   }
-  const GidEntry& gid() const { return node_.directory().devices().devices[0].gids[0]; }
+  const GidEntry& gid() const { return node_.directory().devices().devices[0].port(1).gids[0]; }
   ibv_wc_status carry_out(ibv_wr_opcode opcode, uint64_t offset, uint32_t length, uint64_t at = 0) {
     EXPECT_EQ(rdma(qp_.get(), opcode, {local_->sge(at, length)}, told_->address + offset, told_->rkey), 0);
     return completion(cq_.get()).status;
@@ -238,7 +238,7 @@ void MappedMemory::expect_all_operations() {
   EXPECT_EQ(fetch_add(64, 0), 6u);
   order('p');
   local_->fill(0);
-  ASSERT_EQ(send(qp_.get(), {local_->sge(0, kSize)}), 0);
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, kWholeSize)}), 0);
   ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
   order('c');
   order('s');
@@ -301,7 +301,7 @@ TEST_F(MappedMemory, ReregistrationMovesTheRegion) {
   ASSERT_TRUE(begin(of_memfd));
   ASSERT_EQ(meet(), State::kMapped);
   order('h');
-  told_->address += kSize / 2;
+  told_->address += kWholeSize / 2;
   local_->fill(9);
   ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 64), IBV_WC_SUCCESS);
   ASSERT_EQ(meet(), State::kMapped);

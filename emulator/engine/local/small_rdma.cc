@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/local/small_rdma.h"
 
+#include <cstring>
+
 #include "adapter/memory_table.h"
 #include "engine/completion/send_completion.h"
 #include "engine/local/small_request.h"
+#include "engine/objects/request.h"
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
@@ -18,24 +21,41 @@ namespace {
 constexpr unsigned kWriteFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
 constexpr unsigned kReadFlags = kWriteFlags & ~IBV_SEND_INLINE;
 
-bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr) {
-  const unsigned opcode = number_in(wr.opcode);
-  if (opcode == IBV_WR_RDMA_READ) {
-    if ((wr.send_flags & ~kReadFlags) != 0 || qp.attr.max_rd_atomic == 0) return false;
-  } else if (opcode != IBV_WR_RDMA_WRITE || (wr.send_flags & ~kWriteFlags) != 0) {
-    return false;
-  }
+// What the request does, if it is one of those. Atomics: of memory that this process has mapped.
+struct SmallRdma {
+  MemoryUse use;
+  uint64_t at;  // the peer's bytes
+  uint32_t rkey;
+};
+
+bool is_small_rdma(const Qp& qp, const ibv_send_wr& wr, SmallRdma* out) {
   if (wr.num_sge != 1 || wr.sg_list == nullptr) return false;
   const uint32_t length = wr.sg_list[0].length;
   if (length - 1 >= kSmallRdma) return false;  // 0 is none
-  return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
+  switch (number_in(wr.opcode)) {
+    case IBV_WR_RDMA_WRITE:
+      *out = {MemoryUse::remote_write, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey};
+      return (wr.send_flags & ~kWriteFlags) == 0 &&
+             ((wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data);
+    case IBV_WR_RDMA_READ:
+      *out = {MemoryUse::remote_read, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey};
+      break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      *out = {MemoryUse::remote_atomic, wr.wr.atomic.remote_addr, wr.wr.atomic.rkey};
+      if (length != sizeof(uint64_t)) return false;
+      break;
+    default:
+      return false;
+  }
+  return (wr.send_flags & ~kReadFlags) == 0 && qp.attr.max_rd_atomic != 0;
 }
 
 // Finds the own bytes and checks the lkey. Under a hazard guard: the region stays registered.
-bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, uint64_t* address) {
+bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, MemoryUse use, uint64_t* address) {
   const ibv_sge& sge = wr.sg_list[0];
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) return *address = sge.addr, true;
-  return reads ? find_read_into(qp, sge, address) : find_gathered(qp, sge, address);
+  return use == MemoryUse::remote_write ? find_gathered(qp, sge, address) : find_read_into(qp, sge, address);
 }
 
 // The peer's bytes: their address there, and here if this process has mapped them.
@@ -45,17 +65,17 @@ struct RemoteBytes {
 };
 
 // Looks the region up, and remembers it unless its mapping is under way.
-bool find_remote_slowly(Qp& qp, const ibv_send_wr& wr, bool reads, KnownRemote& known, RemoteBytes* out) {
+bool find_remote_slowly(Qp& qp, const SmallRdma& what, uint32_t length, KnownRemote& known,
+                        RemoteBytes* out) {
   PeerPath& path = qp.requester.path;
   const SegmentView& view = path.memory->view();
-  const auto& [at, rkey] = wr.wr.rdma;
-  const uint32_t length = wr.sg_list[0].length;
-  const MemoryUse use = reads ? MemoryUse::remote_read : MemoryUse::remote_write;
-  const Translation place = translate(view, rkey, true, path.remote_pd, use, at, length, path.qp->qpn);
+  const Translation place =
+      translate(view, what.rkey, true, path.remote_pd, what.use, what.at, length, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return false;
   // Before the mapping is looked up: the epoch that the cache has is then the older one.
-  known.region.remember(view, rkey, path.remote_pd, use);
-  const MappedBytes found = find_mapped(qp.requester, rkey, place.address, length, !reads);
+  known.region.remember(view, what.rkey, path.remote_pd, what.use);
+  const MappedBytes found =
+      find_mapped(qp.requester, what.rkey, place.address, length, what.use != MemoryUse::remote_read);
   known.is_mapped = found.bytes != nullptr;
   known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - place.address;
   if (found.is_pending) known.region.forget();
@@ -63,16 +83,19 @@ bool find_remote_slowly(Qp& qp, const ibv_send_wr& wr, bool reads, KnownRemote& 
   return true;
 }
 
+KnownRemote& known_remote(FastPath& fast, MemoryUse use) {
+  return use == MemoryUse::remote_write  ? fast.written
+         : use == MemoryUse::remote_read ? fast.read
+                                         : fast.changed;
+}
+
 // Finds the peer's bytes and checks the rkey. Under the hazard guard.
-bool find_remote_bytes(Qp& qp, const ibv_send_wr& wr, bool reads, RemoteBytes* out) {
-  PeerPath& path = qp.requester.path;
-  const SegmentView& view = path.memory->view();
-  const auto& [at, rkey] = wr.wr.rdma;
-  const uint32_t length = wr.sg_list[0].length;
-  KnownRemote& known = reads ? qp.fast.read : qp.fast.written;
-  if (!known.region.covers(view.header().mr_epoch.load(std::memory_order_acquire), rkey, at, length,
+bool find_remote_bytes(Qp& qp, const SmallRdma& what, uint32_t length, RemoteBytes* out) {
+  const SegmentView& view = qp.requester.path.memory->view();
+  KnownRemote& known = known_remote(qp.fast, what.use);
+  if (!known.region.covers(view.header().mr_epoch.load(std::memory_order_acquire), what.rkey, what.at, length,
                            &out->address))
-    return find_remote_slowly(qp, wr, reads, known, out);
+    return find_remote_slowly(qp, what, length, known, out);
   // Another thread may use the queue pair next, and block SIGBUS.
   out->mapped = known.is_mapped && may_copy_guarded()
                     ? reinterpret_cast<std::byte*>(out->address + known.to_mapping)
@@ -95,25 +118,43 @@ bool move(Qp& qp, uint64_t here, const RemoteBytes& bytes, uint32_t length, bool
   return memory.read(qp.process->directory(), &own, 1, &remote, 1) == 0;
 }
 
+// An atomic. Two system calls make it the slow path's.
+bool change(Qp& qp, const ibv_send_wr& wr, uint64_t here, const RemoteBytes& word) {
+  if (word.mapped == nullptr) return false;
+  Request request{};
+  request.opcode = wr.opcode;
+  request.compare_add = wr.wr.atomic.compare_add;
+  request.swap = wr.wr.atomic.swap;
+  uint64_t before;
+  if (change_atomically(qp.requester, request, word.address, word.mapped, &before) != Placed::kWhole)
+    return false;
+  std::memcpy(reinterpret_cast<void*>(here), &before, sizeof before);
+  return true;
+}
+
 }  // namespace
 
 bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   PeerPath& path = qp.requester.path;
-  if (!qp.fast.rdma || !is_small_rdma(qp, wr) ||
+  SmallRdma what;
+  if (!qp.fast.rdma || !is_small_rdma(qp, wr, &what) ||
       qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   guard_peer(qp, guard);
   const ibv_sge& sge = wr.sg_list[0];
-  const bool reads = number_in(wr.opcode) == IBV_WR_RDMA_READ;
   uint64_t here;
-  if (!find_own_bytes(qp, wr, reads, &here) || !is_path_unchanged(qp) || path.has_eager) return false;
+  if (!find_own_bytes(qp, wr, what.use, &here) || !is_path_unchanged(qp) || path.has_eager) return false;
   const SendOperation& operation = *find_send_operation(wr.opcode);
   const SharedQp& responder = *path.qp;
-  if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic,
-                    wr.wr.rdma.remote_addr) != VendorError::none)
+  if (check_request(operation, IBV_QPT_RC, responder.access, responder.max_dest_rd_atomic, what.at) !=
+      VendorError::none)
     return false;
   RemoteBytes there;
-  if (!find_remote_bytes(qp, wr, reads, &there) || !move(qp, here, there, sge.length, reads)) return false;
+  if (!find_remote_bytes(qp, what, sge.length, &there)) return false;
+  if (what.use == MemoryUse::remote_atomic
+          ? !change(qp, wr, here, there)
+          : !move(qp, here, there, sge.length, what.use == MemoryUse::remote_read))
+    return false;
 
   const uint64_t packets = packets_of(sge.length, qp.requester.mtu);
   count_request(qp.requester, sge.length, packets);

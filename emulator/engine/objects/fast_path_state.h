@@ -23,7 +23,7 @@ struct FastPath {
   uint32_t small_size = 0;    // SENDs of up to so many bytes may take the fast path (small_send.h)
   bool rdma = false;          // WRITEs and READs may (small_rdma.h)
   KnownRegion gathered;       // of this process: the first cache line has all that a SEND needs
-  KnownRemote written, read;
+  KnownRemote written, read, changed;
   KnownRegion read_into;      // of this process
 };
 

@@ -6,6 +6,7 @@ programs.Unavailable.
 """
 import json
 import os
+import tempfile
 
 from . import parse, programs
 
@@ -60,6 +61,23 @@ def perftest_latency(program, size, count=50000):
 def perftest_bandwidth(program, size, count):
     # -N: no clock reading per message; the average does not need it.
     return _perftest(program, parse.perftest_bandwidth, "--report_gbits", "-N", size=size, count=count)
+
+
+def in_shared_memory(program, read, *options, **shape):
+    """As _perftest, with the buffers of both ends in files of /dev/shm that they map MAP_SHARED: 64 MiB each, of which
+    perftest uses what it needs."""
+    size, full = shape["size"], shape["count"]
+
+    def take(bench):
+        port = programs.free_port()
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as server, tempfile.NamedTemporaryFile(dir="/dev/shm") as client:
+            for end in (server, client):
+                end.truncate(64 << 20)
+            words = [programs.find(program), "-F", "-p", str(port), "-s", str(size), "-n", str(bench.count(full)), *options]
+            return read(programs.pair(bench.on_verbena(*words, "--mmap", server.name),
+                                      bench.on_verbena(*words, "--mmap", client.name, "127.0.0.1"), port,
+                                      bench.two_cpus()))
+    return take
 
 
 # Two nodes on this machine, each with an address of its own; the default key is that of the user.
@@ -192,12 +210,23 @@ MEASURES = {
     "ib_write_bw 65536": (perftest_bandwidth("ib_write_bw", 65536, 40000), "ib_write_bw -s 65536"),
     "ib_write_bw 262144": (perftest_bandwidth("ib_write_bw", 262144, 12000), "ib_write_bw -s 262144"),
     "ib_write_bw 1048576": (perftest_bandwidth("ib_write_bw", 1048576, 4000), "ib_write_bw -s 1048576"),
+    "shared ib_write_lat 8": (in_shared_memory("ib_write_lat", parse.perftest_latency, "-H", size=8, count=500000),
+                              "ib_write_lat -s 8 --mmap"),
+    "shared ib_read_lat 8": (in_shared_memory("ib_read_lat", parse.perftest_latency, "-H", size=8, count=500000),
+                             "ib_read_lat -s 8 --mmap"),
+    "shared ib_atomic_lat": (in_shared_memory("ib_atomic_lat", parse.perftest_latency, "-H", "-A", "FETCH_AND_ADD", size=8,
+                                              count=500000), "ib_atomic_lat -A FETCH_AND_ADD --mmap"),
+    "shared ib_write_bw 65536": (in_shared_memory("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                                  size=65536, count=200000), "ib_write_bw -s 65536 --mmap"),
+    "shared ib_write_bw 1048576": (in_shared_memory("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                                    size=1048576, count=10000), "ib_write_bw -s 1048576 --mmap"),
     "ib_send_bw 64": (perftest_bandwidth("ib_send_bw", 64, 2000000), "ib_send_bw -s 64"),
     "libfabric shm 8": (fi_pingpong("shm", 8), "fi_pingpong -p shm -e rdm, 8 B"),
     "libfabric shm 4096": (fi_pingpong("shm", 4096), "fi_pingpong -p shm -e rdm, 4 KiB"),
     "ucx tag_lat 8": (ucx_perftest("tag_lat", 8, 500000), "ucx_perftest tag_lat (posix), 8 B"),
     "ucx tag_lat 4096": (ucx_perftest("tag_lat", 4096, 200000), "ucx_perftest tag_lat (posix), 4 KiB"),
     "ucx put_lat 8": (ucx_perftest("ucp_put_lat", 8, 500000), "ucx_perftest ucp_put_lat (posix), 8 B"),
+    "ucx fadd 8": (ucx_perftest("ucp_fadd", 8, 500000), "ucx_perftest ucp_fadd (posix), 8 B"),
     "ucx tag_bw 64": (ucx_perftest("tag_bw", 64, 2000000), "ucx_perftest tag_bw (posix), 64 B"),
     "ucx am_bw 64": (ucx_perftest("ucp_am_bw", 64, 2000000), "ucx_perftest ucp_am_bw (posix), 64 B"),
     "hand_over": (micro("hand_over", count=2000000), "shared-memory hand-over, both polling"),

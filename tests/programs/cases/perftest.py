@@ -6,6 +6,7 @@ What perftest itself refuses is not here: -a for atomics, -e for writes, -I for 
 """
 
 import dataclasses
+import os
 
 from harness.pair import run_pair
 from harness.perftest import ALL_SIZES, HARMLESS, check_table
@@ -23,6 +24,7 @@ class Row:
     run_options: tuple = ()
     quick: bool = False
     long: bool = False
+    shared: bool = False  # the buffers are files that both ends map MAP_SHARED, and that peers can map
 
 
 DEFAULT_SIZE = {"lat": 2, "bw": 65536}
@@ -83,6 +85,9 @@ XRC_QPS = {"xrc_qps_8": {"options": ("-c", "XRC", "-q", 8)}}
 LINK_LOCAL = {"gid0": {"options": ("-x", 0)}}
 LIDS = {"infiniband": {"run_options": INFINIBAND}}
 SMALL_MTU = {"mtu_256": {"options": ("-m", 256)}}
+SHARED_MEMORY = {"shared_memory": {"options": ("-s", 4096), "sizes": (4096,), "shared": True, "iterations": 5000,
+                                   "quick": True}}
+SHARED_WORDS = {"shared_memory": {"shared": True, "iterations": 5000, "quick": True}}
 COMPARE = {"compare_and_swap": {"options": ("-A", "CMP_AND_SWAP"), "quick": True}}
 ONE_READ = {"one_outstanding": {"options": ("-o", 1)}}
 
@@ -108,13 +113,13 @@ OFFERED = {
                    BOTH_WAYS_ALL, BOTH_WAYS_EVENTS, QPS, QPS_SMALL, INLINE,
                    POST_LIST, DEPTHS, LIDS,
                    UD, UD_MORE, UD_BOTH_WAYS, UC, UC_EVENTS, UC_BOTH_WAYS,
-                   {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
-    "ib_write_lat": (XRC, PLAIN, ALL_LONG, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC),
+                   SHARED_MEMORY, {"few_receives": {"options": ("-r", 2, "-s", 64), "sizes": (64,), "iterations": 500}}),
+    "ib_write_lat": (XRC, PLAIN, ALL_LONG, ONE_SIZE, INLINE, LINK_LOCAL, LIDS, UC, SHARED_MEMORY),
     "ib_write_bw": (XRC, PLAIN, ALL_LONG, ONE_SIZE, BOTH_WAYS, BOTH_WAYS_ALL, QPS, QPS_SMALL, INLINE, POST_LIST, DEPTHS, LIDS,
                     UC, UC_BOTH_WAYS),
-    "ib_read_lat": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, LIDS),
+    "ib_read_lat": (XRC, PLAIN, ALL, ONE_SIZE, EVENTS, LIDS, SHARED_MEMORY),
     "ib_read_bw": (XRC, PLAIN, ALL_LONG, ONE_SIZE, EVENTS, BOTH_WAYS, QPS, ONE_READ, POST_LIST, DEPTHS, LIDS),
-    "ib_atomic_lat": (XRC, PLAIN, EVENTS, COMPARE, LIDS),
+    "ib_atomic_lat": (XRC, PLAIN, EVENTS, COMPARE, LIDS, SHARED_WORDS),
     "ib_atomic_bw": (XRC, PLAIN, EVENTS, COMPARE, BOTH_WAYS, QPS, ONE_READ, LIDS),
 }
 
@@ -124,11 +129,19 @@ OFFERED = {
 UNCALIBRATED = "Correlation coefficient r^2"
 
 
+def shared_file(node, name):
+    path = os.path.join(node.folder, name)
+    with open(path, "wb") as file:
+        file.truncate(16 * MEBIBYTE)
+    return "--mmap", path
+
+
 def measure(settings, row, as_user=None):
     with Node(settings, row.run_options, as_user) as node:
         both = ("-F", "-n", row.iterations, *row.options)
+        ends = [shared_file(node, name) if row.shared else () for name in ("server", "client")]
         for _ in range(5):
-            server, client = run_pair(node, row.program, both=both, harmless=HARMLESS)
+            server, client = run_pair(node, row.program, *ends, both=both, harmless=HARMLESS)
             if UNCALIBRATED not in client.err + server.err:
                 break
         check_table(client, kind(row.program), row.sizes or default_sizes(row.program, row.options), row.iterations)

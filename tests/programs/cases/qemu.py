@@ -72,7 +72,11 @@ class Machine:
         expect(seen == 0, f"{self._process.name} ended with status {seen}")
 
 
-def migrate(settings, pinned, nodes):
+# The machine's memory is a memfd that QEMU maps MAP_SHARED, so that the source maps that of the target.
+SHARED = ("-object", "memory-backend-memfd,id=memory,size=128M,share=on", "-machine", "memory-backend=memory")
+
+
+def migrate(settings, pinned, nodes, memory=()):
     installed("qemu-system-x86_64")
     with Node(settings) as node:
         content = random.Random(7).randbytes(SIZE)
@@ -88,8 +92,8 @@ def migrate(settings, pinned, nodes):
             here = ("--node", "qemu1", "--ip", "127.0.10.1", *fabric)
             there = ("--node", "qemu2", "--ip", "127.0.10.2", *fabric)
             address = "127.0.10.2"
-        target = Machine(node, there, "target", "-incoming", "defer")
-        source = Machine(node, here, "source", "-device", f"loader,file={pattern},addr={ADDRESS},force-raw=on")
+        target = Machine(node, there, "target", "-incoming", "defer", *memory)
+        source = Machine(node, here, "source", "-device", f"loader,file={pattern},addr={ADDRESS},force-raw=on", *memory)
         for machine in (source, target):
             machine.tell("migrate-set-capabilities", capabilities=[{"capability": "rdma-pin-all", "state": pinned}])
         target.tell("migrate-incoming", uri=f"rdma:{address}:{PORT}")
@@ -104,3 +108,4 @@ for pinned in (True, False):
     for nodes in (1, 2):
         add(f"qemu.migration_{'pinned' if pinned else 'unpinned'}_{nodes}_node{'s' if nodes == 2 else ''}",
             lambda settings, p=pinned, n=nodes: migrate(settings, p, n))
+add("qemu.migration_shared_memory", lambda settings: migrate(settings, True, 1, SHARED))

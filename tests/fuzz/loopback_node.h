@@ -38,9 +38,11 @@ struct RemoveAtExit {
 };
 
 // Makes the node of loopback(last) in `folder`; returns its path.
-inline std::string make_node(const std::string& folder, uint8_t last, uint16_t port) {
+inline std::string make_node(const std::string& folder, uint8_t last, uint16_t port,
+                             NetworkKind kind = NetworkKind::kFrames) {
   DeviceTableOptions options;
   options.network.enabled = true;
+  options.network.kind = kind;
   options.network.port = port;
   options.network.addresses = {loopback(last).bytes};
   options.network.key = fabric_key();

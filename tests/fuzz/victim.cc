@@ -36,7 +36,8 @@ const std::array<uint8_t, 16>& Victim::secret() {
   return kSecret;
 }
 
-Victim::Victim() : folder_(make_folder()), node_(make_node(folder_, kVictim, kPort)) {
+Victim::Victim(NetworkKind network)
+    : folder_(make_folder()), node_(make_node(folder_, kVictim, kPort, network)) {
   setenv(kNodeVariable, node_.c_str(), 1);
   require(open_context("verbena0", &context_) == 0, "the device opens");
   for (Pd** const pd : {&pd_, &honest_pd_})

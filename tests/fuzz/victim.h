@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "emulator.h"
+#include "fabric/device_table.h"
 #include "input.h"
 
 namespace verbena::fuzz {
@@ -55,7 +56,7 @@ struct Part {
 
 class Victim {
  public:
-  Victim();
+  explicit Victim(NetworkKind network = NetworkKind::kFrames);
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
 

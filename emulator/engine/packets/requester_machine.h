@@ -90,8 +90,8 @@ class RequesterMachine {
   // undefined.
   bool next_packet(int64_t now, OutgoingPacket* out);
 
-  // The packet of the last next_packet() was not sent, since the network is full: the next one is the same. RC
-  // only; nothing else was called in between.
+  // The packet of the last next_packet() was not sent, since the network is full: the next one is the same.
+  // RC only; nothing else was called in between.
   void take_back();
 
   // An acknowledgement or response of the peer: well-formed, from its address, and for this queue pair.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Management datagrams of the connection manager: MADs to QP 1 (Annex A17, A17.4.3; the kernel's
-// drivers/infiniband/core/mad.c). All processes of the node share QP 1. The process that reads a MAD finds out
-// which one it is for. What a MAD says is the connection manager's business, which lies above.
+// drivers/infiniband/core/mad.c). All processes of the node share QP 1. The process that reads a MAD finds
+// out which one it is for. What a MAD says is the connection manager's business, which lies above.
 #pragma once
 
 #include <array>

@@ -127,9 +127,8 @@ Response PacketResponder::carry_out(Request& request, const LocalBytes& local) {
         raise_event_due(requester_.path);
       }
     }
-    const bool is_held_up =
-        response.answer == Answer::kBusy ||
-        (response.answer == Answer::kPartial && (before == 0 || bytes_.size() == before));
+    const bool is_held_up = response.answer == Answer::kBusy ||
+                            (response.answer == Answer::kPartial && (before == 0 || bytes_.size() == before));
     if (!is_held_up || i == kMostAttempts) return response;
     if (response.answer == Answer::kPartial)
       let_eager_settle();
@@ -156,8 +155,7 @@ Verdict PacketResponder::take(const ArrivedPiece& piece) {
 
 Placed PacketResponder::place(Request& request, const iovec* remote, size_t remotes) {
   iovec to[PeerAdapter::kMaxRanges + 1];
-  size_t count =
-      cut_ranges(remote, remotes, request.done, bytes_.size(), to, PeerAdapter::kMaxRanges - 1);
+  size_t count = cut_ranges(remote, remotes, request.done, bytes_.size(), to, PeerAdapter::kMaxRanges - 1);
   // The last aligned word of a WRITE becomes visible last.
   if (count != 0 && request.done + bytes_.size() == request.length && request.remote_address != 0) {
     iovec& last = to[count - 1];
@@ -214,8 +212,9 @@ Verdict PacketResponder::fetch(const ArrivedPiece& read, uint32_t offset, std::s
   const HazardGuard guard(requester_.process->hazards(), requester_.process->membership().slot());
   if (check_path(requester_) != VendorError::none) return Verdict::kSilence;
   PeerPath& path = requester_.path;
-  const Translation place = translate(path.memory->view(), read.rkey, true, path.remote_pd,
-                                      MemoryUse::remote_read, read.remote_address, read.length, qp_.shared->qpn);
+  const Translation place =
+      translate(path.memory->view(), read.rkey, true, path.remote_pd, MemoryUse::remote_read,
+                read.remote_address, read.length, qp_.shared->qpn);
   const iovec here{to.data(), to.size()};
   const iovec there{reinterpret_cast<void*>(place.address + offset), to.size()};
   if (place.check == KeyCheck::kOk &&

@@ -94,9 +94,8 @@ void PacketForwarder::forward_to(uint32_t slot, const ForwardedPacket& way,
     neighbour.generation = generation;
     neighbour.call_again_at = now_ns() + kCallAgain;
     neighbour.connection.close();
-    if (call_service(slot_address(directory, membership.node(), slot, generation),
-                     ServiceNumber::kPackets, bytes_in({PacketsCall::Kind::kForward, 0}),
-                     &neighbour.connection) != 0)
+    if (call_service(slot_address(directory, membership.node(), slot, generation), ServiceNumber::kPackets,
+                     bytes_in({PacketsCall::Kind::kForward, 0}), &neighbour.connection) != 0)
       return neighbour.connection.close();
     setsockopt(neighbour.connection.fd(), SOL_SOCKET, SO_SNDBUF, &kForwardBuffer, sizeof kForwardBuffer);
   }

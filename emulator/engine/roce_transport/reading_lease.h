@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Which process of the node receives from the sockets that all of them share. One at a time, so that the
-// packets of a queue pair stay in order: a process that reads first takes what others have read for it. The lease
-// ends by itself, since its holder may be killed or stopped. A reader whose lease has ended unnoticed costs
-// order, which the peer's requester repairs, and nothing else.
+// packets of a queue pair stay in order: a process that reads first takes what others have read for it. The
+// lease ends by itself, since its holder may be killed or stopped. A reader whose lease has ended unnoticed
+// costs order, which the peer's requester repairs, and nothing else.
 //
 // A process whose program polls reads at once; then the others leave it to that process.
 #pragma once

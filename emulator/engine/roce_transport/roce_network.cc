@@ -34,7 +34,8 @@ void RoceNetwork::serve_call(void* self, ServiceCall& call) {
   PacketsCall message;
   if (call.message.size() != sizeof message) return;
   std::memcpy(&message, call.message.data(), sizeof message);
-  if (message.kind == PacketsCall::Kind::kForward) return network.progress_.add_inbox(std::move(call.connection));
+  if (message.kind == PacketsCall::Kind::kForward)
+    return network.progress_.add_inbox(std::move(call.connection));
   if (message.kind != PacketsCall::Kind::kSocket) return;
   std::lock_guard lock(network.ports_mutex_);
   if (message.index >= network.ports_.size()) return;
@@ -95,9 +96,9 @@ std::shared_ptr<Transport> RoceNetwork::path_within(const PeerAdapter& to, uint3
   return others != nullptr ? others->path_within(to, qpn) : nullptr;
 }
 
-void RoceNetwork::settle_activity() { 
+void RoceNetwork::settle_activity() {
   progress_.set_active(receiver_.has_routes() || !datagram_qps_.empty() || takes_mads_);
- }
+}
 
 void RoceNetwork::connect(Qp& qp, const std::shared_ptr<Transport>& path) {
   std::lock_guard lock(progress_.mutex());
@@ -156,8 +157,8 @@ void RoceNetwork::send_datagram(const DatagramTo& to, const wire::DatagramHead& 
 
 // Groups reach the members on this node. Packets to groups are not built yet (docs/FEATURES.md).
 void RoceNetwork::listen_to_groups() {}
-void RoceNetwork::send_to_group(const wire::NetAddress&, const wire::DatagramHead&, const uint8_t*, uint32_t) {
-}
+void RoceNetwork::send_to_group(const wire::NetAddress&, const wire::DatagramHead&, const uint8_t*,
+                                uint32_t) {}
 
 // ---- progress ----
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The network of a node with RoCE v2 (`verbena run --roce`): queue pairs and datagrams of other nodes, of the
-// kernel's rxe and of adapters, by packets over UDP. Its parts, lowest first; each knows only those before it:
+// kernel's rxe and of adapters, by packets over UDP. Its parts, lowest first; each knows only those before
+// it:
 //
 // - PacketSender: packets from one address
 // - PacketResponder: what requests in packets do to a queue pair

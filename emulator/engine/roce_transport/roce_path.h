@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The transport of an RC or UC queue pair whose peer is reached by RoCE v2 packets: Verbena on another node, the
-// kernel's rxe, an adapter. It joins the machines of engine/packets with the requester (requester.h) and the
-// responder. Sending again, timeouts and RNR waits are the requester machine's, so the requester itself sees a
-// transport that never loses anything.
+// The transport of an RC or UC queue pair whose peer is reached by RoCE v2 packets: Verbena on another node,
+// the kernel's rxe, an adapter. It joins the machines of engine/packets with the requester (requester.h) and
+// the responder. Sending again, timeouts and RNR waits are the requester machine's, so the requester itself
+// sees a transport that never loses anything.
 //
 // Requests are sent by the thread that posts them. What comes is handled by the thread that receives
 // (roce_progress.h).
@@ -65,8 +65,8 @@ class RocePath final : public Transport,
   bool send_answers(int most);
   bool awaits_answers = false;  // on the receiver's list
 
-  // Sends again what is due. Returns when to call again, ns; kEndOfTime: nothing is in flight. The path is then
-  // not watched any more.
+  // Sends again what is due. Returns when to call again, ns; kEndOfTime: nothing is in flight. The path is
+  // then not watched any more.
   int64_t on_timer(int64_t now);
 
  private:

@@ -19,7 +19,7 @@
 namespace verbena {
 namespace {
 
-constexpr int kMostPackets = 64;    // received from one socket in one round
+constexpr int kMostPackets = 64;       // received from one socket in one round
 constexpr int kPacketsPerAnswer = 16;  // then acknowledgements that are due are sent
 constexpr int64_t kShortestRoceTick = 20'000, kLongestRoceTick = 10'000'000;
 // As in remote/progress.cc.

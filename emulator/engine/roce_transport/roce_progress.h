@@ -72,8 +72,8 @@ class RoceProgress final : public RocePathOwner {
   void (*const send_mad_)(void*, const Mad&);
   void* const network_;
   std::vector<const udp::RoceSocket*> sockets_;
-  // epoll(7): the service thread waits for `outer_`. In it, while that thread is to receive, `sockets_epoll_`,
-  // and while the program does not poll, `inboxes_epoll_`.
+  // epoll(7): the service thread waits for `outer_`. In it, while that thread is to receive,
+  // `sockets_epoll_`, and while the program does not poll, `inboxes_epoll_`.
   int sockets_epoll_ = -1, inboxes_epoll_ = -1, outer_ = -1;
 
   // Any thread.
@@ -82,8 +82,8 @@ class RoceProgress final : public RocePathOwner {
   std::atomic<bool> is_watching_{false};  // paths are watched: the service thread ticks
   std::atomic<bool> polled_{false};       // the program has polled since the service thread looked last
   std::atomic<bool> has_new_inboxes_{false};
-  std::atomic<bool> asleep_{false};       // ServicePlan::asleep
-  std::atomic<bool> serving_{false};      // the service thread has the lock
+  std::atomic<bool> asleep_{false};   // ServicePlan::asleep
+  std::atomic<bool> serving_{false};  // the service thread has the lock
   std::atomic<uint32_t> polls_in_vain_{0};
   std::atomic<uint32_t> received_by_polls_{0};
   std::mutex watch_mutex_;  // the last of all locks; the next two are under it

@@ -37,8 +37,7 @@ std::shared_ptr<RocePath> RoceReceiver::find(uint32_t qpn) const {
 }
 
 bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                        const wire::NetAddress& to, int64_t now, int64_t* timer,
-                        uint32_t* qpn) {
+                        const wire::NetAddress& to, int64_t now, int64_t* timer, uint32_t* qpn) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
   const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);

@@ -29,7 +29,8 @@ class RoceReceiver {
   RoceDatagrams& datagrams() { return datagrams_; }
 
   // Takes a packet from `from` to `to`, an address of this node. `datagram` has its ICRC, which was checked.
-  // false: *qpn, its queue pair, is none of this process, or QP 1. *timer: when a path is to be called for, if sooner.
+  // false: *qpn, its queue pair, is none of this process, or QP 1. *timer: when a path is to be called for,
+  // if sooner.
   bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
             int64_t now, int64_t* timer, uint32_t* qpn);
 

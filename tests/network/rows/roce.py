@@ -7,7 +7,7 @@ import time
 
 from harness import ports
 from harness.failure import expect
-from rows import ledger, perftest, pingpong
+from rows import conformance, ledger, perftest, pingpong
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
 
@@ -29,6 +29,8 @@ for program, transport in (("ib_send_bw", "UD"), ("ib_send_lat", "UD"), ("ib_sen
 rows.add("ib_write_bw.all_sizes", lambda hosts: perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-a"),
                                                                  perftest.ALL_SIZES, 20), quick=False)
 rows.add("ledger.both_ways", lambda hosts: ledger.Pair(*hosts, "--count", 500, "--lines", 2, "--both").end_well())
+
+rows.add("conformance.all", lambda hosts: conformance.pair(hosts, "--quick"), quick=False)
 
 for program, size in {"ibv_rc_pingpong": 4096, "ibv_ud_pingpong": 1024}.items():
     six.add(program, lambda hosts, p=program, s=size: pingpong.exchange(hosts, p, (), s, pingpong.FEW))

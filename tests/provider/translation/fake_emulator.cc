@@ -336,5 +336,6 @@ int post_recv(Qp*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 
 int exchange_sigbus_action(const struct sigaction*, struct sigaction*) { return 0; }
 void signal_mask_changed() {}
+void set_shared_memory_hint(SharedMemoryHint) {}
 
 }  // namespace verbena

@@ -114,7 +114,7 @@ class Pages(unittest.TestCase):
                          f"1 of {browser.run('document.querySelectorAll(`[data-v]`).length')} shown")
         browser.open(self.paths["report"])
         browser.run(set_input("select[data-by=c]", "e.value='pd'"))
-        browser.run(set_input("select[data-by=l]", "e.value='must'"))
+        browser.run(set_input("select[data-by=l]", "e.value='should'"))
         browser.run(set_input("input[type=search]", "e.value='A THOUSAND'"))
         self.assertEqual(browser.run("[].filter.call(document.querySelectorAll('[data-v]'),function(r){return !r.hidden})"
                                      ".map(function(r){return r.id})"), ["ibv_alloc_pd.many"])

@@ -84,9 +84,13 @@ struct NetworkDescription {
   std::array<std::array<uint8_t, 16>, kMaxGids> addresses;  // as in a GID
 };
 
+// The devices of a node that is seen beside the machine's (--beside) have other numbers than the machine's: uverbsN,
+// and the index of NETLINK_RDMA.
+inline constexpr uint32_t kNumbersBeside = 128;
+
 struct DeviceTable {
   uint32_t count;
-  uint32_t reserved;
+  uint32_t first_number;  // of device 0: 0, or kNumbersBeside
   std::array<DeviceDescription, kMaxDevices> devices;
   NetworkDescription network;
 };
@@ -111,6 +115,7 @@ struct DeviceTableOptions {
   LinkLayer link_layer = LinkLayer::kEthernet;
   DeviceLimits limits{};
   NetworkOptions network{};
+  bool beside = false;  // programs see the machine's devices as well
 };
 
 // Describes `options.count` devices with the addresses that the machine has now. Every device has its own

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A guest with the kernel's rxe that runs an init script of its own, by means of conformance/guest. No root."""
 
+import os
 import pathlib
 import sys
 import tarfile
@@ -19,8 +20,8 @@ def program(name, package):
     return initramfs.find_program(name, package)
 
 
-def run(init, programs, modules=(), timeout=600, keep=None):
-    """Boots, and runs `init` with `programs` (paths) in /usr/bin. Returns the release of the kernel, the exit status that
+def run(init, programs, modules=(), timeout=600, keep=None, libraries=()):
+    """Boots, and runs `init` with `programs` (paths) in /usr/bin, and `libraries` in /usr/lib/verbena. Returns the release of the kernel, the exit status that
     init has printed, and the content of the file `keep` of the tar archive that init left on /dev/vda."""
     cache = pathlib.Path("~/.cache/verbena-guest").expanduser()
     cache.mkdir(parents=True, exist_ok=True)
@@ -31,6 +32,11 @@ def run(init, programs, modules=(), timeout=600, keep=None):
     archive.file("bin/busybox", program("busybox", "busybox-static").read_bytes(), 0o755)
     for path in programs:
         initramfs.add_program(archive, path, f"/usr/bin/{path.name}")
+    for path in libraries:
+        if path.is_symlink():
+            archive.link(f"/usr/lib/verbena/{path.name}", os.readlink(path))
+        else:
+            initramfs.add_program(archive, path, f"/usr/lib/verbena/{path.name}")
     # pthread_exit(3) loads it, so ldd does not name it.
     for library in pathlib.Path("/lib").glob("*-linux-gnu/libgcc_s.so.1"):
         if not archive.has(str(library)):

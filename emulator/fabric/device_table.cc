@@ -254,6 +254,7 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
 
   DeviceTable table{};
   table.count = std::min(options.count, kMaxDevices);
+  table.first_number = options.beside ? kNumbersBeside : 0;
   for (uint32_t i = 0; i < table.count; ++i) {
     DeviceDescription& device = table.devices[i];
     std::snprintf(device.name.data(), device.name.size(), "verbena%u", i);

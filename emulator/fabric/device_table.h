@@ -94,9 +94,13 @@ constexpr bool has_key(const NetworkDescription& network) {
   return network.enabled != 0 && network.kind == NetworkKind::kFrames;
 }
 
+// The devices of a node that is seen beside the machine's (--beside) have other numbers than the machine's: uverbsN,
+// and the index of NETLINK_RDMA.
+inline constexpr uint32_t kNumbersBeside = 128;
+
 struct DeviceTable {
   uint32_t count;
-  uint32_t reserved;
+  uint32_t first_number;  // of device 0: 0, or kNumbersBeside
   std::array<DeviceDescription, kMaxDevices> devices;
   NetworkDescription network;
 };
@@ -123,6 +127,7 @@ struct DeviceTableOptions {
   LinkLayer link_layer = LinkLayer::kEthernet;
   DeviceLimits limits{};
   NetworkOptions network{};
+  bool beside = false;  // programs see the machine's devices as well
 };
 
 // Describes `options.count` devices with the addresses that the machine has now. Every device has its own

@@ -109,7 +109,7 @@ std::string device_folder(const DeviceDescription& device) {
   return std::string("sys/class/infiniband/") + device.name.data();
 }
 
-std::string uverbs_name(uint32_t index) { return "uverbs" + std::to_string(index); }
+std::string uverbs_name(uint32_t number) { return "uverbs" + std::to_string(number); }
 
 void write_gids(TreeWriter& tree, const std::string& port, const PortDescription& description) {
   for (const char* folder : {"/gids", "/gid_attrs", "/gid_attrs/types", "/gid_attrs/ndevs"})
@@ -174,7 +174,7 @@ void write_netdevs(TreeWriter& tree, const std::string& folder, const DeviceDesc
 // The parent device. It is on no bus, so there are no PCI entries. -1 is the kernel's value for "near no
 // node".
 void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescription& device,
-                  uint32_t index) {
+                  uint32_t number) {
   const std::string name = device.name.data();
   tree.folder(folder);
   tree.line(folder + "/modalias", "verbena:adapter");
@@ -183,12 +183,12 @@ void write_parent(TreeWriter& tree, const std::string& folder, const DeviceDescr
   tree.folder(folder + "/infiniband");
   tree.link(folder + "/infiniband/" + name, "../../../" + name);
   tree.folder(folder + "/infiniband_verbs");
-  tree.link(folder + "/infiniband_verbs/" + uverbs_name(index),
-            "../../../../infiniband_verbs/" + uverbs_name(index));
+  tree.link(folder + "/infiniband_verbs/" + uverbs_name(number),
+            "../../../../infiniband_verbs/" + uverbs_name(number));
   write_netdevs(tree, folder, device);
 }
 
-void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
+void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t number) {
   const std::string folder = device_folder(device);
   tree.folder(folder);
   tree.line(folder + "/node_type", "1: CA");
@@ -201,13 +201,13 @@ void write_device(TreeWriter& tree, const DeviceDescription& device, uint32_t in
   tree.line(folder + "/node_desc", "Verbena RDMA adapter in software");
   tree.format(folder + "/uevent", "NAME=%s", device.name.data());
   tree.link(folder + "/subsystem", "../../infiniband");
-  write_parent(tree, folder + "/device", device, index);
+  write_parent(tree, folder + "/device", device, number);
   tree.folder(folder + "/ports");
   for (uint32_t port = 1; port <= device.count_ports(); ++port) write_port(tree, device, port);
 }
 
-void write_uverbs(TreeWriter& tree, const DeviceDescription& device, uint32_t index) {
-  const std::string name = uverbs_name(index);
+void write_uverbs(TreeWriter& tree, const DeviceDescription& device, uint32_t number) {
+  const std::string name = uverbs_name(number);
   const std::string folder = "sys/class/infiniband_verbs/" + name;
   tree.folder(folder);
   tree.line(folder + "/ibdev", device.name.data());
@@ -239,8 +239,8 @@ void write_all(TreeWriter& tree, const DeviceTable& devices) {
     tree.folder(path);
   tree.line("sys/class/infiniband_verbs/abi_version", "6");  // IB_USER_VERBS_ABI_VERSION
   for (uint32_t i = 0; i < devices.count; ++i) {
-    write_device(tree, devices.devices[i], i);
-    write_uverbs(tree, devices.devices[i], i);
+    write_device(tree, devices.devices[i], devices.first_number + i);
+    write_uverbs(tree, devices.devices[i], devices.first_number + i);
   }
   write_connection_manager(tree);
 }

@@ -23,11 +23,13 @@ void remove_dangling(const fs::path& folder) {
 // abi_version is the node's own: the two are the same number (device_tree.cc).
 int link_devices(const fs::path& from, const fs::path& to) {
   std::error_code error, ignored;
-  for (fs::directory_iterator i(kMachine + from.string(), error), end; !error && i != end; i.increment(error)) {
+  for (fs::directory_iterator i(kMachine + from.string(), error), end; !error && i != end;
+       i.increment(error)) {
     if (!i->is_directory(ignored)) continue;
     const fs::path name = i->path().filename();
     fs::create_symlink(from / name, to / name, error);
-    if (error == std::errc::file_exists) error.clear();  // linked already, or a device of the node has the name
+    // Linked already, or a device of the node has the name.
+    if (error == std::errc::file_exists) error.clear();
     if (error) return error.value();
   }
   return 0;  // without the folder the machine has no devices

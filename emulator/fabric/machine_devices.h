@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The RDMA devices of the machine beside those of the node (`verbena run --beside`): links in the node's class
-// folders lead to the kernel's. Programs then list both. What the links lead to is the kernel's alone.
+// The RDMA devices of the machine beside those of the node (`verbena run --beside`): links in the node's
+// class folders lead to the kernel's. Programs then list both. What the links lead to is the kernel's
+// alone.
 #pragma once
 
 #include <string>

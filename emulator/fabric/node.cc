@@ -59,7 +59,7 @@ bool device_equal(const DeviceDescription& a, const DeviceDescription& b) {
 }
 
 bool table_equal(const DeviceTable& a, const DeviceTable& b) {
-  if (a.count != b.count || a.count > kMaxDevices) return false;
+  if (a.count != b.count || a.count > kMaxDevices || a.first_number != b.first_number) return false;
   for (uint32_t i = 0; i < a.count; ++i)
     if (!device_equal(a.devices[i], b.devices[i])) return false;
   return a.network.enabled == b.network.enabled && a.network.kind == b.network.kind && a.network.port == b.network.port &&
@@ -251,6 +251,7 @@ std::string limits_part(const DeviceLimits& limits) {
 // So are devices with other ports.
 std::string ports_part(const DeviceTableOptions& options) {
   std::string part;
+  if (options.beside) part += "-beside";
   if (options.ports != 1) part += "-p" + std::to_string(options.ports);
   if (options.lmc != 0) part += "-lmc" + std::to_string(options.lmc);
   if (options.pkeys == DeviceTableOptions{}.pkeys) return part;

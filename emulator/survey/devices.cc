@@ -41,6 +41,8 @@ DeviceSurvey describe(const NodeDirectory& directory, uint32_t index) {
   const DeviceDescription& device = directory.devices().devices[index];
   DeviceSurvey out;
   out.index = index;
+  out.number = directory.devices().first_number + index;
+  out.is_beside = directory.devices().first_number != 0;
   out.name = printable(device.name.data(), device.name.size());
   out.node_guid = device.node_guid;
   describe_device(device, &out.attributes);

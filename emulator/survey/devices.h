@@ -20,7 +20,9 @@ struct PortSurvey {
 };
 
 struct DeviceSurvey {
-  uint32_t index = 0;      // in the node's device table; that of uverbsN as well
+  uint32_t index = 0;      // in the node's device table
+  uint32_t number = 0;     // of uverbsN, and of NETLINK_RDMA
+  bool is_beside = false;  // the machine's devices are seen as well
   std::string name;        // "verbena0"
   uint64_t node_guid = 0;  // host byte order
   ibv_device_attr_ex attributes{};

@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <thread>
 
+#include "fabric/machine_devices.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 #include "fabric/private_folder.h"
@@ -190,6 +192,10 @@ int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out
     if (prepare_network(options, node, &devices.network.key, problem) != 0) return kFailed;
   }
   if (ensure_node(node, devices, problem, holder) != 0) return kFailed;
+  if (const int error = devices.beside ? show_machine_devices(node) : 0; error != 0) {
+    *problem = "cannot show the machine's devices in " + node + ": " + std::strerror(error);
+    return kFailed;
+  }
   std::string key_file = options.key_file;
   if (!key_file.empty()) key_file = fs::absolute(key_file).string();
   *out = program_environment(installation, node, wire::write_recipe(options.devices, key_file),

@@ -32,6 +32,7 @@ bool read_options(const std::string& node, NodeOptions* out) {
   options.count = std::clamp(table.count, 1u, kMaxDevices);
   options.link_layer =
       first.link_layer == LinkLayer::kInfiniband ? LinkLayer::kInfiniband : LinkLayer::kEthernet;
+  options.beside = table.first_number != 0;
   options.ports = first.count_ports();
   options.lmc = std::min(first.lmc, kMaxLmc);
   options.pkeys.assign(first.pkeys.begin(),
@@ -67,6 +68,7 @@ void keep_node(const CLI::App& command, NodeOptions& options) {
   }
   if (command.count("--node") == 0) options.name = kept.name;
   if (command.count("--devices") == 0) options.devices.count = kept.devices.count;
+  if (command.count("--beside") == 0) options.devices.beside = kept.devices.beside;
   if (command.count("--ports") == 0) options.devices.ports = kept.devices.ports;
   // Another link layer has neither.
   const bool same_layer =

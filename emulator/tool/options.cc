@@ -130,6 +130,7 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
       ->check(CLI::Range(1u, kMaxDevices))
       ->type_name("N");
   add_port_options(command, options.devices);
+  command.add_flag("--beside", options.devices.beside, "programs see the machine's own RDMA devices as well");
   command
       .add_option_function<std::string>(
           "--link-layer",
@@ -162,8 +163,8 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
 
 bool names_node(const CLI::App& command) {
   size_t given = 0;
-  for (const char* option : {"--devices", "--ports", "--pkey", "--lmc", "--link-layer", "--profile", "--node", "--ip",
-                             "--net", "--roce", "--port"})
+  for (const char* option : {"--devices", "--beside", "--ports", "--pkey", "--lmc", "--link-layer", "--profile", "--node",
+                             "--ip", "--net", "--roce", "--port"})
     given += command.count(option);
   return given != 0;
 }

@@ -65,6 +65,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  verbena run --link-layer infiniband -- ibv_rc_pingpong for tools that address by LID\n"
       "  verbena run --profile minimal -- ibv_devinfo -v        a device with as little as there may be\n"
       "  verbena run --devices 2 -- ibv_devices\n"
+      "  verbena run --beside -- ibv_devices                    the machine's devices, and verbena0\n"
       "  verbena run --ip 192.0.2.1 --key fabric.key -- PROGRAM  reachable from other machines by this "
       "address\n"
       "  verbena run --node mine -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'");

@@ -16,7 +16,7 @@
 namespace verbena::wire {
 namespace {
 
-constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey",
+constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey", kBeside = "beside",
                            kLinkLayer = "link-layer", kProfile = "profile",
                            kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key", kRoce = "roce";
 
@@ -59,6 +59,8 @@ bool read_word(const std::string& name, const std::string& value, DeviceTableOpt
   if (name == kDevices) {
     if (!read_number(value, 1, kMaxDevices, &number)) return false;
     options->count = static_cast<uint32_t>(number);
+  } else if (name == kBeside) {
+    options->beside = true;
   } else if (name == kPorts) {
     if (!read_number(value, 1, kMaxPorts, &number)) return false;
     options->ports = static_cast<uint32_t>(number);
@@ -100,6 +102,7 @@ std::string write_recipe(const DeviceTableOptions& options, const std::string& k
   recipe << kDevices << '=' << options.count << ' ' << kLinkLayer << '='
          << (options.link_layer == LinkLayer::kEthernet ? "ethernet" : "infiniband");
   const DeviceTableOptions ordinary;
+  if (options.beside) recipe << ' ' << kBeside << '=';
   if (options.ports != ordinary.ports) recipe << ' ' << kPorts << '=' << options.ports;
   if (options.lmc != ordinary.lmc) recipe << ' ' << kLmc << '=' << options.lmc;
   if (options.pkeys != ordinary.pkeys) {

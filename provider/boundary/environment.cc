@@ -15,6 +15,12 @@ namespace {
 // A copy, because some programs overwrite the environment with their title.
 char root_path[PATH_MAX];
 std::atomic<size_t> root_length;
+std::atomic<bool> is_beside;
+
+// "beside=" among the options of the node (wire/node_recipe.h).
+bool says_beside(const char* options) {
+  return options != nullptr && strstr(options, " beside=") != nullptr;
+}
 
 void say_whose(const char* path, unsigned owner, unsigned user) {
   const char* level = getenv("VERBENA_LOG");
@@ -60,12 +66,15 @@ NodeState find_node() {
     if (length > 0 && !may_use(root_path)) length = 0;
   }
   root_length.store(length, std::memory_order_relaxed);
+  is_beside.store(says_beside(getenv("VERBENA_NODE_OPTIONS")), std::memory_order_relaxed);
   const NodeState state = length > 0 ? NodeState::kPresent : NodeState::kNone;
   node_state.store(state, std::memory_order_release);
   return state;
 }
 
 }  // namespace detail
+
+bool is_beside_machine() { return has_node() && is_beside.load(std::memory_order_relaxed); }
 
 NodeRoot node_root() {
   if (!has_node()) return {nullptr, 0};

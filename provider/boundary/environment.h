@@ -30,4 +30,8 @@ inline bool has_node() {
 
 NodeRoot node_root();
 
+// Are the machine's devices seen beside the node's (`verbena run --beside`)? Then what the node's tree does not have is
+// the machine's.
+bool is_beside_machine();
+
 }  // namespace verbena

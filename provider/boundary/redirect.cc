@@ -81,6 +81,9 @@ bool find_redirect(int folder, const char* path, Redirect* out) {
   out->place = judge_path(node.path, node.length, path, out->path, sizeof out->path);
   out->error = 0;
   if (out->place == Place::kElsewhere) return false;
+  if (is_beside_machine() && out->place != Place::kLeft && out->place != Place::kTooLong &&
+      kernel::exists(out->path) != 0)
+    return false;
   if (out->place == Place::kTooLong) out->error = ENAMETOOLONG;
   if (out->is_device()) out->error = static_cast<int>(-kernel::exists(out->path));
   return true;

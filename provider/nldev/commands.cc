@@ -54,8 +54,15 @@ constexpr std::array<Command, kCommands> kTable = make_table();
 
 const DeviceSurvey* Request::device() const {
   if (parse_error != 0 || !attributes.has(RDMA_NLDEV_ATTR_DEV_INDEX)) return nullptr;
-  const uint32_t index = attributes.get32(RDMA_NLDEV_ATTR_DEV_INDEX);
-  return index < devices.size() ? &devices[index] : nullptr;
+  const uint32_t number = attributes.get32(RDMA_NLDEV_ATTR_DEV_INDEX);
+  for (const DeviceSurvey& device : devices)
+    if (device.number == number) return &device;
+  return nullptr;
+}
+
+bool Request::is_for_kernel() const {
+  if (devices.empty() || !devices[0].is_beside || parse_error != 0) return false;
+  return attributes.has(RDMA_NLDEV_ATTR_DEV_INDEX) && device() == nullptr;
 }
 
 bool Request::has_valid_port() const {
@@ -64,7 +71,7 @@ bool Request::has_valid_port() const {
 }
 
 void put_device(Writer* out, const DeviceSurvey& device) {
-  out->put32(RDMA_NLDEV_ATTR_DEV_INDEX, device.index);
+  out->put32(RDMA_NLDEV_ATTR_DEV_INDEX, device.number);
   out->put_text(RDMA_NLDEV_ATTR_DEV_NAME, device.name);
 }
 

@@ -25,6 +25,8 @@ struct Request {
 
   // The device that DEV_INDEX names; nullptr: there is none, or the attributes are wrong.
   const DeviceSurvey* device() const;
+  // Beside the machine's devices: does it name one of those?
+  bool is_for_kernel() const;
   bool names_port() const { return attributes.has(RDMA_NLDEV_ATTR_PORT_INDEX); }
   // Is PORT_INDEX absent, or that of a port of device()?
   bool has_valid_port() const;

@@ -95,7 +95,7 @@ int get_character_device(const Request& request, Writer* out) {
   return write_reply(request, RDMA_NLDEV_CMD_GET_CHARDEV, out, [&](Writer* w) {
     w->put64(RDMA_NLDEV_ATTR_CHARDEV, encoded(kPlaceholderMajor, kPlaceholderMinor));
     w->put64(RDMA_NLDEV_ATTR_CHARDEV_ABI, 1);  // of the provider's commands, as in sysfs
-    w->put_text(RDMA_NLDEV_ATTR_CHARDEV_NAME, "uverbs" + std::to_string(device->index));
+    w->put_text(RDMA_NLDEV_ATTR_CHARDEV_NAME, "uverbs" + std::to_string(device->number));
   });
 }
 

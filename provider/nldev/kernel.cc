@@ -19,7 +19,8 @@ constexpr size_t kRoom = 64 * 1024;  // the kernel's datagrams of a dump are sho
 // System calls: socket(2) and the others belong to the preload, which answers them for the node.
 class KernelSocket {
  public:
-  KernelSocket() : fd_(static_cast<int>(syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA))) {}
+  KernelSocket()
+      : fd_(static_cast<int>(syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA))) {}
   KernelSocket(const KernelSocket&) = delete;
   KernelSocket& operator=(const KernelSocket&) = delete;
   ~KernelSocket() {
@@ -30,7 +31,8 @@ class KernelSocket {
   int send(const std::vector<char>& request) const {
     sockaddr_nl kernel{};
     kernel.nl_family = AF_NETLINK;
-    return syscall(SYS_sendto, fd_, request.data(), request.size(), 0, &kernel, sizeof kernel) < 0 ? errno : 0;
+    const long sent = syscall(SYS_sendto, fd_, request.data(), request.size(), 0, &kernel, sizeof kernel);
+    return sent < 0 ? errno : 0;
   }
   int receive(std::string* out) const {
     pollfd readable{fd_, POLLIN, 0};
@@ -54,7 +56,8 @@ std::string take_messages(const std::string& datagram, uint32_t sequence, uint32
     nlmsghdr header;
     std::memcpy(&header, datagram.data() + at, sizeof header);
     if (header.nlmsg_len < sizeof header || header.nlmsg_len > datagram.size() - at) break;
-    if (header.nlmsg_seq == sequence && (header.nlmsg_type == NLMSG_ERROR || header.nlmsg_type == NLMSG_DONE)) {
+    const bool ends = header.nlmsg_type == NLMSG_ERROR || header.nlmsg_type == NLMSG_DONE;
+    if (header.nlmsg_seq == sequence && ends) {
       int32_t result = 0;
       if (header.nlmsg_len >= NLMSG_HDRLEN + sizeof result)
         std::memcpy(&result, datagram.data() + at + NLMSG_HDRLEN, sizeof result);

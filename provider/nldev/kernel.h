@@ -16,8 +16,8 @@ struct KernelReply {
   std::deque<std::string> datagrams;  // each with messages for the program; a dump without its end
 };
 
-// Asks the kernel what the program asks, and waits for the reply, at most a second for each part of it. `message`
-// is the whole request. The replies have the program's port id, `port`.
+// Asks the kernel what the program asks, and waits for the reply, at most a second for each part of it.
+// `message` is the whole request. The replies have the program's port id, `port`.
 KernelReply ask_kernel(const nlmsghdr& header, const char* message, uint32_t port);
 
 }  // namespace verbena::nldev

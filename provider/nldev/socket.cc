@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "nldev/commands.h"
+#include "nldev/kernel.h"
 
 namespace verbena::nldev {
 namespace {
@@ -81,6 +84,21 @@ struct Outcome {
   std::deque<std::string> datagrams;
 };
 
+// To the machine's kernel, which has the device.
+Outcome forward(const nlmsghdr& header, const char* message, const verbena_netlink_program& program) {
+  KernelReply reply = ask_kernel(header, message, program.port);
+  const bool is_dump = (header.nlmsg_flags & NLM_F_DUMP) != 0;
+  Outcome outcome{is_dump ? 0 : reply.error, is_dump, std::move(reply.datagrams)};
+  if (is_dump) outcome.datagrams.push_back(done_message(header, reply.error, program));
+  return outcome;
+}
+
+// Is it a dump of all devices, which the machine's belong to?
+bool lists_devices(const Request& request) {
+  return !request.devices.empty() && request.devices[0].is_beside && request.parse_error == 0 &&
+         !request.attributes.has(RDMA_NLDEV_ATTR_DEV_INDEX);
+}
+
 Outcome carry_out(const nlmsghdr& header, const char* message, bool dump_is_running,
                   const verbena_netlink_program& program) {
   const Request request = request_of(header, message, program.port);
@@ -89,6 +107,7 @@ Outcome carry_out(const nlmsghdr& header, const char* message, bool dump_is_runn
       client_of(header.nlmsg_type) == RDMA_NL_NLDEV ? find_command(command_of(header.nlmsg_type)) : nullptr;
   if (command == nullptr) return {EINVAL, false, {}};
   if (command->changes && !request.is_administrator) return {EPERM, false, {}};
+  if (request.is_for_kernel()) return forward(header, message, program);
   if ((header.nlmsg_flags & NLM_F_DUMP) != 0) {
     if (command->dump == nullptr) return {command->changes ? EOPNOTSUPP : EINVAL, false, {}};
     if (dump_is_running) return {EBUSY, false, {}};
@@ -97,6 +116,10 @@ Outcome carry_out(const nlmsghdr& header, const char* message, bool dump_is_runn
     Outcome outcome{0, true, {}};
     if (error == 0)
       for (std::string& datagram : dump.take()) outcome.datagrams.push_back(std::move(datagram));
+    if (error == 0 && lists_devices(request)) {
+      KernelReply machine = ask_kernel(header, message, program.port);
+      std::move(machine.datagrams.begin(), machine.datagrams.end(), std::back_inserter(outcome.datagrams));
+    }
     outcome.datagrams.push_back(done_message(header, error, program));
     return outcome;
   }

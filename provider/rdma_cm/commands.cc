@@ -86,6 +86,9 @@ int run(State& state, const std::shared_ptr<File>& file, const void* command, si
   if (const int error = copy_from_program(&request, payload, given); error != 0) return error;
   Call call{state, file, &request, header.out, has_token};
   try {
+    int error = 0;
+    if (state.machine != nullptr && state.machine->carry_out(call, header.cmd, &request, known.in_size, &error))
+      return error;
     return known.run(call);
   } catch (const std::bad_alloc&) {
     return ENOMEM;

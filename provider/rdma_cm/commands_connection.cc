@@ -35,7 +35,11 @@ int listen(Call& call) {
     const std::lock_guard lock(call.state.mutex);
     context->backlog = backlog;
   }
-  return cm::listen(context->cm_id, static_cast<int>(backlog));
+  const int error = cm::listen(context->cm_id, static_cast<int>(backlog));
+  if (error != 0 || call.state.machine == nullptr) return error;
+  cm::Route route = {};
+  cm::query(context->cm_id, &route);
+  return call.state.machine->listen_as_well(call.state, *context.get(), route.source, backlog);
 }
 
 int connect(Call& call) {

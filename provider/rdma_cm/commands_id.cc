@@ -45,6 +45,7 @@ int create_id(Call& call) {
   context->file = call.file;
   context->uid = request.uid;
   context->space = static_cast<cm::PortSpace>(request.ps);
+  context->qp_type = request.qp_type;
   {
     const std::lock_guard lock(call.state.mutex);
     context->id = call.state.contexts.reserve();

@@ -25,6 +25,7 @@ State* make_state(int* error) {
   State* before = the_state.load(std::memory_order_acquire);
   if (before != nullptr && !cm::service_is_dead(before->service)) return before;
   auto fresh = std::make_unique<State>();
+  fresh->machine = Machine::make();
   if (*error = cm::acquire_service(&fresh->service); *error != 0) return nullptr;
   if (the_state.compare_exchange_strong(before, fresh.get(), std::memory_order_acq_rel))
     return fresh.release();
@@ -61,7 +62,8 @@ uint32_t destroy_context(State& state, Context* context) {
   std::unique_lock lock(state.mutex);
   state.unused.wait(lock, [context] { return context->users == 0; });
   lock.unlock();
-  cm::destroy_id(context->cm_id);
+  if (context->has_machine_id) state.machine->destroy(context->machine_id);
+  if (context->cm_id != nullptr) cm::destroy_id(context->cm_id);
   lock.lock();
 
   // From here on there is no new event, and no thread migrates the context.
@@ -80,7 +82,10 @@ uint32_t destroy_context(State& state, Context* context) {
 
   lock.unlock();
   for (QueuedEvent& event : unheard)
-    if (event.fresh != nullptr) cm::destroy_id(event.fresh->cm_id);
+    if (event.fresh != nullptr && event.fresh->has_machine_id)
+      state.machine->destroy(event.fresh->machine_id);
+    else if (event.fresh != nullptr)
+      cm::destroy_id(event.fresh->cm_id);
   lock.lock();
   for (const QueuedEvent& event : unheard)
     if (event.fresh != nullptr) state.contexts.release(event.fresh->id);

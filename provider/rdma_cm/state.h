@@ -8,17 +8,20 @@
 // take it.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "cm/cm.h"
 #include "rdma_cm/abi.h"
 #include "rdma_cm/acknowledgement_watch.h"
 #include "rdma_cm/id_table.h"
+#include "rdma_cm/machine.h"
 #include "rdma_cm/token_pipe.h"
 
 namespace verbena::rdma_cm {
@@ -40,6 +43,12 @@ struct QueuedEvent {
   uint64_t multicast = 0;          // serial; 0: not about a membership
   std::unique_ptr<Context> fresh;  // of a connection request: what the program will know the new id by
   rdma_ucm_event_resp response = {};
+};
+
+// An option that was set before the id went to the machine's rdma_cm.
+struct SavedOption {
+  uint32_t level, name, size;
+  std::array<uint8_t, 4> value;
 };
 
 struct File {
@@ -64,6 +73,12 @@ struct Context {
   bool accepting = false;
   std::list<QueuedEvent> held;  // while `accepting`: what the program hears if that succeeds
   std::list<std::unique_ptr<Multicast>> multicasts;
+  // On a device of the machine, or listening there as well (machine.h).
+  uint8_t qp_type = 0;
+  bool is_on_machine = false;
+  bool has_machine_id = false;
+  uint32_t machine_id = 0;
+  std::vector<SavedOption> options;
 };
 
 struct State {
@@ -76,6 +91,7 @@ struct State {
   uint64_t next_serial = 1;
   uint64_t next_event = 1;
   AcknowledgementWatch acknowledgements;  // has its own mutex
+  std::unique_ptr<Machine> machine;       // the kernel's rdma_cm; nullptr: it is not seen here
 };
 
 // The one of this process; nullptr before the device file was opened.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A guest with the kernel's rxe that runs an init script of its own, by means of conformance/guest. No root."""
 
+import os
 import pathlib
 import sys
 import tarfile

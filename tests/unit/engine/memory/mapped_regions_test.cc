@@ -34,8 +34,8 @@ struct Memory {
   int fd = -1;
 };
 
-Memory map_shared(int fd) {
-  if (ftruncate(fd, kSize) != 0) return {};
+Memory map_shared(int fd, size_t file_size = kSize) {
+  if (ftruncate(fd, static_cast<off_t>(file_size)) != 0) return {};
   void* const bytes = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return {bytes == MAP_FAILED ? nullptr : static_cast<uint8_t*>(bytes), fd};
 }
@@ -115,6 +115,10 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         break;
       case 't':
         if (ftruncate(memory.fd, 0) != 0) return 4;
+        break;
+      case 'o':
+        for (int i = 0; i < 50; ++i)
+          if (ftruncate(memory.fd, kSize) != 0 || ftruncate(memory.fd, 4096) != 0) return 9;
         break;
       case 'f':
         std::fill_n(memory.bytes, kSize, uint8_t{0x5a});
@@ -280,7 +284,8 @@ TEST_F(MappedMemory, PrivateMemoryIsNotAskedFor) {
 }
 
 TEST_F(MappedMemory, OfHugePagesIsReachedByCopy) {
-  if (!begin([] { return map_shared(memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB)); }))
+  constexpr size_t kHugePage = 2 * 1024 * 1024;
+  if (!begin([] { return map_shared(memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB), kHugePage); }))
     GTEST_SKIP() << "the machine has no huge pages";
   ASSERT_EQ(meet(), State::kMapped);
   expect_all_operations();
@@ -323,6 +328,22 @@ TEST_F(MappedMemory, ATruncatedFileIsARemoteAccessErrorForLongReads) {
   ASSERT_EQ(meet(), State::kMapped);
   order('t');
   EXPECT_EQ(carry_out(IBV_WR_RDMA_READ, 0, 200'000), IBV_WC_REM_ACCESS_ERR);
+}
+
+// Pages come and go while they are copied, and stay away in the end. That ends the queue pair, never the
+// process.
+TEST_F(MappedMemory, TruncationUnderTrafficIsARemoteAccessError) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), State::kMapped);
+  owner_->command('o');
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  EXPECT_TRUE(eventually([&] {
+    for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ})
+      if (status == IBV_WC_SUCCESS) status = carry_out(opcode, 0, kSize - 64);
+    return status != IBV_WC_SUCCESS;
+  }));
+  EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(owner_->answer(), 'o');
 }
 
 // The kernel would end a thread that blocks the signal (signal(7)).

@@ -35,7 +35,9 @@ bool find_registered(Process& process, const RegionQuery& query, Registered* out
 
 }  // namespace
 
-void set_shared_memory_hint(SharedMemoryHint given) { shared_memory_hint.store(given, std::memory_order_release); }
+void set_shared_memory_hint(SharedMemoryHint given) {
+  shared_memory_hint.store(given, std::memory_order_release);
+}
 
 bool may_be_shared(uint64_t address, uint64_t length) {
   const SharedMemoryHint ask = shared_memory_hint.load(std::memory_order_acquire);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause
  *
  * What the provider learns of calls of the program that have nothing to do with device files, once the
- * program has opened a device: calls that decide whether a peer may map memory of this process, and whether this
- * process may touch memory of a peer (emulator/fabric/mapped_regions.h, guarded_copy.h). The provider finds
- * both functions with dlsym(RTLD_DEFAULT, …), as those of claim.h.
+ * program has opened a device: calls that decide whether a peer may map memory of this process, and whether
+ * this process may touch memory of a peer (emulator/fabric/mapped_regions.h, guarded_copy.h). The provider
+ * finds both functions with dlsym(RTLD_DEFAULT, …), as those of claim.h.
  */
 #ifndef VERBENA_PROVIDER_BOUNDARY_WATCH_H
 #define VERBENA_PROVIDER_BOUNDARY_WATCH_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The fast path of a WRITE or READ of up to 64 KiB with one SGE, and of an atomic on memory that this process
-// has mapped as well. It keeps the cost around the copy small. If anything is not as expected, the slow path takes the request, as in small_send.h.
+// The fast path of a WRITE or READ of up to 64 KiB with one SGE, and of an atomic on memory that this
+// process has mapped as well. It keeps the cost around the copy small. If anything is not as expected, the slow path takes the request, as in small_send.h.
 #pragma once
 
 #include <infiniband/verbs.h>

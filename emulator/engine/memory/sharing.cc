@@ -13,7 +13,7 @@
 namespace verbena {
 namespace {
 
-std::atomic<SharedMemoryHint> hint{nullptr};
+std::atomic<SharedMemoryHint> shared_memory_hint{nullptr};
 
 // The memory of a registration, while its keys are valid.
 struct Registered {
@@ -35,10 +35,12 @@ bool find_registered(Process& process, const RegionQuery& query, Registered* out
 
 }  // namespace
 
-void set_shared_memory_hint(SharedMemoryHint given) { hint.store(given, std::memory_order_release); }
+void set_shared_memory_hint(SharedMemoryHint given) {
+  shared_memory_hint.store(given, std::memory_order_release);
+}
 
 bool may_be_shared(uint64_t address, uint64_t length) {
-  const SharedMemoryHint ask = hint.load(std::memory_order_acquire);
+  const SharedMemoryHint ask = shared_memory_hint.load(std::memory_order_acquire);
   return ask != nullptr && length != 0 && ask(address, length) && is_file_page(address);
 }
 

@@ -113,13 +113,13 @@ TEST(GuardedCopy, WordsComeInOnePieceAndTheLastOneLast) {
 
 // ---- the program's own handling ----
 
-sigjmp_buf instant;
+sigjmp_buf before_fault;
 volatile sig_atomic_t handled;
 
 void note(int) { handled = handled + 1; }
 void note_and_leave(int, siginfo_t* info, void*) {
   handled = info->si_addr != nullptr ? 100 : 1;
-  siglongjmp(instant, 1);
+  siglongjmp(before_fault, 1);
 }
 
 struct sigaction action_of(void (*handler)(int), int flags = 0) {
@@ -138,7 +138,7 @@ TEST(GuardedCopy, OtherFaultsAreTheProgramsOwn) {
   ASSERT_EQ(exchange_sigbus_action(&action, &former), 0);
   const HalfAFile file;
   handled = 0;
-  if (sigsetjmp(instant, 1) == 0) *reinterpret_cast<volatile char*>(file.gone()) = 1;
+  if (sigsetjmp(before_fault, 1) == 0) *reinterpret_cast<volatile char*>(file.gone()) = 1;
   EXPECT_EQ(handled, 100);
   // The program sees its own handler, and copies are guarded as before.
   struct sigaction seen {};

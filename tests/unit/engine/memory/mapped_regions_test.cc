@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Memory that its owner has mapped MAP_SHARED, reached by a peer that maps it too. Two processes: the child
-// owns the memory, the parent sends the requests.
+// Memory that its owner has mapped MAP_SHARED, reached by a peer that maps it too. Two processes: the
+// child owns the memory, the parent sends the requests.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,38 +25,38 @@
 namespace verbena {
 namespace {
 
-using State = MappedRegions::State;
-constexpr size_t kWholeSize = 256 * 1024;
+using MappingState = MappedRegions::State;
+constexpr size_t kOwnersBytes = 256 * 1024;
 
 // Memory of the owner, and its file.
-struct Memory {
+struct OwnersMemory {
   uint8_t* bytes = nullptr;
   int fd = -1;
 };
 
-Memory map_shared(int fd) {
-  if (ftruncate(fd, kWholeSize) != 0) return {};
-  void* const bytes = mmap(nullptr, kWholeSize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+OwnersMemory map_shared(int fd, size_t file_size = kOwnersBytes) {
+  if (ftruncate(fd, static_cast<off_t>(file_size)) != 0) return {};
+  void* const bytes = mmap(nullptr, kOwnersBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return {bytes == MAP_FAILED ? nullptr : static_cast<uint8_t*>(bytes), fd};
 }
 
-Memory of_memfd() { return map_shared(memfd_create("shared", MFD_CLOEXEC)); }
+OwnersMemory of_memfd() { return map_shared(memfd_create("shared", MFD_CLOEXEC)); }
 
 // The descriptor is closed, the name stays until the owner has been asked.
-Memory of_closed_file(const std::string& folder) {
+OwnersMemory of_closed_file(const std::string& folder) {
   const std::string path = folder + "/verbena-test-" + std::to_string(getpid());
-  const Memory memory = map_shared(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const OwnersMemory memory = map_shared(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   close(memory.fd);
   return {memory.bytes, -1};
 }
 
-Memory of_nothing() {
-  void* const bytes = mmap(nullptr, kWholeSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+OwnersMemory of_nothing() {
+  void* const bytes = mmap(nullptr, kOwnersBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return {static_cast<uint8_t*>(bytes), -1};
 }
 
-Memory of_private_pages() {
-  void* const bytes = mmap(nullptr, kWholeSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+OwnersMemory of_private_pages() {
+  void* const bytes = mmap(nullptr, kOwnersBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return {static_cast<uint8_t*>(bytes), -1};
 }
 
@@ -80,7 +80,7 @@ class SharedTold {
   Told* told_;
 };
 
-using MakeMemory = std::function<Memory()>;
+using MakeMemory = std::function<OwnersMemory()>;
 
 // The owner: registers the memory, and does what it is told.
 int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const MakeMemory& make) {
@@ -89,11 +89,11 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
   const Owned<Pd> pd = make_pd(context.get());
   const Owned<Cq> cq = make_cq(context.get());
   const Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
-  const Memory memory = make();
+  const OwnersMemory memory = make();
   if (memory.bytes == nullptr) return parent.tell('-'), 0;
   Mr* mr = nullptr;
   const auto address = reinterpret_cast<uint64_t>(memory.bytes);
-  if (reg_mr(pd.get(), memory.bytes, kWholeSize, address, kAllAccess, &mr) != 0) return 1;
+  if (reg_mr(pd.get(), memory.bytes, kOwnersBytes, address, kAllAccess, &mr) != 0) return 1;
   Owned<Mr> region(mr);
   told->owner_qp = qp_number(qp.get());
   told->address = address;
@@ -109,24 +109,28 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         region.reset();
         break;
       case 'h':  // to the second half
-        if (rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.bytes + kWholeSize / 2, kWholeSize / 2, 0) !=
-            0)
+        if (rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.bytes + kOwnersBytes / 2,
+                     kOwnersBytes / 2, 0) != 0)
           return 3;
         break;
       case 't':
         if (ftruncate(memory.fd, 0) != 0) return 4;
         break;
+      case 'o':
+        for (int i = 0; i < 50; ++i)
+          if (ftruncate(memory.fd, kOwnersBytes) != 0 || ftruncate(memory.fd, 4096) != 0) return 9;
+        break;
       case 'f':
-        std::fill_n(memory.bytes, kWholeSize, uint8_t{0x5a});
+        std::fill_n(memory.bytes, kOwnersBytes, uint8_t{0x5a});
         break;
       case 'p':  // a receive of the whole region
-        if (receive(qp.get(), {{address, kWholeSize, told->lkey}}) != 0) return 5;
+        if (receive(qp.get(), {{address, kOwnersBytes, told->lkey}}) != 0) return 5;
         break;
       case 'c':
         if (completion(cq.get()).status != IBV_WC_SUCCESS) return 6;
         break;
       case 's':  // is every byte what the peer's last request made it?
-        for (size_t i = 0; i < kWholeSize; ++i)
+        for (size_t i = 0; i < kOwnersBytes; ++i)
           if (memory.bytes[i] != static_cast<uint8_t>(i * 7 + (i >> 8))) return 7;
         break;
       default:
@@ -152,7 +156,7 @@ class MappedMemory : public ::testing::Test {
     pd_ = make_pd(context_.get());
     cq_ = make_cq(context_.get());
     qp_ = make_qp(pd_.get(), cq_.get(), cq_.get());
-    local_ = std::make_unique<Region>(pd_.get(), kWholeSize);
+    local_ = std::make_unique<Region>(pd_.get(), kOwnersBytes);
     told_->peer_qp = qp_number(qp_.get());
     owner_->command('g');
     EXPECT_EQ(owner_->answer(), 'r');
@@ -185,23 +189,24 @@ class MappedMemory : public ::testing::Test {
   }
   PeerAdapter& peer() { return *qp_->requester.path.memory; }
   // The state of the registration that the owner's table has now; kFree: none.
-  State state() {
+  MappingState state() {
     const MemoryKey key = MemoryKey::unpack(told_->rkey);
     const SharedMr* mr = peer().view().mr(key.index);
-    if (mr->mappable == 0) return State::kFree;
+    if (mr->mappable == 0) return MappingState::kFree;
     const MappedRegions::Found found = peer().regions().find(key, mr->mappable);
     if (!found.is_new) return found.state;
     qp_->process->peers().note_region();
     qp_->process->membership().kick();
-    return State::kFree;
+    return MappingState::kFree;
   }
   // Sends WRITEs until the mapping is there, or refused.
-  State meet() {
-    State seen = State::kFree;
+  MappingState meet() {
+    MappingState seen = MappingState::kFree;
     EXPECT_TRUE(eventually([&] {
       EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_SUCCESS);
       seen = state();
-      return seen == State::kMapped || seen == State::kRefused || peer().view().mr(index())->mappable == 0;
+      return seen == MappingState::kMapped || seen == MappingState::kRefused ||
+             peer().view().mr(index())->mappable == 0;
     }));
     return seen;
   }
@@ -238,7 +243,7 @@ void MappedMemory::expect_all_operations() {
   EXPECT_EQ(fetch_add(64, 0), 6u);
   order('p');
   local_->fill(0);
-  ASSERT_EQ(send(qp_.get(), {local_->sge(0, kWholeSize)}), 0);
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, kOwnersBytes)}), 0);
   ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
   order('c');
   order('s');
@@ -246,15 +251,15 @@ void MappedMemory::expect_all_operations() {
 
 TEST_F(MappedMemory, OfAMemfdIsReachedByCopy) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   expect_all_operations();
 }
 
 TEST_F(MappedMemory, OfAFileThatIsClosedIsReachedByCopy) {
   ASSERT_TRUE(begin([] { return of_closed_file("/dev/shm"); }));
-  const State met = meet();
+  const MappingState met = meet();
   EXPECT_EQ(unlink(("/dev/shm/verbena-test-" + std::to_string(owner_->pid())).c_str()), 0);
-  ASSERT_EQ(met, State::kMapped);
+  ASSERT_EQ(met, MappingState::kMapped);
   expect_all_operations();
 }
 
@@ -275,20 +280,21 @@ TEST_F(MappedMemory, WithoutAFileIsReachedBySystemCall) {
 
 TEST_F(MappedMemory, PrivateMemoryIsNotAskedFor) {
   ASSERT_TRUE(begin(of_private_pages));
-  EXPECT_EQ(meet(), State::kFree);
+  EXPECT_EQ(meet(), MappingState::kFree);
   expect_all_operations();
 }
 
 TEST_F(MappedMemory, OfHugePagesIsReachedByCopy) {
-  if (!begin([] { return map_shared(memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB)); }))
+  constexpr size_t kHugePage = 2 * 1024 * 1024;
+  if (!begin([] { return map_shared(memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB), kHugePage); }))
     GTEST_SKIP() << "the machine has no huge pages";
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   expect_all_operations();
 }
 
 TEST_F(MappedMemory, DeregistrationEndsTheMapping) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   const uint32_t mappable = peer().view().mr(index())->mappable;
   order('d');
   // The owner wakes this process: the mapping goes without a further request.
@@ -299,12 +305,12 @@ TEST_F(MappedMemory, DeregistrationEndsTheMapping) {
 
 TEST_F(MappedMemory, ReregistrationMovesTheRegion) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   order('h');
-  told_->address += kWholeSize / 2;
+  told_->address += kOwnersBytes / 2;
   local_->fill(9);
   ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 64), IBV_WC_SUCCESS);
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 64), IBV_WC_SUCCESS);
   local_->clear();
   ASSERT_EQ(carry_out(IBV_WR_RDMA_READ, 0, 64), IBV_WC_SUCCESS);
@@ -313,22 +319,38 @@ TEST_F(MappedMemory, ReregistrationMovesTheRegion) {
 
 TEST_F(MappedMemory, ATruncatedFileIsARemoteAccessError) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   order('t');
   EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 4096, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST_F(MappedMemory, ATruncatedFileIsARemoteAccessErrorForLongReads) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   order('t');
   EXPECT_EQ(carry_out(IBV_WR_RDMA_READ, 0, 200'000), IBV_WC_REM_ACCESS_ERR);
+}
+
+// Pages come and go while they are copied, and stay away in the end. That ends the queue pair, never the
+// process.
+TEST_F(MappedMemory, TruncationUnderTrafficIsARemoteAccessError) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  owner_->command('o');
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  EXPECT_TRUE(eventually([&] {
+    for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ})
+      if (status == IBV_WC_SUCCESS) status = carry_out(opcode, 0, kOwnersBytes - 64);
+    return status != IBV_WC_SUCCESS;
+  }));
+  EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(owner_->answer(), 'o');
 }
 
 // The kernel would end a thread that blocks the signal (signal(7)).
 TEST_F(MappedMemory, AThreadThatBlocksSigbusIsNotEnded) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   order('t');
   ibv_wc_status status = IBV_WC_SUCCESS;
   sigset_t mask, before;
@@ -342,7 +364,7 @@ TEST_F(MappedMemory, AThreadThatBlocksSigbusIsNotEnded) {
 
 TEST_F(MappedMemory, TheOwnersDeathIsSeen) {
   ASSERT_TRUE(begin(of_memfd));
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   owner_->kill_now();
   EXPECT_NE(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_SUCCESS);
   owner_.reset();
@@ -356,7 +378,7 @@ TEST_F(MappedMemory, LocksOfTheProgramOnTheFileStay) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   ASSERT_EQ(fcntl(mine, F_SETLK, &whole), 0);
-  ASSERT_EQ(meet(), State::kMapped);
+  ASSERT_EQ(meet(), MappingState::kMapped);
   const std::string name = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(mine);
   Child other([&](const Child&) {
     const int again = open(name.c_str(), O_RDWR | O_CLOEXEC);

@@ -6,7 +6,7 @@
 namespace verbena {
 namespace {
 
-struct Row {
+struct MeansRow {
   const char* what;
   Reach reach;  // within_reach, mapped, writable, takes_sigbus
   TransferMeans writing, reading;
@@ -14,7 +14,7 @@ struct Row {
 
 TEST(TransferMeans, FollowTheTable) {
   using enum TransferMeans;
-  constexpr Row kRows[] = {
+  constexpr MeansRow kRows[] = {
       {"mapped", {true, true, true, true}, kCopy, kCopy},
       {"mapped for reading", {true, true, false, true}, kSystemCall, kCopy},
       {"mapped, but the thread blocks SIGBUS", {true, true, true, false}, kSystemCall, kSystemCall},
@@ -22,7 +22,7 @@ TEST(TransferMeans, FollowTheTable) {
       {"out of reach", {false, false, false, true}, kFrames, kFrames},
       {"out of reach, whatever is mapped", {false, true, true, true}, kFrames, kFrames},
   };
-  for (const Row& row : kRows) {
+  for (const MeansRow& row : kRows) {
     EXPECT_EQ(choose_means(row.reach, true), row.writing) << row.what;
     EXPECT_EQ(choose_means(row.reach, false), row.reading) << row.what;
   }

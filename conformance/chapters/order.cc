@@ -178,8 +178,14 @@ CONFORMANCE_TEST(order, FencedRequestsWaitForAtomics, "order.fence-atomic") {
 }
 
 CONFORMANCE_TEST(order, ReceivesInOrder, "order.receives") {
+  bool is_claimed = false;
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
-    new_pair(of(type));
+    try {
+      new_pair(of(type));
+    } catch (const NotClaimed&) {
+      continue;  // the other types show it
+    }
+    is_claimed = true;
     const uint32_t count = std::min({20u, near().facts().send_depth, far().facts().receive_depth});
     near().fill_pattern(0, 4096, 5);
     for (uint32_t i = 0; i < count; ++i) ASSERT_EQ(far().receive(i * 4096, 2048, i), 0);
@@ -192,6 +198,7 @@ CONFORMANCE_TEST(order, ReceivesInOrder, "order.receives") {
       EXPECT_TRUE(far().has_pattern(i * 4096 + far().data_offset(), 1, 5, i)) << type_name(type);
     }
   }
+  if (!is_claimed) throw NotClaimed{"QPs of types RC, UC and UD are refused"};
 }
 
 CONFORMANCE_TEST(order, MoreReadsThanOutstanding, "order.reads-beyond-limit") {

@@ -48,7 +48,8 @@ void add_network_options(CLI::App& command, NodeOptions& options) {
             network.kind = NetworkKind::kRoce;
             for (const std::string& word : words) add_address(network, "--roce", word);
           },
-          "speak RoCE v2 by this address: with the kernel's rxe, adapters, other nodes (docs/ROCE.md)")
+          "speak RoCE v2 by this address, with rxe, adapters and other nodes; without any authentication "
+          "(docs/ROCE.md)")
       ->expected(1)
       ->take_all()
       ->type_name("ADDR")
@@ -113,7 +114,8 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
 
 bool names_node(const CLI::App& command) {
   size_t given = 0;
-  for (const char* option : {"--devices", "--link-layer", "--profile", "--node", "--ip", "--net", "--roce", "--port"})
+  for (const char* option :
+       {"--devices", "--link-layer", "--profile", "--node", "--ip", "--net", "--roce", "--port"})
     given += command.count(option);
   return given != 0;
 }

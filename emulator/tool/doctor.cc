@@ -81,6 +81,8 @@ void add_doctor(CLI::App& app, CommandLine& line) {
   add_network_options(*command, options->node);
   command->callback([command, options, &line] {
     const std::vector<std::string> program = program_of(*command, line);
+    if (options->node.devices.network.kind == NetworkKind::kRoce)
+      throw UsageError{"doctor: it cannot look at the way by RoCE v2 yet: --ip or --net"};
     if (!options->peer.empty() && !program.empty()) throw UsageError{"doctor: --peer, or a program"};
     line.action = [options, program] { return doctor(*options, program); };
   });

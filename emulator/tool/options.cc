@@ -95,7 +95,8 @@ void add_network_options(CLI::App& command, NodeOptions& options) {
             network.kind = NetworkKind::kRoce;
             for (const std::string& word : words) add_address(network, "--roce", word);
           },
-          "speak RoCE v2 by this address: with the kernel's rxe, adapters, other nodes (docs/ROCE.md)")
+          "speak RoCE v2 by this address, with rxe, adapters and other nodes; without any authentication "
+          "(docs/ROCE.md)")
       ->expected(1)
       ->take_all()
       ->type_name("ADDR")

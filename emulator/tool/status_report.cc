@@ -354,7 +354,10 @@ std::vector<std::string> network_addresses(const NodeSnapshot& node) {
 std::string network_as_text(const NodeSnapshot& node) {
   std::string text;
   for (const std::string& address : network_addresses(node)) text += (text.empty() ? "" : ", ") + address;
-  return text.empty() ? "" : fmt::format("  network: {}, port {}\n", text, node.devices.network.port);
+  if (text.empty()) return "";
+  const char* const kind =
+      node.devices.network.kind == NetworkKind::kRoce ? " (RoCE v2, without authentication)" : "";
+  return fmt::format("  network: {}, port {}{}\n", text, node.devices.network.port, kind);
 }
 
 }  // namespace

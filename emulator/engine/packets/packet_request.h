@@ -30,6 +30,7 @@ struct PacketRequest {
   uint32_t rkey = 0;
   uint64_t compare_add = 0;  // as ibv_send_wr::wr.atomic
   uint64_t swap = 0;
+  uint32_t srqn = 0;  // XRC
 };
 
 // A packet to be sent, with the memory of its payload.
@@ -46,12 +47,15 @@ struct OutgoingPacket {
 
 // What both ends of a connection have agreed on.
 struct Connection {
-  bool reliable = true;  // RC; false: UC
+  bool reliable = true;  // RC or XRC; false: UC
   uint32_t mtu = 1024;   // bytes, a power of two, 256 .. 4096
   uint32_t remote_qpn = 0;
   uint16_t pkey = roce::kDefaultPkey;
 
+  bool is_extended = false;  // XRC
+
   roce::TransportKind transport() const {
+    if (is_extended) return roce::TransportKind::kXrc;
     return reliable ? roce::TransportKind::kRc : roce::TransportKind::kUc;
   }
 };

@@ -139,6 +139,7 @@ bool RequesterMachine::build(Slot& slot, OutgoingPacket* out) {
   packet.bth.destination_qpn = options_.connection.remote_qpn;
   packet.bth.pkey = options_.connection.pkey;
   packet.bth.psn = cursor_psn_;
+  packet.xrceth = {request.srqn};
   if (request.kind == Kind::kRead) {
     // Asked again, a READ begins where the response broke off.
     type = PacketType::kReadRequest;
@@ -244,7 +245,7 @@ void RequesterMachine::fail(Failure failure) {
 
 void RequesterMachine::on_packet(const roce::Packet& packet, int64_t now) {
   const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
-  if (failed_ || info == nullptr || info->transport != roce::TransportKind::kRc ||
+  if (failed_ || info == nullptr || info->transport != options_.connection.transport() ||
       !options_.connection.reliable)
     return;
   // Of what was sent and is not acknowledged; anything else is late or forged.

@@ -106,6 +106,7 @@ ArrivedPiece ResponderMachine::piece_of(const roce::Packet& packet, const Opcode
   piece.has_invalidate = (info.headers & roce::kHasIeth) != 0;
   piece.immediate = piece.has_invalidate ? packet.invalidate.rkey : packet.immediate.immediate;
   piece.psn = packet.bth.psn;
+  piece.srqn = packet.xrceth.srqn;
   piece.offset = message_.done;
   piece.bytes = packet.payload;
   if (piece.kind == Kind::kSend) {
@@ -301,7 +302,7 @@ bool ResponderMachine::build_read(Answer& answer, OutgoingPacket* out) {
   const PacketType type = is_first
                               ? (is_last ? PacketType::kReadResponseOnly : PacketType::kReadResponseFirst)
                               : (is_last ? PacketType::kReadResponseLast : PacketType::kReadResponseMiddle);
-  out->packet.bth.opcode = roce::opcode_of(roce::TransportKind::kRc, type);
+  out->packet.bth.opcode = roce::opcode_of(options_.connection.transport(), type);
   answer.offset += size;
   answer.psn = psn_next(answer.psn);
   return true;
@@ -322,9 +323,9 @@ bool ResponderMachine::next_packet(OutgoingPacket* out) {
       if (!build_read(answer, out)) continue;
       is_last = answer.offset == answer.read.length;
     } else {
-      packet.bth.opcode = roce::opcode_of(roce::TransportKind::kRc, answer.type == Answer::Type::kAtomic
-                                                                        ? PacketType::kAtomicAcknowledge
-                                                                        : PacketType::kAcknowledge);
+      packet.bth.opcode = roce::opcode_of(
+          options_.connection.transport(),
+          answer.type == Answer::Type::kAtomic ? PacketType::kAtomicAcknowledge : PacketType::kAcknowledge);
     }
     if (is_last) forget_first_answer();
     return true;

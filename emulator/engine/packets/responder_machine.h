@@ -44,6 +44,7 @@ struct ArrivedPiece {
   uint32_t rkey = 0;
   uint64_t compare_add = 0;
   uint64_t swap = 0;
+  uint32_t srqn = 0;  // XRC
   std::span<const uint8_t> bytes;
 };
 

@@ -4,14 +4,18 @@
 #include <arpa/inet.h>
 #include <sched.h>
 
-#include <cstring>
+#include <memory>
+#include <mutex>
 
 #include "adapter/memory_table.h"
 #include "engine/completion/poll.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/srq.h"
 #include "engine/responder/peer_path.h"
 #include "engine/responder/refusal.h"
+#include "engine/responder/target_access.h"
+#include "engine/responder/xrc_target.h"
 #include "engine/rules/psn.h"
 #include "fabric/hazards.h"
 
@@ -52,6 +56,7 @@ Request request_in(const ArrivedPiece& piece) {
   request.remote_address = piece.remote_address;
   request.compare_add = piece.compare_add;
   request.swap = piece.swap;
+  request.remote_srqn = piece.srqn;
   request.length = piece.length;
   request.done = piece.offset;
   return request;
@@ -91,7 +96,8 @@ PacketResponder::PacketResponder(Qp& qp, const wire::NetAddress& from, uint32_t 
   requester_.process = qp.process;
   requester_.index = kRemoteIndex;
   requester_.qpn = remote_qpn;
-  requester_.type = qp.type;
+  requester_.type = qp.type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : qp.type;
+  if (qp.type == IBV_QPT_XRC_RECV) requester_.xrc_targets = std::make_shared<XrcTargets>();
   requester_.psn = first_psn;
   requester_.origin = {&from, 0};
   PeerPath& path = requester_.path;
@@ -112,6 +118,17 @@ bool PacketResponder::is_ready() {
 // What lies in receive slots is scattered by the thread that polls, or here.
 void PacketResponder::let_eager_settle() {
   if (qp_.recv_cq != nullptr) scatter_eager(*qp_.recv_cq);
+  Process& process = *requester_.process;
+  const XrcTarget* const target = requester_.path.target;
+  if (target == nullptr || target->adapter.get() != &process.self()) return;
+  std::lock_guard lock(process.serving_mutex());
+  if (Srq* const srq = process.srq(target->index); srq != nullptr && srq->cq != nullptr)
+    scatter_eager(*srq->cq);
+}
+
+// The current WQE of an XRC SRQ is flushed.
+void PacketResponder::abandon() {
+  if (requester_.xrc_targets) abandon_current_wqe(requester_);
 }
 
 Response PacketResponder::carry_out(Request& request, const LocalBytes& local) {
@@ -121,11 +138,12 @@ Response PacketResponder::carry_out(Request& request, const LocalBytes& local) {
     const size_t before = bytes_.size();
     Response response{Answer::kGone};
     {
-      const HazardGuard guard(requester_.process->hazards(), requester_.process->membership().slot());
-      if (check_path(requester_) == VendorError::none) {
+      const TargetAccess access(requester_, request.remote_srqn);
+      if (access.refused != VendorError::none)
+        response = refuse(requester_, request, access.refused);
+      else if (access.unreachable == VendorError::none)
         response = respond(requester_, operation, request, local);
-        raise_event_due(requester_.path);
-      }
+      if (access.unreachable == VendorError::none) raise_event_due(requester_.path);
     }
     const bool is_held_up = response.answer == Answer::kBusy ||
                             (response.answer == Answer::kPartial && (before == 0 || bytes_.size() == before));
@@ -198,19 +216,21 @@ Verdict PacketResponder::check_read(const ArrivedPiece& read) {
 // A READ that comes again is carried out again (vol. 1, 9.7.5.1.2). State and rights are checked; order and
 // counters are not concerned.
 Verdict PacketResponder::check_again(const Request& read) {
-  const HazardGuard guard(requester_.process->hazards(), requester_.process->membership().slot());
-  if (check_path(requester_) != VendorError::none) return Verdict::kSilence;
+  const TargetAccess access(requester_, read.remote_srqn);
+  if (access.unreachable != VendorError::none) return Verdict::kSilence;
   const SharedQp& there = *qp_.shared;
-  const VendorError error =
-      check_request(*find_send_operation(read.opcode), static_cast<ibv_qp_type>(there.type), there.access,
-                    there.max_dest_rd_atomic, read.remote_address);
+  VendorError error = access.refused;
+  if (error == VendorError::none)
+    error = check_request(*find_send_operation(read.opcode), static_cast<ibv_qp_type>(there.type),
+                          there.access, there.max_dest_rd_atomic, read.remote_address);
   return error == VendorError::none ? Verdict::kDone : verdict_of(refuse(requester_, read, error));
 }
 
 Verdict PacketResponder::fetch(const ArrivedPiece& read, uint32_t offset, std::span<uint8_t> to) {
   if (to.empty()) return Verdict::kDone;
-  const HazardGuard guard(requester_.process->hazards(), requester_.process->membership().slot());
-  if (check_path(requester_) != VendorError::none) return Verdict::kSilence;
+  const TargetAccess access(requester_, read.srqn);
+  if (access.unreachable != VendorError::none || access.refused != VendorError::none)
+    return Verdict::kSilence;
   PeerPath& path = requester_.path;
   const Translation place =
       translate(path.memory->view(), read.rkey, true, path.remote_pd, MemoryUse::remote_read,

@@ -34,7 +34,7 @@ class PacketResponder final : public packets::ResponderHost, private PayloadStre
   packets::Verdict fetch(const packets::ArrivedPiece& read, uint32_t offset, std::span<uint8_t> to) override;
   packets::Verdict change(const packets::ArrivedPiece& atomic, uint64_t* before) override;
   uint8_t rnr_timer() override;
-  void abandon() override {}
+  void abandon() override;
 
  private:
   // PayloadStream

@@ -82,10 +82,9 @@ std::shared_ptr<Transport> RoceNetwork::path_to(const Qp& qp, const ibv_qp_attr&
   const GidEntry& source =
       qp.context->device->port(attr.port_num).gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)];
   PacketSender* const sender = sender_at({source.raw});
-  if (sender == nullptr || (qp.type != IBV_QPT_RC && qp.type != IBV_QPT_UC)) {
-    VERBENA_WARN("QP 0x%06x: no way to %s by RoCE packets: %s", qp.shared->qpn, peer.address.text().c_str(),
-                 sender == nullptr ? "the GID of sgid_index is no address of the network"
-                                   : "RC, UC and UD travel in packets, XRC does not yet");
+  if (sender == nullptr) {
+    VERBENA_WARN("QP 0x%06x: no way to %s: the GID of sgid_index is no address of the network",
+                 qp.shared->qpn, peer.address.text().c_str());
     return nullptr;
   }
   return std::make_shared<RocePath>(const_cast<Qp&>(qp), attr, peer, *sender, progress_);

@@ -34,7 +34,8 @@ constexpr uint32_t kPacketWindow = 64;
 constexpr int64_t kFullPause = 100'000;
 
 packets::Connection connection_of(const Qp& qp, const ibv_qp_attr& attr, uint32_t remote_qpn) {
-  return {qp.type == IBV_QPT_RC, mtu_bytes(attr.path_mtu), remote_qpn, roce::kDefaultPkey};
+  const bool is_extended = qp.type == IBV_QPT_XRC_SEND || qp.type == IBV_QPT_XRC_RECV;
+  return {qp.type != IBV_QPT_UC, mtu_bytes(attr.path_mtu), remote_qpn, roce::kDefaultPkey, is_extended};
 }
 
 packets::RequesterOptions requester_options(const Qp& qp, const ibv_qp_attr& attr, uint32_t remote_qpn) {
@@ -89,6 +90,7 @@ PacketRequest packet_request(const SendRequest& request, const SendOperation& op
   made.rkey = request.rkey;
   made.compare_add = request.compare_add;
   made.swap = request.swap;
+  made.srqn = request.remote_srqn;
   return made;
 }
 

@@ -47,7 +47,9 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
     datagrams_.take(packet, from, to);
     return true;
   }
-  if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc) return true;
+  if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc &&
+      info.transport != roce::TransportKind::kXrc)
+    return true;
   const auto found = routes_.find(packet.bth.destination_qpn);
   if (found == routes_.end()) {
     *qpn = packet.bth.destination_qpn;

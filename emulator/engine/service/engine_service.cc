@@ -175,6 +175,7 @@ int EngineService::open_roce() {
     VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
     return error;
   }
+  VERBENA_INFO("open_device: RoCE v2 has no authentication: any machine can send packets to the addresses");
   process_.set_network(roce_.get());
   roce_is_open_.store(true, std::memory_order_release);
   process_.membership().watch(roce_->descriptor());

@@ -26,6 +26,10 @@ for program in (*perftest.LATENCY, *perftest.BANDWIDTH):
 for program, transport in (("ib_send_bw", "UD"), ("ib_send_lat", "UD"), ("ib_send_bw", "UC"), ("ib_write_lat", "UC")):
     rows.add(f"{program}.{transport.lower()}", lambda hosts, p=program, t=transport:
              perftest.measure(hosts, p, ("-x", 1, "-c", t, "-s", 1024), (1024,), iterations=perftest.FEW))
+for program in ("ib_send_bw", "ib_atomic_lat"):
+    rows.add(f"{program}.xrc", lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1, "-c", "XRC"),
+                                                                         iterations=perftest.FEW))
+rows.add("ibv_xsrq_pingpong", lambda hosts: pingpong.extended(hosts, ()))
 rows.add("ib_write_bw.all_sizes", lambda hosts: perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-a"),
                                                                  perftest.ALL_SIZES, 20), quick=False)
 rows.add("ledger.both_ways", lambda hosts: ledger.Pair(*hosts, "--count", 500, "--lines", 2, "--both").end_well())

@@ -95,6 +95,47 @@ std::vector<uint32_t> psns_of(const std::vector<Sent>& all) {
 }
 using Psns = std::vector<uint32_t>;
 
+TEST(RoceRequester, BeginsWithThePsnGivenLater) {
+  PlayedRequester requester;
+  requester.machine.begin(0xffffff);
+  requester.post(0, Kind::kSend, 2048);
+  EXPECT_EQ(psns_of(requester.send()), (Psns{0xffffff, 0}));
+}
+
+TEST(RoceRequester, SendsAPacketThatTheNetworkDidNotTake) {
+  PlayedRequester requester;
+  requester.post(0, Kind::kSend, 3072);
+  OutgoingPacket out;
+  ASSERT_TRUE(requester.machine.next_packet(0, &out));
+  ASSERT_TRUE(requester.machine.next_packet(0, &out));
+  requester.machine.take_back();
+  EXPECT_EQ(psns_of(requester.send()), (Psns{101, 102}));
+  requester.acknowledge(102);
+  EXPECT_EQ(requester.log, "done 0 ");
+}
+
+TEST(RoceRequester, NamesTheSrqInEachPacketOfXrc) {
+  PlayedRequester requester({.connection = {.is_extended = true}, .first_psn = 5});
+  PacketRequest request;
+  request.length = 2048;
+  request.srqn = 0x123;
+  ASSERT_TRUE(requester.machine.post(request));
+  const auto sent = requester.send();
+  ASSERT_EQ(sent.size(), 2u);
+  for (const Sent& each : sent) {
+    EXPECT_EQ(each.packet.bth.opcode >> 5, static_cast<int>(TransportKind::kXrc));
+    EXPECT_EQ(each.packet.xrceth.srqn, 0x123u);
+  }
+  requester.acknowledge(6);  // of RC: another transport
+  EXPECT_EQ(requester.log, "");
+  roce::Packet answer;
+  answer.bth.opcode = roce::opcode_of(TransportKind::kXrc, PacketType::kAcknowledge);
+  answer.bth.psn = 6;
+  answer.aeth = {roce::ack_syndrome(), 1};
+  requester.machine.on_packet(answer, 0);
+  EXPECT_EQ(requester.log, "done 0 ");
+}
+
 TEST(RoceRequester, DividesAMessageByTheMtu) {
   for (uint32_t mtu : {256u, 512u, 1024u, 2048u, 4096u}) {
     PlayedRequester requester({.connection = {.mtu = mtu}, .first_psn = 7});

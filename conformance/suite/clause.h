@@ -27,7 +27,7 @@ struct Clause {
   std::string_view applies;                   // QP types and capabilities, comma-separated, or "any"
   std::string_view untestable;                // why no program can test it, or empty
   std::string_view pending;                   // why nothing tests it yet, or empty
-  std::span<const std::string_view> seen_in;  // drivers whose sources were read for it; may be empty
+  std::span<const std::string_view> seen_in;  // drivers whose sources were read for it
   Level level;
   uint32_t position;  // order in which the clauses files name them
 };

@@ -114,7 +114,6 @@ bool names_a_function(std::string_view text) {
 }
 
 std::vector<std::string> seen_in_of(const toml::table& table, const std::string& where) {
-  if (!table.contains("seen_in")) return {};
   const toml::array* list = table["seen_in"].as_array();
   if (list == nullptr || list->empty()) {
     fault(where, "'seen_in' must be a list of what was read, such as [\"DRIVER 6.1: FUNCTION()\"]");

@@ -6,6 +6,7 @@
 
 #include "peer/serve.h"
 #include "program/run.h"
+#include "random/execute.h"
 #include "suite/audit.h"
 #include "suite/compare.h"
 #include "suite/history.h"
@@ -28,6 +29,7 @@ int print_audit() {
 std::vector<const TestInfo*> select(const Options& options) {
   std::vector<const TestInfo*> selected;
   for (const TestInfo& test : tests()) {
+    if ((random::program_of(test) != nullptr) != (options.random > 0)) continue;
     const auto& wanted = options.chapters;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), test.chapter) == wanted.end()) continue;
     if (options.quick && test.traits.is_slow) continue;
@@ -101,6 +103,7 @@ int main(int argc, char** argv) {
     if (options->command == Command::history) return show_history(*options);
     if (options->command == Command::render) return render(*options);
     if (options->command == Command::verify) return verify(*options);
+    if (options->random > 0) random::register_programs(options->seed, options->random);
     if (options->serve) return serve(*options), ok;
     if (options->list) return print_list(select(*options));
     return run_everywhere(*options, select(*options), command);

@@ -13,6 +13,8 @@
 #include <stdexcept>
 
 #include "program/probe.h"
+#include "random/execute.h"
+#include "random/shrink.h"
 #include "suite/journal.h"
 #include "suite/provenance.h"
 #include "suite/report_files.h"
@@ -102,6 +104,29 @@ void check_device(const Options& options, const Progress& progress) {
   }
 }
 
+// To what a random program saw: the least program that shows it, and its calls.
+void shrink_deviations(const std::vector<const TestInfo*>& selected, std::vector<TestResult>& results,
+                       const Options& options) {
+  constexpr size_t most = 3;  // of those that deviate: a device that is broken breaks them all
+  size_t done = 0;
+  for (size_t i = 0; i < selected.size() && done < most; ++i) {
+    const auto program = random::program_of(*selected[i]);
+    if (program == nullptr || results[i].failures == 0) continue;
+    ++done;
+    std::cerr << "shrinking " << selected[i]->full_name() << std::endl;
+    random::Shrunk least = random::shrink(*program, results[i], options);
+    const std::string text = "the least program that shows it, of " + std::to_string(program->steps.size()) +
+                             " steps, after " + std::to_string(least.runs) + " runs (--random 1 --seed " +
+                             std::to_string(program->seed) + "):\n" + random::text_of(least.program);
+    for (Finding& finding : least.result.findings)
+      if (finding.kind == Finding::Kind::deviation) finding.text += '\n' + text;
+    if (least.result.end != TestResult::End::finished) least.result.how += '\n' + text;
+    least.result.runs = results[i].runs;
+    least.result.failures = results[i].failures;
+    results[i] = std::move(least.result);
+  }
+}
+
 void add_header(Report& report, const RunHeader& header) {
   report.provenance = header.provenance;
   report.device = header.device;
@@ -148,6 +173,7 @@ int run(Options options, const std::vector<const TestInfo*>& selected, const std
   });
   const auto time =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  if (options.random > 0) shrink_deviations(selected, results.tests, options);
   Report report = make_report(selected, std::move(results.tests), expectations);
   add_header(report, header);
   report.seconds = static_cast<double>(time.count()) / 1000.0;

@@ -113,6 +113,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& status) {
   app.add_option("--soak", options.soak, "Run all tests again and again for so many minutes")
       ->check(CLI::Range(0.0, 100'000.0));
   app.add_option("--seed", options.seed, "Of all that is chosen at random; a report has it");
+  app.add_option("--random", options.random, "Instead of the tests: N random programs, held against a model")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_flag("--all-ports", options.all_ports, "One run after the other on each active port of the device");
   app.add_flag("--all-gids", options.all_gids, "One run after the other with each GID of the port");
   app.add_option("--sign", options.sign, "Sign report.json with this key of ssh-keygen");

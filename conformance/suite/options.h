@@ -43,6 +43,7 @@ struct Options {
   std::vector<std::string> verdicts, levels;  // compare: only clauses with one of these; empty: all
   bool no_regressions = false;                // compare: exit status 1 if a later report is worse
   std::string signers, identity;              // verify: ssh-keygen's allowed signers, and which of them
+  int random = 0;                             // programs to run instead of the tests
 };
 
 // Nothing when the program must end at once with `status` (help, or a wrong command line).

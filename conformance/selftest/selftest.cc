@@ -15,6 +15,7 @@
 #include <memory>
 #include <tuple>
 
+#include "random/model.h"
 #include "suite/audit.h"
 #include "suite/expectations.h"
 #include "suite/report.h"
@@ -208,6 +209,42 @@ int check_wire() {
   return faults;
 }
 
+// Random programs: the clauses of the model exist; a seed makes the same program everywhere; each part of a
+// program is one, and what the model expects of it is the same whenever it is asked.
+int check_random() {
+  using namespace conformance::random;
+  int faults = 0;
+  for (const std::string& id : model_clauses())
+    if (!ClauseId::find(id)) std::cerr << "the model names no clause: " << id << '\n', ++faults;
+  const auto expected = [](const Program& program) {
+    Model model(program, {true, true, 32});
+    std::string out;
+    for (const Step& step : program.steps) {
+      if (model.needs_drain(step)) model.drained();
+      const auto action = model.apply(step);
+      out += action ? std::to_string(action->id) + ' ' : "- ";
+      for (size_t end = 0; end < model.end_count(); ++end)
+        if (model.sends(end).size() > queue_depth || model.receives(end).size() > queue_depth)
+          out += "too many ";
+    }
+    return out;
+  };
+  size_t actions = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Program program = generate(seed);
+    faults += text_of(program) != text_of(generate(seed));
+    const std::string seen = expected(program);
+    faults += seen != expected(program) || seen.find("too many") != std::string::npos;
+    actions += static_cast<size_t>(std::count(seen.begin(), seen.end(), ' ')) -
+               static_cast<size_t>(std::count(seen.begin(), seen.end(), '-'));
+    program.steps.erase(program.steps.begin(), program.steps.begin() + 7);
+    expected(program);
+  }
+  if (actions < 4000) std::cerr << "of 200 programs only " << actions << " steps are taken\n", ++faults;
+  if (faults > 0) std::cerr << faults << " faults of random programs\n";
+  return faults;
+}
+
 // The build's audit: a clause without a test is reported, and each way in which a test does not fit its
 // clauses.
 int check_audit() {
@@ -268,8 +305,8 @@ int main() {
   options.jobs = 2;
   size_t told = 0;
   const auto results = run_tests(selected, options, [&](const Progress&) { ++told; }).tests;
-  int faults =
-      check_combination() + check_wire() + check_expectations(selected, results) + (told != selected.size());
+  int faults = check_combination() + check_random() + check_wire() + check_expectations(selected, results) +
+               (told != selected.size());
   for (size_t i = 0; i < results.size(); ++i) faults += check(cases[i], results[i]);
   faults += check_audit();  // registers tests: the last
   std::cout << (faults == 0 ? "the chassis sees" : "the chassis does not see") << '\n';

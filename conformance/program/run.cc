@@ -173,7 +173,10 @@ int run(Options options, const std::vector<const TestInfo*>& selected, const std
   });
   const auto time =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
-  if (options.random > 0) shrink_deviations(selected, results.tests, options);
+  if (options.random > 0) {
+    shrink_deviations(selected, results.tests, options);
+    random::mark_unreached(results.tests);
+  }
   Report report = make_report(selected, std::move(results.tests), expectations);
   add_header(report, header);
   report.seconds = static_cast<double>(time.count()) / 1000.0;

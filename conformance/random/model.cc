@@ -26,8 +26,7 @@ constexpr Promise promises[] = {
     {Kind::send, IBV_QPT_UD, true, IBV_WC_SEND, "ibv_post_send.ud.send-imm", "", "", ""},
     {Kind::write, IBV_QPT_RC, false, IBV_WC_RDMA_WRITE, "ibv_post_send.rc.write", "access.mr.write.denied",
      "access.bounds.mr.write", "access.bounds.mw1.write"},
-    {Kind::write, IBV_QPT_RC, true, IBV_WC_RDMA_WRITE, "ibv_post_send.rc.write-imm",
-     "access.mr.write-imm.denied", "access.bounds.mr.write-imm", "access.bounds.mw1.write-imm"},
+    {Kind::write, IBV_QPT_RC, true, IBV_WC_RDMA_WRITE, "ibv_post_send.rc.write-imm", "", "", ""},
     {Kind::write, IBV_QPT_UC, true, IBV_WC_RDMA_WRITE, "ibv_post_send.uc.write-imm", "", "", ""},
     {Kind::read, IBV_QPT_RC, false, IBV_WC_RDMA_READ, "ibv_post_send.rc.read", "access.mr.read.denied",
      "access.bounds.mr.read", "access.bounds.mw1.read"},
@@ -249,6 +248,7 @@ void Model::fail(const Step& step, const Action& action, Outcome outcome, const 
     there.receives.pop_front();
     forget(there.memory, receive.offset, receive.length);
     there.received.push_back({receive.id, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0, std::nullopt, too_long_there});
+    there.received.back().any_error = true;
   }
   if (step.kind == Kind::read || is_atomic(step.kind)) forget(here.memory, step.local, length_of(step));
   for (End* end : {&here, &there}) {

@@ -34,6 +34,7 @@ struct Expected {
   uint32_t bytes = 0;  // of a receive
   std::optional<uint32_t> imm;
   const char* clause = "";  // that promises it
+  bool any_error = false;   // another status than success will do
 };
 
 // What to do for a step that is taken.

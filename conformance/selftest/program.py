@@ -14,9 +14,12 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import xml.etree.ElementTree
@@ -521,6 +524,28 @@ class EndsEarly(WithAFolder):
         seen = run("--filter", "pd.Conforms", "--report-dir", folder)
         self.assertEqual((seen.returncode, seen.stdout, seen.stderr.count("\n")), (2, "", 1))
         self.assertIn("No space left on device", seen.stderr)
+
+
+class Peer(unittest.TestCase):
+    def test_of_another_version_is_refused_in_one_line(self):
+        for answer, why in ((struct.pack("<I", 99) + b"what a version 99 says", "version 99"), (b"", "malformed"),
+                            (struct.pack("<I", 4), "malformed")):
+            with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as server:
+                server.settimeout(TIME)
+
+                def serve():
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(4096)
+                        connection.sendall(struct.pack("<IB", 1 + len(answer), 0) + answer)
+                        connection.recv(4096)  # until it closes
+
+                thread = threading.Thread(target=serve)
+                thread.start()
+                seen = run("--filter", "pd.Conforms", "--peer", f"127.0.0.1:{server.getsockname()[1]}")
+                thread.join(TIME)
+                self.assertEqual((seen.returncode, seen.stdout, seen.stderr.count("\n")), (2, "", 1), seen)
+                self.assertIn(why, seen.stderr)
 
 
 class Repeated(WithAFolder):

@@ -187,7 +187,7 @@ Document::Clause clause_of(const ClauseReport& report, const Report& all) {
   out.detail = report.detail;
   count_runs(out, report.id, all);
   if (report.verdict == Verdict::deviates) {
-    const Attribution blamed = attribution_of(report);
+    const Attribution blamed = attribution_of(report, all.provenance);
     out.layer = blamed.layer;
     out.layer_reason = blamed.reason;
   }

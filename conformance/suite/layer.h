@@ -28,6 +28,7 @@ struct Attribution {
 // Of a clause that deviates. An expectation that names a layer has looked at this very device; next comes
 // what is known of the clause; otherwise it is the device, its driver or its provider library, which a
 // program cannot tell apart.
-Attribution attribution_of(const ClauseReport& clause);
+// Below a device whose commands go to no file of the kernel's (provenance: command_file) there is no core to blame.
+Attribution attribution_of(const ClauseReport& clause, const Facts& provenance);
 
 }  // namespace conformance

@@ -131,10 +131,20 @@ std::string LoopbackLink::exchange(wire::Kind kind, const std::string& request, 
 StreamLink::StreamLink(int descriptor) : descriptor_(descriptor) {
   const int on = 1;
   setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails, as it should, on other sockets
-  peer_ = call<wire::HelloAnswer>(wire::Kind::hello, wire::Hello{}, std::chrono::seconds(15));
-  if (peer_.its_version != wire::version)
-    fail("it speaks version " + std::to_string(peer_.its_version) + ", this program " +
-         std::to_string(wire::version));
+  // The version first: what follows it may be otherwise in another one.
+  const std::string answer =
+      exchange(wire::Kind::hello, wire::to_bytes(wire::Hello{}), std::chrono::seconds(15));
+  try {
+    uint32_t its_version = 0;
+    wire::Reader reader(answer);
+    reader(its_version);
+    if (its_version != wire::version)
+      fail("it is of another version: its messages are version " + std::to_string(its_version) +
+           ", those of this program version " + std::to_string(wire::version));
+    peer_ = wire::from_bytes<wire::HelloAnswer>(answer);
+  } catch (const wire::Malformed&) {
+    fail("its answer is malformed");
+  }
 }
 
 StreamLink::~StreamLink() { close(descriptor_); }

@@ -92,6 +92,13 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
+// What commands are written to: a character device of the kernel's uverbs, or not.
+std::string command_file_of(int descriptor) {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), error);
+  return error ? "unknown" : path.string();
+}
+
 template <typename Function>
 const void* address(Function* function) {
   return reinterpret_cast<const void*>(function);
@@ -112,6 +119,7 @@ Facts stack_of(const Device& device) {
   return {{"driver", error ? "unknown (a device without a parent in sysfs)" : driver.filename().string()},
           {"driver_version", version.empty() ? "of the kernel" : version},
           {"firmware", std::string(firmware, strnlen(firmware, sizeof device.attributes().fw_ver))},
+          {"command_file", command_file_of(context->cmd_fd)},
           {"rdma_core", rdma_core_of(ibverbs)},
           {"libibverbs", library_of(address(&ibv_get_device_list))},
           {"librdmacm", library_of(address(&rdma_create_id))},

@@ -12,7 +12,7 @@ namespace conformance {
 // How a fact of stack_of() begins where it stands beside those of the device.
 constexpr const char* stack_prefix = "stack.";
 
-// driver, driver_version, firmware, rdma_core, libibverbs, librdmacm, provider.
+// driver, driver_version, firmware, command_file, rdma_core, libibverbs, librdmacm, provider.
 Facts stack_of(const Device& device);
 
 }  // namespace conformance

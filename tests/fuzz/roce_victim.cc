@@ -153,8 +153,8 @@ class Attacker {
     using enum cm::Field;
     cm::Message m;
     const bool answers = last_heard_.kind != cm::MessageKind{} && input.below(2) == 0;
-    static constexpr cm::MessageKind kFirstMessages[] = {cm::MessageKind::kReq, cm::MessageKind::kSidrReq};
-    m.kind = !answers && input.below(4) != 0 ? kFirstMessages[input.below(2)]
+    static constexpr cm::MessageKind kRequests[] = {cm::MessageKind::kReq, cm::MessageKind::kSidrReq};
+    m.kind = !answers && input.below(4) != 0 ? kRequests[input.below(2)]
                                              : static_cast<cm::MessageKind>(0x10 + input.below(9));
     for (const cm::FieldPlace& place : cm::layout_of(m.kind)->fields) m[place.field] = place.min;
     m.source = loopback(kStrangers).bytes;

@@ -93,7 +93,6 @@ const rdma_core::ContextOps kContextOps = {
     .query_port = uncancelled<query_port>,
     .query_port_speed = uncancelled<query_port_speed>,
     .query_qp = uncancelled<query_qp>,
-    .query_qp_data_in_order = uncancelled<query_qp_data_in_order>,
     .query_rt_values = uncancelled<query_rt_values>,
     .query_srq = uncancelled<query_srq>,
     .read_counters = uncancelled<read_counters>,

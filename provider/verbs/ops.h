@@ -97,7 +97,6 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr);
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask);
-int query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, uint32_t flags);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr);
 int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attr);
 int set_ece(ibv_qp* qp, ibv_ece* ece);

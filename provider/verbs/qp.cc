@@ -170,15 +170,6 @@ int modify_qp_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attr) {
   return answer(verbena::modify_qp_rate_limit(to_qp(qp)->emulated, attr));
 }
 
-// A reader may poll the last byte of an RDMA WRITE instead of its completion: the last eight bytes are
-// written after all others (responder/placement.cc). Bytes of a SEND may stay in the receive slot until they
-// are polled, and those of a READ come as the kernel copies them. Other flags ask for the order of parts of a
-// message (IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS), which the copy instructions of the CPU do not promise.
-int query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, uint32_t flags) {
-  if (check_handles("ibv_query_qp_data_in_order", qp) != 0 || flags != 0) return 0;
-  return op == IBV_WR_RDMA_WRITE && (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC) ? 1 : 0;
-}
-
 int set_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::set_ece(to_qp(qp)->emulated, ece)); }
 int query_ece(ibv_qp* qp, ibv_ece* ece) { return answer(verbena::query_ece(to_qp(qp)->emulated, ece)); }
 

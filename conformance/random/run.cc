@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "random/run.h"
 
+#include <chrono>
+
 #include "random/shrink.h"
 
 namespace conformance::random {
 namespace {
 
-constexpr int most_runs = 150;  // to shrink one program; each that waits in vain takes seconds
+// To shrink one program. A run that waits in vain for a completion takes seconds.
+constexpr int most_runs = 150;
+constexpr std::chrono::milliseconds most_time{10'000};
 
 }  // namespace
 
@@ -21,7 +25,9 @@ std::optional<Finding> run(Device& device, const Program& program, const Claims&
 }
 
 Shrunk shrink_on(Device& device, Program program, Finding finding, const Claims& claims) {
+  const auto end = std::chrono::steady_clock::now() + scaled(most_time);
   const auto deviates = [&](const Program& candidate) {
+    if (std::chrono::steady_clock::now() > end) return false;
     auto found = run(device, candidate, claims);
     if (!found || found->about != finding.about) return false;
     finding = std::move(*found);

@@ -190,6 +190,12 @@ CONFORMANCE_TEST(retry, NobodyThere, "retry.timeout.status", "retry.timeout.not-
   }
 }
 
+CONFORMANCE_TEST(retry, SevenRetriesEnd, "retry.timeout.seven") {
+  pair(silent(12, 7));
+  ASSERT_EQ(far().destroy_qp(), 0);
+  time_of(remote_request(IBV_WR_RDMA_WRITE, {{0, 8}}, far().facts()), IBV_WC_RETRY_EXC_ERR);
+}
+
 CONFORMANCE_TEST(retry, NoTimeoutIsForEver, "retry.timeout.zero") {
   pair(silent(0, 1));
   ASSERT_EQ(far().destroy_qp(), 0);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <time.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace verbena::roce_test {
 namespace {
 
 constexpr uint32_t kPsn = 0xfffff0;
+constexpr uint8_t kNothingCame = 0xee;  // in the buffer before an answer
 
 struct Verbs {
   ibv_context* context = nullptr;
@@ -99,6 +101,8 @@ struct Verbs {
     uint8_t* const bytes = buffer(i % kInFlight);
     if (one.what == What::kSend || one.what == What::kWrite)
       for (uint32_t at = 0; at < one.length; ++at) bytes[at] = byte_of(i, at);
+    else
+      memset(bytes, kNothingCame, std::max(one.length, 8u));
     ibv_sge sge{reinterpret_cast<uintptr_t>(bytes), one.length, buffer_mr->lkey};
     ibv_send_wr wr{}, *bad;
     wr.wr_id = i;
@@ -121,7 +125,14 @@ struct Verbs {
   }
 };
 
-int run(const char* device, uint8_t gid_index, const char* own, const char* peer_address) {
+// Where packets are lost, rxe of Linux 6.1 completes a READ or an atomic now and then without its answer: a NAK of a
+// later PSN moves comp.psn past it, and when its response comes again, check_psn() (rxe_comp.c) says COMPST_COMP_ACK,
+// which takes no data.
+bool nothing_came(const uint8_t* bytes, uint32_t length) {
+  return std::all_of(bytes, bytes + length, [](uint8_t byte) { return byte == kNothingCame; });
+}
+
+int run(const char* device, uint8_t gid_index, const char* own, const char* peer_address, bool loses_packets) {
   auto verbs = std::make_unique<Verbs>();
   verbs->open(device);
   const int peer = socket(AF_INET, SOCK_STREAM, 0);
@@ -140,6 +151,7 @@ int run(const char* device, uint8_t gid_index, const char* own, const char* peer
   const uint32_t messages = number_of_messages(What::kSend);
   uint32_t posted = 0, completed = 0, received = 0, message = 0;
   uint64_t atomics = 0;
+  uint32_t unanswered = 0;
   const time_t last = time(nullptr) + 120;
   while (completed < kRequests || received < messages) {
     require(time(nullptr) < last, "it ends within two minutes", completed);
@@ -168,6 +180,13 @@ int run(const char* device, uint8_t gid_index, const char* own, const char* peer
     require(wc.wr_id == completed, "requests complete in order", wc.wr_id);
     const Step one = step(completed);
     const uint8_t* const bytes = verbs->buffer(completed % kInFlight);
+    const bool is_answered = one.what == What::kRead || one.what == What::kFetchAdd;
+    if (is_answered && loses_packets && one.length != 0 && nothing_came(bytes, one.length)) {
+      ++unanswered;
+      ++completed;
+      atomics += one.what == What::kFetchAdd;
+      continue;
+    }
     if (one.what == What::kRead)
       for (uint32_t at = 0; at < one.length; ++at)
         require(bytes[at] == byte_of(kReadableBytes, one.offset - kReadable + at), "a READ brings the bytes",
@@ -184,7 +203,7 @@ int run(const char* device, uint8_t gid_index, const char* own, const char* peer
   verify_memory(verbs->memory.data());
   // roce_end may have lost our last acknowledgements: the device answers until it closes the connection.
   while (read(peer, &word, 1) > 0) continue;
-  puts("rxe_end: all right");
+  printf("rxe_end: all right; rxe completed %u of %u without an answer\n", unanswered, kRequests);
   return 0;
 }
 
@@ -192,6 +211,7 @@ int run(const char* device, uint8_t gid_index, const char* own, const char* peer
 }  // namespace verbena::roce_test
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
-  return verbena::roce_test::run(argv[1], static_cast<uint8_t>(atoi(argv[2])), argv[3], argv[4]);
+  if (argc != 6) return 2;
+  return verbena::roce_test::run(argv[1], static_cast<uint8_t>(atoi(argv[2])), argv[3], argv[4],
+                                 strstr(argv[5], "lost") != nullptr);
 }

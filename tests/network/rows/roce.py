@@ -2,6 +2,7 @@
 """Nodes that speak RoCE v2 with each other (`verbena run --roce`, docs/ROCE.md). tests/roce has the kernel's rxe as the
 other end."""
 
+import json
 import signal
 import time
 
@@ -75,6 +76,21 @@ def start_pair(hosts, iterations):
     return server, hosts[CLIENT].start(*line, hosts[SERVER].plain_address, name=f"ib_send_bw {port} (client)")
 
 
+def count_queue_pairs(host):
+    nodes = json.loads(host.tool("status", "--json"))["nodes"]
+    return sum(len(process["qps"]) for node in nodes for process in node["processes"])
+
+
+def wait_for_queue_pairs(hosts, count):
+    """Until each node has so many, one of each process: these have the node's socket. A process that begins while all that
+    have it are stopped does not get it."""
+    for host in hosts:
+        deadline = time.monotonic() + host.settings.patience
+        while count_queue_pairs(host) < count:
+            expect(time.monotonic() < deadline, f"{host.name} has no {count} queue pairs")
+            time.sleep(0.02)
+
+
 @shared.row("three_pairs_at_once")
 def three_pairs_at_once(hosts):
     pairs = [start_pair(hosts, 2000) for _ in range(3)]
@@ -86,8 +102,9 @@ def three_pairs_at_once(hosts):
 def others_are_killed(hosts):
     """The first process of each node has opened the socket; it is killed, and those that came later go on."""
     first = start_pair(hosts, 100000)
-    second = start_pair(hosts, 3000)
-    third = start_pair(hosts, 3000)
+    second = start_pair(hosts, 20000)
+    third = start_pair(hosts, 20000)
+    wait_for_queue_pairs(hosts, 3)
     for program in first:
         program.signal(signal.SIGKILL)
     for server, client in (second, third):
@@ -98,7 +115,8 @@ def others_are_killed(hosts):
 @shared.row("others_are_stopped")
 def others_are_stopped(hosts):
     first = start_pair(hosts, 20000)
-    second = start_pair(hosts, 3000)
+    second = start_pair(hosts, 20000)
+    wait_for_queue_pairs(hosts, 2)
     for program in first:
         program.signal(signal.SIGSTOP)
     finish(hosts, second[CLIENT], second[SERVER])

@@ -36,7 +36,7 @@ class ProgramsTest final : public DeviceTest {
   void run() override {
     const int count = options().random;
     if (count == 0) throw NotTested{"asked for by --random N"};
-    if (lane_ >= count) throw NotTested{"fewer programs than tests that run them"};
+    if (lane_ >= count) return;  // fewer programs than tests: the verdict is that of the others
     if (context()->device->transport_type == IBV_TRANSPORT_IWARP)
       throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
     const random::Claims claims = random::claims_of(device());

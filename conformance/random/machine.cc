@@ -55,8 +55,7 @@ std::string wc_words(const ibv_wc& wc) {
 
 std::string words(const Expected& expected) {
   std::string out;
-  for (const ibv_wc_status status : expected.statuses)
-    out += (out.empty() ? "" : " or ") + name_of(status);
+  for (const ibv_wc_status status : expected.statuses) out += (out.empty() ? "" : " or ") + name_of(status);
   out += ", wr_id " + std::to_string(expected.id);
   if (expected.statuses.count(IBV_WC_SUCCESS) != 0) out += ", " + name_of(expected.opcode);
   if (expected.bytes) out += ", byte_len " + std::to_string(*expected.bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What steps do. What is wrong with a request: judgement.cc. What is kept out of programs: admission.cc.
+// What comes of everything posted when a program settles. What the other steps do: steps.cc. What is wrong
+// with a request: judgement.cc. What is kept out of programs: admission.cc.
 #include "random/model.h"
 
 #include <algorithm>
@@ -359,7 +360,6 @@ class Model::Execution {
         if (is_write(posted.request.opcode))
           write(target_of(posted.request), Side::kResponder,
                 Bytes(length_of(posted.request.elements), PossibleByte::any()));
-        state_.connections[end / 2].is_broken = true;
         return to_error(end);
       case Fault::kAccess:
         complete(end, posted, {IBV_WC_REM_ACCESS_ERR});
@@ -441,72 +441,9 @@ void Model::apply(const Settle&) {
   changed_ = 0;
 }
 
-// ---- the other steps ----
-
-void Model::apply(const PostReceives& step) {
-  std::deque<PostedReceive>& queue = step.end   ? now_.ends[*step.end].receives
-                                     : step.xrc ? now_.xrc_shared
-                                                : now_.shared;
-  for (const Receive& receive : step.list) queue.push_back(posted(receive));
-}
-
-void Model::apply(const PostSends& step) {
-  End& end = now_.ends[step.end];
-  for (const Request& request : step.list) {
-    PostedRequest posted_request = posted(request, end.posted++);
-    const size_t taking = consumers(step.end);
-    const std::deque<PostedReceive>& queue = receive_queue(other_end(step.end));
-    const bool takes = takes_receive(request) && taking < queue.size();
-    if (judge(step.end, posted_request, takes ? &queue[taking] : nullptr) != Fault::kNone)
-      now_.connections[step.end / 2].fails = true;
-    if (request.bind) {
-      Window& window = now_.windows[request.bind->window];
-      window.use = WindowUse::kChanging;
-      window.after = WindowUse::kBound;
-      window.next = *request.bind;
-      window.end = step.end;
-    }
-    if (request.window) {
-      Window& window = now_.windows[*request.window];
-      window.use = WindowUse::kChanging;
-      window.after = WindowUse::kUnbound;
-      window.next = window.bind;
-    }
-    end.sends.push_back(std::move(posted_request));
-  }
-}
-
-void Model::apply(const Fill& step) {
-  for (uint32_t i = 0; i < step.length; ++i)
-    now_.memory[step.buffer][step.begin + i] = PossibleByte::of(filled_byte(step.seed, i));
-}
-
-// What is posted completes with the flush error (ibv_modify_qp(3); IBA 10.3.1.7).
-void Model::apply(const ToError& step) {
-  End& end = now_.ends[step.end];
-  end.state = IBV_QPS_ERR;
-  expected_.receives.resize(now_.ends.size());
-  for (const PostedReceive& receive : end.receives)
-    expected_.receives[step.end].push_back({receive.id, true, {IBV_WC_WR_FLUSH_ERR}});
-  end.receives.clear();
-  now_.connections[step.end / 2].is_broken = true;
-}
-
-// In RESET the queues are empty, and completions that were not polled are gone or not: none is left here.
-void Model::apply(const Reconnect& step) {
-  for (const EndIndex end : {2 * step.connection, 2 * step.connection + 1}) {
-    End fresh;
-    now_.ends[end] = fresh;
-    for (Window& window : now_.windows)
-      if (window.use == WindowUse::kBound && window.end == end) window.use = WindowUse::kUnknown;
-  }
-  now_.connections[step.connection] = {};
-}
-
 void Model::apply(const Step& step) {
   const bool settles = std::holds_alternative<Settle>(step);
-  if (!settles && changed_ == 0) expected_ = {};
-  if (settles && changed_ == 0) expected_ = {};
+  if (changed_ == 0) expected_ = {};
   std::visit([&](const auto& each) { apply(each); }, step);
   if (!settles) ++changed_;
 }

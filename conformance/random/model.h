@@ -70,12 +70,9 @@ class Model {
   void observe(uint32_t buffer, const uint8_t* bytes);
 
   // For the generator.
-  bool is_settled() const { return changed_ == 0; }
   bool has_pending() const;
   bool is_broken(uint32_t connection) const { return now_.connections[connection].is_broken; }
-  bool is_bound(uint32_t window) const { return now_.windows[window].use == WindowUse::kBound; }
   const Bind& binding(uint32_t window) const { return now_.windows[window].bind; }
-  EndIndex binder(uint32_t window) const { return now_.windows[window].end; }
   size_t receives_of(EndIndex end) const;  // where the requests of the other end take them
 
  private:

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "suite/names.h"
+#include "support/objects.h"
 
 namespace conformance::random {
 namespace {
@@ -24,19 +25,6 @@ std::string access_text(unsigned access) {
   for (const Flag& flag : access_flags)
     if ((access & flag.bit) != 0) out += (out.empty() ? "" : "|") + std::string(flag.name);
   return out.empty() ? "0" : out;
-}
-
-const char* qp_type_name(ibv_qp_type type) {
-  switch (type) {
-    case IBV_QPT_RC:
-      return "RC";
-    case IBV_QPT_UC:
-      return "UC";
-    case IBV_QPT_UD:
-      return "UD";
-    default:
-      return "XRC";
-  }
 }
 
 void add_elements(std::ostringstream& out, const std::vector<Element>& elements) {
@@ -169,7 +157,7 @@ void add(std::ostringstream& out, const Setup& setup, const Used& used) {
     out << "    mw " << i << ": type " << (setup.windows[i] == IBV_MW_TYPE_1 ? 1 : 2) << '\n';
   for (const uint32_t i : used.connections) {
     const Connection& connection = setup.connections[i];
-    out << "    qp " << i << "a and " << i << "b: " << qp_type_name(connection.type)
+    out << "    qp " << i << "a and " << i << "b: " << type_name(connection.type)
         << (connection.shared_receives ? ", SRQ" : "") << (connection.signal_all ? ", sq_sig_all" : "");
     for (uint32_t side = 0; side < 2; ++side)
       out << "; "

@@ -71,30 +71,31 @@ std::string with_option(const std::string& options, const std::string& option) {
   return options.empty() ? option : options + ":" + option;
 }
 
-// If no process is on the node and the port is in use, a node in another folder (another $TMPDIR) listens, or
-// a process that is about to exit. Waits up to 2 s for the latter.
-int check_listening(const std::string& node, const wire::NetAddress& address, uint16_t port,
-                    std::string* problem) {
-  int error = 0;
-  for (int i = 0; i < 100; ++i) {
-    error = wire::could_listen_at(address, port, !node_is_inhabited(node), problem);
-    if (error != EADDRINUSE) return error;
+// Tries again while the port is in use, for 2 s: a process that has it may be about to exit.
+template <typename Attempt>
+int try_while_in_use(Attempt attempt) {
+  int error = attempt();
+  for (int i = 0; i < 100 && error == EADDRINUSE; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    error = attempt();
   }
   return error;
 }
 
-// If no process is on the node and the port is in use, the kernel's rxe or another node has it.
+// EADDRINUSE: no process is on the node, and a node in another folder (another $TMPDIR) listens.
+int check_listening(const std::string& node, const wire::NetAddress& address, uint16_t port,
+                    std::string* problem) {
+  return try_while_in_use(
+      [&] { return wire::could_listen_at(address, port, !node_is_inhabited(node), problem); });
+}
+
+// EADDRINUSE: no process is on the node, and the kernel's rxe or another node has the port.
 int check_packets(const std::string& node, const wire::NetAddress& address, std::string* problem) {
   udp::RoceSocket socket;
-  int error = 0;
-  for (int i = 0; i < 100; ++i) {
-    error = socket.open(address, udp::kRocePort, problem);
-    if (error == EADDRINUSE && node_is_inhabited(node)) return 0;
-    if (error != EADDRINUSE) return error;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return error;
+  return try_while_in_use([&] {
+    const int error = socket.open(address, udp::kRocePort, problem);
+    return error == EADDRINUSE && node_is_inhabited(node) ? 0 : error;
+  });
 }
 
 // The file with the leaks of librdmacm and libibverbs (leaks.supp), beside the command. "": there is none, or

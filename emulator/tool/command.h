@@ -31,6 +31,8 @@ struct UsageError {
 void add_run(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
 void add_status(CLI::App& app, CommandLine& line);
+void add_top(CLI::App& app, CommandLine& line);
+void add_metrics(CLI::App& app, CommandLine& line);
 void add_event(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);

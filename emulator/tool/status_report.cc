@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/rules/vendor_error.h"
+#include "tool/object_text.h"
 #include "tool/status_cm.h"
 #include "tool/status_notes.h"
 #include "tool/text_table.h"
@@ -40,20 +41,6 @@ Totals sum(const ProcessSnapshot& process) {
     total.retries += qp.retries;
   }
   return total;
-}
-
-std::string device_name(const NodeSnapshot& node, uint32_t index) {
-  return index < std::min(node.devices.count, kMaxDevices) ? node.devices.devices[index].name.data()
-                                                           : std::to_string(index);
-}
-
-std::string qpn_text(uint32_t qpn) { return fmt::format("{:#08x}", qpn); }
-
-std::string peer_text(const PeerSnapshot& peer) {
-  if (peer.qpn == 0) return "-";
-  if (!peer.address.empty()) return fmt::format("{} at {}", qpn_text(peer.qpn), peer.address);
-  if (peer.pid == 0) return qpn_text(peer.qpn) + " of a process that is gone";
-  return fmt::format("{} of {} ({})", qpn_text(peer.qpn), peer.pid, peer.program);
 }
 
 std::string joined(const std::vector<std::string>& words) {

@@ -282,6 +282,9 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     table.network.kind = options.network.kind;
     table.network.port = options.network.kind == NetworkKind::kRoce ? kRocePort : options.network.port;
     for (const Address& address : addresses) table.network.addresses[table.network.count++] = address.gid;
+    for (const AddressRange& range : options.network.peer_ranges)
+      if (table.network.peer_range_count < kMaxPeerRanges)
+        table.network.peer_ranges[table.network.peer_range_count++] = range;
   }
   return table;
 }

@@ -5,10 +5,13 @@
 // that programs read, so that both always agree.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "fabric/address_range.h"
 #include "fabric/device_limits.h"
 
 namespace verbena {
@@ -87,6 +90,13 @@ struct NetworkDescription {
   uint32_t count;
   NetworkKind kind;
   std::array<std::array<uint8_t, 16>, kMaxGids> addresses;  // as in a GID
+  uint32_t peer_range_count;  // kRoce; 0: packets come from anywhere
+  std::array<AddressRange, kMaxPeerRanges> peer_ranges;
+
+  // May packets come from this address? Whatever a damaged table says.
+  bool takes_from(const std::array<uint8_t, 16>& address) const {
+    return is_in(std::span(peer_ranges).first(std::min(peer_range_count, kMaxPeerRanges)), address);
+  }
 };
 
 // Do processes prove that they have the fabric's key? RoCE v2 knows no such thing.
@@ -116,6 +126,7 @@ struct NetworkOptions {
   NetworkKind kind = NetworkKind::kFrames;
   uint16_t port = kDefaultPort;
   std::vector<std::array<uint8_t, 16>> addresses;  // the machine's; empty: all that it has
+  std::vector<AddressRange> peer_ranges;           // kRoce: packets of others are dropped; empty: of nobody
   NetworkKey key{};                                // node.h: lies in <node>/key
 };
 

@@ -279,6 +279,10 @@ std::string network_part(const NetworkOptions& network) {
   if (network.kind == NetworkKind::kRoce) add(kRocePort);
   for (const auto& address : network.addresses)
     for (const uint8_t byte : address) add(byte);
+  for (const AddressRange& range : network.peer_ranges) {
+    for (const uint8_t byte : range.address) add(byte);
+    add(range.bits);
+  }
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
   const char* const kind =

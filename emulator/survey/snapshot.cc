@@ -350,6 +350,8 @@ NodeSnapshot look(const std::string& path, bool whole) {
     for (size_t j = 0; j < node.past[i].size(); ++j)
       node.past[i][j] = acquire(directory.header().past_counters[i][j]);
   }
+  for (size_t i = 0; i < kPacketDrops; ++i)
+    node.packet_drops[i] = acquire(directory.header().packet_drops[i]);
   const auto deadline = Clock::now() + kPatience;
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     const Slot& slot = directory.slot(i);

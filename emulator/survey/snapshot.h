@@ -170,6 +170,7 @@ struct NodeSnapshot {
   std::array<uint32_t, kPortPlaces> stray_datagrams{};  // accepted by no queue pair
   std::array<uint32_t, kPortPlaces> qkey_violations{};
   std::array<uint32_t, kPortPlaces> pkey_violations{};
+  std::array<uint64_t, kPacketDrops> packet_drops{};
   std::array<PastCounters, kPortPlaces> past{};  // of queue pairs that are destroyed
   std::string cm_problem;  // why the connection manager's table cannot be read; "": it can, or there is none
   std::vector<ProcessSnapshot> processes;

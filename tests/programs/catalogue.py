@@ -77,5 +77,6 @@ OTHER_CASES = ("nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "
                "loaded_when_needed", "sanitized_sender", "refused.doctor", "refused.*.status", "refused.*.conformance")
 OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "images", "images_apart", "ledger", "faults",
                 "faults_of_three", "flows", "vanished", "faults_of_rdma_cm", "hosts", "cables", "net", "refused_within",
-                "roce", "roce6", "roce6_tshark", "roce_shared", "roce_tshark", "strangers")
+                "roce", "roce6", "roce6_doctor", "roce6_tshark", "roce_doctor", "roce_shared", "roce_trust", "roce_tshark",
+                "strangers")
 OTHER_ROWS = ("ledger", "*.ledger", "conformance.", "doctor_and_status")

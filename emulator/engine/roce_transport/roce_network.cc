@@ -87,6 +87,9 @@ std::shared_ptr<Transport> RoceNetwork::path_to(const Qp& qp, const ibv_qp_attr&
                  qp.shared->qpn, peer.address.text().c_str());
     return nullptr;
   }
+  if (!process_.directory().devices().network.takes_from(peer.address.bytes))
+    VERBENA_WARN("QP 0x%06x: packets of its peer %s will be dropped: it is not in --peers", qp.shared->qpn,
+                 peer.address.text().c_str());
   return std::make_shared<RocePath>(const_cast<Qp&>(qp), attr, peer, *sender, progress_);
 }
 

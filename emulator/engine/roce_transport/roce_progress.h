@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/packets/answer_limit.h"
 #include "engine/remote/progress_policy.h"
 #include "engine/roce_transport/management.h"
 #include "engine/roce_transport/port_sharing.h"
@@ -59,7 +60,8 @@ class RoceProgress final : public RocePathOwner {
   void read_sockets(Round& round);
   void read_inboxes(Round& round);
   void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
-  void take_mad(const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
+  void take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
+  bool is_welcome(const wire::NetAddress& from);
   void run_timers(int64_t now);
   void note_timer(int64_t at);
   void arm(int epoll, bool armed, bool* is_armed);
@@ -98,6 +100,7 @@ class RoceProgress final : public RocePathOwner {
   ReadingLease lease_;
   size_t answering_ = 0;  // paths that have more answers to send
   std::vector<std::shared_ptr<RocePath>> watched_;
+  packets::AnswerLimit refusals_;  // of MADs
   EmptyPolls empty_polls_;
   udp::PacketBuffer buffer_;
 

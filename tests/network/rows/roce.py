@@ -43,6 +43,18 @@ for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
     six.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
 
 
+def until(host, holds, what):
+    deadline = time.monotonic() + host.settings.patience
+    while not holds():
+        expect(time.monotonic() < deadline, f"{host.name} did not {what}")
+        time.sleep(0.05)
+
+
+def finished(hosts, program):
+    finish(hosts, program)
+    return program
+
+
 # ---- rdma_cm: MADs to QP 1 ----
 
 def between(hosts, server, client, says):

@@ -67,8 +67,8 @@ int Service::acquire(Service** out) {
   } else if (auto* service = new (std::nothrow) Service(process); service == nullptr) {
     error = ENOMEM;
   } else if (error = guarded([&] { return service->start(); }); error != 0) {
-    VERBENA_WARN("rdma_cm: cannot begin in slot %u of the node: errno %d", process->membership().slot(),
-                 error);
+    VERBENA_WARN(cm_not_started, "rdma_cm: cannot begin in slot %u of the node: errno %d",
+                 process->membership().slot(), error);
     delete service;
   } else {
     service->references_ = 1;

@@ -71,9 +71,9 @@ void Service::run() {
     lock.lock();
     asleep_until_ = INT64_MIN;
     if (count < 0 && error != EINTR) {
-      VERBENA_LOG_AT(LogLevel::kError,
-                     "rdma_cm: the program has closed descriptors of its connection manager (errno %d)",
-                     error);
+      VERBENA_ERROR(cm_descriptors_closed,
+                    "rdma_cm: the program has closed descriptors of its connection manager (errno %d)",
+                    error);
       break;
     }
     for (int i = 0; i < count; ++i) handle(events[i].data.u64);
@@ -194,7 +194,8 @@ void Service::quiet_join(Id* id, void* join) {
 void Service::frame_arrived(const Peer& peer, std::span<const uint8_t> frame) {
   Message message;
   if (decode(frame, &message)) return connections_.receive(peer, message);
-  VERBENA_WARN("rdma_cm: a malformed message of %zu bytes from slot %u is ignored", frame.size(), peer.slot);
+  VERBENA_WARN(cm_message_malformed, "rdma_cm: a malformed message of %zu bytes from slot %u is ignored",
+               frame.size(), peer.slot);
 }
 
 void Service::send(const Peer& peer, const Message& message) {

@@ -17,10 +17,10 @@
 namespace verbena {
 
 inline constexpr uint32_t kMaxDevices = 16;
-inline constexpr uint32_t kMaxPorts = 2;        // per device
-inline constexpr uint32_t kMaxGids = 32;        // per port
-inline constexpr uint32_t kMaxPkeys = 16;       // per port
-inline constexpr uint32_t kMaxLmc = 7;          // PortInfo:LMC has 3 bits (vol. 1, 14.2.5.6)
+inline constexpr uint32_t kMaxPorts = 2;   // per device
+inline constexpr uint32_t kMaxGids = 32;   // per port
+inline constexpr uint32_t kMaxPkeys = 16;  // per port
+inline constexpr uint32_t kMaxLmc = 7;     // PortInfo:LMC has 3 bits (vol. 1, 14.2.5.6)
 inline constexpr uint16_t kDefaultPkey = 0xffff;
 inline constexpr uint32_t kMaxNameLength = 64;  // IBV_SYSFS_NAME_MAX, the terminating zero included
 
@@ -90,7 +90,7 @@ struct NetworkDescription {
   uint32_t count;
   NetworkKind kind;
   std::array<std::array<uint8_t, 16>, kMaxGids> addresses;  // as in a GID
-  uint32_t peer_range_count;  // kRoce; 0: packets come from anywhere
+  uint32_t peer_range_count;                                // kRoce; 0: packets come from anywhere
   std::array<AddressRange, kMaxPeerRanges> peer_ranges;
 
   // May packets come from this address? Whatever a damaged table says.
@@ -104,8 +104,8 @@ constexpr bool has_key(const NetworkDescription& network) {
   return network.enabled != 0 && network.kind == NetworkKind::kFrames;
 }
 
-// The devices of a node that is seen beside the machine's (--beside) have other numbers than the machine's: uverbsN,
-// and the index of NETLINK_RDMA.
+// The devices of a node that is seen beside the machine's (--beside) have other numbers than the machine's:
+// uverbsN, and the index of NETLINK_RDMA.
 inline constexpr uint32_t kNumbersBeside = 128;
 
 struct DeviceTable {

@@ -34,9 +34,9 @@
 #include "fabric/flow_table.h"
 #include "fabric/hazard_guard.h"
 #include "fabric/hw_counters.h"
-#include "fabric/packet_drops.h"
 #include "fabric/kept_descriptor.h"
 #include "fabric/multicast_table.h"
+#include "fabric/packet_drops.h"
 #include "fabric/robust_lock.h"
 #include "fabric/xrc_domains.h"
 

@@ -82,7 +82,8 @@ void add_doctor(CLI::App& app, CommandLine& line) {
       "  verbena doctor --peer 192.0.2.2 --roce 192.0.2.1       the way of RoCE v2 packets to any end");
   command->prefix_command();
   auto options = std::make_shared<DoctorOptions>();
-  command->add_option("--peer", options->peer, "go the way to the node at this address or name")->type_name("HOST");
+  command->add_option("--peer", options->peer, "go the way to the node at this address or name")
+      ->type_name("HOST");
   add_network_options(*command, options->node);
   command->callback([command, options, &line] {
     const std::vector<std::string> program = program_of(*command, line);

@@ -127,7 +127,7 @@ void examine_peer(const PeerProbe& probe, Findings* findings) {
     return add(Verdict::kBad, "is no address, and no name that resolves: " + problem, "give its IP address");
   NetworkKey key;
   const int bad_key = probe.key_file.empty() ? wire::user_key(nodes_folder(), &key, &problem)
-                                                : wire::read_key(probe.key_file, &key, &problem);
+                                             : wire::read_key(probe.key_file, &key, &problem);
   if (bad_key != 0) return add(Verdict::kBad, problem, "verbena key FILE makes one");
 
   const Descriptor socket{

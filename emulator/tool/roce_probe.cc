@@ -28,7 +28,7 @@ namespace {
 using udp::UdpEnd;
 using wire::NetAddress;
 
-constexpr uint32_t kTimes = 9;  // the kernel takes 3 s to say that nobody has an address
+constexpr uint32_t kTimes = 9;                 // the kernel takes 3 s to say that nobody has an address
 constexpr int64_t kBetween = 500'000'000;      // ns
 constexpr int64_t kPatienceMtu = 300'000'000;  // for a router's message
 // Nobody has these: services of the RDMA port spaces begin with 0x0000000001, and QPNs end at 0xffffff, which

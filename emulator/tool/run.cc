@@ -43,10 +43,11 @@ void warn_of_unknown_rdma_core() {
 void warn_of_strangers(const NodeOptions& options) {
   const NetworkOptions& network = options.devices.network;
   if (!options.existing.empty() || network.kind != NetworkKind::kRoce) return;
-  std::fprintf(stderr, "verbena: RoCE v2 has no authentication: %s\n",
-               network.peer_ranges.empty()
-                   ? "any machine that can send packets to this address may try; --peers CIDR leaves out others"
-                   : "--peers leaves out others, but senders can be forged");
+  std::fprintf(
+      stderr, "verbena: RoCE v2 has no authentication: %s\n",
+      network.peer_ranges.empty()
+          ? "any machine that can send packets to this address may try; --peers CIDR leaves out others"
+          : "--peers leaves out others, but senders can be forged");
 }
 
 int run(const NodeOptions& options, const std::vector<std::string>& program) {
@@ -78,7 +79,8 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  verbena run --beside -- ibv_devices                    the machine's devices, and verbena0\n"
       "  verbena run --ip 192.0.2.1 --key fabric.key -- PROGRAM  reachable from other machines by this "
       "address\n"
-      "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and adapters\n"
+      "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and "
+      "adapters\n"
       "  verbena run --node mine -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'");
   command->prefix_command();
   auto options = std::make_shared<NodeOptions>();

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/rules/vendor_error.h"
+#include "tool/object_text.h"
 #include "tool/status_cm.h"
 #include "tool/status_notes.h"
 #include "tool/text_table.h"
@@ -41,20 +42,6 @@ Totals sum(const ProcessSnapshot& process) {
     total.retries += qp.retries;
   }
   return total;
-}
-
-std::string device_name(const NodeSnapshot& node, uint32_t index) {
-  return index < std::min(node.devices.count, kMaxDevices) ? node.devices.devices[index].name.data()
-                                                           : std::to_string(index);
-}
-
-std::string qpn_text(uint32_t qpn) { return fmt::format("{:#08x}", qpn); }
-
-std::string peer_text(const PeerSnapshot& peer) {
-  if (peer.qpn == 0) return "-";
-  if (!peer.address.empty()) return fmt::format("{} at {}", qpn_text(peer.qpn), peer.address);
-  if (peer.pid == 0) return qpn_text(peer.qpn) + " of a process that is gone";
-  return fmt::format("{} of {} ({})", qpn_text(peer.qpn), peer.pid, peer.program);
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -385,7 +372,8 @@ Json network_as_json(const NodeSnapshot& node) {
   Json json = {{"port", node.devices.network.port}, {"addresses", network_addresses(node)}};
   if (node.devices.network.kind != NetworkKind::kRoce) return json;
   json["peers"] = peer_ranges(node);
-  for (size_t i = 0; i < kPacketDrops; ++i) json["packets_dropped"][kPacketDropNames[i]] = node.packet_drops[i];
+  for (size_t i = 0; i < kPacketDrops; ++i)
+    json["packets_dropped"][kPacketDropNames[i]] = node.packet_drops[i];
   return json;
 }
 
@@ -416,8 +404,7 @@ std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
     if (!node.problem.empty()) json["problem"] = node.problem;
     if (!node.cm_problem.empty()) json["cm_problem"] = node.cm_problem;
     json["devices"] = devices_as_json(node);
-    if (node.devices.network.enabled != 0)
-      json["network"] = network_as_json(node);
+    if (node.devices.network.enabled != 0) json["network"] = network_as_json(node);
     json["processes"] = Json::array();
     for (const ProcessSnapshot& process : node.processes)
       json["processes"].push_back(process_as_json(node, process));

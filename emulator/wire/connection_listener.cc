@@ -155,7 +155,8 @@ void ConnectionListener::note(const NetAddress& peer, Refusal refusal, uint32_t 
   if (refusal == Refusal::kVersion)
     snprintf(version, sizeof version, " (theirs %u, ours %u)", their_version, kProtocolVersion);
   if (unnoted_ != 0) snprintf(others, sizeof others, "; %u more like this were not logged", unnoted_);
-  log_line(level, "%s %s: %s%s%s", doing, peer.text().c_str(), words(refusal), version, others);
+  log_line(level, "%s %s: %s%s%s [node_refused]", doing, peer.text().c_str(), words(refusal), version,
+           others);
   noted_ns_ = now;
   unnoted_ = 0;
 }
@@ -391,7 +392,7 @@ void ConnectionListener::look_at_addresses(int64_t now) {
   const int error = follow_addresses(membership_->directory(), membership_->node(), machine_has);
   look_at_addresses_ns_ = error == ETIMEDOUT ? now + kAddressesPause : kNever;
   if (error != 0 && error != ETIMEDOUT)
-    VERBENA_WARN("addresses have changed, and the node cannot say so: errno %d", error);
+    VERBENA_WARN(addresses_changed, "addresses have changed, and the node cannot say so: errno %d", error);
 }
 
 int64_t ConnectionListener::serve() {

@@ -17,9 +17,10 @@
 namespace verbena::wire {
 namespace {
 
-constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey", kBeside = "beside",
-                           kLinkLayer = "link-layer", kProfile = "profile",
-                           kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key", kRoce = "roce", kPeers = "peers";
+constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey",
+                           kBeside = "beside", kLinkLayer = "link-layer", kProfile = "profile",
+                           kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key",
+                           kRoce = "roce", kPeers = "peers";
 
 bool read_number(const std::string& text, uint64_t least, uint64_t most, uint64_t* out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -158,7 +159,8 @@ int restore_node(const std::string& path) {
     error = key_file.empty() ? user_key(parent, key, &problem) : read_key(key_file, key, &problem);
   }
   if (error == 0) error = ensure_node(path, options, &problem);
-  if (error != 0) VERBENA_ERROR("the node %s cannot be made again: %s", path.c_str(), problem.c_str());
+  if (error != 0)
+    VERBENA_ERROR(node_not_remade, "the node %s cannot be made again: %s", path.c_str(), problem.c_str());
   return error;
 }
 

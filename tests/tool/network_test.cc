@@ -193,7 +193,8 @@ TEST_F(NetworkCommand, RefusesOptionsThatDoNotGoTogether) {
 
 TEST_F(NetworkCommand, RefusesPeersThatAreNoRange) {
   for (const char* word : {"here", "192.0.2.1/24", "192.0.2.0/33", "192.0.2.0/24,x"})
-    EXPECT_TRUE(refused({"--roce", address(2), "--peers", word}, "--peers") && outcome_.exited_with(2)) << word;
+    EXPECT_TRUE(refused({"--roce", address(2), "--peers", word}, "--peers") && outcome_.exited_with(2))
+        << word;
   EXPECT_TRUE(refused({"--peers", "192.0.2.0/24"}, "--roce"));
   EXPECT_TRUE(refused({"--ip", address(2), "--peers", "192.0.2.0/24"}, "--roce"));
 }

@@ -69,10 +69,10 @@ bool is_registered_slowly(Cq& cq, const CqeOwner& cqe_owner, const WqeSge& sge, 
   const SegmentView& view = cq.process->view();
   const uint32_t pd = cqe_owner.srq != nullptr ? cqe_owner.srq->pd_handle : cqe_owner.qp->pd->handle;
   if (!is_scatter_target(view, sge.lkey, pd, sge.address, length)) {
-    VERBENA_ERROR(
-        "CQ %u: a receive request has been damaged in shared memory: lkey 0x%x, address 0x%llx, "
-        "length %u is no region of this process; the message is lost",
-        cq.index, sge.lkey, static_cast<unsigned long long>(sge.address), length);
+    VERBENA_ERROR(receive_damaged,
+                  "CQ %u: a receive request has been damaged in shared memory: lkey 0x%x, address 0x%llx, "
+                  "length %u is no region of this process; the message is lost",
+                  cq.index, sge.lkey, static_cast<unsigned long long>(sge.address), length);
     return false;
   }
   cq.scattered.remember(view, sge.lkey, pd, MemoryUse::local_scatter);
@@ -378,7 +378,7 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) {
-    VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
+    VERBENA_WARN(poll_negative, "ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
     return -EINVAL;
   }
   // "Empty" is true when the call returns, so it looks once more after a yield, which takes milliseconds if

@@ -68,14 +68,14 @@ void Quota::give(const NodeDirectory& directory, uint32_t slot, uint32_t device,
 int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount) {
   Process& process = *context.process;
   if (limit_of(context.device->limits, kind) == 0) {
-    VERBENA_WARN("%s: %s is 0: the device has none", verb, name_of(kind));
+    VERBENA_WARN(feature_absent, "%s: %s is 0: the device has none", verb, name_of(kind));
     return EOPNOTSUPP;
   }
   const int error = process.quota().take(process.directory(), process.membership().slot(),
                                          context.device_index, kind, amount);
   if (error != 0)
-    VERBENA_WARN("%s: %s is %llu, and the programs of this node have them all", verb, name_of(kind),
-                 static_cast<unsigned long long>(limit_of(context.device->limits, kind)));
+    VERBENA_WARN(limit_reached, "%s: %s is %llu, and the programs of this node have them all", verb,
+                 name_of(kind), static_cast<unsigned long long>(limit_of(context.device->limits, kind)));
   return error;
 }
 

@@ -58,7 +58,8 @@ bool RemotePeers::has_enough_of(const wire::EstablishedConnection& arrived) cons
     others += peer->address == arrived.peer_address && peer->id != arrived.peer &&
               peer->connected.load(std::memory_order_relaxed);
   if (others < kMostProcesses) return false;
-  VERBENA_WARN("refused process %u of %s: %zu processes of that address are connected, as many as a node has",
+  VERBENA_WARN(node_full,
+               "refused process %u of %s: %zu processes of that address are connected, as many as a node has",
                arrived.peer.slot, arrived.peer_address.text().c_str(), others);
   return true;
 }

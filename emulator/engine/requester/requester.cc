@@ -46,9 +46,9 @@ void count(std::atomic<uint32_t>& counter) {
 // ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   const auto* text = find_vendor_error(static_cast<uint32_t>(error));
-  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
-               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
-               text->name, text->text);
+  VERBENA_LOG_AT(LogLevel::kWarn, "QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s [%s]", qp.shared->qpn,
+                 find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
+                 text->name, text->text, text->name);
   explain_unreachable(qp.requester, error);
   observe_request(qp, request, error);
   complete_send(qp, request, error);

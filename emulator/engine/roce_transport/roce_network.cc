@@ -83,7 +83,7 @@ std::shared_ptr<Transport> RoceNetwork::path_to(const Qp& qp, const ibv_qp_attr&
       qp.context->device->port(attr.port_num).gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)];
   PacketSender* const sender = sender_at({source.raw});
   if (sender == nullptr) {
-    VERBENA_WARN("QP 0x%06x: no way to %s: the GID of sgid_index is no address of the network",
+    VERBENA_WARN(roce_no_path, "QP 0x%06x: no way to %s: the GID of sgid_index is no address of the network",
                  qp.shared->qpn, peer.address.text().c_str());
     return nullptr;
   }

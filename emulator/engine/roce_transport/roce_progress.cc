@@ -133,8 +133,8 @@ struct RoceProgress::Round {
   int packets = 0;
 };
 
-void RoceProgress::take_mad(const Round& round, const ForwardedPacket& way,
-                            std::span<const uint8_t> datagram, bool is_forwarded) {
+void RoceProgress::take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                            bool is_forwarded) {
   Mad mad;
   if (!Management::parse(datagram, &mad)) return;
   mad.from = way.from;
@@ -167,7 +167,8 @@ void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<cons
 // RoCE v2 has no authentication: --peers says who may send.
 bool RoceProgress::is_welcome(const wire::NetAddress& from) {
   if (process_.directory().devices().network.takes_from(from.bytes)) return true;
-  if (const uint64_t count = process_.directory().count_drop(PacketDrop::kForeign); (count & (count - 1)) == 0)
+  if (const uint64_t count = process_.directory().count_drop(PacketDrop::kForeign);
+      (count & (count - 1)) == 0)
     VERBENA_WARN("a packet from %s is dropped: the address is not in --peers (%llu so far)",
                  from.text().c_str(), static_cast<unsigned long long>(count));
   return false;

@@ -60,7 +60,8 @@ class RoceProgress final : public RocePathOwner {
   void read_sockets(Round& round);
   void read_inboxes(Round& round);
   void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
-  void take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
+  void take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                bool is_forwarded);
   bool is_welcome(const wire::NetAddress& from);
   void run_timers(int64_t now);
   void note_timer(int64_t at);

@@ -23,15 +23,17 @@ bool has(const std::string& of, const std::string& text) {
 }
 
 TEST(AddressRangeText, IsReadAndWritten) {
-  for (const char* text : {"192.0.2.0/24", "192.0.2.7/32", "0.0.0.0/0", "2001:db8::/32", "2001:db8::1/128", "::/0"})
+  for (const char* text :
+       {"192.0.2.0/24", "192.0.2.7/32", "0.0.0.0/0", "2001:db8::/32", "2001:db8::1/128", "::/0"})
     EXPECT_EQ(range_text(range(text)), text);
   EXPECT_EQ(range_text(range("192.0.2.7")), "192.0.2.7/32");
   EXPECT_EQ(range_text(range("2001:db8::1")), "2001:db8::1/128");
 }
 
 TEST(AddressRangeText, IsNotMadeOfOtherText) {
-  for (const char* text : {"", "/", "/8", "here", "192.0.2.0/", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2.0/24x",
-                           "192.0.2.1/24", "2001:db8::1/64", "2001:db8::/129", "192.0.2.0/24/24", "1.2.3/8"}) {
+  for (const char* text :
+       {"", "/", "/8", "here", "192.0.2.0/", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2.0/24x", "192.0.2.1/24",
+        "2001:db8::1/64", "2001:db8::/129", "192.0.2.0/24/24", "1.2.3/8"}) {
     AddressRange read{};
     EXPECT_FALSE(read_range(text, &read)) << text;
   }

@@ -169,7 +169,7 @@ bool RoceProgress::is_welcome(const wire::NetAddress& from) {
   if (process_.directory().devices().network.takes_from(from.bytes)) return true;
   if (const uint64_t count = process_.directory().count_drop(PacketDrop::kForeign);
       (count & (count - 1)) == 0)
-    VERBENA_WARN("a packet from %s is dropped: the address is not in --peers (%llu so far)",
+    VERBENA_WARN(roce_stranger, "a packet from %s is dropped: the address is not in --peers (%llu so far)",
                  from.text().c_str(), static_cast<unsigned long long>(count));
   return false;
 }
@@ -183,6 +183,31 @@ void RoceProgress::read_sockets(Round& round) {
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
       if (arrival == udp::Arrival::kPacket && is_welcome(packet.from.address))
         take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
+    }
+}
+
+void RoceProgress::follow_groups() {
+  groups_.follow(
+      [](void* self, int fd) {
+        epoll_event event{};
+        event.events = EPOLLIN;
+        syscall(SYS_epoll_ctl, static_cast<RoceProgress*>(self)->inboxes_epoll_, EPOLL_CTL_ADD, fd, &event);
+      },
+      this);
+}
+
+// Each process has sockets of its own for its groups.
+void RoceProgress::read_groups(Round& round) {
+  udp::ReceivedPacket packet;
+  for (const auto& socket : groups_.sockets())
+    for (int i = 0; i < kMostPackets; ++i) {
+      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+      if (arrival == udp::Arrival::kNothing) break;
+      if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
+      const wire::NetAddress& from = packet.from.address;
+      if (arrival != udp::Arrival::kPacket || groups_.is_own(from) || !is_welcome(from)) continue;
+      receiver_.take_from_group(packet.datagram, from, socket->own().address);
+      ++round.packets;
     }
 }
 
@@ -217,6 +242,7 @@ bool RoceProgress::drive(bool from_poll) {
   const bool reads = (from_poll || !lease_.others_poll(round.now)) && lease_.acquire(round.now);
   leaves_to_others_.store(!reads, std::memory_order_relaxed);
   bool moved = answering_ != 0;
+  read_groups(round);
   read_inboxes(round);  // before the sockets: they were read before
   if (reads) {
     read_sockets(round);

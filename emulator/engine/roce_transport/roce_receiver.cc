@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/datagram/multicast.h"
 #include "engine/objects/process.h"
 #include "engine/packets/datagram_packet.h"
 #include "roce/mad.h"
@@ -82,6 +83,15 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
     answering_.push_back(path);
   }
   return true;
+}
+
+void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
+                                   const wire::NetAddress& group) {
+  roce::Packet packet;
+  if (roce::parse(datagram, &packet) == roce::Parsed::kPacket &&
+      roce::find_opcode(packet.bth.opcode)->transport == roce::TransportKind::kUd &&
+      packet.bth.destination_qpn == kMulticastQpn)
+    datagrams_.take(packet, from, group);
 }
 
 size_t RoceReceiver::send_answers(int64_t now) {

@@ -35,6 +35,10 @@ class RoceReceiver {
   bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
             int64_t now, int64_t* timer, uint32_t* qpn);
 
+  // The same for a packet to a group.
+  void take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
+                       const wire::NetAddress& group);
+
   // Sends answers that are due, some of each path. Returns how many paths have more.
   size_t send_answers(int64_t now);
 

@@ -71,13 +71,9 @@ void explain_open(int error, const std::string& problem, const NetAddress& own, 
              "as root, ss -ulpn 'sport = 4791' names it");
 }
 
-void examine_identification(RoceProbe& probe, Report& report) {
-  const std::optional<uint16_t> identification = probe.own_identification();
-  if (!identification)
-    return report.bad(
-        "no packet arrives from this machine at itself",
-        "a firewall of this machine drops UDP port 4791, or the kernel changes what sockets send");
-  if (*identification != 0)
+void examine_identification(RoceProbe& probe, const NetAddress& peer, Report& report) {
+  const std::optional<uint16_t> identification = probe.sent_identification(peer);
+  if (identification && *identification != 0)
     report.bad(
         fmt::format("this kernel sends IPv4 identification {} where it should be 0: the ICRC is wrong, and "
                     "adapters drop our packets",
@@ -132,6 +128,8 @@ void explain_silence(const RoceObservation& seen, const NetAddress& own, const N
 void examine_answers(RoceProbe& probe, const NetAddress& own, const NetAddress& peer, Report& report,
                      bool* is_reached) {
   const RoceObservation seen = probe.ask(peer);
+  *is_reached = seen.has_answer || seen.error == EMSGSIZE;  // what the way takes is told next
+  if (seen.error == EMSGSIZE) return;
   if (seen.error != 0)
     return report.bad(fmt::format("{} cannot be reached: {}", peer.text(), std::strerror(seen.error)),
                       "ip route get " + peer.text() + " says how this machine would go there");
@@ -142,7 +140,6 @@ void examine_answers(RoceProbe& probe, const NetAddress& own, const NetAddress& 
                     seen.damaged_from->text()),
         kNoTranslation);
   if (seen.has_answer) {
-    *is_reached = true;
     report.good(
         fmt::format("{} answers in {:.2f} ms", peer.text(), static_cast<double>(seen.nanoseconds) / 1e6));
     if (seen.asked > 1)
@@ -195,7 +192,7 @@ void examine_roce_peer(const RocePeerProbe& wanted, Findings* findings) {
   RoceProbe probe;
   if (const int error = probe.open(wanted.from, &problem); error != 0)
     return explain_open(error, problem, wanted.from, report);
-  examine_identification(probe, report);
+  examine_identification(probe, peer, report);
   bool is_reached = false;
   examine_answers(probe, wanted.from, peer, report, &is_reached);
   if (is_reached) examine_path_mtu(probe, peer, wanted.active_mtu, report);

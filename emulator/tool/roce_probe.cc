@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
 #include <netinet/ip_icmp.h>
@@ -172,24 +173,36 @@ bool RoceProbe::receive(Arrived* out) {
   }
 }
 
-std::optional<uint16_t> RoceProbe::own_identification() {
-  const UdpEnd own = receiving_.own();
-  if (!own.address.is_ipv4()) return 0;
-  uint64_t transaction = 0;
+// With a timestamp of sending the kernel hands the packet back, as it left, with all headers (the kernel's
+// Documentation/networking/timestamping.rst, 2.1). The IP header has no options, and ours is the end.
+std::optional<uint16_t> RoceProbe::sent_identification(const NetAddress& peer) {
+  if (!peer.is_ipv4()) return 0;
+  const int on = SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_SOFTWARE, off = 0;
+  if (setsockopt(sending_.fd(), SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof on) != 0) return {};
   std::array<uint8_t, roce::kMadSize> mad{};
   packets::Datagram datagram = question(mad);
   datagram.destination_qpn = kNobodysQpn;
-  if (getrandom(&transaction, sizeof transaction, 0) < 0 || send_packet(sending_, own.address, datagram) != 0)
-    return {};
+  const int error = send_packet(sending_, peer, datagram);
+  setsockopt(sending_.fd(), SOL_SOCKET, SO_TIMESTAMPING, &off, sizeof off);
+  if (error != 0) return {};
+  const size_t tail = 20 + 8 + roce::packet_size(packets::packet_of(datagram)) + roce::kIcrcSize;
   for (const int64_t until = now_ns() + kBetween; now_ns() < until;) {
-    pollfd watched{receiving_.fd(), POLLIN, 0};
-    poll(&watched, 1, 50);
-    for (Arrived arrived; receive(&arrived);) {
-      uint16_t identification = 0;
-      if (arrived.from.address == own.address && arrived.from.port == sending_.own().port &&
-          icrc_fits(arrived.from, own, arrived.datagram(), &identification))
-        return identification;
+    std::array<uint8_t, 512> bytes;
+    alignas(cmsghdr) std::array<char, 512> control;
+    iovec range{bytes.data(), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &range;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t got = recvmsg(sending_.fd(), &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+    if (got < static_cast<ssize_t>(tail)) {
+      pollfd watched{sending_.fd(), 0, 0};
+      if (got < 0) poll(&watched, 1, 50);
+      continue;
     }
+    const uint8_t* const ip = &bytes[static_cast<size_t>(got) - tail];
+    if (ip[0] == 0x45 && ip[9] == IPPROTO_UDP) return static_cast<uint16_t>(ip[4] << 8 | ip[5]);
   }
   return {};
 }
@@ -236,7 +249,7 @@ RoceObservation RoceProbe::ask(const NetAddress& peer) {
       read_errors(&seen);
       error = send_question(sending_, peer, transaction);
     }
-    if (error != 0 && !is_of_sender(error)) seen.error = error;
+    if (error == EMSGSIZE || (error != 0 && !is_of_sender(error))) seen.error = error;
     ++seen.asked;
     while (seen.error == 0 && !seen.has_answer) {
       const int64_t left = begun + kBetween - now_ns();

@@ -43,9 +43,9 @@ class RoceProbe {
   // Binds to `own`, as a node does. 0 or an errno, as udp::RoceSocket::open().
   int open(const wire::NetAddress& own, std::string* problem);
 
-  // The identification that this machine's kernel gives our packets; nothing if none of them arrived over
-  // loopback. Anything but 0 makes the ICRC wrong. IPv6 has none: 0.
-  std::optional<uint16_t> own_identification();
+  // The IPv4 identification that a packet to `peer` has left with; nothing if the kernel does not show it.
+  // Anything but 0 makes the ICRC wrong. IPv6 has none: 0.
+  std::optional<uint16_t> sent_identification(const wire::NetAddress& peer);
 
   // Asks several times, for 5 s at most.
   RoceObservation ask(const wire::NetAddress& peer);

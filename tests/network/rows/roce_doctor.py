@@ -82,12 +82,18 @@ def plain(host, code, *arguments):
 @contextlib.contextmanager
 def rule(host, action):
     """What comes in for RoCE v2 is dropped (blackhole), or refused (prohibit), as by a firewall."""
-    words = ("iif", "eth0", "ipproto", "udp", "dport", "4791", "type", action)
-    host.call("ip", "rule", "add", *words)
+    def change(how, *words):
+        host.call("ip", "rule", how, *words)
+    change("add", "pref", "100", "lookup", "local")  # later than the rule below
+    change("del", "pref", "0")
+    change("add", "pref", "50", "iif", "eth0", "ipproto", "udp", "dport", "4791", "type", action)
+    host.call("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")  # else the kernel refuses in silence
     try:
         yield
     finally:
-        host.call("ip", "rule", "del", *words)
+        change("add", "pref", "0", "lookup", "local")
+        change("del", "pref", "50")
+        change("del", "pref", "100")
 
 
 def good(hosts):
@@ -181,7 +187,7 @@ def identification(hosts):
         host = hosts[CLIENT]
         program = host.start_plain(sys.executable, "-c", IGNORING, host.verbena, "doctor", *host.options, "--peer",
                                    hosts[SERVER].address, name="verbena doctor")
-        expect(program.wait(host.settings.patience) == 1, f"it ended with status {program.poll()}: {program.err}")
+        expect(program.wait(host.settings.patience) == 1, f"it ended with status {program.poll()}: {program.out}{program.err}")
         expect("this kernel sends IPv4 identification" in program.out, f"it says: {program.out}")
 
 

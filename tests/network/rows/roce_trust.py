@@ -2,9 +2,13 @@
 """`verbena run --roce --peers`: packets of other machines are dropped and counted, those to the connection manager too."""
 
 import json
+import socket
+import struct
+import sys
 
 from harness import ports
 from harness.failure import expect
+from places.capture import icrc
 from rows import pingpong, roce
 from rows.pair import serve_by_manager
 from rows.table import group
@@ -64,6 +68,69 @@ def stranger_by_manager(hosts):
     client.kill()
     friend = hosts[FRIEND].start("rping", "-c", "-a", hosts[SERVER].address, "-C", 5, "-v")
     expect("ping data" in roce.finished(hosts, friend).out, "the friend is not served")
+
+
+# Sends one packet many times, and prints how many packets came back, and in how many seconds. argv: own address, the
+# source port, the peer, how often, the packet in hexadecimal digits.
+FLOOD = """
+import socket, sys, time
+own, port, peer, times, packet = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), bytes.fromhex(sys.argv[5])
+answers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+answers.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+answers.bind((own, 4791))
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+out.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER, IP_PMTUDISC_DO
+out.bind((own, port))
+answers.settimeout(0)
+began, count = time.monotonic(), 0
+def hear():
+    global count
+    try:
+        while answers.recv(8192):
+            count += 1
+    except BlockingIOError:
+        pass
+for _ in range(times):
+    out.sendto(packet, (peer, 4791))
+    hear()
+answers.settimeout(0.5)
+try:
+    while answers.recv(8192):
+        count += 1
+except TimeoutError:
+    pass
+print(count, time.monotonic() - began - 0.5)
+"""
+
+
+def question(source, port, destination):
+    """A packet that asks the connection manager for a service that nobody has (SIDR_REQ)."""
+    mad = struct.pack(">BBBBHHQHHIIHHQ", 1, 7, 2, 3, 0, 0, 0x1234, 0x17, 0, 0, 1, 0xffff, 0, 0x76657262656e6100)
+    packet = struct.pack(">BBHIIII", 0x64, 0, 0xffff, 1, 0, 0x80010000, 1) + mad.ljust(256, b"\0")
+    udp = struct.pack(">HHHH", port, 4791, 8 + len(packet) + 4, 0)
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + 8 + len(packet) + 4, 0, 0x4000, 64, 17, 0, socket.inet_aton(source),
+                     socket.inet_aton(destination))
+    return packet + struct.pack("<I", icrc(ip, udp, packet))
+
+
+@rows.row("flood")
+def flood(hosts):
+    """Refusals are limited by source: 200 at once, 1,000 a second (engine/roce_transport/roce_progress.cc)."""
+    hosts[SERVER].options = ["--roce", hosts[SERVER].address]
+    server = serve_by_manager(hosts, ("rping", "-s", "-a", hosts[SERVER].address, "-C", 5, "-v"))
+    own, peer = hosts[STRANGER].address, hosts[SERVER].address
+    stranger = hosts[STRANGER].start_plain(sys.executable, "-c", FLOOD, own, 50000, peer, 4000,
+                                           question(own, 50000, peer).hex(), name="flood")
+    expect(stranger.wait(hosts[SERVER].settings.patience) == 0, f"the flood failed: {stranger.err}")
+    count, seconds = stranger.out.split()
+    most = 200 + 1000 * float(seconds)
+    expect(150 <= int(count) <= most + 50, f"{count} answers in {seconds} s")
+    node = next(node for node in json.loads(hosts[SERVER].tool("status", "--json"))["nodes"] if node["processes"])
+    expect(node["network"]["packets_dropped"]["answers_withheld"] > 0, "the node does not count what it withholds")
+    # Who asks from elsewhere is served meanwhile.
+    friend = hosts[FRIEND].start("rping", "-c", "-a", peer, "-C", 5, "-v")
+    expect("ping data" in roce.finished(hosts, friend).out, "the friend is not served")
+    server.kill()
 
 
 @rows.row("warning")

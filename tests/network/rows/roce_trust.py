@@ -127,7 +127,7 @@ def flood(hosts):
     expect(150 <= int(count) <= most + 50, f"{count} answers in {seconds} s")
     node = next(node for node in json.loads(hosts[SERVER].tool("status", "--json"))["nodes"] if node["processes"])
     expect(node["network"]["packets_dropped"]["answers_withheld"] > 0, "the node does not count what it withholds")
-    # Who asks from elsewhere is served meanwhile.
+    # A client elsewhere is served meanwhile.
     friend = hosts[FRIEND].start("rping", "-c", "-a", peer, "-C", 5, "-v")
     expect("ping data" in roce.finished(hosts, friend).out, "the friend is not served")
     server.kill()

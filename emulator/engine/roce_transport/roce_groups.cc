@@ -48,11 +48,12 @@ std::unique_ptr<udp::RoceSocket> RoceGroups::join(const MulticastGid& gid) const
   return nullptr;
 }
 
-void RoceGroups::follow(void (*joined)(void*, int), void* context) {
+void RoceGroups::follow(void (*changed)(void*, int, bool), void* context) {
   const std::vector<MulticastGid> wanted =
       MulticastTable(process_.directory()).groups_of(process_.membership().slot());
   std::erase_if(sockets_, [&](const std::unique_ptr<udp::RoceSocket>& socket) {
     if (std::find(wanted.begin(), wanted.end(), socket->own().address.bytes) != wanted.end()) return false;
+    changed(context, socket->fd(), false);
     no_longer_keep(socket->fd());
     return true;
   });
@@ -63,7 +64,7 @@ void RoceGroups::follow(void (*joined)(void*, int), void* context) {
     auto socket = join(gid);
     if (!socket) continue;
     keep_from_children(socket->fd());
-    joined(context, socket->fd());
+    changed(context, socket->fd(), true);
     sockets_.push_back(std::move(socket));
   }
 }

@@ -29,9 +29,9 @@ class RoceGroups {
   RoceGroups(const RoceGroups&) = delete;
   RoceGroups& operator=(const RoceGroups&) = delete;
 
-  // Joins the groups that this process has members of now, and leaves the others. `joined(context, fd)` for
-  // each new socket.
-  void follow(void (*joined)(void* context, int fd), void* context);
+  // Joins the groups that this process has members of now, and leaves the others. `changed(context, fd,
+  // joined)`: there is a new socket, or one is about to be closed.
+  void follow(void (*changed)(void* context, int fd, bool joined), void* context);
 
   // Of each group; their address, RoceSocket::own(), is the group's.
   const std::vector<std::unique_ptr<udp::RoceSocket>>& sockets() const { return sockets_; }

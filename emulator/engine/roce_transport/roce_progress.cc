@@ -186,12 +186,14 @@ void RoceProgress::read_sockets(Round& round) {
     }
 }
 
+// A child of this process may have copies of the sockets: closing them would not end their events.
 void RoceProgress::follow_groups() {
   groups_.follow(
-      [](void* self, int fd) {
+      [](void* self, int fd, bool joined) {
         epoll_event event{};
         event.events = EPOLLIN;
-        syscall(SYS_epoll_ctl, static_cast<RoceProgress*>(self)->inboxes_epoll_, EPOLL_CTL_ADD, fd, &event);
+        syscall(SYS_epoll_ctl, static_cast<RoceProgress*>(self)->inboxes_epoll_,
+                joined ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
       },
       this);
 }

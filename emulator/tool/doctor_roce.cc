@@ -57,13 +57,12 @@ void explain_open(int error, const std::string& problem, const NetAddress& own, 
   if (error != EADDRINUSE) return report.bad(problem, "");
   const PortHolder holder = find_udp_port_holder(own, udp::kRocePort);
   const std::string port = own.text(udp::kRocePort);
-  if (holder.kind == HolderKind::kKernel) {
-    const std::string names = names_of_software_adapters();
-    return report.bad(fmt::format("UDP port {} belongs to the kernel, as with rxe{}", port,
-                                  names.empty() ? "" : " (here: " + names + ")"),
-                      "take an address of another network namespace, or rdma link delete DEVICE");
-  }
-  if (holder.kind == HolderKind::kProcess && holder.pid != 0)
+  const std::string adapters = names_of_software_adapters();
+  if (holder.pid == 0 && holder.at_all_addresses && !adapters.empty())
+    return report.bad(
+        fmt::format("UDP port {} belongs to the kernel, as with rxe (here: {})", port, adapters),
+        "take an address of another network namespace, or rdma link delete DEVICE");
+  if (holder.pid != 0)
     return report.bad(fmt::format("process {} ({}) has UDP port {}", holder.pid, holder.program, port),
                       "if it is a program on a node of yours, ask again when the node's programs have ended; "
                       "else end it: another node, or another program, cannot share the port");

@@ -29,8 +29,13 @@ std::string kernel_text(const uint8_t* bytes, size_t words) {
   return text;
 }
 
-// The inode of the socket, if there is one in this table. 0: the kernel's own.
-bool find_inode(const char* table, const std::vector<std::string>& locals, uint64_t* inode) {
+struct Entry {
+  std::string local;
+  uint64_t inode = 0;
+};
+
+// The socket with one of these local addresses. False: there is none in this table.
+bool find_entry(const char* table, const std::vector<std::string>& locals, Entry* out) {
   std::ifstream file(table);
   std::string line;
   std::getline(file, line);
@@ -41,8 +46,9 @@ bool find_inode(const char* table, const std::vector<std::string>& locals, uint6
     while (words >> word) fields.push_back(word);
     // sl local remote st queues timer retransmits uid timeout inode
     if (fields.size() < 10 || std::find(locals.begin(), locals.end(), fields[1]) == locals.end()) continue;
+    out->local = fields[1];
     const std::string& text = fields[9];
-    return std::from_chars(text.data(), text.data() + text.size(), *inode).ec == std::errc{};
+    return std::from_chars(text.data(), text.data() + text.size(), out->inode).ec == std::errc{};
   }
   return false;
 }
@@ -77,14 +83,13 @@ PortHolder find_udp_port_holder(const wire::NetAddress& address, uint16_t port) 
   const std::string own = kernel_text(address.bytes.data() + 16 - 4 * words, words);
   char at_port[8];
   std::snprintf(at_port, sizeof at_port, ":%04X", port);
-  const std::string any4 = "00000000", any6 = any4 + any4 + any4 + any4;
-  uint64_t inode = 0;
+  const std::string any4 = std::string(8, '0') + at_port, any6 = std::string(32, '0') + at_port;
+  Entry entry;
   // A socket of IPv6 at all addresses may have IPv4 as well.
-  if (!(address.is_ipv4() && find_inode("/proc/self/net/udp", {own + at_port, any4 + at_port}, &inode)) &&
-      !find_inode("/proc/self/net/udp6", {own + at_port, any6 + at_port}, &inode))
+  if (!(address.is_ipv4() && find_entry("/proc/self/net/udp", {own + at_port, any4}, &entry)) &&
+      !find_entry("/proc/self/net/udp6", {own + at_port, any6}, &entry))
     return {};
-  if (inode == 0) return {HolderKind::kKernel, 0, ""};
-  PortHolder holder{HolderKind::kProcess, find_process(inode), ""};
+  PortHolder holder{entry.local == any4 || entry.local == any6, find_process(entry.inode), ""};
   std::ifstream comm("/proc/" + std::to_string(holder.pid) + "/comm");
   std::getline(comm, holder.program);
   return holder;

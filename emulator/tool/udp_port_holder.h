@@ -10,15 +10,9 @@
 
 namespace verbena::tool {
 
-enum class HolderKind : uint8_t {
-  kUnknown,  // nobody, or it cannot be found out
-  kKernel,   // a socket of the kernel itself: rxe
-  kProcess,
-};
-
 struct PortHolder {
-  HolderKind kind = HolderKind::kUnknown;
-  int pid = 0;          // kProcess; 0: of another user, or in another pid namespace
+  bool at_all_addresses = false;  // the socket is bound to 0.0.0.0 or ::, as the kernel's own are, for rxe
+  int pid = 0;          // 0: no process that this one may look at: another user's, or the kernel itself
   std::string program;  // as in /proc/PID/comm
 };
 

@@ -83,9 +83,10 @@ OTHER_CASES = ("nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "
                "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
                "loaded_when_needed", "preloaded_epoll.", "sanitized_sender", "refused.doctor", "refused.*.status",
                "refused.*.conformance")
-OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "images", "images_apart", "ledger", "faults",
+OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "containers_roce", "images", "images_apart", "ledger", "faults",
                 "faults_of_three", "flows", "vanished", "faults_of_rdma_cm", "hosts", "cables", "net", "refused_within",
-                "roce", "roce6", "roce6_tshark", "roce_shared", "roce_tshark", "strangers")
+                "roce", "roce6", "roce6_doctor", "roce6_tshark", "roce_doctor", "roce_shared", "roce_trust", "roce_tshark",
+                "strangers")
 OTHER_ROWS = ("ledger", "*.ledger", "conformance.", "doctor_and_status")
 
 # What ends for a reason that adapters share: program, package, what happens and why.

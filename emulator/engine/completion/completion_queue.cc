@@ -12,8 +12,10 @@
 #include <utility>
 
 #include "adapter/arming.h"
+#include "adapter/clock.h"
 #include "adapter/high_water.h"
 #include "emulator.h"
+#include "engine/completion/completion.h"
 #include "engine/completion/cq_rings.h"
 #include "engine/completion/lost_events.h"
 #include "engine/events/async_events.h"
@@ -22,6 +24,7 @@
 #include "engine/objects/network.h"
 #include "engine/objects/process.h"
 #include "engine/rules/device_attributes.h"
+#include "faults/injection.h"
 #include "keep_errno.h"
 #include "observe/log.h"
 
@@ -154,6 +157,9 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   // entry whose producer did not see the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (Network* const network = cq->process->network(); network != nullptr) network->before_sleep();
+  if (faults::Injection* const injection = faults::injection();
+      injection != nullptr && cq->channel != nullptr) [[unlikely]]
+    if (injection->wakes(cq->index, now_ns())) raise_kept_back_event(*cq->shared, cq->process->self());
   return 0;
 }
 

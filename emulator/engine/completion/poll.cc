@@ -21,6 +21,7 @@
 #include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/rules/small_copy.h"
+#include "faults/injection.h"
 #include "keep_errno.h"
 #include "observe/log.h"
 
@@ -381,6 +382,10 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
     VERBENA_WARN(poll_negative, "ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
     return -EINVAL;
   }
+  // A thread that waits for an event, and polls once, would miss what is held.
+  if (faults::Injection* const injection = faults::injection();
+      injection != nullptr && cq->channel == nullptr) [[unlikely]]
+    if (injection->holds_poll(cq->index, now_ns())) return 0;
   // "Empty" is true when the call returns, so it looks once more after a yield, which takes milliseconds if
   // another thread computes: a peer may have sent its last message and disconnected meanwhile. A program that
   // reads the event next destroys the queue pair, and its completions with it (libfabric 1.17: rxm_close_conn

@@ -22,6 +22,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/within_node.h"
 #include "engine/requester/requester.h"
+#include "engine/service/begin_injection.h"
 #include "engine/service/debug_log.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
@@ -148,6 +149,7 @@ int EngineService::acquire(Process** out) {
   if (const char* wanted = getenv(kFastPathVariable); wanted != nullptr && strcmp(wanted, "off") == 0)
     fast_path_enabled.store(false, std::memory_order_relaxed);
   begin_debug_log();
+  begin_injection();
   std::lock_guard lock(service_mutex);
   if (current == nullptr) {
     auto* service = new (std::nothrow) EngineService;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/roce_transport/roce_progress.h"
 
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "adapter/clock.h"
 #include "engine/objects/process.h"
+#include "fabric/kernel_epoll.h"
 #include "fabric/packet_drops.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
@@ -40,9 +40,9 @@ RoceProgress::RoceProgress(Process& process, RoceReceiver& receiver, Management&
       management_(management),
       send_mad_(send_mad),
       network_(network),
-      sockets_epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      inboxes_epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      outer_(epoll_create1(EPOLL_CLOEXEC)),
+      sockets_epoll_(kernel_epoll_create()),
+      inboxes_epoll_(kernel_epoll_create()),
+      outer_(kernel_epoll_create()),
       lease_(process.directory().header().packet_reader, process.directory().header().packet_poller,
              process.membership().slot()),
       refusals_(kRefusals) {}
@@ -56,13 +56,13 @@ void RoceProgress::add_socket(const udp::RoceSocket& socket) {
   sockets_.push_back(&socket);
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
+  kernel_epoll_ctl(sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
 }
 
 void RoceProgress::add_inbox(MessageSocket connection) {
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, inboxes_epoll_, EPOLL_CTL_ADD, connection.fd(), &event);
+  kernel_epoll_ctl(inboxes_epoll_, EPOLL_CTL_ADD, connection.fd(), &event);
   std::lock_guard lock(watch_mutex_);
   new_inboxes_.push_back(std::move(connection));
   has_new_inboxes_.store(true, std::memory_order_release);
@@ -73,7 +73,7 @@ void RoceProgress::arm(int epoll, bool armed, bool* is_armed) {
   *is_armed = armed;
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll, &event);
+  kernel_epoll_ctl(outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll, &event);
 }
 
 void RoceProgress::set_active(bool active) {
@@ -294,7 +294,7 @@ void RoceProgress::before_sleep() {
 
 bool RoceProgress::is_anything_unread() const {
   epoll_event event;
-  return syscall(SYS_epoll_pwait, sockets_epoll_, &event, 1, 0, nullptr, 8) > 0;
+  return kernel_epoll_wait(sockets_epoll_, &event, 1, 0) > 0;
 }
 
 int64_t RoceProgress::serve() {

@@ -103,5 +103,7 @@ ON_ADAPTERS_TOO = (
     ("pvrdma in a guest", "qemu-system-x86 1:7.2",
      "QEMU's device starts with verbena0 (`qemu` above). Debian's kernels have no driver for it: "
      "`# CONFIG_INFINIBAND_VMWARE_PVRDMA is not set` in config-6.1.0-*-amd64. In front of an adapter it needs rdmacm-mux as well "
-     "(QEMU's contrib/rdmacm-mux), which is not packaged"),
+     "(QEMU's contrib/rdmacm-mux), which is not packaged. With the driver built, a guest finds the device, but programs crash: "
+     "libvmw_pvrdma of rdma-core 44 writes to `qp_tbl[qp_handle & 0xFFFF]` (qp.c, pvrdma_create_qp), a table of as many entries "
+     "as QEMU offers queue pairs, 1024 (pvrdma_main.c, pvrdma_init_context_shared), and QEMU's handle is the adapter's QP number"),
 )

@@ -23,6 +23,7 @@ PACKAGES = {
     "libibumad3": ("umad",),
     "ceph-osd": ("ceph",),
     "tgt": ("tgtd",),
+    "redis-server": ("redis",),
     "librpma, from its source": ("rpma",),
     "Valkey, from its source": ("valkey",),
     "dapl2-utils": ("dtest",),
@@ -58,6 +59,7 @@ SET = {
     "mpi4py": "as `openmpi`",
     "ceph": "`ms type = async+rdma`, `ms async rdma device name = verbena0`",
     "tgtd": "the initiator's address and name in the target's ACLs (`-I ALL`, `-Q NAME`); libiscsi 1.19: requests up to 256 KiB",
+    "redis": "`LD_PRELOAD=librspreload.so` of rdma-core after 64",
     "valkey": "`--loadmodule valkey-rdma.so port=PORT bind=ADDRESS`",
     "dtest": "an interface of `libdaplofa.so.2` with the address in `dat.conf`",
     "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",
@@ -97,7 +99,7 @@ ON_ADAPTERS_TOO = (
      "It ends: `Unrecoverable error creating TCP socket accept handler`. Redis waits by epoll (ae.c), which librspreload does "
      "not intercept up to rdma-core 64 (preload.c has no `epoll_ctl`); the number that `socket` returned is that of /dev/null "
      "(preload.c, fd_open), which epoll_ctl(2) refuses with EPERM. With librspreload and librdmacm of rdma-core after 64 "
-     "(96b5621ee) redis-server, redis-cli and redis-benchmark run here, without RDMAV_FORK_SAFE"),
+     "(96b5621ee) it runs (`redis` above), without RDMAV_FORK_SAFE"),
     ("pvrdma in a guest", "qemu-system-x86 1:7.2",
      "QEMU's device starts with verbena0 (`qemu` above). Debian's kernels have no driver for it: "
      "`# CONFIG_INFINIBAND_VMWARE_PVRDMA is not set` in config-6.1.0-*-amd64. In front of an adapter it needs rdmacm-mux as well "

@@ -90,6 +90,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  verbena run --beside -- ibv_devices                    the machine's devices, and verbena0\n"
       "  verbena run --ip 192.0.2.1 --key fabric.key -- PROGRAM  reachable from other machines by this "
       "address\n"
+      "  verbena run --shared-heap -- ib_write_lat              WRITE, READ and atomics at the speed of memory\n"
       "  verbena run --chaos 7 -- PROGRAM                       late, lost and repeated requests; "
       "docs/FAULTS.md\n"
       "  verbena run --faults my.toml --link 25Gbps,2us -- PROGRAM\n"
@@ -97,6 +98,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->prefix_command();
   auto options = std::make_shared<RunOptions>();
   add_node_options(*command, options->node);
+  add_heap_option(*command, options->node);
   CLI::Option* const faults =
       command->add_option("--faults", options->faults, "faults on purpose, by the rules of a file")
           ->type_name("FILE");

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -16,6 +15,7 @@
 
 #include "adapter/clock.h"
 #include "cm/id.h"
+#include "fabric/kernel_epoll.h"
 #include "fabric/own_thread.h"
 #include "observe/log.h"
 
@@ -81,7 +81,7 @@ int Service::acquire(Service** out) {
 }
 
 int Service::start() {
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_fd_ = kernel_epoll_create();
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int error = epoll_fd_ < 0 || wake_fd_ < 0 ? errno : 0;
   if (error == 0) {

@@ -113,6 +113,22 @@ std::string ports_text(const std::vector<NodeSnapshot>& nodes) {
   return text;
 }
 
+// Of nodes with RoCE v2.
+std::string packets_text(const std::vector<NodeSnapshot>& nodes) {
+  Metric metric(
+      "verbena_packets_dropped_total", "counter",
+      "RoCE v2 packets that the node has dropped, and answers that it has withheld (docs/ROCE.md).");
+  for (const NodeSnapshot& node : nodes) {
+    const NetworkDescription& network = node.devices.network;
+    for (size_t i = 0; i < kPacketDrops && network.enabled != 0 && network.kind == NetworkKind::kRoce; ++i) {
+      Labels labels = labels_of(node);
+      labels.emplace_back("reason", kPacketDropNames[i]);
+      metric.add(labels, static_cast<double>(node.packet_drops[i]));
+    }
+  }
+  return metric.text();
+}
+
 std::string processes_text(const std::vector<NodeSnapshot>& nodes) {
   Metric answers("verbena_process_readable", "gauge", "1: the objects of the process can be read.");
   Metric qps("verbena_process_qps", "gauge", "Queue pairs by type and state.");
@@ -208,7 +224,8 @@ std::string qps_text(const std::vector<NodeSnapshot>& nodes) {
 }  // namespace
 
 std::string metrics_as_text(const std::vector<NodeSnapshot>& nodes, bool each_qp) {
-  return nodes_text(nodes) + ports_text(nodes) + processes_text(nodes) + (each_qp ? qps_text(nodes) : "");
+  return nodes_text(nodes) + ports_text(nodes) + packets_text(nodes) + processes_text(nodes) +
+         (each_qp ? qps_text(nodes) : "");
 }
 
 }  // namespace verbena::tool

@@ -43,6 +43,16 @@ void warn_of_unknown_rdma_core() {
   if (!unknown.empty()) std::fprintf(stderr, "verbena: %s\n", unknown.c_str());
 }
 
+void warn_of_strangers(const NodeOptions& options) {
+  const NetworkOptions& network = options.devices.network;
+  if (!options.existing.empty() || network.kind != NetworkKind::kRoce) return;
+  std::fprintf(
+      stderr, "verbena: RoCE v2 has no authentication: %s\n",
+      network.peer_ranges.empty()
+          ? "any machine that can send packets to this address may try; --peers CIDR leaves out others"
+          : "--peers leaves out others, but senders can be forged");
+}
+
 struct RunOptions {
   NodeOptions node;
   std::string faults;  // a file; "": none
@@ -66,6 +76,7 @@ int run(const NodeOptions& options, const std::string& plan, const std::vector<s
   std::string problem;
   if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
   warn_of_unknown_rdma_core();
+  warn_of_strangers(options);
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
   if (!plan.empty() && setenv(kFaultsVariable, plan.c_str(), 1) != 0) return failed(std::strerror(errno));
@@ -90,6 +101,8 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  verbena run --beside -- ibv_devices                    the machine's devices, and verbena0\n"
       "  verbena run --ip 192.0.2.1 --key fabric.key -- PROGRAM  reachable from other machines by this "
       "address\n"
+      "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and "
+      "adapters\n"
       "  verbena run --shared-heap -- ib_write_lat              WRITE, READ and atomics at the speed of memory\n"
       "  verbena run --chaos 7 -- PROGRAM                       late, lost and repeated requests; "
       "docs/FAULTS.md\n"

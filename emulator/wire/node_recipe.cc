@@ -10,6 +10,7 @@
 
 #include "fabric/node.h"
 #include "observe/log.h"
+#include "wire/address_range_text.h"
 #include "wire/key.h"
 #include "wire/net_address.h"
 
@@ -19,7 +20,7 @@ namespace {
 constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey",
                            kBeside = "beside", kLinkLayer = "link-layer", kProfile = "profile",
                            kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key",
-                           kRoce = "roce";
+                           kRoce = "roce", kPeers = "peers";
 
 bool read_number(const std::string& text, uint64_t least, uint64_t most, uint64_t* out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -79,6 +80,10 @@ bool read_word(const std::string& name, const std::string& value, DeviceTableOpt
     network.enabled = true;
   } else if (name == kRoce) {
     network.kind = NetworkKind::kRoce;
+  } else if (name == kPeers) {
+    AddressRange range;
+    if (!read_range(value, &range) || network.peer_ranges.size() == kMaxPeerRanges) return false;
+    network.peer_ranges.push_back(range);
   } else if (name == kAddress) {
     if (!NetAddress::from_text(value, &address) || network.addresses.size() == kMaxGids - 1) return false;
     network.addresses.push_back(address.bytes);
@@ -123,6 +128,8 @@ std::string write_recipe(const DeviceTableOptions& options, const std::string& k
     recipe << kPort << '=' << options.network.port;
   for (const auto& address : options.network.addresses)
     recipe << ' ' << kAddress << '=' << NetAddress{address}.text();
+  for (const AddressRange& range : options.network.peer_ranges)
+    recipe << ' ' << kPeers << '=' << range_text(range);
   if (!key_file.empty()) recipe << ' ' << kKeyFile << '=' << key_file;
   return recipe.str();
 }

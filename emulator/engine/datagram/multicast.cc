@@ -61,8 +61,7 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = check(*qp, *gid, lid, "ibv_attach_mcast"); error != 0) return error;
   const int error = MulticastTable(qp->process->directory())
                         .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);
-  if (Network* network = qp->process->network(); error == 0 && network != nullptr)
-    network->listen_to_groups();
+  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->groups_changed();
   if (error != 0)
     VERBENA_WARN(
         limit_reached,
@@ -75,6 +74,7 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (int error = check(*qp, *gid, lid, "ibv_detach_mcast"); error != 0) return error;
   const int error = MulticastTable(qp->process->directory()).detach(member_of(*qp), name_of(*gid), lid);
+  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->groups_changed();
   if (error != 0) {
     VERBENA_WARN(multicast, "ibv_detach_mcast: QP 0x%06x is not attached to this group with LID 0x%04x",
                  qp->shared->qpn, lid);

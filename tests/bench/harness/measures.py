@@ -9,6 +9,7 @@ import os
 import tempfile
 
 from . import parse, programs
+from .roce import ROCE_MEASURES
 
 
 class Bench:
@@ -312,4 +313,5 @@ MEASURES = {
     "tcp_hand_over 8": (micro("tcp_hand_over", 8, 50000), "one TCP connection, 8 B, both polling"),
     "tcp_stream 65536": (micro("tcp_stream", 65536, 40000), "one TCP stream, 64 KiB"),
     "tcp_stream 1048576": (micro("tcp_stream", 1048576, 4000), "one TCP stream, 1 MiB"),
+    **ROCE_MEASURES,
 }

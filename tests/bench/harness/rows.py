@@ -72,6 +72,24 @@ def _bandwidth_rows():
                       "shared heap" if yardstick == "memcpy" else "")
 
 
+def _roce_rows():
+    """Two nodes with RoCE v2 beside plain sockets over the same link."""
+    for mtu, first, then in ((4096, 0.5, 0.8), (1024, 0.3, 0.5)):
+        for goal in (_first(">=", first), _then(">=", then)):
+            yield Row("RoCE bandwidth, MTU %d" % mtu, "GB/s", "roce write_bw, MTU %d" % mtu, "BW average", "link tcp_stream",
+                      "gbytes_per_second", goal)
+    yield Row("RoCE CPU time", "s/GB", "roce send_bw -e", "cpu_seconds_per_gbyte", "link tcp_stream",
+              "cpu_seconds_per_gbyte", None, "both ends")
+    yield Row("RoCE latency 8 B", "us", "roce send_lat 8", "t_typical", "link udp_ping_pong", "median_us",
+              _first("<=", 1.3))
+    yield Row("RoCE latency 8 B", "us", "roce write_lat 8", "t_typical", "link udp_ping_pong", "median_us", None,
+              "the program polls memory")
+    yield Row("RoCE message rate 64 B", "M/s", "roce send_bw 64", "MsgRate", None, None, _first(">=", 1.0))
+    yield Row("RoCE bandwidth, 1 % lost", "GB/s", "roce write_bw, 1 % lost", "BW average", "roce write_bw, one by one",
+              "BW average", _first(">=", 0.5))
+    yield Row("RoCE, 1,000 idle QPs: CPU", "%", "roce idle_qps", "cpu_percent", None, None, _first("<", 0.05))
+
+
 ROWS = [
     Row("send latency 8 B", "us", "ib_send_lat 8", "t_avg", "libfabric shm 8", "mean", _first("<=", 1.0)),
     Row("send latency 8 B", "us", "ib_send_lat 8", "t_typical", "ucx tag_lat 8", "50%ile", _then("<=", 1.5)),
@@ -146,6 +164,7 @@ ROWS = [
         "CPU time of the same work, pair by pair"),
     Row("message rate, 1,000 QPs", "M/s", "network send_bw 64, 1000 QPs", "MsgRate", "network send_bw 64, 1 QP",
         "MsgRate", _first(">=", 1.0), "between nodes"),
+    *_roce_rows(),
 ]
 
 

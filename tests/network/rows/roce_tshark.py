@@ -4,7 +4,7 @@ the captured headers is the one in the packet. Each row says which packets must 
 
 from harness.failure import expect
 from places.capture import Capture
-from rows import conformance, perftest, pingpong, roce
+from rows import conformance, perftest, pingpong, rdma_cm, roce
 from rows.pair import CLIENT, SERVER, serve_by_manager
 from rows.table import group
 
@@ -12,7 +12,7 @@ rows = group("roce_tshark", places=("namespaces",), roce=True, processors=1)
 six = group("roce6_tshark", places=("namespaces",), roce=True, ipv6=True, processors=1)
 
 # Opcodes (vol. 1, 9.2.1). Of RC; those of UC and XRC have 0x20 and 0xa0 more.
-SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY = 0x00, 0x01, 0x02, 0x04
+SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY, SEND_ONLY_IMMEDIATE = 0x00, 0x01, 0x02, 0x04, 0x05
 WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_ONLY = 0x06, 0x07, 0x08, 0x0a
 READ, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY = 0x0c, 0x0d, 0x0e, 0x0f, 0x10
 ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE, COMPARE_SWAP, FETCH_ADD = 0x11, 0x12, 0x13, 0x14
@@ -101,6 +101,8 @@ def lossy(hosts):
         hosts[CLIENT].call("tc", "qdisc", "del", "dev", "eth0", "root")
 
 
+rows.add("group", captured(lambda hosts: rdma_cm.multicast(hosts, "239.192.3.6"), of(UD, {SEND_ONLY_IMMEDIATE})))
+six.add("group", captured(lambda hosts: rdma_cm.multicast(hosts, "ff1e::7e57"), of(UD, {SEND_ONLY_IMMEDIATE})))
 rows.add("lossy", captured(lossy, LONG_WRITE, {SEQUENCE_ERROR}))
 rows.add("nobody_listens", captured(nobody_listens, says=("ConnectReject",)))
 rows.add("errors", captured(lambda hosts: conformance.pair(hosts, "--chapter", "error", "--chapter", "retry"),

@@ -304,10 +304,10 @@ void allow_shared_heap(const HeapHooks& hooks) {
   if (the.hooks.watch != nullptr) return;
   the.hooks = hooks;
   if (const char* const other = other_bookkeeper(); other != nullptr)
-    VERBENA_LOG_AT(LogLevel::kError, "--shared-heap is off in process %d: it runs under %s", getpid(), other);
+    VERBENA_ERROR(heap_not_shared, "--shared-heap is off in process %d: it runs under %s", getpid(), other);
   else if (!can_hold_writes())
-    VERBENA_LOG_AT(
-        LogLevel::kError,
+    VERBENA_ERROR(
+        heap_not_shared,
         "--shared-heap is off in process %d: the kernel gives no userfaultfd(2) with write protection",
         getpid());
   else

@@ -11,11 +11,11 @@
 
 namespace verbena {
 
-struct AddressRange {
+struct PageRange {
   uint64_t begin, end;  // bytes, whole pages
 };
 
-inline bool overlaps(const AddressRange& range, uint64_t address, uint64_t length) {
+inline bool overlaps(const PageRange& range, uint64_t address, uint64_t length) {
   return address < range.end && range.begin < address + length;
 }
 

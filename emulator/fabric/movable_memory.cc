@@ -28,7 +28,7 @@ constexpr const char* kRefused[] = {"gd", "wf", "ht", "mg", "um", "uw", "ui", "i
 
 // What libc and the kernel (rseq(2)) keep for this thread lies at its thread pointer: above it on x86, below
 // it on aarch64.
-bool is_thread_block(const AddressRange& range) {
+bool is_thread_block(const PageRange& range) {
   constexpr uint64_t kSize = 4096;
   const auto pointer = reinterpret_cast<uint64_t>(__builtin_thread_pointer());
 #if defined(__x86_64__)
@@ -40,7 +40,7 @@ bool is_thread_block(const AddressRange& range) {
 
 // Is the range part of the stack that this thread runs on? `mapping`: what the range is part of, and may be
 // other memory as well.
-bool is_own_stack(const AddressRange& range, const MappedRange& mapping) {
+bool is_own_stack(const PageRange& range, const MappedRange& mapping) {
   const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   if (here < mapping.begin || here >= mapping.end) return false;
   pthread_attr_t attributes;
@@ -49,7 +49,7 @@ bool is_own_stack(const AddressRange& range, const MappedRange& mapping) {
   size_t size = 0;
   const bool known = pthread_attr_getstack(&attributes, &lowest, &size) == 0;
   pthread_attr_destroy(&attributes);
-  const AddressRange stack{reinterpret_cast<uint64_t>(lowest), reinterpret_cast<uint64_t>(lowest) + size};
+  const PageRange stack{reinterpret_cast<uint64_t>(lowest), reinterpret_cast<uint64_t>(lowest) + size};
   const bool runs_on_it =
       known && stack.begin <= here && here < stack.end;  // or on one of the program's making
   return !runs_on_it || overlaps(range, stack.begin, size);
@@ -57,7 +57,7 @@ bool is_own_stack(const AddressRange& range, const MappedRange& mapping) {
 
 // Is it part of what is probably the stack of a thread, above its guard? The kernel writes there, too (signal
 // frames).
-bool is_other_stack(const AddressRange& range, const MappedRange& mapping, const MappedRange& before) {
+bool is_other_stack(const PageRange& range, const MappedRange& mapping, const MappedRange& before) {
   if (before.end != mapping.begin || before.protection != PROT_NONE || before.end - before.begin > kMostGuard)
     return false;
   pthread_attr_t attributes;
@@ -80,7 +80,7 @@ bool has_flag(const MappedRange& mapping, const char* flag) {
   return mapping.flags.find(std::string(" ") + flag) != std::string_view::npos;
 }
 
-bool may_move(const AddressRange& wanted, const MappedRange& mapping, const MappedRange& before) {
+bool may_move(const PageRange& wanted, const MappedRange& mapping, const MappedRange& before) {
   const bool is_anonymous = mapping.inode == 0 && (mapping.path.empty() || mapping.path == "[heap]" ||
                                                    mapping.path.substr(0, 6) == "[anon:");
   // is_moved(): and made private by a fork.
@@ -94,11 +94,11 @@ bool may_move(const AddressRange& wanted, const MappedRange& mapping, const Mapp
          !is_other_stack(wanted, mapping, before);
 }
 
-bool is_static(const AddressRange& range) {
-  AddressRange given = range;
+bool is_static(const PageRange& range) {
+  PageRange given = range;
   return dl_iterate_phdr(
              [](dl_phdr_info* info, size_t size, void* context) {
-               const auto& wanted = *static_cast<const AddressRange*>(context);
+               const auto& wanted = *static_cast<const PageRange*>(context);
                for (int i = 0; i < info->dlpi_phnum; ++i) {
                  const auto& part = info->dlpi_phdr[i];
                  if (part.p_type == PT_LOAD && overlaps(wanted, info->dlpi_addr + part.p_vaddr, part.p_memsz))
@@ -120,7 +120,7 @@ Advice advice_of(const MappedRange& range) {
   return advice;
 }
 
-void advise(const AddressRange& range, const Advice& advice) {
+void advise(const PageRange& range, const Advice& advice) {
   for (unsigned i = 0; i < std::size(kKept); ++i)
     if ((advice.kept >> i & 1) != 0)
       syscall(SYS_madvise, range.begin, range.end - range.begin, kKept[i].advice);

@@ -19,10 +19,10 @@ bool is_moved(const MappedRange& mapping);
 bool has_flag(const MappedRange& mapping, const char* flag);
 
 // May the pages of `wanted` be moved, which are part of `mapping`? `before`: the mapping before that.
-bool may_move(const AddressRange& wanted, const MappedRange& mapping, const MappedRange& before);
+bool may_move(const PageRange& wanted, const MappedRange& mapping, const MappedRange& before);
 
 // Static data of the program and its libraries, or this thread's thread_local variables?
-bool is_static(const AddressRange& range);
+bool is_static(const PageRange& range);
 
 // What the program has asked for by madvise(2) and mlock(2).
 struct Advice {
@@ -30,6 +30,6 @@ struct Advice {
   bool locked = false;
 };
 Advice advice_of(const MappedRange& mapping);
-void advise(const AddressRange& range, const Advice& advice);
+void advise(const PageRange& range, const Advice& advice);
 
 }  // namespace verbena

@@ -52,8 +52,8 @@ struct Heap {
   std::vector<File> files;  // the last one takes new pages, if `takes_pages`
   bool takes_pages = false;
   unsigned pieces = 0;
-  std::vector<AddressRange> moved;  // is in the last file, unless libc has unmapped it unseen; sorted
-  std::string at_fork;              // the mappings, from the first call for a fork to the last
+  std::vector<PageRange> moved;  // is in the last file, unless libc has unmapped it unseen; sorted
+  std::string at_fork;           // the mappings, from the first call for a fork to the last
 };
 
 Heap& heap() {
@@ -63,7 +63,7 @@ Heap& heap() {
 
 uint64_t page_size() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
 
-AddressRange pages_of(uint64_t address, uint64_t length) {
+PageRange pages_of(uint64_t address, uint64_t length) {
   const uint64_t page = page_size();
   return {address & ~(page - 1), (address + length + page - 1) & ~(page - 1)};
 }
@@ -91,11 +91,11 @@ bool needs_flags() {
 }
 
 // Remembers that the range is in the last file.
-void remember(const AddressRange& range) {
+void remember(const PageRange& range) {
   auto& moved = heap().moved;
   const auto first = std::find_if(moved.begin(), moved.end(),
-                                  [&](const AddressRange& each) { return each.end >= range.begin; });
-  AddressRange whole = range;
+                                  [&](const PageRange& each) { return each.end >= range.begin; });
+  PageRange whole = range;
   auto last = first;
   for (; last != moved.end() && last->begin <= range.end; ++last)
     whole = {std::min(whole.begin, last->begin), std::max(whole.end, last->end)};
@@ -103,23 +103,23 @@ void remember(const AddressRange& range) {
 }
 
 // Without a look at the list of mappings, which takes some 100 us.
-bool is_known(const AddressRange& range) {
+bool is_known(const PageRange& range) {
   const Heap& the = heap();
   return the.takes_pages &&
          std::any_of(
              the.moved.begin(), the.moved.end(),
-             [&](const AddressRange& each) { return each.begin <= range.begin && range.end <= each.end; }) &&
+             [&](const PageRange& each) { return each.begin <= range.begin && range.end <= each.end; }) &&
          is_file_page(range.begin) && is_file_page(range.end - 1);
 }
 
 struct Piece {
-  AddressRange range;
+  PageRange range;
   Advice advice;
   bool is_of_break;  // of the heap of brk(2)
 };
 
 // What of `wanted` is to be moved. False: part of it is nothing that may be moved.
-bool find_pieces(std::string_view text, const AddressRange& wanted, std::vector<Piece>* out) {
+bool find_pieces(std::string_view text, const PageRange& wanted, std::vector<Piece>* out) {
   const Heap& the = heap();
   uint64_t next = wanted.begin;
   MappedRange before{};
@@ -238,7 +238,7 @@ void give_back(uint64_t begin, uint64_t end, const MappedRange& like) {
 
 // As the above for the whole of `wanted`, which becomes one mapping: mremap(2) takes no more than one. False:
 // it is not private memory with one protection throughout.
-bool give_back_in_one(const AddressRange& wanted, std::string_view text) {
+bool give_back_in_one(const PageRange& wanted, std::string_view text) {
   uint64_t next = wanted.begin;
   MappedRange first{};
   for (MappedRange range; next < wanted.end && take_range(&text, &range);) {
@@ -316,9 +316,9 @@ void allow_shared_heap(const HeapHooks& hooks) {
 
 bool is_shared_heap_allowed() { return heap().allowed.load(std::memory_order_acquire); }
 
-bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(void*, const AddressRange&),
+bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(void*, const PageRange&),
                          void* context) {
-  const AddressRange wanted = pages_of(address, length);
+  const PageRange wanted = pages_of(address, length);
   Heap& the = heap();
   std::lock_guard lock(the.mutex);
   if (is_known(wanted)) return true;
@@ -343,7 +343,7 @@ bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(voi
 }
 
 void return_from_shared_heap(uint64_t address, uint64_t length) {
-  const AddressRange wanted = pages_of(address, length);
+  const PageRange wanted = pages_of(address, length);
   std::lock_guard lock(heap().mutex);
   const std::string text = read_memory_map(needs_flags());
   heap().moved.clear();
@@ -381,10 +381,10 @@ void sweep_shared_heap() {
   if (the.takes_pages) free_unmapped(the.files.back(), text);
 }
 
-std::vector<AddressRange> begin_fork_of_shared_heap() {
+std::vector<PageRange> begin_fork_of_shared_heap() {
   Heap& the = heap();
   the.mutex.lock();
-  std::vector<AddressRange> ranges;
+  std::vector<PageRange> ranges;
   if (the.files.empty()) return ranges;
   the.at_fork = read_memory_map(needs_flags());
   std::string_view rest = the.at_fork;
@@ -394,7 +394,7 @@ std::vector<AddressRange> begin_fork_of_shared_heap() {
   return ranges;
 }
 
-void make_private_for_fork(const std::vector<AddressRange>& ranges) {
+void make_private_for_fork(const std::vector<PageRange>& ranges) {
   if (ranges.empty()) return;
   Heap& the = heap();
   const SignalsBlocked guard;

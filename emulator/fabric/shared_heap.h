@@ -38,7 +38,7 @@ bool is_shared_heap_allowed();
 // be moved, or the kernel cannot hold writes back (held_writes.h); the program has the same bytes either way.
 // `may_hold(context, range)`: asked before pages are moved, as a system call of another process that writes
 // to them then may fail.
-bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(void*, const AddressRange&),
+bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(void*, const PageRange&),
                          void* context);
 
 // Gives the pages of the range back: private anonymous memory with the same bytes.
@@ -54,8 +54,8 @@ void sweep_shared_heap();
 // fork(2): a child must have its own copy. The first function locks out the others and returns the ranges
 // that a child would share. The second makes them private: parent and child then have the same pages of the
 // file, and each its own copy of those that it writes. No byte is copied. The last ones end the lock.
-std::vector<AddressRange> begin_fork_of_shared_heap();
-void make_private_for_fork(const std::vector<AddressRange>& ranges);
+std::vector<PageRange> begin_fork_of_shared_heap();
+void make_private_for_fork(const std::vector<PageRange>& ranges);
 void end_fork_of_shared_heap();
 
 }  // namespace verbena

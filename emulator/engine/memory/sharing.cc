@@ -50,7 +50,7 @@ bool may_be_shared(uint64_t address, uint64_t length) {
 bool move_to_heap(Process& process, uint64_t address, uint64_t length) {
   if (length == 0 || !is_shared_heap_allowed()) return false;
   // Peers that reach a region by system call must not meet pages whose writes are held back.
-  const auto is_free = [](void* context, const AddressRange& range) {
+  const auto is_free = [](void* context, const PageRange& range) {
     Process& here = *static_cast<Process*>(context);
     MemoryObjects& objects = here.memory_objects();
     std::lock_guard lock(objects.mutex);
@@ -63,7 +63,7 @@ bool move_to_heap(Process& process, uint64_t address, uint64_t length) {
   return move_to_shared_heap(address, length, is_free, &process);
 }
 
-void end_mappings(Process& process, const std::vector<AddressRange>& ranges) {
+void end_mappings(Process& process, const std::vector<PageRange>& ranges) {
   constexpr int64_t kPatience = 20'000'000;  // ns, for a request of a process that is not stopped
   std::vector<uint32_t> ended;
   MemoryObjects& objects = process.memory_objects();
@@ -72,7 +72,7 @@ void end_mappings(Process& process, const std::vector<AddressRange>& ranges) {
     for (const auto& [index, mr] : objects.mrs) {
       const uint32_t mappable = process.view().mr(index)->mappable.load(std::memory_order_relaxed);
       const MemoryTable::Region& region = mr->region;
-      if (mappable == 0 || std::none_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+      if (mappable == 0 || std::none_of(ranges.begin(), ranges.end(), [&](const PageRange& range) {
             return overlaps(range, region.address, region.length);
           }))
         continue;

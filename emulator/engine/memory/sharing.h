@@ -24,7 +24,7 @@ bool move_to_heap(Process& process, uint64_t address, uint64_t length);
 
 // The program is about to change what is mapped in the ranges: peers reach the regions in them by system call
 // from now on. Waits for the requests that are under way, for no longer than a moment.
-void end_mappings(Process& process, const std::vector<AddressRange>& ranges);
+void end_mappings(Process& process, const std::vector<PageRange>& ranges);
 
 // A region of this process is deregistered: what libc gives back to the kernel afterwards, unseen, is to leave the
 // heap's file as well.

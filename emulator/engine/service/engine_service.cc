@@ -256,7 +256,7 @@ void EngineService::leave() {
 
 void EngineService::before_fork() {
   service_mutex.lock();
-  const std::vector<AddressRange> ranges = begin_fork_of_shared_heap();
+  const std::vector<PageRange> ranges = begin_fork_of_shared_heap();
   if (current != nullptr && !ranges.empty()) end_mappings(current->process_, ranges);
   make_private_for_fork(ranges);
 }

@@ -192,8 +192,8 @@ void RoceProgress::follow_groups() {
       [](void* self, int fd, bool joined) {
         epoll_event event{};
         event.events = EPOLLIN;
-        syscall(SYS_epoll_ctl, static_cast<RoceProgress*>(self)->inboxes_epoll_,
-                joined ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+        kernel_epoll_ctl(static_cast<RoceProgress*>(self)->inboxes_epoll_,
+                         joined ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
       },
       this);
 }

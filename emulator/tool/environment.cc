@@ -14,6 +14,7 @@
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 #include "fabric/private_folder.h"
+#include "fabric/shared_heap.h"
 #include "tool/file_size_signal.h"
 #include "udp/roce_socket.h"
 #include "wire/key.h"
@@ -108,6 +109,10 @@ std::string leak_suppressions() {
                                                                                             : file.string();
 }
 
+void add_heap(const NodeOptions& options, std::vector<Variable>* environment) {
+  if (options.shared_heap) environment->push_back({kSharedHeapVariable, "1"});
+}
+
 // 0: there is no such node yet.
 uint64_t id_of(const std::string& node) {
   NodeDirectory directory;
@@ -184,6 +189,7 @@ int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out
   if (!options.existing.empty()) {
     *out = program_environment(installation, options.existing, current_environment(wire::kRecipeVariable),
                                sanitizer_runtimes(installation), current_environment);
+    add_heap(options, out);
     return 0;
   }
   const std::string node = node_path(options.name, options.devices);
@@ -201,6 +207,7 @@ int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out
   if (!key_file.empty()) key_file = fs::absolute(key_file).string();
   *out = program_environment(installation, node, wire::write_recipe(options.devices, key_file),
                              sanitizer_runtimes(installation), current_environment);
+  add_heap(options, out);
   return 0;
 }
 

@@ -103,6 +103,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "address\n"
       "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and "
       "adapters\n"
+      "  verbena run --shared-heap -- ib_write_lat              WRITE, READ and atomics at the speed of memory\n"
       "  verbena run --chaos 7 -- PROGRAM                       late, lost and repeated requests; "
       "docs/FAULTS.md\n"
       "  verbena run --faults my.toml --link 25Gbps,2us -- PROGRAM\n"
@@ -110,6 +111,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->prefix_command();
   auto options = std::make_shared<RunOptions>();
   add_node_options(*command, options->node);
+  add_heap_option(*command, options->node);
   CLI::Option* const faults =
       command->add_option("--faults", options->faults, "faults on purpose, by the rules of a file")
           ->type_name("FILE");

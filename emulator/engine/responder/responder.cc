@@ -234,6 +234,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
   std::byte* mapped[PeerAdapter::kMaxRanges];
+  const uint32_t epoch = mapping_epoch(requester);
   bool all_mapped = true;
   size_t remotes = 0;
   uint64_t room = 0;
@@ -258,7 +259,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
                         VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
   const Placed placed =
-      place_chunk(requester, request, local, remote, remotes, all_mapped ? mapped : nullptr);
+      place_chunk(requester, request, local, remote, remotes, {all_mapped ? mapped : nullptr, epoch});
   if (placed == Placed::kRemoteFault)
     return fail_receive(requester, operation, request, VendorError::local_memory_gone,
                         VendorError::remote_operation_failed);
@@ -283,8 +284,10 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
     return fail_receive(requester, operation, request, VendorError::local_access, error);
   };
   MappedBytes mapped;
+  uint32_t epoch = 0;
   iovec remote{};
   if (request.length != 0) {
+    epoch = mapping_epoch(requester);
     const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
                                         request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
@@ -295,10 +298,10 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
     if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
+    const MappedRanges here{mapped.bytes != nullptr ? &mapped.bytes : nullptr, epoch};
     const Placed placed = use == MemoryUse::remote_read
-                              ? fetch_chunk(requester, request, local, remote, mapped.bytes)
-                              : place_chunk(requester, request, local, &remote, 1,
-                                            mapped.bytes != nullptr ? &mapped.bytes : nullptr);
+                              ? fetch_chunk(requester, request, local, remote, here)
+                              : place_chunk(requester, request, local, &remote, 1, here);
     if (placed == Placed::kRemoteFault) return refuse_request(VendorError::remote_memory_gone);
     if (placed != Placed::kWhole) return unfinished(placed);
   }
@@ -316,8 +319,10 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
   if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
+  const uint32_t epoch = mapping_epoch(requester);
   const MappedBytes mapped = find_mapped(requester, request.rkey, place.address, sizeof before, true);
-  switch (change_atomically(requester, request, place.address, mapped.bytes, &before)) {
+  const MappedRanges here{mapped.bytes != nullptr ? &mapped.bytes : nullptr, epoch};
+  switch (change_atomically(requester, request, place.address, here, &before)) {
     case Placed::kWhole:
       break;
     case Placed::kGone:

@@ -41,6 +41,9 @@ class EngineService {
   // std::bad_alloc.
   Remote& remote_or_begin();
 
+  // The program is about to change what is mapped in the range (emulator.h). Nothing, if no device is open.
+  static void memory_changes(uint64_t address, uint64_t length);
+
   // Calls `happened(context)` in the service thread after each event of a device of the node. The event is in
   // the device's log. nullptr: no more calls; on return none is running.
   void watch_devices(void (*happened)(void*), void* context);

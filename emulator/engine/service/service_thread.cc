@@ -10,6 +10,7 @@
 #include "engine/completion/moderation.h"
 #include "engine/completion/poll.h"
 #include "engine/events/async_events.h"
+#include "engine/memory/sharing.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"
@@ -99,6 +100,7 @@ int64_t EngineService::serve() {
   next = std::min(next, process_.scheduler().progress_from_service());
   if (const int64_t wanted = process_.peers().serve_regions(process_.membership()); wanted >= 0)
     next = std::min(next, now_ns() + wanted);
+  if (const int64_t wanted = sweep_heap_when_due(); wanted >= 0) next = std::min(next, now_ns() + wanted);
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))
     next = std::min(next, connection_listener_.serve());

@@ -42,6 +42,28 @@ def _then(relation, limit):
     return Goal(relation, limit, "then")
 
 
+def _heap_rows():
+    """verbena run --shared-heap, beside what UCX and memcpy make of memory that both processes map."""
+    for work, subject, yardstick in (("write latency 8 B", "heap ib_write_lat 8", "ucx put_lat 8"),
+                                     ("read latency 8 B", "heap ib_read_lat 8", "ucx put_lat 8"),
+                                     ("fetch-and-add 8 B", "heap ib_atomic_lat", "ucx fadd 8"),
+                                     ("compare-and-swap 8 B", "heap ib_atomic_lat cswap", "ucx cswap 8")):
+        for goal in (_first("<=", 2.0), _then("<=", 1.2)):
+            yield Row(work, "us", subject, "t_typical", yardstick, "50%ile", goal, "shared heap")
+    for goal in (_first("<=", 1.0), _then("<=", 0.7)):
+        yield Row("send latency 4 KiB", "us", "heap ib_send_lat 4096", "t_typical", "ucx tag_lat 4096", "50%ile", goal,
+                  "shared heap")
+    for size, name in ((65536, "64 KiB"), (262144, "256 KiB"), (1048576, "1 MiB")):
+        for goal in (_first(">=", 0.8), _then(">=", 0.95)):
+            yield Row("write bandwidth " + name, "GB/s", "heap ib_write_bw %d" % size, "BW average", "memcpy %d" % size,
+                      "gbytes_per_second", goal, "shared heap")
+    for size, name in ((65536, "64 KiB"), (1048576, "1 MiB")):
+        yield Row("send bandwidth " + name, "GB/s", "heap ib_send_bw %d" % size, "BW average", "ucx tag_bw %d" % size,
+                  "bandwidth", _first(">=", 1.5), "shared heap")
+        yield Row("send bandwidth " + name, "GB/s", "heap ib_send_bw %d" % size, "BW average", "memcpy %d" % size,
+                  "gbytes_per_second", _then(">=", 0.9), "shared heap")
+
+
 def _bandwidth_rows():
     for size, name in ((65536, "64 KiB"), (262144, "256 KiB"), (1048576, "1 MiB")):
         for yardstick, goal in (("process_vm_writev", _first(">=", 0.95)), ("memcpy", _then(">=", 0.8))):
@@ -106,6 +128,7 @@ ROWS = [
         "gbytes_per_second", _first(">=", 0.8), "shared memory"),
     Row("write bandwidth 1 MiB", "GB/s", "shared ib_write_bw 1048576", "BW average", "memcpy 1048576",
         "gbytes_per_second", _first(">=", 0.8), "shared memory"),
+    *_heap_rows(),
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx tag_bw 64", "rate", _first(">=", 1.0)),
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx tag_bw 64", "rate", _then(">=", 2.0)),
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx am_bw 64", "rate", None),

@@ -3,4 +3,4 @@
 
 from cases import (aftermath, capture, ceph, devices, iser, libfabric, log, mpi, nightly, node, pingpong, perftest,  # noqa: F401
                    pyverbs, qemu, rdma_cm, rdma_tool, redis, refused, rpma, rsockets, srq, storage, surroundings,
-                   ucx, unreliable, valkey)
+                   trace, ucx, unreliable, valkey)

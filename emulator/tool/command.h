@@ -30,6 +30,8 @@ struct UsageError {
 
 void add_run(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
+void add_capture(CLI::App& app, CommandLine& line);
+void add_trace(CLI::App& app, CommandLine& line);
 void add_status(CLI::App& app, CommandLine& line);
 void add_explain(CLI::App& app, CommandLine& line);
 void add_top(CLI::App& app, CommandLine& line);

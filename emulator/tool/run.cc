@@ -15,24 +15,13 @@
 #include "tool/command.h"
 #include "tool/environment.h"
 #include "tool/faults_file.h"
+#include "tool/program.h"
 #include "tool/rdma_libraries.h"
 
 namespace verbena::tool {
 namespace {
 
-constexpr int kCannotRun = 126;  // POSIX shell command language, 2.8.2
-constexpr int kNotFound = 127;
 constexpr const char* kFaultsVariable = "VERBENA_FAULTS";
-
-int become(const std::vector<std::string>& program) {
-  std::vector<char*> arguments;
-  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  std::fprintf(stderr, "verbena: cannot run %s: %s\n", arguments[0], std::strerror(error));
-  return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun;
-}
 
 // The program is run all the same: it may not use RDMA.
 void warn_of_unknown_rdma_core() {

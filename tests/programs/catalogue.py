@@ -79,8 +79,8 @@ ABOUT = {
 }
 
 # Cases, groups and rows that are about the adapter or the command, not about a stock program.
-OTHER_CASES = ("nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "log.", "status.", "nothing_left_behind",
-               "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
+OTHER_CASES = ("capture.", "trace.", "nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "log.", "status.",
+               "nothing_left_behind", "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
                "loaded_when_needed", "preloaded_epoll.", "sanitized_sender", "refused.doctor", "refused.*.status",
                "refused.*.conformance")
 OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "containers_roce", "images", "images_apart", "ledger", "faults",

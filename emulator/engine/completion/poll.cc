@@ -24,6 +24,8 @@
 #include "faults/injection.h"
 #include "keep_errno.h"
 #include "observe/log.h"
+#include "observe/observer.h"
+#include "observe/probes.h"
 
 namespace verbena {
 namespace {
@@ -324,6 +326,12 @@ void scatter_eager(Cq& cq) {
 
 namespace {
 
+[[gnu::cold]] void tell_of_polled(Observer& observer, const ibv_wc* wc, int count) {
+  for (int i = 0; i < count; ++i)
+    observer.on_poll({wc[i].qp_num, wc[i].wr_id, wc[i].byte_len, static_cast<uint8_t>(wc[i].status),
+                      static_cast<uint8_t>(wc[i].opcode & ~IBV_WC_RECV), (wc[i].opcode & IBV_WC_RECV) != 0});
+}
+
 // Takes completions as ibv_poll_cq(3) does: how many, or -errno. No lock is held on return.
 inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   // A producer that was stopped between claiming and publishing an entry hides the entries behind it. To look
@@ -364,9 +372,13 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
       fill_wc(*cq, cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
   }
+  for (int i = 0; i < count; ++i)
+    VERBENA_PROBE_COMPLETION(wc[i].qp_num, wc[i].wr_id, wc[i].status, wc[i].opcode, wc[i].byte_len);
   series.end();
   cq->consumer.finish();
   cq->lock.unlock();
+  if (Observer* const seen = observer(); seen != nullptr && count != 0) [[unlikely]]
+    tell_of_polled(*seen, wc, count);
   received_in_a_row += static_cast<uint32_t>(count);
   if (received_in_a_row >= kStream && count < num_entries)
     cq->look_again_at.store(now_ns() + stream_pause(cq->consumer.ring().capacity()),

@@ -185,7 +185,8 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
                        .length = message.length - message.header_bytes,
                        .opcode = opcode_of(message),
                        .verdict = static_cast<uint8_t>(verdict_of(delivery)),
-                       .vendor_err = 0});
+                       .vendor_err = 0,
+                       .reply = delivery == Delivery::kTaken ? Reply::kAcknowledged : Reply::kSilence});
   return delivery;
 }
 

@@ -8,13 +8,16 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "adapter/completion_ring.h"
 #include "adapter/receive_ring.h"
 #include "adapter/shared_receive_ring.h"
 #include "fabric/peer_adapter.h"
+#include "observe/observer.h"
 
 namespace verbena {
 
@@ -88,6 +91,11 @@ struct RequesterContext {
   PeerPath path;
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the responder's CQ
   RequestOrigin origin;
+  // For observers (engine/responder/response_event.h): bytes of the message that a stream has placed, and the memory of a
+  // READ that it answers. Empty without an observer.
+  PacketRoute route;
+  std::vector<std::byte> kept_bytes;
+  iovec fetched{};
 };
 
 }  // namespace verbena

@@ -10,6 +10,7 @@
 
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/payload_stream.h"
+#include "engine/responder/response_event.h"
 #include "engine/responder/xrc_target.h"
 #include "fabric/guarded_copy.h"
 #include "fabric/own_memory.h"
@@ -196,7 +197,13 @@ bool place_mapped(const RequesterContext& requester, const Request& request, con
 
 Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
                    const iovec* remote, size_t remotes, const MappedRanges& mapped) {
-  if (requester.payload != nullptr) return requester.payload->place(request, remote, remotes);
+  if (requester.payload != nullptr) {
+    const uint32_t before = request.done;
+    const Placed placed = requester.payload->place(request, remote, remotes);
+    if (observer() != nullptr) [[unlikely]]
+      keep_placed(requester, before, request.done, remote, remotes);
+    return placed;
+  }
   uint32_t size = std::min(request.length - request.done, std::min(requester.longest_chunk, kChunkSize));
   // No aligned word at the destination is split between two chunks.
   if (remotes == 1 && request.done + size < request.length && size > 8)
@@ -234,7 +241,11 @@ int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t the
 
 Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
                    const iovec& remote, const MappedRanges& mapped) {
-  if (requester.payload != nullptr) return requester.payload->fetch(request, remote);
+  if (requester.payload != nullptr) {
+    if (observer() != nullptr) [[unlikely]]
+      keep_fetched(requester, remote);
+    return requester.payload->fetch(request, remote);
+  }
   const uint32_t size = std::min(request.length - request.done, kChunkSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);

@@ -11,6 +11,7 @@
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/refusal.h"
+#include "engine/responder/response_event.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/key_errors.h"
 #include "engine/rules/psn.h"
@@ -380,6 +381,7 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
                  const LocalBytes& local) {
   PeerPath& path = requester.path;
   SharedQp& qp = *path.qp;
+  const uint32_t before = request.done;
   Response response;
   VendorError error = VendorError::none;
   if (request.done == 0)
@@ -404,9 +406,7 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   if (response.answer == Answer::kAck)
     count_request(requester, request.length, packets_of(request.length, requester.mtu));
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-    seen->on_response({requester.qpn, qp.qpn, requester.psn, request.length,
-                       static_cast<uint8_t>(request.opcode), static_cast<uint8_t>(response.answer),
-                       static_cast<uint8_t>(response.error)});
+    tell_response(*seen, requester, request, response, before, local);
   return response;
 }
 

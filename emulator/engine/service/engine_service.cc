@@ -135,6 +135,7 @@ int EngineService::enter(const char* node) {
   snprintf(last_node.path, sizeof last_node.path, "%s", node);
   last_node.pid = getpid();
   process_.meet_itself();
+  recording_.follow(membership);
   const int error = open_network();
   if (error != 0) membership.leave();
   return error;
@@ -229,6 +230,7 @@ void EngineService::leave() {
   if (remote_) remote_->flush_all();
   process_.delete_unused_contexts();
   const bool objects_remain = has_objects() || !process_.left_contexts.empty();
+  recording_.end();
   process_.membership().leave();
   connection_listener_.close();
   if (objects_remain) {
@@ -268,6 +270,7 @@ void EngineService::after_fork_in_child() {
   end_fork_of_shared_heap();
   if (current != nullptr) {
     current->process_.die();
+    Recording::forget();
     close_parent_descriptors();
   }
   current = nullptr;

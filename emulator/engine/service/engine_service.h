@@ -14,6 +14,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/remote.h"
 #include "engine/roce_transport/roce_network.h"
+#include "engine/service/recording.h"
 #include "engine/xrc/xrc_shared_qps.h"
 #include "wire/connection_listener.h"
 
@@ -82,6 +83,7 @@ class EngineService {
   std::mutex begin_mutex_;
   std::atomic<bool> roce_is_open_{false};
   std::atomic<bool> connection_listener_is_open_{false};  // the service thread may serve it
+  Recording recording_;
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
   std::vector<uint32_t> moderated_;  // CQs whose event waits for the end of its period

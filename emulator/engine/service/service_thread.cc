@@ -93,7 +93,7 @@ int64_t EngineService::serve_thread(void* self) { return static_cast<EngineServi
 int64_t EngineService::serve() {
   serve_device_events();
   serve_doorbell();
-  int64_t next = xrc_shared_qps_.serve();
+  int64_t next = std::min(xrc_shared_qps_.serve(), recording_.follow(process_.membership()));
   Remote* const others = begun_remote_.load(std::memory_order_acquire);
   if (roce_is_open_.load(std::memory_order_acquire)) next = std::min(next, roce_->serve());
   if (others != nullptr) next = std::min(next, others->serve());

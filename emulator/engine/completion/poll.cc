@@ -168,9 +168,10 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
   std::memcpy(&source, entry.payload, sizeof source);
   wc->src_qp = source.qpn;
   wc->slid = source.lid;
-  wc->sl = source.sl;
+  wc->sl = source.sl & 15;
   wc->dlid_path_bits = source.path_bits & ~DatagramSource::kWithGrh;
   if ((source.path_bits & DatagramSource::kWithGrh) != 0) wc->wc_flags |= IBV_WC_GRH;
+  if ((source.sl & DatagramSource::kChecksumsRight) != 0) wc->wc_flags |= IBV_WC_IP_CSUM_OK;
 }
 
 void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead,

@@ -62,6 +62,7 @@ struct PeerPath {
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
   XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
+  uint64_t counted_psn = 0;           // generation and PSN that were last counted as out of sequence
   // The alternate path: as `ports` and `port`.
   uint32_t other_ports = 0;
   uint8_t other_port = 0;

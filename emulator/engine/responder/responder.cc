@@ -159,7 +159,7 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   path.qp->pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
-  note_receive_error(*path.qp, text->status, seen_here);
+  note_receive_error(requester.process->directory(), *path.qp, text->status, seen_here);
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
   arrival.error = seen_here;
@@ -364,6 +364,11 @@ Response respond_to_atomic_write(RequesterContext& requester, const Request& req
   return error == 0 ? Response{Answer::kAck} : refuse(requester, request, VendorError::remote_memory_gone);
 }
 
+bool is_refused_access(const Response& response) {
+  return response.answer == Answer::kNak &&
+         find_vendor_error(static_cast<uint32_t>(response.error))->status == IBV_WC_REM_ACCESS_ERR;
+}
+
 }  // namespace
 
 Response refuse(RequesterContext& requester, const Request& request, VendorError error) {
@@ -403,6 +408,8 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak ||
                                 response.answer == Answer::kSilence))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
+  if (is_refused_access(response)) [[unlikely]]
+    count_event(requester.process->directory(), qp, HwCounter::kRefusesAccess);
   if (response.answer == Answer::kAck)
     count_request(requester, request.length, packets_of(request.length, requester.mtu));
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 
 namespace verbena {
@@ -43,6 +44,18 @@ size_t write_time(char* out, size_t size) {
 
 LogLevel log_level = level_from_environment();
 
+namespace {
+
+LogLevel written_level = log_level;  // lines above it are for the listener alone
+std::atomic<LogListener> log_listener{nullptr};
+
+}  // namespace
+
+void set_log_listener(LogListener listener) {
+  log_listener.store(listener, std::memory_order_release);
+  log_level = std::max(log_level, LogLevel::kWarn);
+}
+
 void log_line(LogLevel level, const char* format, ...) {
   const int saved = errno;
   char line[512];
@@ -55,6 +68,13 @@ void log_line(LogLevel level, const char* format, ...) {
   used = static_cast<int>(head) + vsnprintf(line + head, sizeof line - head, format, arguments);
   va_end(arguments);
   const size_t length = std::min(static_cast<size_t>(used), sizeof line - 1);
+  const LogListener listener = log_listener.load(std::memory_order_acquire);
+  if (listener != nullptr && level <= LogLevel::kWarn) {
+    line[length] = 0;
+    listener(static_cast<int>(level), line + head);
+  }
+  errno = saved;
+  if (level > written_level) return;
   line[length] = '\n';
   syscall(SYS_write, STDERR_FILENO, line, length + 1);
   errno = saved;

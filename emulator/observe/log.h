@@ -20,6 +20,11 @@ inline bool logs(LogLevel level) { return level <= log_level; }
 
 void log_line(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+// Each later line of level warn or above goes to `listener` as well, without the line feed and what precedes the text,
+// in the thread that wrote it. It must not log. For the checker (provider/check).
+using LogListener = void (*)(int level, const char* text);
+void set_log_listener(LogListener listener);
+
 #define VERBENA_LOG_AT(level, ...)                                    \
   do {                                                                \
     if (::verbena::logs(level)) ::verbena::log_line(level, __VA_ARGS__); \

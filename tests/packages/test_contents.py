@@ -40,7 +40,8 @@ class Contents(unittest.TestCase):
         expected = {
             "verbena": ["/usr/bin/verbena", "/usr/lib/verbena/libverbena-preload.so",
                         "/usr/lib/verbena/libverbena-rdmav34.so", "/usr/share/verbena/profiles/minimal.toml",
-                        "/usr/share/verbena/gdb/verbena.py", "/usr/share/verbena/leaks.supp"],
+                        "/usr/share/verbena/gdb/verbena.py", "/usr/share/verbena/leaks.supp",
+                        "/usr/lib/verbena/libverbena-check.so", "/usr/share/verbena/check.supp"],
             "verbs-conformance": ["/usr/bin/verbs-conformance"],
             "verbena-dev": ["/usr/include/verbena/vendor_errors.h", "/usr/share/cmake/verbena/verbena-config.cmake",
                             "/usr/share/pkgconfig/verbena.pc"],

@@ -49,6 +49,18 @@ class Entry(unittest.TestCase):
         self.assertEqual(self.words("prog", VERBENA_NET="1", VERBENA_PORT="47911"),
                          ["run", "--net", "--port", "47911", "--", "prog"])
 
+    def test_roce(self):
+        self.assertEqual(self.words("prog", VERBENA_ROCE="10.0.0.1 fd00::1", VERBENA_PEERS="10.0.0.0/24,fd00::/64"),
+                         ["run", "--roce", "10.0.0.1", "--roce", "fd00::1", "--peers", "10.0.0.0/24,fd00::/64", "--",
+                          "prog"])
+
+    def test_roce_by_own_name(self):
+        own = os.path.join(self.folder, "hostname")
+        with open(own, "w") as file:
+            file.write('#!/bin/sh\n[ "$1" = -i ] && echo 172.18.0.2\n')
+        os.chmod(own, 0o755)
+        self.assertEqual(self.words("prog", VERBENA_ROCE="1"), ["run", "--roce", "172.18.0.2", "--", "prog"])
+
     def test_other_options(self):
         self.assertEqual(self.words("prog", VERBENA_OPTIONS="--devices 2"), ["run", "--devices", "2", "--", "prog"])
 
@@ -110,6 +122,17 @@ class Orchestration(unittest.TestCase):
             self.assertEqual(service["build"]["target"], "devel")
             self.assertTrue(os.path.exists(os.path.join(HERE, service["build"]["context"],
                                                         service["build"]["dockerfile"])))
+            self.assertNotIn("privileged", service)
+
+    def test_compose_with_roce(self):
+        services = self.documents("compose-roce.yaml")[0]["services"]
+        self.assertEqual(sorted(services), ["client", "server"])
+        for service in services.values():
+            self.assertEqual(service["build"]["target"], "devel")
+            self.assertTrue(os.path.exists(os.path.join(HERE, service["build"]["context"],
+                                                        service["build"]["dockerfile"])))
+            self.assertEqual(service["environment"]["VERBENA_ROCE"], "1")
+            self.assertNotIn("ports", service)  # published ports translate addresses
             self.assertNotIn("privileged", service)
 
     def test_kubernetes(self):

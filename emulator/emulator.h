@@ -183,10 +183,6 @@ uint32_t cq_handle(const Cq* cq);
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps = nullptr);
 int req_notify_cq(Cq* cq, bool solicited_only);
 
-// For the checker (provider/check): completions that wait to be polled, and whether one has found no room.
-uint32_t count_completions(Cq* cq);
-bool has_overrun(const Cq* cq);
-
 // ibv_modify_cq(3): the event of an armed CQ comes after `count` completions or `period` microseconds. 0: no
 // such limit.
 int modify_cq(Cq* cq, uint16_t count, uint16_t period);

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 26;
+inline constexpr uint32_t kLayoutVersion = 27;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -344,9 +344,8 @@ struct QpPath {
   uint8_t other_port;   // of the alternate path; 0: there is none
   uint8_t migration;    // enum ibv_mig_state
   static constexpr QpPath unpack(uint64_t w) {
-    return {static_cast<uint16_t>(w),          static_cast<uint16_t>(w >> 16),
-            static_cast<uint8_t>(w >> 32),     static_cast<uint8_t>(w >> 40),
-            static_cast<uint8_t>(w >> 48)};
+    return {static_cast<uint16_t>(w), static_cast<uint16_t>(w >> 16), static_cast<uint8_t>(w >> 32),
+            static_cast<uint8_t>(w >> 40), static_cast<uint8_t>(w >> 48)};
   }
   constexpr uint64_t pack() const {
     return uint64_t{pkey} | uint64_t{other_pkey} << 16 | uint64_t{port} << 32 | uint64_t{other_port} << 40 |
@@ -361,13 +360,13 @@ constexpr bool pkeys_match(uint16_t a, uint16_t b) {
 
 // Conditions that a requester sets in SharedQp::pending_flags. The owner's service thread acts on them.
 enum PendingFlag : uint32_t {
-  kPendingCommEst = 1u << 0,       // first message arrived in RTR
-  kPendingAccessError = 1u << 1,   // responder: IBV_EVENT_QP_ACCESS_ERR
-  kPendingRequestError = 1u << 2,  // responder: IBV_EVENT_QP_REQ_ERR
-  kPendingFatal = 1u << 3,         // responder: local error, reported by a completion; the QP goes to ERR
-  kPendingScatter = 1u << 4,       // eager messages must be scattered: a request waits for that
-  kPendingOverrun = 1u << 5,       // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
-  kPendingMigrated = 1u << 6,      // the peer has taken the alternate path, and this queue pair with it
+  kPendingCommEst = 1u << 0,         // first message arrived in RTR
+  kPendingAccessError = 1u << 1,     // responder: IBV_EVENT_QP_ACCESS_ERR
+  kPendingRequestError = 1u << 2,    // responder: IBV_EVENT_QP_REQ_ERR
+  kPendingFatal = 1u << 3,           // responder: local error, reported by a completion; the QP goes to ERR
+  kPendingScatter = 1u << 4,         // eager messages must be scattered: a request waits for that
+  kPendingOverrun = 1u << 5,         // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
+  kPendingMigrated = 1u << 6,        // the peer has taken the alternate path, and this queue pair with it
   kPendingMigrationError = 1u << 7,  // the peer has, and leads elsewhere: IBV_EVENT_PATH_MIG_ERR
 };
 
@@ -564,7 +563,7 @@ struct SegmentHeader {
   uint64_t node_id;
   uint32_t slot;
   uint32_t slot_generation;
-  int32_t pid;  // for process_vm_writev(2); valid only while the slot's holder is alive
+  int32_t pid;         // for process_vm_writev(2); valid only while the slot's holder is alive
   uint32_t explained;  // enum LogLevel: up to which peers explain what they refuse (refusals.h)
   // Line 1, written by the owner when keys become invalid: prevalidated receive WQEs of older epochs are
   // checked again.
@@ -580,9 +579,9 @@ struct SegmentHeader {
   AtomicsLock atomics_locks[kAtomicsLocks];
 };
 
-inline constexpr uint64_t kChangesOffset = 4096;  // Changes (changes.h)
+inline constexpr uint64_t kChangesOffset = 4096;                        // Changes (changes.h)
 inline constexpr uint64_t kRefusalsOffset = kChangesOffset + 8 * 4096;  // Refusals (refusals.h)
-inline constexpr uint64_t kListedOffset = kRefusalsOffset + 4096;  // ListedObject[kMaxListed]
+inline constexpr uint64_t kListedOffset = kRefusalsOffset + 4096;       // ListedObject[kMaxListed]
 inline constexpr uint64_t kQpTableOffset = kListedOffset + sizeof(ListedObject) * kMaxListed;
 inline constexpr uint64_t kCqTableOffset = kQpTableOffset + sizeof(SharedQp) * kMaxQpsPerProcess;
 inline constexpr uint64_t kSrqTableOffset = kCqTableOffset + sizeof(SharedCq) * kMaxCqsPerProcess;

@@ -73,7 +73,8 @@ int connect(Id* id, const ConnectionParameters& parameters, const Ece& ece) {
     if (id->stage != Stage::kRouteResolved) return EINVAL;
     const size_t room = id->is_datagram() ? kSidrReqPrivateData : kReqPrivateData;
     if (id->header_size() + parameters.private_data.length > room) {
-      VERBENA_WARN("rdma_connect: %u bytes of private data are more than the %zu that a request has room for",
+      VERBENA_WARN(cm_private_data,
+                   "rdma_connect: %u bytes of private data are more than the %zu that a request has room for",
                    parameters.private_data.length, room - id->header_size());
       return EINVAL;
     }

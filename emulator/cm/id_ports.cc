@@ -69,7 +69,8 @@ int check(const NodeDirectory& directory, const PortRequest& request, const IdFa
 
 // Takes the port for the entry if no conflicting id has it. `facts.local` contains the port. On an error the
 // entry has the facts that it had before.
-int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& request, const IdFacts& facts) {
+int take(const NodeDirectory& directory, IdTableFile& file, const PortRequest& request,
+         const IdFacts& facts) {
   const uint32_t bucket = bucket_of(request.space, request.port);
   std::vector<Chained> all;
   IdEntry& entry = file.ids[request.id.index];
@@ -104,8 +105,8 @@ int IdTable::bind(const IdHandle& id, IdFacts* facts) const {
   Address local = facts->local;
   PortSpace space;
   if (!select_space(facts->space, &local, &space)) {
-    VERBENA_WARN("rdma_bind_addr: %s is in no port space of an id of space %s", to_text(facts->local).c_str(),
-                 std::string(name_of(facts->space)).c_str());
+    VERBENA_WARN(cm_port_space, "rdma_bind_addr: %s is in no port space of an id of space %s",
+                 to_text(facts->local).c_str(), std::string(name_of(facts->space)).c_str());
     return EPROTONOSUPPORT;
   }
   IdFacts wanted = *facts;
@@ -118,7 +119,7 @@ int IdTable::bind(const IdHandle& id, IdFacts* facts) const {
     set_port(&wanted.local, port);
     error = take(*directory_, *file_, {id, space, port, false, reuse}, wanted);
     if (error != 0)
-      VERBENA_WARN("rdma_bind_addr: %s port %u, asked for as %s, is taken",
+      VERBENA_WARN(cm_port_taken, "rdma_bind_addr: %s port %u, asked for as %s, is taken",
                    std::string(name_of(space)).c_str(), port, to_text(local).c_str());
   } else {
     error = choose_port(id, space, &wanted);
@@ -140,8 +141,8 @@ int IdTable::choose_port(const IdHandle& id, PortSpace space, IdFacts* wanted) c
     file_->last_port.store(port, std::memory_order_relaxed);
     return 0;
   }
-  VERBENA_WARN("rdma_bind_addr: no %s port of %u to %u is left", std::string(name_of(space)).c_str(),
-               range.low, range.high);
+  VERBENA_WARN(cm_no_port_left, "rdma_bind_addr: no %s port of %u to %u is left",
+               std::string(name_of(space)).c_str(), range.low, range.high);
   return EADDRNOTAVAIL;
 }
 
@@ -177,7 +178,8 @@ int IdTable::listen(const IdHandle& id, IdFacts* facts, uint32_t backlog) const 
     walk(*file_, bucket, &all);
     if (const int error = check(*directory_, request, alone, all); error != 0) {
       write_facts(entry, before);
-      VERBENA_WARN("rdma_listen: %s shares its port, RDMA_OPTION_ID_REUSEADDR ends with listening",
+      VERBENA_WARN(cm_listen_shared,
+                   "rdma_listen: %s shares its port, RDMA_OPTION_ID_REUSEADDR ends with listening",
                    to_text(before.local).c_str());
       return error;
     }

@@ -112,7 +112,8 @@ int IdTable::add(const Owner& owner, const IdFacts& facts, IdHandle* out) const 
     claimed = claim(file_->id_states, kMaxNodeIds, turn, owner, &index, &state);
   }
   if (!claimed) {
-    VERBENA_WARN("rdma_create_id: the node has %u ids, which is all there may be", kMaxNodeIds);
+    VERBENA_WARN(cm_too_many_ids, "rdma_create_id: the node has %u ids, which is all there may be",
+                 kMaxNodeIds);
     return ENOMEM;
   }
   file_->next_id.store((index + 1) % kMaxNodeIds, std::memory_order_relaxed);

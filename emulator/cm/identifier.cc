@@ -110,7 +110,7 @@ int create_id(Service* service, PortSpace space, ibv_qp_type type, EventHandler 
   const auto* known = std::find_if(std::begin(kSpaces), std::end(kSpaces),
                                    [&](const SpaceTypes& s) { return s.space == space; });
   if (known == std::end(kSpaces)) {
-    VERBENA_WARN("rdma_create_id: port space 0x%x is none of TCP, UDP, IPOIB and IB",
+    VERBENA_WARN(cm_port_space, "rdma_create_id: port space 0x%x is none of TCP, UDP, IPOIB and IB",
                  static_cast<unsigned>(space));
     return EINVAL;
   }
@@ -161,12 +161,13 @@ int bind_locked(Id& id, const Address& address) {
   const bool any = is_any(address);
   if (!any) {
     if (address.family() != kFamilyIb && !is_of_machine(address)) {
-      VERBENA_WARN("rdma_bind_addr: %s is no address of this machine", to_text(address).c_str());
+      VERBENA_WARN(cm_not_our_address, "rdma_bind_addr: %s is no address of this machine",
+                   to_text(address).c_str());
       return EADDRNOTAVAIL;
     }
     if (int error = id.take_device(address); error != 0) {
-      VERBENA_WARN("rdma_bind_addr: no device of the node has %s in port space %s", to_text(address).c_str(),
-                   std::string(name_of(id.space)).c_str());
+      VERBENA_WARN(cm_no_device, "rdma_bind_addr: no device of the node has %s in port space %s",
+                   to_text(address).c_str(), std::string(name_of(id.space)).c_str());
       return error;
     }
   } else if (is_loopback(address)) {

@@ -75,7 +75,8 @@ void Links::send(const Peer& peer, const Frame& frame) {
   }
   Link& link = *links_.at(way->second);
   if (link.waiting.size() >= kMaxWaiting) {
-    VERBENA_WARN("rdma_cm: a message to the process in slot %u is lost: %zu wait already, it does not read",
+    VERBENA_WARN(cm_message_lost,
+                 "rdma_cm: a message to the process in slot %u is lost: %zu wait already, it does not read",
                  peer.slot, link.waiting.size());
     return;
   }
@@ -175,8 +176,8 @@ bool Links::greeted(Link& link, std::span<const uint8_t> bytes) {
   if (hello.magic != kHelloMagic || hello.version != kHelloVersion ||
       hello.node_id != directory_->header().node_id || hello.slot >= kMaxSlots ||
       !directory_->alive(hello.slot, hello.generation)) {
-    VERBENA_WARN("rdma_cm: a greeting of slot %u, generation %u, version %u is refused", hello.slot,
-                 hello.generation, hello.version);
+    VERBENA_WARN(cm_message_malformed, "rdma_cm: a greeting of slot %u, generation %u, version %u is refused",
+                 hello.slot, hello.generation, hello.version);
     return false;
   }
   link.peer = {hello.slot, hello.generation};

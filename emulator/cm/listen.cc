@@ -127,7 +127,7 @@ Arrival Service::arrived(std::unique_ptr<Connection>& connection, const Message&
   }
   Id& listener = *request.listener;
   if (!fits(listener, *connection)) {
-    VERBENA_WARN("rdma_listen: a request for a QP of type %d at a listener of type %d is refused",
+    VERBENA_WARN(cm_qp_type, "rdma_listen: a request for a QP of type %d at a listener of type %d is refused",
                  static_cast<int>(connection->facts().qp_type), static_cast<int>(listener.qp_type));
     return Arrival::kRefused;
   }

@@ -76,7 +76,8 @@ int resolve_address(Id* id, const sockaddr* source, const sockaddr* destination,
       if (int error = bind_locked(*id, from); error != 0) return error;
     if (id->source.family() != to.family() || id->stage != Stage::kAddressBound) return EINVAL;
     if (int error = query_address(*id, to, choice, timeout_ms); error != 0) {
-      VERBENA_WARN("rdma_resolve_addr: the machine has no way to %s: errno %d", to_text(to).c_str(), error);
+      VERBENA_WARN(cm_no_route, "rdma_resolve_addr: the machine has no way to %s: errno %d",
+                   to_text(to).c_str(), error);
       return error;
     }
     return 0;

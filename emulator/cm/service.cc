@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -16,6 +15,7 @@
 
 #include "adapter/clock.h"
 #include "cm/id.h"
+#include "fabric/kernel_epoll.h"
 #include "fabric/own_thread.h"
 #include "observe/log.h"
 
@@ -67,8 +67,8 @@ int Service::acquire(Service** out) {
   } else if (auto* service = new (std::nothrow) Service(process); service == nullptr) {
     error = ENOMEM;
   } else if (error = guarded([&] { return service->start(); }); error != 0) {
-    VERBENA_WARN("rdma_cm: cannot begin in slot %u of the node: errno %d", process->membership().slot(),
-                 error);
+    VERBENA_WARN(cm_not_started, "rdma_cm: cannot begin in slot %u of the node: errno %d",
+                 process->membership().slot(), error);
     delete service;
   } else {
     service->references_ = 1;
@@ -81,7 +81,7 @@ int Service::acquire(Service** out) {
 }
 
 int Service::start() {
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_fd_ = kernel_epoll_create();
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int error = epoll_fd_ < 0 || wake_fd_ < 0 ? errno : 0;
   if (error == 0) {

@@ -2,7 +2,6 @@
 //
 // The service's thread: sleeps until a message arrives, an alarm is due, or another thread wakes it.
 #include <errno.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "adapter/clock.h"
 #include "cm/id.h"
 #include "cm/service.h"
+#include "fabric/kernel_epoll.h"
 #include "observe/log.h"
 
 namespace verbena::cm {
@@ -27,10 +27,11 @@ void Service::watch(int fd, uint64_t token, bool for_room) {
   epoll_event event{};
   event.events = EPOLLIN | (for_room ? uint32_t{EPOLLOUT} : 0);
   event.data.u64 = token;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0) epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
+  if (kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0)
+    kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
 }
 
-void Service::forget(int fd) { epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr); }
+void Service::forget(int fd) { kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr); }
 
 void Service::wake() const {
   const uint64_t one = 1;
@@ -66,14 +67,14 @@ void Service::run() {
     const int timeout = sleep_ms();
     lock.unlock();
     epoll_event events[32];
-    const int count = epoll_wait(epoll_fd_, events, 32, timeout);
+    const int count = kernel_epoll_wait(epoll_fd_, events, 32, timeout);
     const int error = errno;
     lock.lock();
     asleep_until_ = INT64_MIN;
     if (count < 0 && error != EINTR) {
-      VERBENA_LOG_AT(LogLevel::kError,
-                     "rdma_cm: the program has closed descriptors of its connection manager (errno %d)",
-                     error);
+      VERBENA_ERROR(cm_descriptors_closed,
+                    "rdma_cm: the program has closed descriptors of its connection manager (errno %d)",
+                    error);
       break;
     }
     for (int i = 0; i < count; ++i) handle(events[i].data.u64);
@@ -194,7 +195,8 @@ void Service::quiet_join(Id* id, void* join) {
 void Service::frame_arrived(const Peer& peer, std::span<const uint8_t> frame) {
   Message message;
   if (decode(frame, &message)) return connections_.receive(peer, message);
-  VERBENA_WARN("rdma_cm: a malformed message of %zu bytes from slot %u is ignored", frame.size(), peer.slot);
+  VERBENA_WARN(cm_message_malformed, "rdma_cm: a malformed message of %zu bytes from slot %u is ignored",
+               frame.size(), peer.slot);
 }
 
 void Service::send(const Peer& peer, const Message& message) {
@@ -216,7 +218,7 @@ int Service::watch_pipe(int fd, void (*gone)(void*), void* context) {
   Guard guard(*this);
   epoll_event event{};  // EPOLLERR is reported when the pipe has no reader any more, without being requested
   event.data.u64 = kPipeToken | static_cast<uint32_t>(fd);
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return errno;
+  if (kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return errno;
   pipes_[fd] = {gone, context};
   return 0;
 }

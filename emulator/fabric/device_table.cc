@@ -195,7 +195,9 @@ GidEntry gid_entry(const std::array<uint8_t, 16>& raw, GidType type, const Addre
   return entry;
 }
 
-uint64_t port_guid(uint64_t device, uint32_t port) { return port == 1 ? device : device ^ uint64_t{1} << 32; }
+uint64_t port_guid(uint64_t device, uint32_t port) {
+  return port == 1 ? device : device ^ uint64_t { 1 } << 32;
+}
 
 // `by_interface`: an interface has one port for all its addresses.
 void deal_to_ports(std::vector<Address>& addresses, uint32_t ports, bool by_interface) {
@@ -282,6 +284,9 @@ DeviceTable describe_devices(const DeviceTableOptions& options) {
     table.network.kind = options.network.kind;
     table.network.port = options.network.kind == NetworkKind::kRoce ? kRocePort : options.network.port;
     for (const Address& address : addresses) table.network.addresses[table.network.count++] = address.gid;
+    for (const AddressRange& range : options.network.peer_ranges)
+      if (table.network.peer_range_count < kMaxPeerRanges)
+        table.network.peer_ranges[table.network.peer_range_count++] = range;
   }
   return table;
 }

@@ -5,19 +5,22 @@
 // that programs read, so that both always agree.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "fabric/address_range.h"
 #include "fabric/device_limits.h"
 
 namespace verbena {
 
 inline constexpr uint32_t kMaxDevices = 16;
-inline constexpr uint32_t kMaxPorts = 2;        // per device
-inline constexpr uint32_t kMaxGids = 32;        // per port
-inline constexpr uint32_t kMaxPkeys = 16;       // per port
-inline constexpr uint32_t kMaxLmc = 7;          // PortInfo:LMC has 3 bits (vol. 1, 14.2.5.6)
+inline constexpr uint32_t kMaxPorts = 2;   // per device
+inline constexpr uint32_t kMaxGids = 32;   // per port
+inline constexpr uint32_t kMaxPkeys = 16;  // per port
+inline constexpr uint32_t kMaxLmc = 7;     // PortInfo:LMC has 3 bits (vol. 1, 14.2.5.6)
 inline constexpr uint16_t kDefaultPkey = 0xffff;
 inline constexpr uint32_t kMaxNameLength = 64;  // IBV_SYSFS_NAME_MAX, the terminating zero included
 
@@ -87,6 +90,13 @@ struct NetworkDescription {
   uint32_t count;
   NetworkKind kind;
   std::array<std::array<uint8_t, 16>, kMaxGids> addresses;  // as in a GID
+  uint32_t peer_range_count;                                // kRoce; 0: packets come from anywhere
+  std::array<AddressRange, kMaxPeerRanges> peer_ranges;
+
+  // May packets come from this address? Whatever a damaged table says.
+  bool takes_from(const std::array<uint8_t, 16>& address) const {
+    return is_in(std::span(peer_ranges).first(std::min(peer_range_count, kMaxPeerRanges)), address);
+  }
 };
 
 // Do processes prove that they have the fabric's key? RoCE v2 knows no such thing.
@@ -94,8 +104,8 @@ constexpr bool has_key(const NetworkDescription& network) {
   return network.enabled != 0 && network.kind == NetworkKind::kFrames;
 }
 
-// The devices of a node that is seen beside the machine's (--beside) have other numbers than the machine's: uverbsN,
-// and the index of NETLINK_RDMA.
+// The devices of a node that is seen beside the machine's (--beside) have other numbers than the machine's:
+// uverbsN, and the index of NETLINK_RDMA.
 inline constexpr uint32_t kNumbersBeside = 128;
 
 struct DeviceTable {
@@ -116,6 +126,7 @@ struct NetworkOptions {
   NetworkKind kind = NetworkKind::kFrames;
   uint16_t port = kDefaultPort;
   std::vector<std::array<uint8_t, 16>> addresses;  // the machine's; empty: all that it has
+  std::vector<AddressRange> peer_ranges;           // kRoce: packets of others are dropped; empty: of nobody
   NetworkKey key{};                                // node.h: lies in <node>/key
 };
 

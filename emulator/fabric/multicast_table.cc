@@ -145,6 +145,16 @@ bool MulticastTable::attached(const MulticastMember& member) const {
   return found;
 }
 
+std::vector<MulticastGid> MulticastTable::groups_of(uint32_t slot) const {
+  std::vector<MulticastGid> all;
+  for_each([&](const Seen& seen) {
+    if (seen.state.slot == slot && std::find(all.begin(), all.end(), seen.gid) == all.end())
+      all.push_back(seen.gid);
+    return true;
+  });
+  return all;
+}
+
 void MulticastTable::release_all(uint32_t slot) const {
   bool any = false;
   const uint32_t end = kMulticastEntries;  // the dead may have claimed one behind `used`

@@ -76,6 +76,9 @@ class MulticastTable {
   // True: the QP is attached to some group.
   bool attached(const MulticastMember& member) const;
 
+  // The groups that queue pairs of the process in `slot` are attached to, each once.
+  std::vector<MulticastGid> groups_of(uint32_t slot) const;
+
   // Frees every entry of the slot, whose process is gone.
   void release_all(uint32_t slot) const;
 

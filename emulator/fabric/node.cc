@@ -35,7 +35,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-
 bool entry_equal(const GidEntry& a, const GidEntry& b) {
   return a.raw == b.raw && a.type == b.type && a.interface_index == b.interface_index &&
          a.interface_name == b.interface_name;
@@ -62,8 +61,9 @@ bool table_equal(const DeviceTable& a, const DeviceTable& b) {
   if (a.count != b.count || a.count > kMaxDevices || a.first_number != b.first_number) return false;
   for (uint32_t i = 0; i < a.count; ++i)
     if (!device_equal(a.devices[i], b.devices[i])) return false;
-  return a.network.enabled == b.network.enabled && a.network.kind == b.network.kind && a.network.port == b.network.port &&
-         a.network.count == b.network.count && a.network.addresses == b.network.addresses;
+  return a.network.enabled == b.network.enabled && a.network.kind == b.network.kind &&
+         a.network.port == b.network.port && a.network.count == b.network.count &&
+         a.network.addresses == b.network.addresses;
 }
 
 // The first fields of every directory file, whatever its version. The two fields never move.
@@ -279,10 +279,15 @@ std::string network_part(const NetworkOptions& network) {
   if (network.kind == NetworkKind::kRoce) add(kRocePort);
   for (const auto& address : network.addresses)
     for (const uint8_t byte : address) add(byte);
+  for (const AddressRange& range : network.peer_ranges) {
+    for (const uint8_t byte : range.address) add(byte);
+    add(range.bits);
+  }
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  const char* const kind =
-      network.kind == NetworkKind::kRoce ? "roce" : network.addresses.empty() ? "net" : "ip";
+  const char* const kind = network.kind == NetworkKind::kRoce ? "roce"
+                           : network.addresses.empty()        ? "net"
+                                                              : "ip";
   return std::string("-") + kind + "-" + digits;
 }
 

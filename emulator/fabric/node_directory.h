@@ -36,6 +36,7 @@
 #include "fabric/hw_counters.h"
 #include "fabric/kept_descriptor.h"
 #include "fabric/multicast_table.h"
+#include "fabric/packet_drops.h"
 #include "fabric/robust_lock.h"
 #include "fabric/xrc_domains.h"
 
@@ -107,6 +108,7 @@ struct DirectoryHeader {
   // Which process receives the packets of RoCE v2 (engine/roce_transport/reading_lease.h).
   alignas(64) std::atomic<uint64_t> packet_reader;
   std::atomic<uint64_t> packet_poller;
+  alignas(64) std::atomic<uint64_t> packet_drops[kPacketDrops];
   // Each process adds to them.
   alignas(64) std::atomic<uint64_t> past_counters[kPortPlaces][kPastCounters];
 };
@@ -146,6 +148,11 @@ class NodeDirectory {
   const DeviceTable& devices() const { return *devices_; }  // as they were when the directory was opened
   Slot& slot(uint32_t index) const {                        // index < kMaxSlots
     return *std::launder(reinterpret_cast<Slot*>(base_ + kSlotsOffset + index % kMaxSlots * sizeof(Slot)));
+  }
+
+  // Returns how many there were with this one.
+  uint64_t count_drop(PacketDrop kind) const {
+    return header().packet_drops[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed) + 1;
   }
 
   Hazard& hazard(uint32_t slot, uint32_t index) const {  // index < kHazardsPerSlot

@@ -74,13 +74,14 @@ void write_program_name(Slot& slot) {
 // EPERM: the process or the node is none that may be joined.
 int check_trust(const std::string& node) {
   if (getauxval(AT_SECURE) != 0) {
-    VERBENA_ERROR("%s is not used: the program has another user's rights (set-user-ID or capabilities)",
+    VERBENA_ERROR(node_not_used,
+                  "%s is not used: the program has another user's rights (set-user-ID or capabilities)",
                   node.c_str());
     return EPERM;
   }
   std::string problem;
   const int error = check_private_folder(node, &problem);
-  if (error == EPERM) VERBENA_ERROR("the node is not used: %s", problem.c_str());
+  if (error == EPERM) VERBENA_ERROR(node_not_used, "the node is not used: %s", problem.c_str());
   return error == ENOENT ? 0 : error;  // its living processes may still have it (node_file.h)
 }
 
@@ -172,7 +173,8 @@ void NodeMembership::kick() {
   const NoCancellation guard;
   Descriptor folder;
   FifoEnd again;
-  if (open_slot_folder(node_, slot_name(slot_, generation_), &folder) == 0 && again.open(folder.fd, "kick") == 0)
+  if (open_slot_folder(node_, slot_name(slot_, generation_), &folder) == 0 &&
+      again.open(folder.fd, "kick") == 0)
     again.write(&byte, 1);
 }
 

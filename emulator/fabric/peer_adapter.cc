@@ -294,6 +294,7 @@ int PeerTable::take_answer(const NodeMembership& membership, const std::shared_p
   if (int error = peer->attach(membership, given); error != 0) {
     if (error == ENOMEM)
       VERBENA_ERROR(
+          no_address_space,
           "no address space for the adapter of process %d: raise the limit (ulimit -v), there and here",
           given.pid);
     return error;

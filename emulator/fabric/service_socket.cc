@@ -2,7 +2,6 @@
 #include "fabric/service_socket.h"
 
 #include <errno.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "fabric/fork_descriptors.h"
+#include "fabric/kernel_epoll.h"
 
 namespace verbena {
 namespace {
@@ -33,7 +33,7 @@ bool watch_readable(int epoll, int fd, uint64_t token) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = token;
-  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+  return kernel_epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 bool no_descriptor_left(int error) { return error == EMFILE || error == ENFILE; }
@@ -42,7 +42,7 @@ bool no_descriptor_left(int error) { return error == EMFILE || error == ENFILE; 
 
 int ServiceSocket::open(const SlotAddress& own) {
   int error = listener_.listen_in(own.folder, kName, kServiceBacklog);
-  if (error == 0) epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (error == 0) epoll_fd_ = kernel_epoll_create();
   if (error == 0 && (epoll_fd_ < 0 || !watch_readable(epoll_fd_, listener_.fd(), kListenerToken)))
     error = errno;
   if (error != 0) return close(), error;
@@ -72,7 +72,7 @@ void ServiceSocket::close() {
 
 bool ServiceSocket::serve() {
   epoll_event events[kPeersAtATime];
-  const int count = epoll_wait(epoll_fd_, events, kPeersAtATime, 0);
+  const int count = kernel_epoll_wait(epoll_fd_, events, kPeersAtATime, 0);
   if (count < 0 && errno != EINTR) forget_descriptor();
   bool served = true;
   for (int i = 0; i < count; ++i) {
@@ -117,7 +117,7 @@ void ServiceSocket::serve_silent(uint64_t token) {
   if (found.empty()) return;
   MessageSocket& connection = found.mapped();
   // A handler may keep the connection, and other threads may then use it.
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, connection.fd(), nullptr);
+  kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, connection.fd(), nullptr);
   if (!serve_first(connection)) await_message(connection);
 }
 

@@ -14,6 +14,8 @@
 #include <atomic>
 #include <iterator>
 
+#include "observe/log_listener.h"
+
 namespace verbena {
 namespace {
 

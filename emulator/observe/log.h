@@ -6,9 +6,13 @@
 // - info: connections, state changes. debug: also posted work requests, responses, the ends of requests and
 //   completions, which then take the slow path. From info on a line has the time (UTC) and the thread.
 // - Another value is an error, said once; then warn.
+// - A line at error or warn has a row in diagnostics.def, and ends with its code: "[send_queue_full]".
+//   `verbena explain CODE` prints the rule, its source and what to do.
 // - Each call writes one line at once, so that lines of several processes do not mix.
 // - errno is preserved.
 #pragma once
+
+#include "observe/diagnostic.h"
 
 namespace verbena {
 
@@ -20,18 +24,20 @@ inline bool logs(LogLevel level) { return level <= log_level; }
 
 void log_line(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Each later line of level warn or above goes to `listener` as well, without the line feed and what precedes the text,
-// in the thread that wrote it. It must not log. For the checker (provider/check).
-using LogListener = void (*)(int level, const char* text);
-void set_log_listener(LogListener listener);
-
-#define VERBENA_LOG_AT(level, ...)                                    \
-  do {                                                                \
+#define VERBENA_LOG_AT(level, ...)                                       \
+  do {                                                                   \
     if (::verbena::logs(level)) ::verbena::log_line(level, __VA_ARGS__); \
   } while (0)
 
-#define VERBENA_ERROR(...) VERBENA_LOG_AT(::verbena::LogLevel::kError, __VA_ARGS__)
-#define VERBENA_WARN(...) VERBENA_LOG_AT(::verbena::LogLevel::kWarn, __VA_ARGS__)
+// `code`: of enum class DiagnosticCode. `format`: a literal.
+#define VERBENA_REPORT(level, code, format, ...)                             \
+  do {                                                                       \
+    static_cast<void>(::verbena::DiagnosticCode::code);                      \
+    VERBENA_LOG_AT(level, format " [" #code "]" __VA_OPT__(, ) __VA_ARGS__); \
+  } while (0)
+
+#define VERBENA_ERROR(code, ...) VERBENA_REPORT(::verbena::LogLevel::kError, code, __VA_ARGS__)
+#define VERBENA_WARN(code, ...) VERBENA_REPORT(::verbena::LogLevel::kWarn, code, __VA_ARGS__)
 #define VERBENA_INFO(...) VERBENA_LOG_AT(::verbena::LogLevel::kInfo, __VA_ARGS__)
 #define VERBENA_DEBUG(...) VERBENA_LOG_AT(::verbena::LogLevel::kDebug, __VA_ARGS__)
 

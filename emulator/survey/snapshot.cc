@@ -30,9 +30,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(2);  // for all processes of a node together
 constexpr int kPatiencePerProcess = 500;             // milliseconds
 constexpr auto kSecondLook =
-    std::chrono::milliseconds(100);                  // until a CQ that nobody polls is looked at again
+    std::chrono::milliseconds(100);  // until a CQ that nobody polls is looked at again
 constexpr uint32_t kPsnMask = 0xffffff;
-constexpr int kTries = 16;                           // to read an entry that keeps changing
+constexpr int kTries = 16;  // to read an entry that keeps changing
 
 // Loads a field of shared memory that its owner may change at the same time, a plain field included.
 template <typename T>
@@ -350,6 +350,8 @@ NodeSnapshot look(const std::string& path, bool whole) {
     for (size_t j = 0; j < node.past[i].size(); ++j)
       node.past[i][j] = acquire(directory.header().past_counters[i][j]);
   }
+  for (size_t i = 0; i < kPacketDrops; ++i)
+    node.packet_drops[i] = acquire(directory.header().packet_drops[i]);
   const auto deadline = Clock::now() + kPatience;
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     const Slot& slot = directory.slot(i);

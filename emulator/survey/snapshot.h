@@ -58,7 +58,7 @@ struct QpSnapshot {
   uint32_t pd = 0;
   uint32_t send_cq = 0;
   uint32_t recv_cq = 0;
-  uint32_t srq = 0;  // index + 1; 0: none
+  uint32_t srq = 0;     // index + 1; 0: none
   uint32_t rq_psn = 0;  // the next one expected
   uint32_t sq_psn = 0;  // of the next request
   PeerSnapshot peer;
@@ -163,13 +163,14 @@ struct ProcessSnapshot {
 struct NodeSnapshot {
   std::string path;
   uint64_t taken_at = 0;  // ns, CLOCK_REALTIME
-  std::string problem;  // why the node cannot be read; "": it can
+  std::string problem;    // why the node cannot be read; "": it can
   DeviceTable devices{};
   uint32_t ports_down = 0;  // port_bit()
   // By port (port_place()).
   std::array<uint32_t, kPortPlaces> stray_datagrams{};  // accepted by no queue pair
   std::array<uint32_t, kPortPlaces> qkey_violations{};
   std::array<uint32_t, kPortPlaces> pkey_violations{};
+  std::array<uint64_t, kPacketDrops> packet_drops{};
   std::array<PastCounters, kPortPlaces> past{};  // of queue pairs that are destroyed
   std::string cm_problem;  // why the connection manager's table cannot be read; "": it can, or there is none
   std::vector<ProcessSnapshot> processes;

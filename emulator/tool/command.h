@@ -32,13 +32,17 @@ void add_run(CLI::App& app, CommandLine& line);
 void add_check(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
 void add_status(CLI::App& app, CommandLine& line);
+void add_explain(CLI::App& app, CommandLine& line);
+void add_top(CLI::App& app, CommandLine& line);
+void add_metrics(CLI::App& app, CommandLine& line);
 void add_event(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_probe(CLI::App& app, CommandLine& line);
 void add_key(CLI::App& app, CommandLine& line);
 void add_clean(CLI::App& app, CommandLine& line);
 
-// --devices, --ports, --pkey, --lmc, --link-layer, --profile, --node; and for the network --ip, --net, --port, --key.
+// --devices, --ports, --pkey, --lmc, --link-layer, --profile, --node; and for the network --ip, --net,
+// --port, --key.
 struct NodeOptions {
   DeviceTableOptions devices;  // network.key: after prepare() only
   std::string name;

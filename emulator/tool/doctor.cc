@@ -42,6 +42,10 @@ struct DoctorOptions {
 
 void examine_way(const DoctorOptions& options, Findings* findings) {
   const NetworkOptions& network = options.node.devices.network;
+  if (network.kind == NetworkKind::kRoce) {
+    const auto code = describe_devices(options.node.devices).devices[0].active_mtu;  // enum ibv_mtu
+    return examine_roce_peer({options.peer, {network.addresses[0]}, 128u << code}, findings);
+  }
   std::string problem;
   if (ensure_private_folder(nodes_folder(), &problem) != 0)
     return findings->push_back({Verdict::kBad, nodes_folder(), problem, ""});
@@ -74,15 +78,15 @@ void add_doctor(CLI::App& app, CommandLine& line) {
       "Examples:\n"
       "  verbena doctor\n"
       "  verbena doctor ./my-program\n"
-      "  verbena doctor --peer 192.0.2.2 --key fabric.key       the way to another node, instead");
+      "  verbena doctor --peer 192.0.2.2 --key fabric.key       the way to another node, instead\n"
+      "  verbena doctor --peer 192.0.2.2 --roce 192.0.2.1       the way of RoCE v2 packets to any end");
   command->prefix_command();
   auto options = std::make_shared<DoctorOptions>();
-  command->add_option("--peer", options->peer, "go the way to the node at this address or name")->type_name("HOST");
+  command->add_option("--peer", options->peer, "go the way to the node at this address or name")
+      ->type_name("HOST");
   add_network_options(*command, options->node);
   command->callback([command, options, &line] {
     const std::vector<std::string> program = program_of(*command, line);
-    if (options->node.devices.network.kind == NetworkKind::kRoce)
-      throw UsageError{"doctor: it cannot look at the way by RoCE v2 yet: --ip or --net"};
     if (!options->peer.empty() && !program.empty()) throw UsageError{"doctor: --peer, or a program"};
     line.action = [options, program] { return doctor(*options, program); };
   });

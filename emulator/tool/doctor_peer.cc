@@ -3,7 +3,6 @@
 // verbena doctor --peer: connects to another node step by step, as a process that uses the network does.
 #include <errno.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 #include "fabric/descriptor.h"
 #include "fabric/node.h"
 #include "tool/finding.h"
+#include "tool/resolve_host.h"
 #include "wire/handshake.h"
 #include "wire/key.h"
 
@@ -26,21 +26,6 @@ using wire::NetAddress;
 using wire::Refusal;
 
 constexpr int kPatienceMs = 3000;
-
-bool resolve(const std::string& host, NetAddress* out, std::string* problem) {
-  if (NetAddress::from_text(host, out)) return true;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    *problem = gai_strerror(error);
-    return false;
-  }
-  sockaddr_storage storage{};
-  std::memcpy(&storage, found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return NetAddress::from_socket_address(storage, out);
-}
 
 int wait_for(int fd, short events) {
   pollfd watched{fd, events, 0};
@@ -138,11 +123,11 @@ void examine_peer(const PeerProbe& probe, Findings* findings) {
   };
   NetAddress to;
   std::string problem;
-  if (!resolve(probe.host, &to, &problem))
+  if (!resolve_host(probe.host, AF_UNSPEC, &to, &problem))
     return add(Verdict::kBad, "is no address, and no name that resolves: " + problem, "give its IP address");
   NetworkKey key;
   const int bad_key = probe.key_file.empty() ? wire::user_key(nodes_folder(), &key, &problem)
-                                                : wire::read_key(probe.key_file, &key, &problem);
+                                             : wire::read_key(probe.key_file, &key, &problem);
   if (bad_key != 0) return add(Verdict::kBad, problem, "verbena key FILE makes one");
 
   const Descriptor socket{

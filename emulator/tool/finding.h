@@ -52,4 +52,12 @@ struct PeerProbe {
 };
 void examine_peer(const PeerProbe& probe, Findings* findings);
 
+// doctor_roce.cc: sends RoCE v2 packets to `host` and waits for answers.
+struct RocePeerProbe {
+  std::string host;
+  wire::NetAddress from;    // of this machine
+  uint32_t active_mtu = 0;  // of the device that `verbena run` would make, bytes
+};
+void examine_roce_peer(const RocePeerProbe& probe, Findings* findings);
+
 }  // namespace verbena::tool

@@ -43,6 +43,9 @@ bool read_options(const std::string& node, NodeOptions* out) {
   if (table.network.enabled != 0) {
     options.network.enabled = true;
     options.network.kind = table.network.kind;
+    options.network.peer_ranges.assign(
+        table.network.peer_ranges.begin(),
+        table.network.peer_ranges.begin() + std::min(table.network.peer_range_count, kMaxPeerRanges));
     if (has_key(table.network)) options.network.port = static_cast<uint16_t>(table.network.port);
   }
   const std::string file = node.substr(node.rfind('/') + 1);

@@ -11,6 +11,7 @@
 #include "fabric/node.h"
 #include "tool/command.h"
 #include "tool/profile.h"
+#include "wire/address_range_text.h"
 #include "wire/net_address.h"
 
 namespace verbena::tool {
@@ -28,6 +29,22 @@ void add_address(NetworkOptions& network, const std::string& option, const std::
     throw UsageError{option + ": more than " + std::to_string(kMaxGids - 1) + " addresses"};
   network.addresses.push_back(address.bytes);
   network.enabled = true;
+}
+
+// "192.0.2.0/24", several also with commas between them.
+void add_peers(NetworkOptions& network, const std::string& word) {
+  std::istringstream list(word);
+  for (std::string text; std::getline(list, text, ',');) {
+    AddressRange range;
+    if (!wire::read_range(text, &range))
+      throw UsageError{"--peers: '" + text +
+                       "' is no range of addresses: 192.0.2.0/24, 2001:db8::/32, 192.0.2.7"};
+    auto& ranges = network.peer_ranges;
+    if (std::find(ranges.begin(), ranges.end(), range) != ranges.end()) continue;
+    if (ranges.size() == kMaxPeerRanges)
+      throw UsageError{"--peers: more than " + std::to_string(kMaxPeerRanges) + " ranges"};
+    ranges.push_back(range);
+  }
 }
 
 // "0x8001", several also with commas between them.
@@ -57,8 +74,7 @@ void add_port_options(CLI::App& command, DeviceTableOptions& devices) {
       ->type_name("N");
   command
       .add_option_function<std::vector<std::string>>(
-          "--pkey",
-          [&devices](const std::vector<std::string>& words) { devices.pkeys = read_pkeys(words); },
+          "--pkey", [&devices](const std::vector<std::string>& words) { devices.pkeys = read_pkeys(words); },
           "a P_Key of each port beside 0xffff, from index 1 on; repeat it, or write commas (InfiniBand)")
       ->expected(1)
       ->take_all()
@@ -101,8 +117,19 @@ void add_network_options(CLI::App& command, NodeOptions& options) {
       ->take_all()
       ->type_name("ADDR")
       ->excludes("--ip");
-  command.add_flag_callback(
-      "--net", [&network] { network.enabled = true; }, "open the network on all addresses of the machine")
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--peers",
+          [&network](const std::vector<std::string>& words) {
+            for (const std::string& word : words) add_peers(network, word);
+          },
+          "with --roce: packets from other addresses are dropped; repeat it, or write commas")
+      ->expected(1)
+      ->take_all()
+      ->type_name("CIDR");
+  command
+      .add_flag_callback(
+          "--net", [&network] { network.enabled = true; }, "open the network on all addresses of the machine")
       ->excludes("--roce");
   command
       .add_option("--port", network.port, "TCP port of the fabric, the same on all nodes; 47910 by default")
@@ -120,6 +147,9 @@ void check_network_options(const NodeOptions& options) {
         "a network has Ethernet's addresses: --ip, --net and --roce do not go with --link-layer infiniband"};
   if (network.kind == NetworkKind::kRoce && (network.port != kDefaultPort || !options.key_file.empty()))
     throw UsageError{"--port and --key do not go with --roce: RoCE v2 has one port, and no keys"};
+  if (network.kind != NetworkKind::kRoce && !network.peer_ranges.empty())
+    throw UsageError{
+        "--peers is for a node that speaks RoCE v2 (--roce): other nodes know each other by a key"};
   if (!network.enabled && (network.port != kDefaultPort || !options.key_file.empty()))
     throw UsageError{"--port and --key are for a node with a network: --ip ADDR or --net"};
 }
@@ -164,8 +194,8 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
 
 bool names_node(const CLI::App& command) {
   size_t given = 0;
-  for (const char* option : {"--devices", "--beside", "--ports", "--pkey", "--lmc", "--link-layer", "--profile", "--node",
-                             "--ip", "--net", "--roce", "--port"})
+  for (const char* option : {"--devices", "--beside", "--ports", "--pkey", "--lmc", "--link-layer",
+                             "--profile", "--node", "--ip", "--net", "--roce", "--peers", "--port"})
     given += command.count(option);
   return given != 0;
 }

@@ -11,8 +11,10 @@
 #include <cstring>
 #include <memory>
 
+#include "faults/plan.h"
 #include "tool/command.h"
 #include "tool/environment.h"
+#include "tool/faults_file.h"
 #include "tool/rdma_libraries.h"
 
 namespace verbena::tool {
@@ -20,6 +22,7 @@ namespace {
 
 constexpr int kCannotRun = 126;  // POSIX shell command language, 2.8.2
 constexpr int kNotFound = 127;
+constexpr const char* kFaultsVariable = "VERBENA_FAULTS";
 
 int become(const std::vector<std::string>& program) {
   std::vector<char*> arguments;
@@ -40,13 +43,43 @@ void warn_of_unknown_rdma_core() {
   if (!unknown.empty()) std::fprintf(stderr, "verbena: %s\n", unknown.c_str());
 }
 
-int run(const NodeOptions& options, const std::vector<std::string>& program) {
+void warn_of_strangers(const NodeOptions& options) {
+  const NetworkOptions& network = options.devices.network;
+  if (!options.existing.empty() || network.kind != NetworkKind::kRoce) return;
+  std::fprintf(
+      stderr, "verbena: RoCE v2 has no authentication: %s\n",
+      network.peer_ranges.empty()
+          ? "any machine that can send packets to this address may try; --peers CIDR leaves out others"
+          : "--peers leaves out others, but senders can be forged");
+}
+
+struct RunOptions {
+  NodeOptions node;
+  std::string faults;  // a file; "": none
+  uint64_t chaos = 0;
+  std::string link;
+  bool has_chaos = false;
+};
+
+// --faults, --chaos and --link as the environment variable for the programs. false: there are none.
+bool plan_of(const RunOptions& options, faults::Plan* plan) {
+  std::string problem;
+  if (!options.faults.empty() && !read_faults(options.faults, plan, &problem)) throw UsageError{problem};
+  if (options.has_chaos) *plan = faults::chaos(options.chaos);
+  if (!options.link.empty() && !parse_link(options.link, &plan->link))
+    throw UsageError{"run: --link is a rate, a latency or both: 25Gbps,2us"};
+  return !options.faults.empty() || options.has_chaos || !options.link.empty();
+}
+
+int run(const NodeOptions& options, const std::string& plan, const std::vector<std::string>& program) {
   std::vector<Variable> environment;
   std::string problem;
   if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
   warn_of_unknown_rdma_core();
+  warn_of_strangers(options);
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
+  if (!plan.empty() && setenv(kFaultsVariable, plan.c_str(), 1) != 0) return failed(std::strerror(errno));
   return become(program);
 }
 
@@ -68,16 +101,32 @@ void add_run(CLI::App& app, CommandLine& line) {
       "  verbena run --beside -- ibv_devices                    the machine's devices, and verbena0\n"
       "  verbena run --ip 192.0.2.1 --key fabric.key -- PROGRAM  reachable from other machines by this "
       "address\n"
+      "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and "
+      "adapters\n"
+      "  verbena run --chaos 7 -- PROGRAM                       late, lost and repeated requests; "
+      "docs/FAULTS.md\n"
+      "  verbena run --faults my.toml --link 25Gbps,2us -- PROGRAM\n"
       "  verbena run --node mine -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'");
   command->prefix_command();
-  auto options = std::make_shared<NodeOptions>();
-  add_node_options(*command, *options);
-  command->callback([command, options, &line] {
-    keep_node(*command, *options);
-    check_network_options(*options);
+  auto options = std::make_shared<RunOptions>();
+  add_node_options(*command, options->node);
+  CLI::Option* const faults =
+      command->add_option("--faults", options->faults, "faults on purpose, by the rules of a file")
+          ->type_name("FILE");
+  CLI::Option* const chaos =
+      command->add_option("--chaos", options->chaos, "faults that a correct program survives")
+          ->type_name("SEED");
+  faults->excludes(chaos);
+  command->add_option("--link", options->link, "the time of a link: 25Gbps,2us")->type_name("RATE,LATENCY");
+  command->callback([command, options, chaos, &line] {
+    keep_node(*command, options->node);
+    check_network_options(options->node);
+    options->has_chaos = chaos->count() != 0;
+    faults::Plan plan;
+    const std::string text = plan_of(*options, &plan) ? to_text(plan) : "";
     const std::vector<std::string> program = program_of(*command, line);
     if (program.empty()) throw UsageError{"run: which program? (verbena run -- PROGRAM ARGUMENTS...)"};
-    line.action = [options, program] { return run(*options, program); };
+    line.action = [options, text, program] { return run(options->node, text, program); };
   });
 }
 

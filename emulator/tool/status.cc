@@ -1,45 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // verbena status: shows the processes and objects on the nodes of this user.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
-#include "fabric/node.h"
-#include "tool/command.h"
-#include "tool/environment.h"
 #include "survey/snapshot.h"
+#include "tool/command.h"
+#include "tool/node_choice.h"
 #include "tool/status_report.h"
 
 namespace verbena::tool {
 namespace {
 
 struct StatusOptions {
-  NodeOptions node;
-  bool chosen = false;  // the command line names one node
+  NodeChoice nodes;
   bool json = false;
-  bool all = false;
 };
-
-std::vector<std::string> nodes_to_show(const StatusOptions& options) {
-  if (options.chosen) return {node_path(options.node.name, options.node.devices)};
-  if (options.all) {
-    std::vector<std::string> nodes;
-    for (const std::string& folder : all_nodes_folders())
-      for (std::string& node : nodes_in(folder)) nodes.push_back(std::move(node));
-    return nodes;
-  }
-  const std::string here = current_environment(kNodeVariable);
-  if (!here.empty()) return {here};
-  return nodes_in(nodes_folder());
-}
 
 int status(const StatusOptions& options) {
   std::vector<NodeSnapshot> nodes;
   bool good = true;
-  for (const std::string& path : nodes_to_show(options)) {
+  for (const std::string& path : nodes_of(options.nodes)) {
     nodes.push_back(look_at_node(path));
     good = good && nodes.back().problem.empty();
   }
@@ -74,15 +56,11 @@ void add_status(CLI::App& app, CommandLine& line) {
       "  verbena status --json | jq '.nodes[].processes[].qps[] | {qpn, state, peer}'\n"
       "  verbena status --json | jq '.nodes[].processes[].cm_ids[] | select(.backlog != null)'");
   auto options = std::make_shared<StatusOptions>();
-  add_node_options(*command, options->node);
+  add_node_choice(*command, options->nodes);
   command->add_flag("--json", options->json, "the same as JSON");
-  command->add_flag("--all", options->all, "all nodes of this user");
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"status takes no program"};
-    keep_node(*command, options->node);
-    check_network_options(options->node);
-    options->chosen = names_node(*command);
-    if (options->all && options->chosen) throw UsageError{"status: --all shows every node: name none"};
+    check_node_choice(*command, options->nodes);
     line.action = [options] { return status(*options); };
   });
 }

@@ -53,6 +53,8 @@ std::string datagram_reason(const NodeSnapshot& node, const QpSnapshot& qp) {
   return "nothing has come for it";
 }
 
+}  // namespace
+
 std::string error_text(const NodeSnapshot& node, const QpSnapshot& qp) {
   const ErrorSnapshot& error = qp.error;
   const VendorErrorText& reason = *find_vendor_error(error.vendor_err);
@@ -63,8 +65,6 @@ std::string error_text(const NodeSnapshot& node, const QpSnapshot& qp) {
       error.receive ? "receive" : "send", status_word(error.status), error.status, error.vendor_err,
       reason.name, reason.text);
 }
-
-}  // namespace
 
 double seconds_since(const NodeSnapshot& node, uint64_t then) {
   return then != 0 && node.taken_at > then ? static_cast<double>(node.taken_at - then) / 1e9 : 0;

@@ -23,6 +23,9 @@ std::string status_word(uint32_t status);
 // does instead. "": messages have come, there is no receive request, or it is too early to say.
 std::string unmatched_receives(const NodeSnapshot& node, const QpSnapshot& qp);
 
+// The last error of a queue pair that has one, in one line.
+std::string error_text(const NodeSnapshot& node, const QpSnapshot& qp);
+
 // One line each, without indent: the last error of each queue pair, sends that wait for a receive request,
 // receive requests that no message comes for, and CQs whose waiter would sleep on.
 std::string notes_as_text(const NodeSnapshot& node, const ProcessSnapshot& process);

@@ -9,10 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/rules/vendor_error.h"
+#include "tool/object_text.h"
 #include "tool/status_cm.h"
 #include "tool/status_notes.h"
 #include "tool/text_table.h"
 #include "tool/words.h"
+#include "wire/address_range_text.h"
 #include "wire/net_address.h"
 
 namespace verbena::tool {
@@ -40,20 +42,6 @@ Totals sum(const ProcessSnapshot& process) {
     total.retries += qp.retries;
   }
   return total;
-}
-
-std::string device_name(const NodeSnapshot& node, uint32_t index) {
-  return index < std::min(node.devices.count, kMaxDevices) ? node.devices.devices[index].name.data()
-                                                           : std::to_string(index);
-}
-
-std::string qpn_text(uint32_t qpn) { return fmt::format("{:#08x}", qpn); }
-
-std::string peer_text(const PeerSnapshot& peer) {
-  if (peer.qpn == 0) return "-";
-  if (!peer.address.empty()) return fmt::format("{} at {}", qpn_text(peer.qpn), peer.address);
-  if (peer.pid == 0) return qpn_text(peer.qpn) + " of a process that is gone";
-  return fmt::format("{} of {} ({})", qpn_text(peer.qpn), peer.pid, peer.program);
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -351,13 +339,42 @@ std::vector<std::string> network_addresses(const NodeSnapshot& node) {
   return addresses;
 }
 
-std::string network_as_text(const NodeSnapshot& node) {
+std::vector<std::string> peer_ranges(const NodeSnapshot& node) {
+  const NetworkDescription& network = node.devices.network;
+  std::vector<std::string> ranges;
+  for (uint32_t i = 0; i < std::min(network.peer_range_count, kMaxPeerRanges); ++i)
+    ranges.push_back(wire::range_text(network.peer_ranges[i]));
+  return ranges;
+}
+
+std::string join(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& address : network_addresses(node)) text += (text.empty() ? "" : ", ") + address;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string network_as_text(const NodeSnapshot& node) {
+  std::string text = join(network_addresses(node));
   if (text.empty()) return "";
   const char* const kind =
       node.devices.network.kind == NetworkKind::kRoce ? " (RoCE v2, without authentication)" : "";
-  return fmt::format("  network: {}, port {}{}\n", text, node.devices.network.port, kind);
+  text = fmt::format("  network: {}, port {}{}\n", text, node.devices.network.port, kind);
+  if (const std::string ranges = join(peer_ranges(node)); !ranges.empty())
+    text += fmt::format("  packets are taken from {} only\n", ranges);
+  std::string drops;
+  for (size_t i = 0; i < kPacketDrops; ++i)
+    if (node.packet_drops[i] != 0)
+      drops += fmt::format("{}{} {}", drops.empty() ? "" : ", ", kPacketDropNames[i], node.packet_drops[i]);
+  return drops.empty() ? text : fmt::format("{}  packets dropped: {}\n", text, drops);
+}
+
+Json network_as_json(const NodeSnapshot& node) {
+  Json json = {{"port", node.devices.network.port}, {"addresses", network_addresses(node)}};
+  if (node.devices.network.kind != NetworkKind::kRoce) return json;
+  json["peers"] = peer_ranges(node);
+  for (size_t i = 0; i < kPacketDrops; ++i)
+    json["packets_dropped"][kPacketDropNames[i]] = node.packet_drops[i];
+  return json;
 }
 
 }  // namespace
@@ -387,8 +404,7 @@ std::string status_as_json(const std::vector<NodeSnapshot>& nodes) {
     if (!node.problem.empty()) json["problem"] = node.problem;
     if (!node.cm_problem.empty()) json["cm_problem"] = node.cm_problem;
     json["devices"] = devices_as_json(node);
-    if (node.devices.network.enabled != 0)
-      json["network"] = {{"port", node.devices.network.port}, {"addresses", network_addresses(node)}};
+    if (node.devices.network.enabled != 0) json["network"] = network_as_json(node);
     json["processes"] = Json::array();
     for (const ProcessSnapshot& process : node.processes)
       json["processes"].push_back(process_as_json(node, process));

@@ -12,6 +12,7 @@
 
 #include "fabric/problem.h"
 #include "roce/icrc.h"
+#include "wire/ip_group.h"
 
 namespace verbena::udp {
 namespace {
@@ -22,6 +23,9 @@ constexpr size_t kShortest = 12 + roce::kIcrcSize;  // a BTH and the ICRC
 
 // The default holds about 90 packets of 1 KiB. The kernel takes less if net.core.rmem_max is less.
 constexpr int kReceiveBuffer = 4 << 20;
+
+// The hop limit of groups (the kernel's cma.c, cma_iboe_join_multicast(): IPV6_DEFAULT_HOPLIMIT).
+constexpr int kGroupHops = 64;
 
 roce::Ipv4Flow ipv4_flow(const UdpEnd& from, const UdpEnd& to) {
   roce::Ipv4Flow flow{};
@@ -93,8 +97,36 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
     return fail_errno(errno, problem, what);
   }
   own_ = {address, port_of(at)};
+  wire::send_to_ip_groups_from(opened.fd, address, kGroupHops);  // fails where there is no multicast at all
   socket_.reset(opened.release());
   return 0;
+}
+
+int RoceSocket::open_group(const NetAddress& group, const NetAddress& at, std::string* problem) {
+  socket_.reset();
+  const std::string what = "RoCE v2 to " + group.text(kRocePort);
+  const bool is_ipv4 = group.is_ipv4();
+  sockaddr_storage where;
+  const socklen_t length = group.to_socket_address(kRocePort, &where);
+  Descriptor opened(socket(where.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
+  // Not what other sockets have joined; and a socket may be bound there beside others.
+  if (opened.fd < 0 || !set_ip_options(opened.fd, is_ipv4) ||
+      !set_option(opened.fd, SOL_SOCKET, SO_REUSEADDR, 1) ||
+      !set_option(opened.fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+                  is_ipv4 ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0) ||
+      bind(opened.fd, reinterpret_cast<const sockaddr*>(&where), length) != 0)
+    return fail_errno(errno, problem, what);
+  if (const int error = wire::join_ip_group(opened.fd, at, group); error != 0)
+    return fail_errno(error, problem, what);
+  set_option(opened.fd, SOL_SOCKET, SO_RCVBUF, kReceiveBuffer);
+  own_ = {group, kRocePort};
+  socket_.reset(opened.release());
+  return 0;
+}
+
+int RoceSocket::join_group(const NetAddress& at) {
+  const int error = wire::join_ip_group(socket_.fd, at, own_.address);
+  return error == EADDRINUSE ? 0 : error;  // two addresses of one interface
 }
 
 int RoceSocket::adopt(int fd, const NetAddress& address, uint16_t port) {

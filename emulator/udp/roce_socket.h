@@ -55,6 +55,13 @@ class RoceSocket {
   // kernel's rxe, has the port; and those of socket(2). The socket is closed first if it was open.
   int open(const wire::NetAddress& address, uint16_t port, std::string* problem);
 
+  // Receives what is sent to port kRocePort of an IP group, by the interface that has the address `at`. Other
+  // sockets of the machine may do the same. 0 or an errno, as open() and wire::join_ip_group(). own() is then
+  // the group's.
+  int open_group(const wire::NetAddress& group, const wire::NetAddress& at, std::string* problem);
+  // The same by one more interface.
+  int join_group(const wire::NetAddress& at);
+
   // Takes a socket that another process has opened so. EINVAL, and `fd` is closed: it is none, or bound to
   // something else.
   int adopt(int fd, const wire::NetAddress& address, uint16_t port);

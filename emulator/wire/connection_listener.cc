@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "adapter/clock.h"
 #include "fabric/fork_descriptors.h"
+#include "fabric/kernel_epoll.h"
 #include "fabric/node.h"
 #include "fabric/node_membership.h"
 #include "fabric/problem.h"
@@ -98,7 +98,7 @@ int ConnectionListener::begin(std::string* problem) {
   port_ = static_cast<uint16_t>(network.port);
   if (const int error = node_key(membership_->node(), &key_); error != 0)
     return fail_errno(error, problem, key_path(membership_->node()));
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_fd_ = kernel_epoll_create();
   if (epoll_fd_ < 0) return fail_errno(errno, problem, "epoll");
   keep_from_children(epoll_fd_);
   const auto wake = [](void* membership) { static_cast<NodeMembership*>(membership)->kick(); };
@@ -135,8 +135,8 @@ void ConnectionListener::watch(int fd, uint64_t token, uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = token;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0 && errno == EEXIST)
-    epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event);
+  if (kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0 && errno == EEXIST)
+    kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event);
 }
 
 // A peer may connect often and be refused each time: one line a second is enough.
@@ -155,7 +155,8 @@ void ConnectionListener::note(const NetAddress& peer, Refusal refusal, uint32_t 
   if (refusal == Refusal::kVersion)
     snprintf(version, sizeof version, " (theirs %u, ours %u)", their_version, kProtocolVersion);
   if (unnoted_ != 0) snprintf(others, sizeof others, "; %u more like this were not logged", unnoted_);
-  log_line(level, "%s %s: %s%s%s", doing, peer.text().c_str(), words(refusal), version, others);
+  log_line(level, "%s %s: %s%s%s [node_refused]", doing, peer.text().c_str(), words(refusal), version,
+           others);
   noted_ns_ = now;
   unnoted_ = 0;
 }
@@ -169,7 +170,7 @@ void ConnectionListener::accept_all(Listener& listener, int64_t now) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       // Its readiness would keep this thread awake: it is not watched for a while.
-      epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, listener.fd, nullptr);
+      kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, listener.fd, nullptr);
       listener.resume_ns = now + kCrowdedPause;
       return;
     }
@@ -197,7 +198,7 @@ void ConnectionListener::serve_incoming(uint64_t token, Incoming& incoming) {
   const std::unique_ptr<Incoming> over = incoming_.take(token);
   if (state == Incoming::State::kOver)
     return note(over->peer(), over->refusal(), over->handshake().their_version(), "refused");
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, over->fd(), nullptr);
+  kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, over->fd(), nullptr);
   admit(over->handshake().admitted(), over->give_away(), over->peer());
 }
 
@@ -371,7 +372,7 @@ void ConnectionListener::finish_outgoing(Outgoing& outgoing, Outgoing::State sta
          [&](ConnectionObserver& observer) { observer.failed(asked.request_id, outgoing.refusal()); });
     return;
   }
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, outgoing.fd(), nullptr);
+  kernel_epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, outgoing.fd(), nullptr);
   const int fd = outgoing.give_away();
   const EstablishedConnection arrived{fd,   outgoing.welcomer(), asked.to, asked.from, asked.target,
                                       true, asked.request_id};
@@ -391,7 +392,7 @@ void ConnectionListener::look_at_addresses(int64_t now) {
   const int error = follow_addresses(membership_->directory(), membership_->node(), machine_has);
   look_at_addresses_ns_ = error == ETIMEDOUT ? now + kAddressesPause : kNever;
   if (error != 0 && error != ETIMEDOUT)
-    VERBENA_WARN("addresses have changed, and the node cannot say so: errno %d", error);
+    VERBENA_WARN(addresses_changed, "addresses have changed, and the node cannot say so: errno %d", error);
 }
 
 int64_t ConnectionListener::serve() {
@@ -399,7 +400,7 @@ int64_t ConnectionListener::serve() {
   begin_requests();
   take_passed_connections();
   epoll_event events[64];
-  const int count = epoll_wait(epoll_fd_, events, 64, 0);
+  const int count = kernel_epoll_wait(epoll_fd_, events, 64, 0);
   const int64_t now = now_ns();
   for (int i = 0; i < count; ++i) {
     const uint64_t token = events[i].data.u64;

@@ -6,8 +6,6 @@
 #include "wire/multicast_channel.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -21,6 +19,7 @@
 #include "fabric/node_membership.h"
 #include "wire/bytes.h"
 #include "wire/handshake.h"
+#include "wire/ip_group.h"
 #include "wire/key.h"
 #include "wire/sha256.h"
 
@@ -31,6 +30,7 @@ constexpr uint32_t kMagic = 0x54434d56;  // "VMCT"
 constexpr size_t kSigned = 32, kHead = kSigned + sizeof(Digest);
 constexpr size_t kMostSenders = 1024;
 constexpr uint64_t kWindow = 64;
+constexpr int kHops = 1;  // the subnet
 constexpr std::string_view kLabel = "verbena multicast";
 
 // The fabric's group: RFC 2365, 6.2; RFC 4291, 2.7, transient and organisation-local.
@@ -38,55 +38,6 @@ NetAddress group_of(bool ipv4, uint16_t port) {
   const auto high = static_cast<uint8_t>(port >> 8), low = static_cast<uint8_t>(port);
   if (ipv4) return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 192, high, low}};
   return {{0xff, 0x18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'v', 'm', high, low}};
-}
-
-in_addr ipv4_of(const NetAddress& address) {
-  in_addr host;
-  std::memcpy(&host, &address.bytes[12], sizeof host);
-  return host;
-}
-
-in6_addr ipv6_of(const NetAddress& address) {
-  in6_addr host;
-  std::memcpy(&host, address.bytes.data(), sizeof host);
-  return host;
-}
-
-// The interface of an IPv6 address; 0: none.
-unsigned interface_of(const NetAddress& address) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return 0;
-  unsigned found = 0;
-  const in6_addr wanted = ipv6_of(address);
-  for (const ifaddrs* each = all; each != nullptr && found == 0; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET6) continue;
-    sockaddr_in6 has;
-    std::memcpy(&has, each->ifa_addr, sizeof has);
-    if (IN6_ARE_ADDR_EQUAL(&has.sin6_addr, &wanted)) found = if_nametoindex(each->ifa_name);
-  }
-  freeifaddrs(all);
-  return found;
-}
-
-int join(int fd, const NetAddress& at, const NetAddress& group) {
-  if (at.is_ipv4()) {
-    const ip_mreq group_request{ipv4_of(group), ipv4_of(at)};
-    return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group_request, sizeof group_request);
-  }
-  const ipv6_mreq group_request{ipv6_of(group), interface_of(at)};
-  if (group_request.ipv6mr_interface == 0) return errno = EADDRNOTAVAIL, -1;
-  return setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group_request, sizeof group_request);
-}
-
-int leave_by(int fd, const NetAddress& from) {
-  if (from.is_ipv4()) {
-    const in_addr interface = ipv4_of(from);
-    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
-  }
-  const unsigned interface = interface_of(from);
-  const int hops = 1;  // the default for IPv4 (ip(7))
-  setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof hops);
-  return setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface, sizeof interface);
 }
 
 Digest proof(const NetworkKey& key, const uint8_t* head, std::span<const uint8_t> message) {
@@ -110,7 +61,9 @@ int open_sender(const NetAddress& from) {
   if (fd < 0) return -1;
   sockaddr_storage where;
   const socklen_t size = from.to_socket_address(0, &where);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 && leave_by(fd, from) == 0) return fd;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 &&
+      send_to_ip_groups_from(fd, from, kHops) == 0)
+    return fd;
   close_kept(fd);
   return -1;
 }
@@ -174,7 +127,8 @@ int MulticastChannel::listen_to(bool ipv4) {
   int error = bind(fd, reinterpret_cast<const sockaddr*>(&where), size) == 0 ? 0 : errno;
   // Two addresses of one interface: already joined.
   for (const Sender& sender : senders_)
-    if (error == 0 && sender.address.is_ipv4() == ipv4 && join(fd, sender.address, group) == 0) joined = true;
+    if (error == 0 && sender.address.is_ipv4() == ipv4 && join_ip_group(fd, sender.address, group) == 0)
+      joined = true;
   if (error == 0 && !joined) error = errno;
   if (error == 0) error = membership_->watch(fd);
   if (error != 0) {

@@ -10,15 +10,17 @@
 
 #include "fabric/node.h"
 #include "observe/log.h"
+#include "wire/address_range_text.h"
 #include "wire/key.h"
 #include "wire/net_address.h"
 
 namespace verbena::wire {
 namespace {
 
-constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey", kBeside = "beside",
-                           kLinkLayer = "link-layer", kProfile = "profile",
-                           kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key", kRoce = "roce";
+constexpr std::string_view kDevices = "devices", kPorts = "ports", kLmc = "lmc", kPkey = "pkey",
+                           kBeside = "beside", kLinkLayer = "link-layer", kProfile = "profile",
+                           kNetwork = "net", kAddress = "ip", kPort = "port", kKeyFile = "key",
+                           kRoce = "roce", kPeers = "peers";
 
 bool read_number(const std::string& text, uint64_t least, uint64_t most, uint64_t* out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -78,6 +80,10 @@ bool read_word(const std::string& name, const std::string& value, DeviceTableOpt
     network.enabled = true;
   } else if (name == kRoce) {
     network.kind = NetworkKind::kRoce;
+  } else if (name == kPeers) {
+    AddressRange range;
+    if (!read_range(value, &range) || network.peer_ranges.size() == kMaxPeerRanges) return false;
+    network.peer_ranges.push_back(range);
   } else if (name == kAddress) {
     if (!NetAddress::from_text(value, &address) || network.addresses.size() == kMaxGids - 1) return false;
     network.addresses.push_back(address.bytes);
@@ -122,6 +128,8 @@ std::string write_recipe(const DeviceTableOptions& options, const std::string& k
     recipe << kPort << '=' << options.network.port;
   for (const auto& address : options.network.addresses)
     recipe << ' ' << kAddress << '=' << NetAddress{address}.text();
+  for (const AddressRange& range : options.network.peer_ranges)
+    recipe << ' ' << kPeers << '=' << range_text(range);
   if (!key_file.empty()) recipe << ' ' << kKeyFile << '=' << key_file;
   return recipe.str();
 }
@@ -151,7 +159,8 @@ int restore_node(const std::string& path) {
     error = key_file.empty() ? user_key(parent, key, &problem) : read_key(key_file, key, &problem);
   }
   if (error == 0) error = ensure_node(path, options, &problem);
-  if (error != 0) VERBENA_ERROR("the node %s cannot be made again: %s", path.c_str(), problem.c_str());
+  if (error != 0)
+    VERBENA_ERROR(node_not_remade, "the node %s cannot be made again: %s", path.c_str(), problem.c_str());
   return error;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "check/operations.h"
+#include "findings/rules.h"
 #include "findings/variables.h"
 
 namespace verbena::check {
@@ -36,6 +37,32 @@ const verbena_check_layer layer = {.operations = &table, .opened = enter_device}
 
 const rdma_core::ContextOps& below() { return *attached.operations; }
 const verbena_check_provider& provider() { return attached; }
+
+namespace {
+
+struct CodeRule {
+  std::string_view code;  // of observe/diagnostics.def
+  const findings::Rule& rule;
+};
+constexpr CodeRule kCodeRules[] = {
+    {"datagram_qkey", rule("qkey-mismatch")},
+    {"datagram_no_room", rule("datagram-no-room")},
+    {"datagram_stray", rule("datagram-stray")},
+    {"datagram_other_type", rule("datagram-stray")},
+};
+
+}  // namespace
+
+void report_reason(const Stack& stack) {
+  if (reason == nullptr || reason->empty()) return;
+  const Locked locked;
+  const std::string said = take_reason();
+  const size_t begin = said.rfind('[');
+  if (begin == std::string::npos || said.back() != ']') return;
+  const std::string_view code = std::string_view(said).substr(begin + 1, said.size() - begin - 2);
+  for (const CodeRule& each : kCodeRules)
+    if (each.code == code) report(each.rule, said.substr(0, begin), {{"posted here", keep_stack(stack)}});
+}
 
 std::string take_reason() {
   std::string text;

@@ -54,6 +54,9 @@ std::string take_reason();
 // one was.
 std::string missing_events(const Object& object, StackId* read);
 
+// What the log has said of a request that was posted in this thread: a datagram that nobody takes.
+void report_reason(const Stack& stack);
+
 // Forgets the requests of `qp`, whose queues are empty now.
 void forget_requests(QueuePair& qp);
 

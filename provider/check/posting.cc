@@ -100,8 +100,10 @@ int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     const Locked locked;
     if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) before = enter_sends(*qp, wr, stack);
   }
+  take_reason();
   const int error = below().post_send(ibv, wr, bad_wr);
   if (error == 0) {
+    report_reason(stack);
     if (has_atomic(wr)) compare_ability(findings::kAtomics, "ibv_post_send", stack);
     return 0;
   }
@@ -127,7 +129,7 @@ int wr_complete(ibv_qp_ex* ex) {
     if (list != nullptr) before = enter_sends(*qp, list, stack);
   }
   const int error = complete(ex);
-  if (error == 0) return 0;
+  if (error == 0) return report_reason(stack), 0;
   const Locked locked;
   if (list != nullptr) take_back_sends(*find<QueuePair>(ibv), list, nullptr, before, error, stack);
   return error;

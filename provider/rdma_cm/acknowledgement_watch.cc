@@ -97,7 +97,8 @@ void name_wait(const AcknowledgementWatch::Wait& wait, pid_t thread) {
   if (!count.known || count.acknowledged >= wait.events_read || futex < count.condition ||
       futex >= count.condition + sizeof(pthread_cond_t))
     return;
-  VERBENA_ERROR("%s: id %#" PRIx64
+  VERBENA_ERROR(event_not_acknowledged,
+                "%s: id %#" PRIx64
                 ": waits for %u of %u events, which rdma_get_cm_event has returned, to be acknowledged by "
                 "rdma_ack_cm_event",
                 wait.call, wait.id, wait.events_read - count.acknowledged, wait.events_read);

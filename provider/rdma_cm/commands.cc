@@ -87,7 +87,8 @@ int run(State& state, const std::shared_ptr<File>& file, const void* command, si
   Call call{state, file, &request, header.out, has_token};
   try {
     int error = 0;
-    if (state.machine != nullptr && state.machine->carry_out(call, header.cmd, &request, known.in_size, &error))
+    if (state.machine != nullptr &&
+        state.machine->carry_out(call, header.cmd, &request, known.in_size, &error))
       return error;
     return known.run(call);
   } catch (const std::bad_alloc&) {
@@ -101,7 +102,7 @@ int run_command(State& state, const std::shared_ptr<File>& file, const void* com
                 bool has_token) {
   const char* name = "of a number that is none";
   const int error = run(state, file, command, length, has_token, &name);
-  if (error > 0 && error != EAGAIN) VERBENA_WARN("rdma_cm: command %s: errno %d", name, error);
+  if (error > 0 && error != EAGAIN) VERBENA_WARN(cm_command, "rdma_cm: command %s: errno %d", name, error);
   return error;
 }
 

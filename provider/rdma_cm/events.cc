@@ -27,9 +27,9 @@ bool on_connection_request(State& state, Context& listener, const cm::Event& eve
   {
     const std::lock_guard lock(state.mutex);
     if (listener.backlog == 0) {
-      VERBENA_WARN(
-          "rdma_listen: id %u has its backlog of connection requests waiting: another one is %s", listener.id,
-          event.is_datagram ? "rejected" : "forgotten, and will be asked again");
+      VERBENA_WARN(cm_backlog_full,
+                   "rdma_listen: id %u has its backlog of connection requests waiting: another one is %s",
+                   listener.id, event.is_datagram ? "rejected" : "forgotten, and will be asked again");
       return false;
     }
     told.fresh->id = state.contexts.reserve();
@@ -106,9 +106,8 @@ void settle_accept(Context& context, bool accepted, uint64_t uid) {
   while (!context.held.empty()) {
     QueuedEvent& event = context.held.front();
     event.response.uid = uid;
-    const auto later = std::find_if(events.begin(), events.end(), [&](const QueuedEvent& other) {
-      return other.number > event.number;
-    });
+    const auto later = std::find_if(events.begin(), events.end(),
+                                    [&](const QueuedEvent& other) { return other.number > event.number; });
     events.splice(later, context.held, context.held.begin());
   }
   show_events(*context.file);

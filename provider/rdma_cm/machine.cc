@@ -100,8 +100,7 @@ bool is_of_device(const sockaddr* address) {
   for (fs::directory_iterator device(folder, error), none; !error && device != none; device.increment(error))
     for (fs::directory_iterator port(device->path() / "ports", ignored); port != none;
          port.increment(ignored))
-      for (fs::directory_iterator gid(port->path() / "gids", ignored); gid != none;
-           gid.increment(ignored)) {
+      for (fs::directory_iterator gid(port->path() / "gids", ignored); gid != none; gid.increment(ignored)) {
         std::string line;
         if (std::getline(std::ifstream(gid->path()), line) && line == wanted) return true;
       }
@@ -205,7 +204,7 @@ int Machine::open() {
   if (fd_ >= 0) return 0;
   const long fd = syscall(SYS_openat, AT_FDCWD, "/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    VERBENA_WARN("rdma_cm: /dev/infiniband/rdma_cm of the machine: errno %d", errno);
+    VERBENA_WARN(cm_machine_device, "rdma_cm: /dev/infiniband/rdma_cm of the machine: errno %d", errno);
     return errno;
   }
   fd_ = static_cast<int>(fd);
@@ -254,7 +253,8 @@ int Machine::adopt(State& state, Context& context) {
                                         .optname = saved.name,
                                         .optlen = saved.size};
     if (const int error = command(RDMA_USER_CM_CMD_SET_OPTION, &option, sizeof option, 0); error != 0)
-      VERBENA_WARN("rdma_set_option: the machine's rdma_cm refuses option %u: errno %d", saved.name, error);
+      VERBENA_WARN(cm_machine_device, "rdma_set_option: the machine's rdma_cm refuses option %u: errno %d",
+                   saved.name, error);
   }
   return 0;
 }
@@ -274,7 +274,8 @@ bool Machine::carry_out(Call& call, uint32_t number, void* request, size_t size,
     context->is_on_machine = true;
   }
   if (is_join(number)) {
-    VERBENA_WARN("rdma_join_multicast: id %u is on a device of the machine: not built", id);
+    VERBENA_WARN(cm_machine_device, "rdma_join_multicast: id %u is on a device of the machine: not built",
+                 id);
     *error = EOPNOTSUPP;
     return true;
   }

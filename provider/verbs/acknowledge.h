@@ -68,7 +68,8 @@ void await_acknowledgements(Object* object, const char* verb, const ObjectName& 
     continue;
   for (const ReadEvents& each : events)
     if (!each.all())
-      VERBENA_ERROR("%s: %s: waits for %u of %u %s events, which %s has returned, to be acknowledged by %s",
+      VERBENA_ERROR(event_not_acknowledged,
+                    "%s: %s: waits for %u of %u %s events, which %s has returned, to be acknowledged by %s",
                     verb, name.text, each.read - each.acknowledged, each.read, each.kind.name, each.kind.read,
                     each.kind.acknowledge);
   while (!done()) pthread_cond_wait(&object->cond, &object->mutex);

@@ -4,7 +4,8 @@
 #include <dlfcn.h>
 
 #include "check/layer.h"
-#include "observe/log.h"
+#include "insight.h"
+#include "observe/log_listener.h"
 #include "verbs/cq.h"
 #include "verbs/objects.h"
 #include "verbs/wr.h"

@@ -212,7 +212,7 @@ verbs_context* import_context(ibv_device* /*device*/, int cmd_fd) {
   const NoCancellation guard;
   const VerbsContext* original = find_original(cmd_fd);
   if (original == nullptr) {
-    VERBENA_WARN("ibv_import_device: descriptor %d is of no context of this process", cmd_fd);
+    VERBENA_WARN(other_context, "ibv_import_device: descriptor %d is of no context of this process", cmd_fd);
     return refuse(EOPNOTSUPP);
   }
   VerbsContext* context = make_context(original->base.device, cmd_fd, [original](Context** out) {

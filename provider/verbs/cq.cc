@@ -16,7 +16,8 @@ int fill_cq(VerbsCq& cq, ibv_context* context, int cqe, ibv_comp_channel* channe
             const CqOptions& options) {
   // The kernel finds a channel only in the context that created it (lookup_get_fd_uobject: EINVAL).
   if (channel != nullptr && channel->context != context) {
-    VERBENA_WARN("ibv_create_cq: channel with descriptor %d: it belongs to another context", channel->fd);
+    VERBENA_WARN(cq_channel, "ibv_create_cq: channel with descriptor %d: it belongs to another context",
+                 channel->fd);
     return EINVAL;
   }
   const int error =
@@ -65,8 +66,8 @@ int poll_cq(ibv_cq* cq, int num_entries, ibv_wc* wc) {
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
   if (const int error = check_handles("ibv_modify_cq", cq); error != 0) return answer(error);
   if ((attr->attr_mask & ~static_cast<uint32_t>(IBV_CQ_ATTR_MODERATE)) != 0) {
-    VERBENA_WARN("ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only", cq->handle,
-                 attr->attr_mask);
+    VERBENA_WARN(unknown_bits, "ibv_modify_cq: CQ %u: attr_mask 0x%x: there is IBV_CQ_ATTR_MODERATE only",
+                 cq->handle, attr->attr_mask);
     return answer(EINVAL);
   }
   if (attr->attr_mask == 0) return 0;

@@ -43,7 +43,8 @@ void end_poll(ibv_cq_ex* ibv) {
 
 int start_poll(ibv_cq_ex* ibv, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) {  // as mlx5: no bit is defined
-    VERBENA_WARN("ibv_start_poll: CQ %u: comp_mask 0x%x: no bit is defined", to_cq_ex(ibv).cq.base.cq.handle, attr->comp_mask);
+    VERBENA_WARN(unknown_bits, "ibv_start_poll: CQ %u: comp_mask 0x%x: no bit is defined",
+                 to_cq_ex(ibv).cq.base.cq.handle, attr->comp_mask);
     return EINVAL;
   }
   VerbsCqEx& cq = to_cq_ex(ibv);
@@ -138,24 +139,26 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr uint32_t kKnownMask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   constexpr uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   if ((attr->comp_mask & ~kKnownMask) != 0) {
-    VERBENA_WARN("ibv_create_cq_ex: comp_mask 0x%x: there are the bits 0x%x", attr->comp_mask, kKnownMask);
+    VERBENA_WARN(unknown_bits, "ibv_create_cq_ex: comp_mask 0x%x: there are the bits 0x%x", attr->comp_mask,
+                 kKnownMask);
     return refuse(EINVAL);
   }
   const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
   if ((flags & ~kKnownFlags) != 0) {
-    VERBENA_WARN("ibv_create_cq_ex: flags 0x%x: there are the bits 0x%x", flags, kKnownFlags);
+    VERBENA_WARN(unknown_bits, "ibv_create_cq_ex: flags 0x%x: there are the bits 0x%x", flags, kKnownFlags);
     return refuse(EINVAL);
   }
   if ((attr->wc_flags & ~offered_fields()) != 0) {
-    VERBENA_WARN("ibv_create_cq_ex: wc_flags 0x%llx: the device offers the bits 0x%llx",
-                 static_cast<unsigned long long>(attr->wc_flags), static_cast<unsigned long long>(offered_fields()));
+    VERBENA_WARN(unknown_bits, "ibv_create_cq_ex: wc_flags 0x%llx: the device offers the bits 0x%llx",
+                 static_cast<unsigned long long>(attr->wc_flags),
+                 static_cast<unsigned long long>(offered_fields()));
     return refuse(EOPNOTSUPP);
   }
   VerbsPd* domain = nullptr;
   if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
     domain = attr->parent_domain != nullptr ? to_pd(attr->parent_domain) : nullptr;
     if (domain == nullptr || !is_parent_domain(*domain) || domain->base.context != context) {
-      VERBENA_WARN("ibv_create_cq_ex: parent_domain %p is no parent domain of this context",
+      VERBENA_WARN(other_context, "ibv_create_cq_ex: parent_domain %p is no parent domain of this context",
                    static_cast<void*>(attr->parent_domain));
       return refuse(EINVAL);
     }

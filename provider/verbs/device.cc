@@ -53,12 +53,12 @@ uint64_t lanes(uint8_t width) {
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input, ibv_device_attr_ex* attr,
                     size_t attr_size) {
   if (input != nullptr && input->comp_mask != 0) {
-    VERBENA_WARN("ibv_query_device_ex: %s: input's comp_mask 0x%x: no bit is defined", context->device->name,
-                 input->comp_mask);
+    VERBENA_WARN(query_attributes, "ibv_query_device_ex: %s: input's comp_mask 0x%x: no bit is defined",
+                 context->device->name, input->comp_mask);
     return answer(EINVAL);
   }
   if (attr_size < sizeof(ibv_device_attr)) {
-    VERBENA_WARN("ibv_query_device_ex: %s: %zu bytes for the attributes: %zu are the least",
+    VERBENA_WARN(query_attributes, "ibv_query_device_ex: %s: %zu bytes for the attributes: %zu are the least",
                  context->device->name, attr_size, sizeof(ibv_device_attr));
     return answer(EINVAL);
   }
@@ -84,7 +84,8 @@ int query_device(ibv_context* context, ibv_device_attr* attr) {
 // in tv_nsec.
 int query_rt_values(ibv_context* context, ibv_values_ex* values) {
   if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0) {
-    VERBENA_WARN("ibv_query_rt_values_ex: %s: comp_mask 0x%x: there is IBV_VALUES_MASK_RAW_CLOCK only",
+    VERBENA_WARN(query_attributes,
+                 "ibv_query_rt_values_ex: %s: comp_mask 0x%x: there is IBV_VALUES_MASK_RAW_CLOCK only",
                  context->device->name, values->comp_mask);
     return answer(EINVAL);
   }
@@ -102,7 +103,8 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attr) {
 int query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed) {
   ibv_port_attr attr;
   if (port > UINT8_MAX) {
-    VERBENA_WARN("ibv_query_port_speed: %s: port %u: a device has at most 255", context->device->name, port);
+    VERBENA_WARN(port_number, "ibv_query_port_speed: %s: port %u: a device has at most 255",
+                 context->device->name, port);
     return answer(EINVAL);
   }
   const int error = verbena::query_port(to_context(context)->emulated, static_cast<uint8_t>(port), &attr);

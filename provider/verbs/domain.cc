@@ -66,7 +66,7 @@ void let_go(VerbsPd* pd) {
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
   if (attr->comp_mask != 0) {  // as mlx5: no bit is defined
-    VERBENA_WARN("ibv_alloc_td: comp_mask 0x%x: no bit is defined", attr->comp_mask);
+    VERBENA_WARN(unknown_bits, "ibv_alloc_td: comp_mask 0x%x: no bit is defined", attr->comp_mask);
     return refuse(EINVAL);
   }
   auto* td = allocate<VerbsTd>();
@@ -78,7 +78,7 @@ ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
 int dealloc_td(ibv_td* ibv) {
   VerbsTd* td = to_td(ibv);
   if (const uint32_t users = td->users.load(std::memory_order_acquire); users != 0) {
-    VERBENA_WARN("ibv_dealloc_td: %u parent domains still have it", users);
+    VERBENA_WARN(object_in_use, "ibv_dealloc_td: %u parent domains still have it", users);
     return answer(EBUSY);
   }
   free(td);
@@ -91,12 +91,14 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
   const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
                          (rdma_core::installed_layout()->release >= 64 ? kAllowUnprotectedBuffers : 0);
   if (attr->pd == nullptr || (attr->comp_mask & ~known) != 0) {
-    VERBENA_WARN("ibv_alloc_parent_domain: pd %p, comp_mask 0x%x: it needs a PD, and there are the bits 0x%x",
+    VERBENA_WARN(unknown_bits,
+                 "ibv_alloc_parent_domain: pd %p, comp_mask 0x%x: it needs a PD, and there are the bits 0x%x",
                  static_cast<void*>(attr->pd), attr->comp_mask, known);
     return refuse(EINVAL);
   }
   if (attr->pd->context != context || (attr->td != nullptr && attr->td->context != context)) {
-    VERBENA_WARN("ibv_alloc_parent_domain: PD %u, or its thread domain, belongs to another context",
+    VERBENA_WARN(other_context,
+                 "ibv_alloc_parent_domain: PD %u, or its thread domain, belongs to another context",
                  attr->pd->handle);
     return refuse(EINVAL);
   }

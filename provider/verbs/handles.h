@@ -34,7 +34,8 @@ inline Named named(ibv_wq* wq) { return {"WQ", wq->handle, wq_handle(to_wq(wq)->
 
 inline bool is_own(const char* verb, const Named& object) {
   if (object.given == object.own) return true;
-  VERBENA_WARN("%s: %s with handle %u: there is no such %s", verb, object.what, object.given, object.what);
+  VERBENA_WARN(unknown_handle, "%s: %s with handle %u: there is no such %s", verb, object.what, object.given,
+               object.what);
   return false;
 }
 

@@ -17,7 +17,8 @@ bool same_place_in_page(uint64_t addr, uint64_t iova) {
 }
 
 std::nullptr_t refuse_iova(const char* verb, uint64_t begin, size_t length, uint64_t iova) {
-  VERBENA_WARN("%s: begin 0x%llx, length %zu, iova 0x%llx: the two begin at different places of a page", verb,
+  VERBENA_WARN(mr_attributes,
+               "%s: begin 0x%llx, length %zu, iova 0x%llx: the two begin at different places of a page", verb,
                static_cast<unsigned long long>(begin), length, static_cast<unsigned long long>(iova));
   return refuse(EINVAL);
 }
@@ -66,7 +67,8 @@ ibv_mr* reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* public_attr) {
   if (place == kDmabuf && with_iova)
     return reg_dmabuf_mr(pd, attr.fd_offset, attr.length, attr.iova, attr.fd, attr.access);
   const bool known = (place & ~(kBuffer | kDmabuf)) == 0;
-  VERBENA_WARN("ibv_reg_mr_ex: comp_mask 0x%llx: %s", static_cast<unsigned long long>(attr.comp_mask),
+  VERBENA_WARN(mr_attributes, "ibv_reg_mr_ex: comp_mask 0x%llx: %s",
+               static_cast<unsigned long long>(attr.comp_mask),
                known ? "it has to name an address, or a dma-buf with its offset and an iova"
                      : "a DMA handle, or a later extension");
   return refuse(known ? EINVAL : EOPNOTSUPP);

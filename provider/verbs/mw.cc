@@ -26,6 +26,7 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) {
     VERBENA_WARN(
+        mw_zero_based,
         "ibv_bind_mw: QP 0x%06x, rkey 0x%x, mw_access_flags 0x%x: a window of type 1 is not zero-based",
         qp->qp_num, mw->rkey, bind->bind_info.mw_access_flags);
     return answer(EINVAL);

@@ -36,7 +36,7 @@ bool extend(VerbsQp& qp, const ibv_qp_cap& cap, uint64_t send_ops_flags) {
 }
 
 int refuse_mask(const char* verb, const ibv_qp& qp, int mask, int known) {
-  VERBENA_WARN("%s: QP 0x%06x: attr_mask 0x%x: there are the bits 0x%x", verb, qp.qp_num,
+  VERBENA_WARN(qp_known_bits, "%s: QP 0x%06x: attr_mask 0x%x: there are the bits 0x%x", verb, qp.qp_num,
                static_cast<unsigned>(mask), static_cast<unsigned>(known));
   return answer(EOPNOTSUPP);
 }
@@ -50,7 +50,8 @@ Cq* emulated(ibv_cq* cq) { return cq == nullptr ? nullptr : to_cq(cq)->emulated;
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (!belongs_to(pd->context, attr->send_cq) || !belongs_to(pd->context, attr->recv_cq) ||
       (attr->srq != nullptr && attr->srq->context != pd->context)) {
-    VERBENA_WARN("ibv_create_qp: PD %u: a CQ or the SRQ given belongs to another context", pd->handle);
+    VERBENA_WARN(other_context, "ibv_create_qp: PD %u: a CQ or the SRQ given belongs to another context",
+                 pd->handle);
     return refuse(EINVAL);
   }
   if (const int error = check_handles("ibv_create_qp", pd, attr->send_cq, attr->recv_cq, attr->srq);
@@ -93,30 +94,34 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   constexpr uint32_t kKnown =
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   if ((attr->comp_mask & ~kKnown) != 0) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask,
-                 kKnown);
+    VERBENA_WARN(unknown_bits, "ibv_create_qp_ex: comp_mask 0x%x: the device offers the bits 0x%x",
+                 attr->comp_mask, kKnown);
     return refuse(EOPNOTSUPP);
   }
   const uint32_t flags = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attr->create_flags : 0;
   if ((flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
     VERBENA_WARN(
+        qp_create_flags,
         "ibv_create_qp_ex: create_flags 0x%x: the device offers IBV_QP_CREATE_BLOCK_SELF_MCAST_LB only",
         flags);
     return refuse(EOPNOTSUPP);
   }
   // The flags of raw packet QPs are others, and the device has none of them.
   if (flags != 0 && attr->qp_type == IBV_QPT_RAW_PACKET) {
-    VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x: the device offers none for raw packet QPs", flags);
+    VERBENA_WARN(qp_create_flags,
+                 "ibv_create_qp_ex: create_flags 0x%x: the device offers none for raw packet QPs", flags);
     return refuse(EOPNOTSUPP);
   }
   // As mlx4 (drivers/infiniband/hw/mlx4/qp.c, _mlx4_ib_create_qp()).
   if (flags != 0 && attr->qp_type != IBV_QPT_UD) {
-    VERBENA_WARN("ibv_create_qp_ex: create_flags 0x%x, type %u: only UD QPs have multicast messages", flags,
+    VERBENA_WARN(qp_create_flags,
+                 "ibv_create_qp_ex: create_flags 0x%x, type %u: only UD QPs have multicast messages", flags,
                  static_cast<unsigned>(attr->qp_type));
     return refuse(EINVAL);
   }
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: it needs a PD of this context", attr->comp_mask);
+    VERBENA_WARN(qp_attributes, "ibv_create_qp_ex: comp_mask 0x%x: it needs a PD of this context",
+                 attr->comp_mask);
     return refuse(EINVAL);
   }
   ibv_qp_init_attr plain = {.qp_context = attr->qp_context,

@@ -26,18 +26,19 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   constexpr uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
   if ((attr->comp_mask & ~kKnown) != 0) {
-    VERBENA_WARN("ibv_create_srq_ex: comp_mask 0x%x: the device offers the bits 0x%x", attr->comp_mask,
-                 kKnown);
+    VERBENA_WARN(unknown_bits, "ibv_create_srq_ex: comp_mask 0x%x: the device offers the bits 0x%x",
+                 attr->comp_mask, kKnown);
     return refuse(EOPNOTSUPP);
   }
   const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
   if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
-    VERBENA_WARN("ibv_create_srq_ex: srq_type %u: the device has basic and XRC ones",
+    VERBENA_WARN(srq_attributes, "ibv_create_srq_ex: srq_type %u: the device has basic and XRC ones",
                  static_cast<unsigned>(type));
     return refuse(EOPNOTSUPP);
   }
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr || attr->pd->context != context) {
-    VERBENA_WARN("ibv_create_srq_ex: comp_mask 0x%x: it needs a PD of this context", attr->comp_mask);
+    VERBENA_WARN(srq_attributes, "ibv_create_srq_ex: comp_mask 0x%x: it needs a PD of this context",
+                 attr->comp_mask);
     return refuse(EINVAL);
   }
   if (const int error = check_handles("ibv_create_srq", attr->pd); error != 0) return refuse(error);
@@ -45,6 +46,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   if (type == IBV_SRQT_XRC) {
     if ((attr->comp_mask & kXrc) != kXrc || attr->xrcd->context != context || attr->cq->context != context) {
       VERBENA_WARN(
+          srq_attributes,
           "ibv_create_srq_ex: comp_mask 0x%x: an XRC SRQ needs an XRC domain and a CQ of this context",
           attr->comp_mask);
       return refuse(EINVAL);

@@ -35,7 +35,7 @@ int check_rss(const ibv_context* context, const ibv_qp_init_attr_ex& attr) {
 ibv_wq* create_wq(ibv_context* context, ibv_wq_init_attr* attr) {
   if (attr->pd == nullptr || attr->cq == nullptr || attr->pd->context != context ||
       attr->cq->context != context) {
-    VERBENA_WARN("ibv_create_wq: it needs a PD and a CQ of this context");
+    VERBENA_WARN(work_queue, "ibv_create_wq: it needs a PD and a CQ of this context");
     return refuse(EINVAL);
   }
   if (const int error = check_handles("ibv_create_wq", attr->pd, attr->cq); error != 0) return refuse(error);
@@ -85,7 +85,7 @@ ibv_rwq_ind_table* create_rwq_ind_table(ibv_context* context, ibv_rwq_ind_table_
   for (uint32_t i = 0; attr->log_ind_tbl_size <= kMostLog && i < 1u << attr->log_ind_tbl_size; ++i) {
     ibv_wq* const wq = attr->ind_tbl[i];
     if (wq == nullptr || wq->context != context || check_handles("ibv_create_rwq_ind_table", wq) != 0) {
-      VERBENA_WARN("ibv_create_rwq_ind_table: entry %u is no work queue of this context", i);
+      VERBENA_WARN(work_queue, "ibv_create_rwq_ind_table: entry %u is no work queue of this context", i);
       return refuse(EINVAL);
     }
     queues[i] = to_wq(wq)->emulated;
@@ -111,6 +111,7 @@ ibv_qp* create_rss_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if (error == 0) error = check_handles("ibv_create_qp_ex", attr->pd);
   if (error != 0) {
     VERBENA_WARN(
+        work_queue,
         "ibv_create_qp_ex: comp_mask 0x%x: a QP with a table of work queues is a raw packet QP with a PD, "
         "the "
         "table and a hash, and without CQs and queues of its own",

@@ -59,7 +59,8 @@ void end(WrArena& arena) {
 int complete(ibv_qp_ex* qp) {
   WrArena& arena = arena_of(qp);
   if (!arena.open) {  // the lock is not ours
-    VERBENA_WARN("ibv_wr_complete: QP 0x%06x: ibv_wr_start has not been called", qp->qp_base.qp_num);
+    VERBENA_WARN(send_batch, "ibv_wr_complete: QP 0x%06x: ibv_wr_start has not been called",
+                 qp->qp_base.qp_num);
     return EINVAL;
   }
   int error = arena.error;
@@ -300,7 +301,8 @@ int check_send_ops(ibv_qp_type type, uint64_t send_ops_flags) {
     send_ops_flags &= ~op.flag;
   }
   if (send_ops_flags == 0) return 0;
-  VERBENA_WARN("ibv_create_qp_ex: send_ops_flags: the bits 0x%llx are of no operation of device and library",
+  VERBENA_WARN(qp_operations,
+               "ibv_create_qp_ex: send_ops_flags: the bits 0x%llx are of no operation of device and library",
                static_cast<unsigned long long>(send_ops_flags));
   return EOPNOTSUPP;
 }

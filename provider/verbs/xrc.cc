@@ -29,7 +29,7 @@ ibv_qp* fill_in(VerbsQp* qp, ibv_context* context, void* qp_context) {
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
   constexpr uint32_t kBoth = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED || (attr->comp_mask & kBoth) != kBoth) {
-    VERBENA_WARN("ibv_open_xrcd: comp_mask 0x%x: it is 0x%x", attr->comp_mask, kBoth);
+    VERBENA_WARN(unknown_bits, "ibv_open_xrcd: comp_mask 0x%x: it is 0x%x", attr->comp_mask, kBoth);
     return refuse(attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED ? EOPNOTSUPP : EINVAL);
   }
   auto* xrcd = allocate<VerbsXrcd>();
@@ -51,12 +51,14 @@ int close_xrcd(ibv_xrcd* ibv) {
 // It has no queues, CQs or PD: other attributes are ignored (kernel, uverbs_cmd.c, create_qp).
 ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr->xrcd->context != context) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: an XRC_RECV QP needs an XRC domain of this context",
+    VERBENA_WARN(qp_attributes,
+                 "ibv_create_qp_ex: comp_mask 0x%x: an XRC_RECV QP needs an XRC domain of this context",
                  attr->comp_mask);
     return refuse(EINVAL);
   }
   if ((attr->comp_mask & ~uint32_t{IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD}) != 0) {
-    VERBENA_WARN("ibv_create_qp_ex: comp_mask 0x%x: of an XRC_RECV QP there is the domain to say",
+    VERBENA_WARN(qp_attributes,
+                 "ibv_create_qp_ex: comp_mask 0x%x: of an XRC_RECV QP there is the domain to say",
                  attr->comp_mask);
     return refuse(EOPNOTSUPP);
   }
@@ -75,13 +77,14 @@ ibv_qp* create_xrc_recv_qp(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
   constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
   if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) {
-    VERBENA_WARN("ibv_open_qp: comp_mask 0x%x: there are the bits below 0x%x", attr->comp_mask,
+    VERBENA_WARN(unknown_bits, "ibv_open_qp: comp_mask 0x%x: there are the bits below 0x%x", attr->comp_mask,
                  static_cast<unsigned>(IBV_QP_OPEN_ATTR_RESERVED));
     return refuse(EOPNOTSUPP);
   }
   if ((attr->comp_mask & kNeeded) != kNeeded || attr->xrcd->context != context ||
       attr->qp_type != IBV_QPT_XRC_RECV) {
     VERBENA_WARN(
+        xrc_qp,
         "ibv_open_qp: comp_mask 0x%x, type %u: it needs the number of an XRC_RECV QP, and a domain of this "
         "context",
         attr->comp_mask, static_cast<unsigned>(attr->qp_type));

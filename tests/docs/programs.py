@@ -48,6 +48,15 @@ Each program is started by `verbena run -- PROGRAM`, between two nodes by `verbe
 
 """
 HEAD = ("program", "package", "what is run", "cases on one machine", "between two nodes", "result", "what to set")
+ELSEWHERE = """
+## What adapters do not run, either
+
+These are not in the table: the program ends, or its package lacks RDMA, for a reason in its own code, so that an adapter
+does not help.
+
+| program | package | what happens, and where the reason stands |
+| --- | --- | --- |
+"""
 VERSION, RESULT = HEAD.index("package"), HEAD.index("result")
 
 package_of = {program: package for package, programs in catalogue.PACKAGES.items() for program in programs}
@@ -186,6 +195,12 @@ def lines(table, outcomes, written):
                result(entry, outcomes, before.get(name, "not run")), to_set)
 
 
+def elsewhere():
+    """The table of what fails with adapters, too (catalogue.ON_ADAPTERS_TOO)."""
+    return ELSEWHERE + "".join(f"| {program} | {package} | {reason} |\n"
+                               for program, package, reason in catalogue.ON_ADAPTERS_TOO)
+
+
 def results_of(files):
     """Test -> status: "run" (it passed), "fail", or another."""
     return {case.get("name"): case.get("status") for file in files
@@ -213,13 +228,14 @@ def main():
     if sys.argv[2:3] == ["--write"]:
         made = list(lines(table, results_of(sys.argv[3:]), read_page() if PAGE.exists() else []))
         cells = [HEAD, ("---",) * len(HEAD), *(tuple(cell.replace("|", "\\|") for cell in line) for line in made)]
-        PAGE.write_text(TOP + "".join(f"| {' | '.join(line)} |\n" for line in cells))
+        PAGE.write_text(TOP + "".join(f"| {' | '.join(line)} |\n" for line in cells) + elsewhere())
         return
     written = read_page()
     wanted = list(lines(table, {}, written))
     problems = [f"not in the page: {line[0]}" for line in wanted if compared(line) not in map(compared, written)]
     problems += [f"in the page, not so in the tests: {line[0]}" for line in written
                  if compared(line) not in map(compared, wanted)]
+    problems += [] if PAGE.read_text().endswith(elsewhere()) else ["not in the page: catalogue.ON_ADAPTERS_TOO"]
     problems += [f"no result: {line[0]}" for line in written if not re.match(r"passes|fails: ", line[RESULT])]
     problems += [f"fewer than {FEWEST_ROWS} rows"] if len(written) < FEWEST_ROWS else []
     print("\n".join(problems) or f"{len(written)} rows, as the tests are")

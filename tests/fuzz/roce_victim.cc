@@ -27,6 +27,7 @@ namespace {
 using roce::PacketType;
 using roce::TransportKind;
 
+constexpr uint32_t kEverybody = 0xffffff;                                 // the QPN of groups
 constexpr uint64_t kTcpService = 0x0106'0000, kUdpService = 0x0111'0000;  // service ids, but for the port
 
 class Attacker {
@@ -75,12 +76,12 @@ class Attacker {
   }
 
  private:
-  void send(const roce::Packet& packet, Input& input) {
+  void send(const roce::Packet& packet, Input& input, const wire::NetAddress& to = loopback(kVictim)) {
     std::array<uint8_t, roce::kMaxPacket> bytes;
     const size_t size = roce::write(packet, bytes);
     if (size == 0) return;
     if (input.below(16) == 0) bytes[input.take<uint16_t>() % size] ^= input.byte();
-    socket_.send({loopback(kVictim), udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
+    socket_.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
   }
 
   void send_noise(Input& input) {
@@ -90,8 +91,8 @@ class Attacker {
   }
 
   void send_to_connection(Victim& victim, Input& input) {
-    static constexpr QueueName kConnected[] = {kOrdinary,  kOrdinary,   kOrdinary,
-                                               kWriteOnly, kUnreliable, kExtended};
+    static constexpr QueueName kConnected[] = {kOrdinary,   kOrdinary, kOrdinary, kWriteOnly,
+                                               kUnreliable, kExtended, kExtended, kExtendedSender};
     const QueueName name = kConnected[input.below(std::size(kConnected))];
     const Queue& queue = victim.queues[name];
     static constexpr PacketType kTypes[] = {
@@ -104,12 +105,19 @@ class Attacker {
         PacketType::kReadResponseOnly, PacketType::kReadResponseFirst,  PacketType::kReadResponseMiddle,
         PacketType::kReadResponseLast};
     const PacketType type = kTypes[input.below(std::size(kTypes))];
-    const auto transport = queue.type == IBV_QPT_UC ? TransportKind::kUc : TransportKind::kRc;
+    const bool is_extended = queue.type == IBV_QPT_XRC_RECV || queue.type == IBV_QPT_XRC_SEND;
+    const auto transport = queue.type == IBV_QPT_UC ? TransportKind::kUc
+                           : is_extended            ? TransportKind::kXrc
+                                                    : TransportKind::kRc;
     roce::Packet packet;
     packet.bth.opcode = roce::opcode_of(input.below(16) == 0 ? TransportKind::kUc : transport, type);
     const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
     if (info == nullptr) return;
     packet.bth.destination_qpn = queue.number();
+    if (input.below(32) == 0) packet.bth.pkey = input.take<uint16_t>();
+    packet.xrceth = {input.below(8) == 0
+                         ? input.take<uint32_t>() & 0xffffff
+                         : srq_number(input.below(2) == 0 ? victim.small_shared : victim.large_shared)};
     packet.bth.ack_requested = input.below(2) == 0;
     packet.bth.solicited = input.below(4) == 0;
     const bool answers = type >= PacketType::kReadResponseFirst && type <= PacketType::kAtomicAcknowledge;
@@ -141,12 +149,14 @@ class Attacker {
     roce::Packet packet;
     packet.bth.opcode = roce::opcode_of(
         TransportKind::kUd, input.below(2) == 0 ? PacketType::kSendOnly : PacketType::kSendOnlyImmediate);
-    packet.bth.destination_qpn =
-        input.below(8) == 0 ? input.take<uint32_t>() & 0xffffff : victim.queues[kDatagrams].number();
+    const bool to_group = input.below(4) == 0;
+    packet.bth.destination_qpn = input.below(8) == 0 ? input.take<uint32_t>() & 0xffffff
+                                 : to_group          ? kEverybody
+                                                     : victim.queues[kDatagrams].number();
     packet.deth = {input.below(8) == 0 ? input.take<uint32_t>() : kQkey, input.take<uint32_t>() & 0xffffff};
     payload_.assign(input.take<uint16_t>() % 4200u % 4097u, input.byte());
     packet.payload = payload_;
-    send(packet, input);
+    send(packet, input, to_group ? wire::NetAddress::of_gid(victim.group.raw) : loopback(kVictim));
   }
 
   void send_mad(Input& input) {

@@ -51,6 +51,10 @@ Victim::Victim(NetworkKind network)
   register_part(honest_pd_, honest, kAll);
   for (Cq** const cq : {&sends_, &receives_, &for_honest_})
     require(create_cq(context_, 4096, -1, 0, 0, cq) == 0, "there is a completion queue");
+  if (network == NetworkKind::kRoce)  // of the IP version of the node's address
+    group = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 192, 0, 77}};
+  else
+    group.raw[0] = 0xff, group.raw[1] = 0x0e, group.raw[15] = 77;
   make_queues();
 }
 
@@ -101,7 +105,6 @@ void Victim::make_queues() {
   queues[kDatagrams] = {nullptr, IBV_QPT_UD, 0};
   queues[kForHonest] = {nullptr, IBV_QPT_RC, kAll, kHonest};
   for (Queue& queue : queues) make_queue(queue);
-  group.raw[0] = 0xff, group.raw[1] = 0x0e, group.raw[15] = 77;
   connect(queues[kForHonest]);
   connect(queues[kDatagrams]);
   require(attach_mcast(queues[kDatagrams].qp, &group, 0) == 0, "a queue pair is a member of a group");

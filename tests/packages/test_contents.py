@@ -36,6 +36,16 @@ class Contents(unittest.TestCase):
         names = {re.match(r"\S+", word).group() for word in field("Depends", "verbs-conformance").split(", ")}
         self.assertEqual(names, {"libc6", "libibverbs1", "librdmacm1"})
 
+    def test_nothing_needs_a_newer_libc_than_it_uses(self):
+        """std::random_device, which nobody calls, would want the arc4random(3) of glibc 2.36."""
+        with tempfile.TemporaryDirectory() as folder:
+            for package in ("verbena", "verbs-conformance"):
+                run("dpkg-deb", "-x", deb(package), folder)
+            programs = [*pathlib.Path(folder, "usr/bin").iterdir(), *pathlib.Path(folder, "usr/lib/verbena").glob("*.so")]
+            self.assertGreater(len(programs), 3)
+            for program in programs:
+                self.assertNotIn("arc4random", run("objdump", "-T", program).stdout, program.name)
+
     def test_every_file_is_in_one_package(self):
         expected = {
             "verbena": ["/usr/bin/verbena", "/usr/lib/verbena/libverbena-preload.so",

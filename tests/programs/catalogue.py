@@ -21,7 +21,10 @@ PACKAGES = {
     "qemu-system-x86": ("qemu",),
     "iproute2": ("rdma",),
     "libibumad3": ("umad",),
-    "ceph-mon": ("ceph",),
+    "ceph-osd": ("ceph",),
+    "tgt": ("tgtd",),
+    "librpma, from its source": ("rpma",),
+    "Valkey, from its source": ("valkey",),
     "dapl2-utils": ("dtest",),
     "iperf3": ("iperf3",),
     "python3-pyverbs": ("pyverbs",),
@@ -54,6 +57,8 @@ SET = {
     "mpich": "`MPIR_CVAR_NOLOCAL=1`, so that ranks of one machine do not use shared memory",
     "mpi4py": "as `openmpi`",
     "ceph": "`ms type = async+rdma`, `ms async rdma device name = verbena0`",
+    "tgtd": "the initiator's address and name in the target's ACLs (`-I ALL`, `-Q NAME`); libiscsi 1.19: requests up to 256 KiB",
+    "valkey": "`--loadmodule valkey-rdma.so port=PORT bind=ADDRESS`",
     "dtest": "an interface of `libdaplofa.so.2` with the address in `dat.conf`",
     "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",
 }
@@ -74,8 +79,27 @@ ABOUT = {
 # Cases, groups and rows that are about the adapter or the command, not about a stock program.
 OTHER_CASES = ("nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "log.", "status.", "nothing_left_behind",
                "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
-               "loaded_when_needed", "sanitized_sender", "refused.doctor", "refused.*.status", "refused.*.conformance")
-OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "images", "images_apart", "ledger", "faults",
+               "loaded_when_needed", "preloaded_epoll.", "sanitized_sender", "refused.doctor", "refused.*.status",
+               "refused.*.conformance")
+OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "containers_roce", "images", "images_apart", "ledger", "faults",
                 "faults_of_three", "flows", "vanished", "faults_of_rdma_cm", "hosts", "cables", "net", "refused_within",
-                "roce", "roce6", "roce_shared", "strangers")
+                "roce", "roce6", "roce6_doctor", "roce6_tshark", "roce_doctor", "roce_shared", "roce_trust", "roce_tshark",
+                "strangers")
 OTHER_ROWS = ("ledger", "*.ledger", "conformance.", "doctor_and_status")
+
+# What ends for a reason that adapters share: program, package, what happens and why.
+ON_ADAPTERS_TOO = (
+    ("nfs-ganesha over RDMA", "nfs-ganesha 4.3-2",
+     "Debian builds libntirpc without USE_RPC_RDMA: libntirpc.so.4.3 needs neither libibverbs nor librdmacm and exports no "
+     "`rpc_rdma_*`. There is no client outside a kernel, either: libnfs 4.0 speaks TCP, the client is net/sunrpc/xprtrdma "
+     "of Linux"),
+    ("redis-server over librspreload", "redis-server 5:7.0.15, librdmacm1 44.0",
+     "It ends: `Unrecoverable error creating TCP socket accept handler`. Redis waits by epoll (ae.c), which librspreload does "
+     "not intercept up to rdma-core 64 (preload.c has no `epoll_ctl`); the number that `socket` returned is that of /dev/null "
+     "(preload.c, fd_open), which epoll_ctl(2) refuses with EPERM. With librspreload and librdmacm of rdma-core after 64 "
+     "(96b5621ee) redis-server, redis-cli and redis-benchmark run here, without RDMAV_FORK_SAFE"),
+    ("pvrdma in a guest", "qemu-system-x86 1:7.2",
+     "QEMU's device starts with verbena0 (`qemu` above). Debian's kernels have no driver for it: "
+     "`# CONFIG_INFINIBAND_VMWARE_PVRDMA is not set` in config-6.1.0-*-amd64. In front of an adapter it needs rdmacm-mux as well "
+     "(QEMU's contrib/rdmacm-mux), which is not packaged"),
+)

@@ -191,6 +191,29 @@ TEST_F(NetworkCommand, RefusesOptionsThatDoNotGoTogether) {
   EXPECT_TRUE(refused({"--ip", address(2), "--port", "0"}, "--port"));
 }
 
+TEST_F(NetworkCommand, RefusesPeersThatAreNoRange) {
+  for (const char* word : {"here", "192.0.2.1/24", "192.0.2.0/33", "192.0.2.0/24,x"})
+    EXPECT_TRUE(refused({"--roce", address(2), "--peers", word}, "--peers") && outcome_.exited_with(2))
+        << word;
+  EXPECT_TRUE(refused({"--peers", "192.0.2.0/24"}, "--roce"));
+  EXPECT_TRUE(refused({"--ip", address(2), "--peers", "192.0.2.0/24"}, "--roce"));
+}
+
+TEST_F(NetworkCommand, SaysThatRoceHasNoAuthentication) {
+  node({"--roce", address(2)});
+  EXPECT_NE(outcome_.err.find("no authentication"), std::string::npos) << outcome_.err;
+  EXPECT_NE(outcome_.err.find("--peers"), std::string::npos) << outcome_.err;
+  node({"--ip", address(2)});
+  EXPECT_EQ(outcome_.err.find("authentication"), std::string::npos) << outcome_.err;
+}
+
+TEST_F(NetworkCommand, GivesANodeWithOtherPeersAnotherName) {
+  const std::string first = node({"--roce", address(2)});
+  const std::string second = node({"--roce", address(2), "--peers", "192.0.2.0/24,2001:db8::/32"});
+  EXPECT_NE(first, second);
+  EXPECT_EQ(node({"--roce", address(2), "--peers", "192.0.2.0/24", "--peers", "2001:db8::/32"}), second);
+}
+
 TEST_F(NetworkCommand, RefusesAKeyThatOthersCanRead) {
   const std::string path = key_file("k");
   chmod(path.c_str(), 0644);

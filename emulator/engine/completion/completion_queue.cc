@@ -12,8 +12,10 @@
 #include <utility>
 
 #include "adapter/arming.h"
+#include "adapter/clock.h"
 #include "adapter/high_water.h"
 #include "emulator.h"
+#include "engine/completion/completion.h"
 #include "engine/completion/cq_rings.h"
 #include "engine/completion/lost_events.h"
 #include "engine/events/async_events.h"
@@ -22,6 +24,7 @@
 #include "engine/objects/network.h"
 #include "engine/objects/process.h"
 #include "engine/rules/device_attributes.h"
+#include "faults/injection.h"
 #include "keep_errno.h"
 #include "observe/log.h"
 
@@ -77,16 +80,19 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   Process& process = *context->process;
   if (int error = usable(*context); error != 0) return error;
   if (const uint64_t most = context->device->limits.max_cqe; cqe < 1 || static_cast<uint32_t>(cqe) > most) {
-    VERBENA_WARN("ibv_create_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
+    VERBENA_WARN(cq_size, "ibv_create_cq: %d entries: must be 1 to %llu", cqe,
+                 static_cast<unsigned long long>(most));
     return EINVAL;
   }
   if (comp_vector < 0 || comp_vector >= kCompletionVectors) {
-    VERBENA_WARN("ibv_create_cq: completion vector %d: must be below %d", comp_vector, kCompletionVectors);
+    VERBENA_WARN(cq_vector, "ibv_create_cq: completion vector %d: must be below %d", comp_vector,
+                 kCompletionVectors);
     return EINVAL;
   }
   CompChannel* channel = nullptr;
   if (channel_fd >= 0 && (channel = context->channels.find(channel_fd)) == nullptr) {
-    VERBENA_WARN("ibv_create_cq: descriptor %d is no completion channel of the context", channel_fd);
+    VERBENA_WARN(cq_channel, "ibv_create_cq: descriptor %d is no completion channel of the context",
+                 channel_fd);
     return EINVAL;
   }
 
@@ -104,7 +110,7 @@ int create_cq(Context* context, int cqe, int channel_fd, int comp_vector, uint64
   cq->flags = (options.stamped ? kCqStamped : 0u) | (options.ignore_overrun ? kCqIgnoresOverrun : 0u);
   cq->shared = committed ? process.view().cq(cq->index) : nullptr;
   if (cq->shared == nullptr || make_cq_ring(*cq, 0, cq_ring_order(static_cast<uint32_t>(cqe))) != 0) {
-    VERBENA_WARN("ibv_create_cq: %d entries: there is no memory for them", cqe);
+    VERBENA_WARN(no_memory, "ibv_create_cq: %d entries: there is no memory for them", cqe);
     process.cq_indices().give(cq->index);
     give_quota(*context, Counted::kCqs);
     delete cq;
@@ -151,6 +157,9 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   // entry whose producer did not see the arming.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (Network* const network = cq->process->network(); network != nullptr) network->before_sleep();
+  if (faults::Injection* const injection = faults::injection();
+      injection != nullptr && cq->channel != nullptr) [[unlikely]]
+    if (injection->wakes(cq->index, now_ns())) raise_kept_back_event(*cq->shared, cq->process->self());
   return 0;
 }
 
@@ -166,8 +175,8 @@ int destroy_cq(Cq* cq, uint32_t* comp_events, uint32_t* async_events) {
   *comp_events = *async_events = 0;
   if (process.dead()) return 0;
   if (cq->users.load(std::memory_order_acquire) != 0) {
-    VERBENA_WARN("ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it", cq->index,
-                 cq->users.load());
+    VERBENA_WARN(object_in_use, "ibv_destroy_cq: CQ %u: %u send and receive queues still complete into it",
+                 cq->index, cq->users.load());
     return EBUSY;
   }
   SharedCq& shared = *cq->shared;

@@ -34,7 +34,7 @@ void release_old_rings(Cq& cq) {
 int move_to_new_ring(Cq& cq, uint32_t cqe, uint32_t order) {
   std::lock_guard lock(cq.lock);
   if (const uint64_t outstanding = cq.consumer.outstanding(); outstanding > cqe) {
-    VERBENA_WARN("ibv_resize_cq: %u entries: %llu completions wait to be polled", cqe,
+    VERBENA_WARN(cq_size, "ibv_resize_cq: %u entries: %llu completions wait to be polled", cqe,
                  static_cast<unsigned long long>(outstanding));
     return EINVAL;
   }
@@ -92,7 +92,8 @@ int resize_cq(Cq* cq, int cqe) {
   if (int error = usable(*cq->context); error != 0) return error;
   if (const uint64_t most = cq->context->device->limits.max_cqe;
       cqe < 1 || static_cast<uint32_t>(cqe) > most) {
-    VERBENA_WARN("ibv_resize_cq: %d entries: must be 1 to %llu", cqe, static_cast<unsigned long long>(most));
+    VERBENA_WARN(cq_size, "ibv_resize_cq: %d entries: must be 1 to %llu", cqe,
+                 static_cast<unsigned long long>(most));
     return EINVAL;
   }
   std::lock_guard one_at_a_time(cq->resize_mutex);

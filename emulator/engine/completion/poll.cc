@@ -21,6 +21,8 @@
 #include "engine/objects/qp.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/rules/small_copy.h"
+#include "faults/injection.h"
+#include "insight.h"
 #include "keep_errno.h"
 #include "observe/log.h"
 
@@ -69,10 +71,10 @@ bool is_registered_slowly(Cq& cq, const CqeOwner& cqe_owner, const WqeSge& sge, 
   const SegmentView& view = cq.process->view();
   const uint32_t pd = cqe_owner.srq != nullptr ? cqe_owner.srq->pd_handle : cqe_owner.qp->pd->handle;
   if (!is_scatter_target(view, sge.lkey, pd, sge.address, length)) {
-    VERBENA_ERROR(
-        "CQ %u: a receive request has been damaged in shared memory: lkey 0x%x, address 0x%llx, "
-        "length %u is no region of this process; the message is lost",
-        cq.index, sge.lkey, static_cast<unsigned long long>(sge.address), length);
+    VERBENA_ERROR(receive_damaged,
+                  "CQ %u: a receive request has been damaged in shared memory: lkey 0x%x, address 0x%llx, "
+                  "length %u is no region of this process; the message is lost",
+                  cq.index, sge.lkey, static_cast<unsigned long long>(sge.address), length);
     return false;
   }
   cq.scattered.remember(view, sge.lkey, pd, MemoryUse::local_scatter);
@@ -378,9 +380,13 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
 int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) {
-    VERBENA_WARN("ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
+    VERBENA_WARN(poll_negative, "ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
     return -EINVAL;
   }
+  // A thread that waits for an event, and polls once, would miss what is held.
+  if (faults::Injection* const injection = faults::injection();
+      injection != nullptr && cq->channel == nullptr) [[unlikely]]
+    if (injection->holds_poll(cq->index, now_ns())) return 0;
   // "Empty" is true when the call returns, so it looks once more after a yield, which takes milliseconds if
   // another thread computes: a peer may have sent its last message and disconnected meanwhile. A program that
   // reads the event next destroys the queue pair, and its completions with it (libfabric 1.17: rxm_close_conn

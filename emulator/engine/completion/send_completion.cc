@@ -47,6 +47,12 @@ void raise_send_event(Qp& qp, bool failed) {
   raise_completion_event(to.cq, to.adapter, failed);
 }
 
+bool is_own_event_first(const Qp& qp) {
+  const CompChannel* const channel = qp.send_cq->channel;
+  return channel != nullptr && qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq &&
+         qp.recv_cq->channel == channel;
+}
+
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
   if (error == VendorError::none && !is_signaled(qp, request)) return;
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});

@@ -26,6 +26,24 @@ bool is_signaled(const Qp& qp, const SendRequest& request);
 void append_send_completion(Qp& qp, const SendCompletion& completion);
 void raise_send_event(Qp& qp, bool failed);
 
+// Do both CQs, if there are two, report to one channel?
+bool is_own_event_first(const Qp& qp);
+
+// Raises the events of a request that has succeeded: by raise_peers() that of the receive completion at the
+// peer and, if `own`, that of its own completion. Both completions are there already: a process that an event
+// wakes may have answered before this thread runs again, and must find the request completed.
+// - The peer's event first. Raising one is a system call, and wakes a thread: a process that is killed there
+//   would leave the peer asleep with a completion in its CQ.
+// - Our own first, if both CQs report to one channel. There the events of an adapter come in the order of the
+//   completions: that of the acknowledged request before that of the reply.
+template <typename RaisePeers>
+void raise_both_events(Qp& qp, bool own, RaisePeers raise_peers) {
+  const bool own_first = own && is_own_event_first(qp);
+  if (own_first) raise_send_event(qp, false);
+  raise_peers();
+  if (own && !own_first) raise_send_event(qp, false);
+}
+
 // Appends the completion of `request`, if it is signaled or has failed, and raises its event.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 

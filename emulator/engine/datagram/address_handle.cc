@@ -22,7 +22,8 @@ int create_ah(Pd* pd, const ibv_ah_attr* attr, Ah** out) {
   const char* why = nullptr;
   uint64_t value = 0;
   if (int error = check_address(attribute_limits(device), *attr, false, &why, &value); error != 0) {
-    VERBENA_WARN("ibv_create_ah: PD %u: %s: it is %llu", pd->handle, why, static_cast<unsigned long long>(value));
+    VERBENA_WARN(ah_attributes, "ibv_create_ah: PD %u: %s: it is %llu", pd->handle, why,
+                 static_cast<unsigned long long>(value));
     return error;
   }
   if (int error = take_quota(*pd->context, Counted::kAhs, "ibv_create_ah"); error != 0) return error;

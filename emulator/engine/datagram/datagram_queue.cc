@@ -29,14 +29,15 @@ void unmake_datagram_parts(Qp& qp) {
 int post_datagram_receives(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_acquire);
   if (state == IBV_QPS_RESET) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on", qp.shared->qpn);
+    VERBENA_WARN(qp_in_reset, "ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on",
+                 qp.shared->qpn);
     *bad_wr = wr;
     return EINVAL;
   }
   const char* why = nullptr;
   const int error = post_to_shared_queue(*qp.srq, wr, bad_wr, &why);
   if (error != 0)
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
+    VERBENA_WARN(receive_request, "ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
                  static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge, why);
   qp.shared->rq_posted.store(qp.srq->shared->posted.load(std::memory_order_relaxed),
                              std::memory_order_relaxed);

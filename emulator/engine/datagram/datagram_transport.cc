@@ -16,8 +16,7 @@ class DatagramTransport final : public Transport {
     if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
       return {SendOutcome::kFailed, error};
     const bool completed = finish_request(qp, request);
-    raise_datagram_events(qp);  // in this order: raise_event_due() in responder.h
-    if (completed) raise_send_event(qp, false);
+    raise_both_events(qp, completed, [&] { raise_datagram_events(qp); });
     return {SendOutcome::kCompleted};
   }
 

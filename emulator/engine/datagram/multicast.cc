@@ -45,7 +45,7 @@ int check(const Qp& qp, const ibv_gid& gid, uint16_t lid, const char* verb) {
            (lid < kFirstMulticastLid || lid == kPermissiveLid))
     why = "the LID is not a multicast LID";
   if (why == nullptr) return 0;
-  VERBENA_WARN("%s: QP 0x%06x, LID 0x%04x: %s", verb, qp.shared->qpn, lid, why);
+  VERBENA_WARN(multicast, "%s: QP 0x%06x, LID 0x%04x: %s", verb, qp.shared->qpn, lid, why);
   return EINVAL;
 }
 
@@ -55,16 +55,16 @@ int attach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = usable(*qp->context); error != 0) return error;
   const MulticastLimits limits = multicast_limits(qp->context->device->limits);
   if (limits.groups == 0) {
-    VERBENA_WARN("ibv_attach_mcast: the device has no multicast groups");
+    VERBENA_WARN(feature_absent, "ibv_attach_mcast: the device has no multicast groups");
     return EOPNOTSUPP;
   }
   if (int error = check(*qp, *gid, lid, "ibv_attach_mcast"); error != 0) return error;
-  const int error =
-      MulticastTable(qp->process->directory())
-          .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);
-  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->listen_to_groups();
+  const int error = MulticastTable(qp->process->directory())
+                        .attach(member_of(*qp), name_of(*gid), lid, qp->context->device_index, limits);
+  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->groups_changed();
   if (error != 0)
     VERBENA_WARN(
+        limit_reached,
         "ibv_attach_mcast: QP 0x%06x: the device has room for %u groups, %u members of each, %u in all",
         qp->shared->qpn, limits.groups, limits.members_of_group, limits.members);
   return error;
@@ -74,9 +74,10 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (int error = check(*qp, *gid, lid, "ibv_detach_mcast"); error != 0) return error;
   const int error = MulticastTable(qp->process->directory()).detach(member_of(*qp), name_of(*gid), lid);
+  if (Network* network = qp->process->network(); error == 0 && network != nullptr) network->groups_changed();
   if (error != 0) {
-    VERBENA_WARN("ibv_detach_mcast: QP 0x%06x is not attached to this group with LID 0x%04x", qp->shared->qpn,
-                 lid);
+    VERBENA_WARN(multicast, "ibv_detach_mcast: QP 0x%06x is not attached to this group with LID 0x%04x",
+                 qp->shared->qpn, lid);
     return error;
   }
   // After the return no message of the group arrives any more.

@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kMostIndices = 1024;
 
 int refuse_point(int error, const ibv_counter_attach_attr& attr, const char* why) {
-  VERBENA_WARN("ibv_attach_counters_point_flow: counter_desc %u, index %u, comp_mask 0x%x: %s",
+  VERBENA_WARN(counters, "ibv_attach_counters_point_flow: counter_desc %u, index %u, comp_mask 0x%x: %s",
                number_in(attr.counter_desc), attr.index, attr.comp_mask, why);
   return error;
 }
@@ -59,11 +59,11 @@ void unbind_counters(SteeredFlow& flow) {
 int create_counters(Context* context, const ibv_counters_init_attr* attr, Counters** out) {
   if (int error = usable(*context); error != 0) return error;
   if (context->device->limits.max_flow == 0 || context->device->link_layer != LinkLayer::kEthernet) {
-    VERBENA_WARN("ibv_create_counters: the device has no flows, and nothing else is counted");
+    VERBENA_WARN(feature_absent, "ibv_create_counters: the device has no flows, and nothing else is counted");
     return EOPNOTSUPP;
   }
   if (attr->comp_mask != 0) {
-    VERBENA_WARN("ibv_create_counters: comp_mask 0x%x: it has no bits",
+    VERBENA_WARN(unknown_bits, "ibv_create_counters: comp_mask 0x%x: it has no bits",
                  static_cast<unsigned>(attr->comp_mask));
     return EOPNOTSUPP;
   }
@@ -78,7 +78,8 @@ int destroy_counters(Counters* counters) {
   {
     std::lock_guard lock(counters->mutex);
     if (!counters->flows.empty() && !counters->context->process->dead()) {
-      VERBENA_WARN("ibv_destroy_counters: %zu flows still count with it", counters->flows.size());
+      VERBENA_WARN(object_in_use, "ibv_destroy_counters: %zu flows still count with it",
+                   counters->flows.size());
       return EBUSY;
     }
   }
@@ -109,7 +110,8 @@ int read_counters(Counters* counters, uint64_t* values, uint32_t count, uint32_t
   uint32_t least = 0;
   for (const Counters::Point& point : counters->points) least = std::max(least, point.index + 1);
   if (count < least || (flags & ~uint32_t{IBV_READ_COUNTERS_ATTR_PREFER_CACHED}) != 0) {
-    VERBENA_WARN("ibv_read_counters: ncounters %u, flags 0x%x: %u values are attached", count, flags, least);
+    VERBENA_WARN(counters, "ibv_read_counters: ncounters %u, flags 0x%x: %u values are attached", count,
+                 flags, least);
     return EINVAL;
   }
   std::fill_n(values, count, uint64_t{0});

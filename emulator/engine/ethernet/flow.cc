@@ -39,7 +39,7 @@ int create_flow(Qp* qp, const ibv_flow_attr* attr, SteeredFlow** out) {
   ParsedFlow parsed;
   const char* why = nullptr;
   if (int error = check_flow(*qp, *attr, &parsed, &why); error != 0) {
-    VERBENA_WARN("ibv_create_flow: QP 0x%06x: type %u, %u specifications, size %u, flags 0x%x: %s",
+    VERBENA_WARN(flow, "ibv_create_flow: QP 0x%06x: type %u, %u specifications, size %u, flags 0x%x: %s",
                  qp->shared->qpn, static_cast<unsigned>(attr->type), attr->num_of_specs, attr->size,
                  attr->flags, why);
     return error;
@@ -66,7 +66,8 @@ int create_flow(Qp* qp, const ibv_flow_attr* attr, SteeredFlow** out) {
     }
   }
   if (error != 0) {
-    VERBENA_WARN("ibv_create_flow: QP 0x%06x: the device has %u rules at most", qp->shared->qpn, limit);
+    VERBENA_WARN(limit_reached, "ibv_create_flow: QP 0x%06x: the device has %u rules at most",
+                 qp->shared->qpn, limit);
     qp->flows.fetch_sub(1, std::memory_order_relaxed);
     delete flow;
     return error;

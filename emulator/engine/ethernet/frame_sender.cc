@@ -109,7 +109,7 @@ class FrameTransport final : public Transport {
     if (const VendorError error = send_frame(qp, operation, request); error != VendorError::none)
       return {SendOutcome::kFailed, error};
     const bool completed = finish_request(qp, request);
-    raise_events(*qp.frames);  // in this order: raise_event_due() in responder.h
+    raise_events(*qp.frames);  // in this order: raise_both_events() in send_completion.h
     if (completed) raise_send_event(qp, false);
     return {SendOutcome::kCompleted};
   }

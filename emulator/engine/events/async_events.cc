@@ -34,7 +34,7 @@ bool concerns_object(uint32_t type) {
 bool write_event(Context& context, uint64_t element, ibv_event_type type) {
   const EventRecord record{element, static_cast<uint32_t>(type), 0};
   if (context.events.write(&record, sizeof record) == 0) return true;
-  VERBENA_WARN("asynchronous event %d is lost: nobody reads the descriptor", type);
+  VERBENA_WARN(event_lost, "asynchronous event %d is lost: nobody reads the descriptor", type);
   return false;
 }
 

@@ -65,8 +65,7 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   if (requester.path.generation != generation) request.done = 0;
   const Response response = respond(requester, operation, request, local);
   const bool completed = response.answer == Answer::kAck && finish_request(qp, request);
-  raise_event_due(requester.path);
-  if (completed) raise_send_event(qp, false);
+  raise_both_events(qp, completed, [&] { raise_event_due(requester.path); });
   return {VendorError::none, response};
 }
 

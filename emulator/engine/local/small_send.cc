@@ -83,11 +83,10 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   count_request(qp.requester, length, 1);
   advance(qp, length, 1);
   const uint64_t number = pass_through_queue(qp);
-  // The order of completions and events: raise_event_due() in responder.h.
   const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   if (signaled) append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
-  raise_completion_event(*path.completion_queue, *path.memory, solicited);
-  if (signaled) raise_send_event(qp, false);
+  raise_both_events(qp, signaled,
+                    [&] { raise_completion_event(*path.completion_queue, *path.memory, solicited); });
   return true;
 }
 

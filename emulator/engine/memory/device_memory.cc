@@ -37,7 +37,7 @@ int check_copy(const Dm& dm, const char* verb, uint64_t offset, size_t length) {
   else if (offset % 4 != 0 || length % 4 != 0)
     error = EINVAL;
   if (error != 0)
-    VERBENA_WARN("%s: offset %llu, length %zu: %s; there are %zu bytes", verb,
+    VERBENA_WARN(dm_range, "%s: offset %llu, length %zu: %s; there are %zu bytes", verb,
                  static_cast<unsigned long long>(offset), length,
                  error == EFAULT ? "outside of the device memory" : "no multiples of 4", dm.length);
   return error;
@@ -76,14 +76,15 @@ int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
   if (int error = usable_by_child(*context); error != 0) return error;
   const uint64_t most = context->device->limits.max_dm_size;
   if (most == 0) {
-    VERBENA_WARN("ibv_alloc_dm: the device has no memory of its own");
+    VERBENA_WARN(feature_absent, "ibv_alloc_dm: the device has no memory of its own");
     return EOPNOTSUPP;
   }
   if (attr->comp_mask != 0 || attr->length == 0 || attr->length > most ||
       attr->log_align_req > kMaxLogAlignment) {
-    VERBENA_WARN("ibv_alloc_dm: length %zu (1 to %llu), log_align_req %u (up to %u), comp_mask 0x%x (0)",
-                 attr->length, static_cast<unsigned long long>(most), attr->log_align_req,
-                 kMaxLogAlignment, attr->comp_mask);
+    VERBENA_WARN(dm_attributes,
+                 "ibv_alloc_dm: length %zu (1 to %llu), log_align_req %u (up to %u), comp_mask 0x%x (0)",
+                 attr->length, static_cast<unsigned long long>(most), attr->log_align_req, kMaxLogAlignment,
+                 attr->comp_mask);
     return EINVAL;
   }
   const bool in_child = process.dead();
@@ -127,7 +128,7 @@ int free_dm(Dm* dm) {
   {
     std::lock_guard lock(objects.mutex);
     if (dm->users.load(std::memory_order_acquire) != 0) {
-      VERBENA_WARN("ibv_free_dm: %u memory regions still belong to it", dm->users.load());
+      VERBENA_WARN(object_in_use, "ibv_free_dm: %u memory regions still belong to it", dm->users.load());
       return EBUSY;
     }
     objects.dms.erase(dm->handle);
@@ -147,7 +148,8 @@ int import_dm(Context* context, uint32_t handle, Dm** out) {
   std::lock_guard lock(objects.mutex);
   *out = find_object(objects.dms, handle, context->file);
   if (*out != nullptr) return 0;
-  VERBENA_WARN("ibv_import_dm: handle %u: the context's command descriptor knows no such device memory",
+  VERBENA_WARN(unknown_handle,
+               "ibv_import_dm: handle %u: the context's command descriptor knows no such device memory",
                handle);
   return ENOENT;
 }
@@ -177,7 +179,7 @@ int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, M
     if (!is_inside(*dm, offset, length)) why = "the range is outside of the device memory";
   }
   if (why != nullptr) {
-    VERBENA_WARN("ibv_reg_dm_mr: offset %llu, length %zu, access 0x%x: %s",
+    VERBENA_WARN(mr_attributes, "ibv_reg_dm_mr: offset %llu, length %zu, access 0x%x: %s",
                  static_cast<unsigned long long>(offset), length, access, why);
     return EINVAL;
   }

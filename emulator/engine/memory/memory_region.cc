@@ -10,11 +10,11 @@
 #include "emulator.h"
 #include "engine/completion/poll.h"
 #include "engine/memory/region_pages.h"
+#include "engine/memory/sharing.h"
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
-#include "engine/memory/sharing.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -67,16 +67,16 @@ int check(const Registration& wanted) {
     error = is_implicit(wanted.addr, wanted.length, wanted.access) ? check_implicit(wanted, &why)
                                                                    : check_range(wanted, &why);
   if (error != 0) {
-    VERBENA_WARN("%s: address %p, length %zu, access 0x%x: %s", wanted.verb, wanted.addr, wanted.length,
-                 wanted.access, why);
+    VERBENA_WARN(mr_attributes, "%s: address %p, length %zu, access 0x%x: %s", wanted.verb, wanted.addr,
+                 wanted.length, wanted.access, why);
     return error;
   }
   if (is_on_demand(wanted.access)) return 0;
   const bool writable = needs_writable_memory(wanted.access);
   error = bring_in_pages(reinterpret_cast<uint64_t>(wanted.addr), wanted.length, writable);
   if (error != 0)
-    VERBENA_WARN("%s: address %p, length %zu: part of it is not mapped%s", wanted.verb, wanted.addr,
-                 wanted.length, writable ? ", or not writable as access 0x1 asks" : "");
+    VERBENA_WARN(mr_not_mapped, "%s: address %p, length %zu: part of it is not mapped%s", wanted.verb,
+                 wanted.addr, wanted.length, writable ? ", or not writable as access 0x1 asks" : "");
   return error;
 }
 
@@ -102,7 +102,7 @@ int withdraw(Mr& mr, const char* verb, bool for_good) {
   {
     std::lock_guard lock(objects.mutex);
     if (has_windows(mr)) {
-      VERBENA_WARN("%s: lkey 0x%x: a memory window is bound to it", verb, mr.lkey);
+      VERBENA_WARN(object_in_use, "%s: lkey 0x%x: a memory window is bound to it", verb, mr.lkey);
       return EBUSY;
     }
     process.memory().invalidate(process.segment(), mr.lkey);
@@ -169,7 +169,7 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && (pd == nullptr || pd->context->file != mr->file))
     why = "the protection domain is another context's";
   if (why != nullptr) {
-    VERBENA_WARN("ibv_rereg_mr: lkey 0x%x, flags 0x%x: %s", mr->lkey, flags, why);
+    VERBENA_WARN(rereg_attributes, "ibv_rereg_mr: lkey 0x%x, flags 0x%x: %s", mr->lkey, flags, why);
     return EINVAL;
   }
   std::lock_guard one_at_a_time(mr->change_mutex);
@@ -227,7 +227,8 @@ int reg_dmabuf_mr(Pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
     why = "the descriptor is no dma-buf, ends before the range, or cannot be mapped";
   }
   if (error != 0) {
-    VERBENA_WARN("ibv_reg_dmabuf_mr: descriptor %d, offset %llu, length %zu, access 0x%x: errno %d: %s", fd,
+    VERBENA_WARN(dmabuf,
+                 "ibv_reg_dmabuf_mr: descriptor %d, offset %llu, length %zu, access 0x%x: errno %d: %s", fd,
                  static_cast<unsigned long long>(offset), length, access, error, why);
     return error;
   }
@@ -267,7 +268,8 @@ int import_mr(Pd* pd, uint32_t handle, Mr** out) {
   std::lock_guard lock(objects.mutex);
   *out = find_object(objects.mrs, handle, pd->context->file);
   if (*out != nullptr) return 0;
-  VERBENA_WARN("ibv_import_mr: handle %u: the context's command descriptor knows no such region", handle);
+  VERBENA_WARN(unknown_handle,
+               "ibv_import_mr: handle %u: the context's command descriptor knows no such region", handle);
   return ENOENT;
 }
 

@@ -21,7 +21,7 @@ int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out) {
   if (int error = usable(*pd->context); error != 0) return error;
   const unsigned number = number_in(type);
   if (number != IBV_MW_TYPE_1 && number != IBV_MW_TYPE_2) {
-    VERBENA_WARN("ibv_alloc_mw: type %u: there are 1 and 2", number);
+    VERBENA_WARN(mw_type, "ibv_alloc_mw: type %u: there are 1 and 2", number);
     return EINVAL;
   }
   if (int error = take_quota(*pd->context, Counted::kMws, "ibv_alloc_mw"); error != 0) return error;

@@ -65,8 +65,8 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   if (int error = usable(*pd->context); error != 0) return error;
   const Advice* row = find_advice(number_in(advice));
   const auto refused = [&](int error, const char* rule) {
-    VERBENA_WARN("ibv_advise_mr: PD %u: advice %u, flags 0x%x, %u elements: %s", pd->handle, number_in(advice), flags, count,
-                 rule);
+    VERBENA_WARN(advise, "ibv_advise_mr: PD %u: advice %u, flags 0x%x, %u elements: %s", pd->handle,
+                 number_in(advice), flags, count, rule);
     return error;
   };
   if (row == nullptr) return refused(EOPNOTSUPP, "the device takes no such advice");
@@ -80,8 +80,8 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
   const char* why = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     if (int error = find_range(*pd, *row, sges[i], &range, &why); error != 0) {
-      VERBENA_WARN("ibv_advise_mr: element %u, lkey 0x%x, address 0x%llx, length %u: %s", i, sges[i].lkey,
-                   static_cast<unsigned long long>(sges[i].addr), sges[i].length, why);
+      VERBENA_WARN(advise, "ibv_advise_mr: element %u, lkey 0x%x, address 0x%llx, length %u: %s", i,
+                   sges[i].lkey, static_cast<unsigned long long>(sges[i].addr), sges[i].length, why);
       return error;
     }
   }

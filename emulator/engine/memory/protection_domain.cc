@@ -109,9 +109,9 @@ void log_busy_pd(const Pd* pd, uint32_t parent_domains) {
     if (parent_domains != 0)
       text += (text.empty() ? "" : ", ") + std::to_string(parent_domains) +
               (parent_domains == 1 ? " parent domain" : " parent domains");
-    VERBENA_WARN("ibv_dealloc_pd: PD %u: still has %s", pd->handle, text.c_str());
+    VERBENA_WARN(object_in_use, "ibv_dealloc_pd: PD %u: still has %s", pd->handle, text.c_str());
   } catch (const std::bad_alloc&) {
-    VERBENA_WARN("ibv_dealloc_pd: PD %u: %u objects still belong to it", pd->handle, users);
+    VERBENA_WARN(object_in_use, "ibv_dealloc_pd: PD %u: %u objects still belong to it", pd->handle, users);
   }
 }
 
@@ -147,7 +147,8 @@ int import_pd(Context* context, uint32_t handle, Pd** out) {
   std::lock_guard lock(objects.mutex);
   const auto found = objects.domains.find(handle);
   if (found == objects.domains.end() || found->second.file != context->file) {
-    VERBENA_WARN("ibv_import_pd: handle %u: the context's command descriptor knows no such protection domain",
+    VERBENA_WARN(unknown_handle,
+                 "ibv_import_pd: handle %u: the context's command descriptor knows no such protection domain",
                  handle);
     return ENOENT;
   }

@@ -57,8 +57,8 @@ class Network {
   // lost.
   virtual void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                              uint32_t size) = 0;
-  // A queue pair of this process has been attached to a group.
-  virtual void listen_to_groups() = 0;
+  // A queue pair of this process has been attached to a group, or detached. No lock is held.
+  virtual void groups_changed() = 0;
   // As send_datagram, to the members of a group on other nodes.
   virtual void send_to_group(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
                              uint32_t size) = 0;

@@ -80,6 +80,7 @@ void Process::wait_for_hazards(const WaitingObject& object, uint32_t from_slot) 
         char number[16];
         snprintf(number, sizeof number, waiting.is_hexadecimal ? "0x%06x" : "%u", waiting.number);
         VERBENA_ERROR(
+            stopped_process,
             "%s: %s %s: waits for process %d, which is stopped in the middle of a request to this adapter",
             waiting.call, waiting.kind, number, pid);
       },

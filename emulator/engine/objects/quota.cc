@@ -3,8 +3,10 @@
 
 #include <errno.h>
 
+#include "adapter/clock.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
+#include "faults/injection.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -68,14 +70,16 @@ void Quota::give(const NodeDirectory& directory, uint32_t slot, uint32_t device,
 int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount) {
   Process& process = *context.process;
   if (limit_of(context.device->limits, kind) == 0) {
-    VERBENA_WARN("%s: %s is 0: the device has none", verb, name_of(kind));
+    VERBENA_WARN(feature_absent, "%s: %s is 0: the device has none", verb, name_of(kind));
     return EOPNOTSUPP;
   }
+  if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
+    if (injection->refuses(static_cast<uint32_t>(kind), now_ns())) return ENOMEM;
   const int error = process.quota().take(process.directory(), process.membership().slot(),
                                          context.device_index, kind, amount);
   if (error != 0)
-    VERBENA_WARN("%s: %s is %llu, and the programs of this node have them all", verb, name_of(kind),
-                 static_cast<unsigned long long>(limit_of(context.device->limits, kind)));
+    VERBENA_WARN(limit_reached, "%s: %s is %llu, and the programs of this node have them all", verb,
+                 name_of(kind), static_cast<unsigned long long>(limit_of(context.device->limits, kind)));
   return error;
 }
 

@@ -74,24 +74,25 @@ int post_one(Qp& qp, const ibv_recv_wr& wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_acquire);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state == IBV_QPS_RESET) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on", qp.shared->qpn);
+    VERBENA_WARN(qp_in_reset, "ibv_post_recv: QP 0x%06x is in RESET: receives are taken from INIT on",
+                 qp.shared->qpn);
     return EINVAL;
   }
   if (qp.receives.ready == nullptr) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x has no receive queue of its own%s", qp.shared->qpn,
-                 qp.srq != nullptr ? ": post to its SRQ" : "");
+    VERBENA_WARN(no_receive_queue, "ibv_post_recv: QP 0x%06x has no receive queue of its own%s",
+                 qp.shared->qpn, qp.srq != nullptr ? ": post to its SRQ" : "");
     return ENOMEM;  // as mlx5: a queue of size 0 is full
   }
   const char* why = nullptr;
   if (int error = check_recv_wr(qp.cap.max_recv_sge, wr, &why); error != 0) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
+    VERBENA_WARN(receive_request, "ibv_post_recv: QP 0x%06x, wr_id 0x%llx, %d SGEs: %s", qp.shared->qpn,
                  static_cast<unsigned long long>(wr.wr_id), wr.num_sge, why);
     return error;
   }
   const uint64_t number = qp.rq_posted;
   if (number - qp.rq_freed.load(std::memory_order_acquire) >= qp.cap.max_recv_wr) {
-    VERBENA_WARN("ibv_post_recv: QP 0x%06x: receive queue full: room for %u", qp.shared->qpn,
-                 qp.cap.max_recv_wr);
+    VERBENA_WARN(receive_queue_full, "ibv_post_recv: QP 0x%06x: receive queue full: room for %u",
+                 qp.shared->qpn, qp.cap.max_recv_wr);
     return ENOMEM;
   }
   ReceiveWqe& wqe = qp.receives.wqe(number);

@@ -87,21 +87,22 @@ void keep(Qp& qp, const SendRequest& request) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
-    VERBENA_WARN("ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
-                 state);
+    VERBENA_WARN(qp_not_rts, "ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on",
+                 qp.shared->qpn, state);
     return EINVAL;
   }
   const bool idle = qp.sq_next == qp.sq_posted;
   qp.transport->expect_request(qp, qp.sq_posted);
   const char* why = nullptr;
   if (int error = check_send_wr(send_limits(qp), qp.type, wr, &why); error != 0) {
-    VERBENA_WARN("ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s", qp.shared->qpn,
-                 static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge, wr.send_flags,
-                 why);
+    VERBENA_WARN(send_request, "ibv_post_send: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s",
+                 qp.shared->qpn, static_cast<unsigned long long>(wr.wr_id), number_in(wr.opcode), wr.num_sge,
+                 wr.send_flags, why);
     return error;
   }
   if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size) {
     VERBENA_WARN(
+        send_queue_full,
         "ibv_post_send: QP 0x%06x: send queue full: %llu posted, %llu freed by polled completions, room for "
         "%llu",
         qp.shared->qpn, static_cast<unsigned long long>(qp.sq_posted),

@@ -27,8 +27,8 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
-    VERBENA_WARN("ibv_wr_complete: QP 0x%06x is in state %d: requests are taken from RTS on", qp.shared->qpn,
-                 state);
+    VERBENA_WARN(qp_not_rts, "ibv_wr_complete: QP 0x%06x is in state %d: requests are taken from RTS on",
+                 qp.shared->qpn, state);
     return EINVAL;
   }
   const SendLimits limits = send_limits(qp);
@@ -36,7 +36,8 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
   for (; wr != nullptr; wr = wr->next, ++count) {
     const char* why = nullptr;
     if (const int error = check_send_wr(limits, qp.type, *wr, &why); error != 0) {
-      VERBENA_WARN("ibv_wr_complete: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s",
+      VERBENA_WARN(send_request,
+                   "ibv_wr_complete: QP 0x%06x, wr_id 0x%llx: opcode %u, %d SGEs, flags 0x%x: %s",
                    qp.shared->qpn, static_cast<unsigned long long>(wr->wr_id), number_in(wr->opcode),
                    wr->num_sge, wr->send_flags, why);
       return error;
@@ -45,6 +46,7 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
   const uint64_t used = qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire);
   if (used + count > qp.sq_size) {
     VERBENA_WARN(
+        send_queue_full,
         "ibv_wr_complete: QP 0x%06x: %llu requests, and %llu of %llu places of the send queue are taken",
         qp.shared->qpn, static_cast<unsigned long long>(count), static_cast<unsigned long long>(used),
         static_cast<unsigned long long>(qp.sq_size));
@@ -72,7 +74,7 @@ int check_send_operation(ibv_qp_type type, ibv_wr_opcode opcode) {
   const bool of_type =
       operation != nullptr && number_in(type) < 32 && (operation->qp_types >> number_in(type) & 1) != 0;
   if (of_type && (SendLimits{}.opcodes >> number_in(opcode) & 1) != 0) return 0;
-  VERBENA_WARN("ibv_create_qp_ex: send_ops_flags: %s is not offered on queue pairs of type %u",
+  VERBENA_WARN(qp_operations, "ibv_create_qp_ex: send_ops_flags: %s is not offered on queue pairs of type %u",
                operation != nullptr ? operation->name : "an unknown operation", number_in(type));
   return EOPNOTSUPP;
 }

@@ -32,15 +32,15 @@ uint32_t vendor_of(const Qp& qp) {
 int set_ece(Qp* qp, ibv_ece* ece) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (ece->comp_mask != 0 || ece->vendor_id != vendor_of(*qp)) {
-    VERBENA_WARN("ibv_set_ece: QP 0x%06x: vendor 0x%06x, comp_mask 0x%x: the device's vendor is 0x%06x",
+    VERBENA_WARN(ece, "ibv_set_ece: QP 0x%06x: vendor 0x%06x, comp_mask 0x%x: the device's vendor is 0x%06x",
                  qp->shared->qpn, ece->vendor_id, ece->comp_mask, vendor_of(*qp));
     return EINVAL;
   }
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
   if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
-    VERBENA_WARN("ibv_set_ece: QP 0x%06x is in state %d: options are agreed on before RTR", qp->shared->qpn,
-                 state);
+    VERBENA_WARN(ece, "ibv_set_ece: QP 0x%06x is in state %d: options are agreed on before RTR",
+                 qp->shared->qpn, state);
     return EINVAL;
   }
   ece->options &= kMayWaitInTheSlot;

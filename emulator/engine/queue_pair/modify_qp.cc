@@ -44,13 +44,13 @@ int refuse_transition(const Qp& qp, ibv_qp_state from, const ibv_qp_state& to, i
                       int offending) {
   if (!logs(LogLevel::kWarn)) return error;
   if (offending == 0) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: there is no way from %s (%u) to %s (%u)", qp.shared->qpn,
-                 name_of_state(from), number_in(from), name_of_state(to), number_in(to));
+    VERBENA_WARN(qp_transition, "ibv_modify_qp: QP 0x%06x: there is no way from %s (%u) to %s (%u)",
+                 qp.shared->qpn, name_of_state(from), number_in(from), name_of_state(to), number_in(to));
   }
   for (int bit = 1; bit != 0 && bit <= offending; bit <<= 1)
     if ((offending & bit) != 0)
-      VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s to %s: %s %s", qp.shared->qpn, name_of_state(from),
-                   name_of_state(to), name_of_attribute_bit(bit),
+      VERBENA_WARN(qp_attribute_mask, "ibv_modify_qp: QP 0x%06x: %s to %s: %s %s", qp.shared->qpn,
+                   name_of_state(from), name_of_state(to), name_of_attribute_bit(bit),
                    (mask & bit) != 0 ? "must not be set" : "is missing");
   return error;
 }
@@ -153,8 +153,8 @@ void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   const uint32_t generation = process.directory().slot(found.slot).generation.load(std::memory_order_acquire);
   std::shared_ptr<PeerAdapter> adapter;
   if (int error = process.peers().get(process.membership(), found.slot, generation, &adapter); error != 0) {
-    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of QP 0x%06x (slot %u): errno %d", qp.shared->qpn,
-                 attr.dest_qp_num, found.slot, error);
+    VERBENA_WARN(qp_unreachable, "QP 0x%06x: cannot reach the adapter of QP 0x%06x (slot %u): errno %d",
+                 qp.shared->qpn, attr.dest_qp_num, found.slot, error);
     return;
   }
   SharedQp* there = adapter->view().qp(found.qp_index);
@@ -165,8 +165,8 @@ void resolve_path(const Qp& qp, const ibv_qp_attr& attr, PeerPath* path) {
   aim(qp, attr, path);
   if (path->port == 0) {
     *path = {};
-    VERBENA_WARN("QP 0x%06x: the address given does not belong to the device of QP 0x%06x", qp.shared->qpn,
-                 attr.dest_qp_num);
+    VERBENA_WARN(qp_other_device, "QP 0x%06x: the address given does not belong to the device of QP 0x%06x",
+                 qp.shared->qpn, attr.dest_qp_num);
     return;
   }
   path->index = found.qp_index;
@@ -315,7 +315,7 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   uint64_t value = 0;
   error = check_attributes(limits, qp->type, *attr, mask, &why, &value);
   if (error != 0) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why,
+    VERBENA_WARN(qp_attribute_value, "ibv_modify_qp: QP 0x%06x: %s: it is %llu", qp->shared->qpn, why,
                  static_cast<unsigned long long>(value));
     return error;
   }
@@ -331,7 +331,8 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
   bool has_migrated = false;
   {
     std::lock_guard send(qp->send_lock);
-    has_migrated = (mask & IBV_QP_PATH_MIG_STATE) != 0 && attr->path_mig_state == IBV_MIG_MIGRATED && migrate(*qp);
+    has_migrated =
+        (mask & IBV_QP_PATH_MIG_STATE) != 0 && attr->path_mig_state == IBV_MIG_MIGRATED && migrate(*qp);
     remember(qp->attr, *attr, mask);
     publish(*qp, mask);
     constexpr int kPaths = IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_PORT | IBV_QP_PKEY_INDEX;
@@ -362,7 +363,8 @@ int modify_qp(Qp* qp, const ibv_qp_attr* attr, int mask) {
   if (qp->proxy) return qp->proxy->modify(*qp, *attr, mask);
   // As mlx5 (drivers/infiniband/hw/mlx5/qp.c, mlx5_ib_modify_qp()).
   if (qp->rss != nullptr) {
-    VERBENA_WARN("ibv_modify_qp: QP 0x%06x: a QP that spreads over work queues has no states",
+    VERBENA_WARN(qp_states_absent,
+                 "ibv_modify_qp: QP 0x%06x: a QP that spreads over work queues has no states",
                  qp->shared->qpn);
     return EOPNOTSUPP;
   }
@@ -375,6 +377,7 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
   if (int error = usable(*qp->context); error != 0) return error;
   if (qp->context->device->limits.qp_rate_limit_max == 0) {
     VERBENA_WARN(
+        rate_limit,
         "ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: the device paces nothing (packet_pacing_caps)",
         qp->shared->qpn, attr->rate_limit);
     return EOPNOTSUPP;
@@ -383,6 +386,7 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
   if (attr->comp_mask != 0 ||
       (attr->rate_limit == 0 && (attr->max_burst_sz != 0 || attr->typical_pkt_sz != 0))) {
     VERBENA_WARN(
+        rate_limit,
         "ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u, max_burst_sz %u, typical_pkt_sz %u, comp_mask "
         "0x%x: %s",
         qp->shared->qpn, attr->rate_limit, attr->max_burst_sz, attr->typical_pkt_sz, attr->comp_mask,
@@ -390,7 +394,8 @@ int modify_qp_rate_limit(Qp* qp, const ibv_qp_rate_limit_attr* attr) {
     return EINVAL;
   }
   if (qp->proxy) {
-    VERBENA_WARN("ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing",
+    VERBENA_WARN(rate_limit,
+                 "ibv_modify_qp_rate_limit: QP 0x%06x: rate_limit %u: an XRC_RECV QP sends nothing",
                  qp->shared->qpn, attr->rate_limit);
     return EINVAL;
   }

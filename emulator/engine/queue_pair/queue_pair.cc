@@ -77,7 +77,7 @@ int check_capabilities(const DeviceLimits& limits, const ibv_qp_cap& cap, bool r
                {"max_inline_data", cap.max_inline_data, limits.max_inline_data}};
   for (const auto& rule : rules) {
     if (rule.value <= rule.limit) continue;
-    VERBENA_WARN("ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
+    VERBENA_WARN(capability_exceeded, "ibv_create_qp: %s %u: the device has %llu", rule.name, rule.value,
                  static_cast<unsigned long long>(rule.limit));
     return EINVAL;
   }
@@ -225,8 +225,8 @@ int set_up_qp(Qp* qp, const ibv_qp_init_attr& attr, uint32_t number) {
   } catch (const std::bad_alloc&) {
   }
   if (error != 0) {
-    VERBENA_WARN("ibv_create_qp: max_send_wr %u, max_recv_wr %u: there is no memory for them", attr.cap.max_send_wr,
-                 attr.cap.max_recv_wr);
+    VERBENA_WARN(no_memory, "ibv_create_qp: max_send_wr %u, max_recv_wr %u: there is no memory for them",
+                 attr.cap.max_send_wr, attr.cap.max_recv_wr);
     unmake_datagram_parts(*qp);
     process.segment().release(qp->rq_offset, qp->rq_bytes);
     process.qp_indices().give(qp->index);
@@ -249,7 +249,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
               Srq* srq) {
   if (int error = usable(*pd->context); error != 0) return error;
   if (int error = check_type(*pd->context->device, *attr); error != 0) {
-    VERBENA_WARN("ibv_create_qp: PD %u: type %u: %s", pd->handle, number_in(attr->qp_type),
+    VERBENA_WARN(qp_type, "ibv_create_qp: PD %u: type %u: %s", pd->handle, number_in(attr->qp_type),
                  error == EPERM
                      ? "raw packets need CAP_NET_RAW"
                      : "the device has RC, UC, UD and, where it claims them, XRC and raw packet QPs");
@@ -259,12 +259,14 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   // ib_create_qp).
   const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
   if (send_cq == nullptr || (receives && recv_cq == nullptr)) {
-    VERBENA_WARN("ibv_create_qp: PD %u: %s is null", pd->handle, send_cq == nullptr ? "send_cq" : "recv_cq");
+    VERBENA_WARN(qp_attributes, "ibv_create_qp: PD %u: %s is null", pd->handle,
+                 send_cq == nullptr ? "send_cq" : "recv_cq");
     return EINVAL;
   }
   // ibv_create_qp(3), NOTES: of these types only RC and UD may have an SRQ.
   if (srq != nullptr && (attr->qp_type == IBV_QPT_UC || attr->qp_type == IBV_QPT_RAW_PACKET)) {
-    VERBENA_WARN("ibv_create_qp: type %u with an SRQ: only RC and UD QPs take one", number_in(attr->qp_type));
+    VERBENA_WARN(qp_attributes, "ibv_create_qp: type %u with an SRQ: only RC and UD QPs take one",
+                 number_in(attr->qp_type));
     return EINVAL;
   }
   if (int error = check_capabilities(pd->context->device->limits, attr->cap, receives && srq == nullptr);
@@ -350,12 +352,14 @@ int destroy_qp(Qp* qp, uint32_t* async_events) {
   *async_events = 0;
   if (qp->process->dead()) return 0;
   if (attached_to_group(*qp)) {
-    VERBENA_WARN("ibv_destroy_qp: QP 0x%06x is attached to a multicast group", qp->shared->qpn);
+    VERBENA_WARN(object_in_use, "ibv_destroy_qp: QP 0x%06x is attached to a multicast group",
+                 qp->shared->qpn);
     return EBUSY;
   }
   // As the kernel (verbs.c, ib_destroy_qp_user()).
   if (const uint32_t flows = qp->flows.load(std::memory_order_acquire); flows != 0) {
-    VERBENA_WARN("ibv_destroy_qp: QP 0x%06x: %u flows still lead to it", qp->shared->qpn, flows);
+    VERBENA_WARN(object_in_use, "ibv_destroy_qp: QP 0x%06x: %u flows still lead to it", qp->shared->qpn,
+                 flows);
     return EBUSY;
   }
   take_down_qp(*qp);

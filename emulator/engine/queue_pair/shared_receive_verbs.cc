@@ -38,7 +38,7 @@ int check_attributes(const DeviceLimits& limits, const ibv_srq_attr& attr) {
   } rules[] = {{"max_wr", attr.max_wr, limits.max_srq_wr}, {"max_sge", attr.max_sge, limits.max_srq_sge}};
   for (const auto& rule : rules) {
     if (rule.value <= rule.limit) continue;
-    VERBENA_WARN("ibv_create_srq: %s %u: the device has %llu", rule.name, rule.value,
+    VERBENA_WARN(capability_exceeded, "ibv_create_srq: %s %u: the device has %llu", rule.name, rule.value,
                  static_cast<unsigned long long>(rule.limit));
     return EINVAL;
   }
@@ -54,7 +54,8 @@ uint32_t rounded_room(const DeviceLimits& limits, uint32_t max_wr) {
 int check_resize(const Srq& srq, const ibv_srq_attr& attr, uint32_t armed_limit) {
   const uint64_t most = srq.context->device->limits.max_srq_wr;
   if (attr.max_wr >= 1 && attr.max_wr <= most && attr.max_wr >= armed_limit) return 0;
-  VERBENA_WARN("ibv_modify_srq: SRQ 0x%06x: max_wr %u: must be 1 to %llu, and at least its limit (%u)",
+  VERBENA_WARN(srq_modify,
+               "ibv_modify_srq: SRQ 0x%06x: max_wr %u: must be 1 to %llu, and at least its limit (%u)",
                srq.shared->srqn, attr.max_wr, static_cast<unsigned long long>(most), armed_limit);
   return EINVAL;
 }
@@ -94,12 +95,12 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   Process& process = *pd->context->process;
   if (int error = usable(*pd->context); error != 0) return error;
   if ((xrc.xrcd == nullptr) != (xrc.cq == nullptr)) {
-    VERBENA_WARN("ibv_create_srq_ex: an XRC SRQ needs both an XRC domain and a CQ");
+    VERBENA_WARN(srq_attributes, "ibv_create_srq_ex: an XRC SRQ needs both an XRC domain and a CQ");
     return EINVAL;
   }
   const DeviceLimits& limits = pd->context->device->limits;
   if (limits.max_srq == 0) {
-    VERBENA_WARN("ibv_create_srq: the device has no SRQs");
+    VERBENA_WARN(feature_absent, "ibv_create_srq: the device has no SRQs");
     return EOPNOTSUPP;
   }
   if (int error = check_attributes(limits, *attr); error != 0) return error;
@@ -107,8 +108,8 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
   const uint32_t room = rounded_room(limits, attr->max_wr);
   Srq* srq = nullptr;
   if (int error = make_shared_queue(process, pd->handle, room, attr->max_sge, &srq); error != 0) {
-    VERBENA_WARN("ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them", attr->max_wr,
-                 attr->max_sge);
+    VERBENA_WARN(no_memory, "ibv_create_srq: max_wr %u, max_sge %u: there is no memory for them",
+                 attr->max_wr, attr->max_sge);
     give_quota(*pd->context, Counted::kSrqs);
     return error;
   }
@@ -143,7 +144,8 @@ uint32_t srq_handle(const Srq* srq) { return srq->index; }
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
   if (int error = usable(*srq->context); error != 0) return error;
   if ((attr_mask & ~(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR)) != 0) {
-    VERBENA_WARN("ibv_modify_srq: SRQ 0x%06x: mask 0x%x: there are IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR",
+    VERBENA_WARN(srq_modify,
+                 "ibv_modify_srq: SRQ 0x%06x: mask 0x%x: there are IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR",
                  srq->shared->srqn, attr_mask);
     return EINVAL;
   }
@@ -156,13 +158,13 @@ int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
     room = rounded_room(srq->context->device->limits, attr->max_wr);
   }
   if (arms && limit > room) {
-    VERBENA_WARN("ibv_modify_srq: limit %u: the SRQ has room for %u requests", limit, room);
+    VERBENA_WARN(srq_modify, "ibv_modify_srq: limit %u: the SRQ has room for %u requests", limit, room);
     return EINVAL;
   }
   if (resizes) {
     uint32_t in_use = 0;
     if (int error = resize_shared_queue(*srq, attr->max_wr, room, &in_use); error != 0) {
-      VERBENA_WARN("ibv_modify_srq: SRQ 0x%06x: max_wr %u: %s (%u are posted or not polled)",
+      VERBENA_WARN(srq_modify, "ibv_modify_srq: SRQ 0x%06x: max_wr %u: %s (%u are posted or not polled)",
                    srq->shared->srqn, attr->max_wr,
                    error == EINVAL ? "fewer than are in use" : "there is no memory for them", in_use);
       return error;
@@ -190,7 +192,8 @@ int post_srq_recv(Srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const char* why = nullptr;
   const int error = post_to_shared_queue(*srq, wr, bad_wr, &why);
   if (error != 0)
-    VERBENA_WARN("ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
+    VERBENA_WARN(receive_request,
+                 "ibv_post_srq_recv: SRQ 0x%06x, wr_id 0x%llx, %d SGEs: %s (room for %u requests of %u SGEs)",
                  srq->shared->srqn, static_cast<unsigned long long>((*bad_wr)->wr_id), (*bad_wr)->num_sge,
                  why, srq->room.load(), srq->ring.max_sge);
   if (srq->shared->requesters_wait.load(std::memory_order_relaxed) != 0) wake_requesters(*srq);
@@ -222,7 +225,7 @@ int destroy_srq(Srq* srq, uint32_t* async_events) {
   *async_events = 0;
   if (process.dead()) return 0;
   if (srq->users.load(std::memory_order_acquire) != 0) {
-    VERBENA_WARN("ibv_destroy_srq: SRQ 0x%06x: %u queue pairs still use it", srq->shared->srqn,
+    VERBENA_WARN(object_in_use, "ibv_destroy_srq: SRQ 0x%06x: %u queue pairs still use it", srq->shared->srqn,
                  srq->users.load());
     return EBUSY;
   }

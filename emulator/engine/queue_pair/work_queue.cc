@@ -25,7 +25,7 @@ namespace verbena {
 namespace {
 
 int refuse_wq(const char* verb, int error, const char* why) {
-  VERBENA_WARN("%s: %s", verb, why);
+  VERBENA_WARN(work_queue, "%s: %s", verb, why);
   return error;
 }
 
@@ -167,7 +167,7 @@ int modify_wq(Wq* wq, const ibv_wq_attr* attr) {
     return 0;
   else
     why = "there is no way to this state";
-  VERBENA_WARN("ibv_modify_wq: WQ 0x%06x in state %d, attr_mask 0x%x: %s", wq_number(wq), now,
+  VERBENA_WARN(work_queue, "ibv_modify_wq: WQ 0x%06x in state %d, attr_mask 0x%x: %s", wq_number(wq), now,
                attr->attr_mask, why);
   return error;
 }
@@ -179,7 +179,8 @@ int destroy_wq(Wq* wq, uint32_t* async_events) {
   Qp* const qp = wq->qp;
   if (qp->process->dead()) return 0;
   if (wq->tables.load(std::memory_order_acquire) != 0) {
-    VERBENA_WARN("ibv_destroy_wq: WQ 0x%06x: %u tables have it", wq_number(wq), wq->tables.load());
+    VERBENA_WARN(object_in_use, "ibv_destroy_wq: WQ 0x%06x: %u tables have it", wq_number(wq),
+                 wq->tables.load());
     return EBUSY;
   }
   take_down_qp(*qp);
@@ -211,7 +212,7 @@ int create_rwq_table(Context* context, Wq* const* queues, uint32_t log_size, Rwq
 
 int destroy_rwq_table(RwqTable* table) {
   if (table->qps.load(std::memory_order_acquire) != 0 && !table->context->process->dead()) {
-    VERBENA_WARN("ibv_destroy_rwq_ind_table: %u queue pairs use it", table->qps.load());
+    VERBENA_WARN(object_in_use, "ibv_destroy_rwq_ind_table: %u queue pairs use it", table->qps.load());
     return EBUSY;
   }
   for (Wq* wq : table->queues) wq->tables.fetch_sub(1, std::memory_order_release);

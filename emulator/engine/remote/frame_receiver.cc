@@ -223,7 +223,7 @@ FrameResult FrameReceiver::take_frame(RemotePeer& peer) {
     case wire::Decoded::kIncomplete:
       return FrameResult::kMore;
     case wire::Decoded::kMalformed:
-      VERBENA_WARN("process %u of %s sends what is no frame: the connection ends", peer.id.slot,
+      VERBENA_WARN(peer_frame, "process %u of %s sends what is no frame: the connection ends", peer.id.slot,
                    peer.address.text().c_str());
       peer.broken.store(true, std::memory_order_relaxed);
       return FrameResult::kStalled;

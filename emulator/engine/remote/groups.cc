@@ -22,7 +22,7 @@ RemoteGroups::RemoteGroups(Process& process)
 void RemoteGroups::listen() {
   if (!open_ || multicast_channel_.listens()) return;
   if (const int error = multicast_channel_.listen(); error != 0)
-    VERBENA_WARN("ibv_attach_mcast: messages of other nodes do not arrive: errno %d", error);
+    VERBENA_WARN(multicast_deaf, "ibv_attach_mcast: messages of other nodes do not arrive: errno %d", error);
 }
 
 void RemoteGroups::send(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,

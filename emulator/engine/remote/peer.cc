@@ -3,7 +3,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -18,6 +17,7 @@
 #include "engine/remote/remote_requester.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
+#include "fabric/kernel_epoll.h"
 
 namespace verbena {
 namespace {
@@ -127,7 +127,7 @@ void watch_for_room(RemotePeer& peer, bool blocked) {
   epoll_event event{};
   event.events = EPOLLIN | (blocked ? uint32_t{EPOLLOUT} : 0u);
   event.data.ptr = &peer;
-  if (peer.epoll >= 0) syscall(SYS_epoll_ctl, peer.epoll, EPOLL_CTL_MOD, peer.fd, &event);
+  if (peer.epoll >= 0) kernel_epoll_ctl(peer.epoll, EPOLL_CTL_MOD, peer.fd, &event);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/remote/peers.h"
 
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "adapter/clock.h"
 #include "engine/remote/remote_requester.h"
+#include "fabric/kernel_epoll.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -20,7 +20,7 @@ constexpr size_t kMostProcesses = kMaxSlots;
 
 }  // namespace
 
-RemotePeers::RemotePeers(Process& process) : process_(process), epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+RemotePeers::RemotePeers(Process& process) : process_(process), epoll_(kernel_epoll_create()) {}
 
 RemotePeers::~RemotePeers() {
   for (const std::shared_ptr<RemotePeer>& peer : peers_) {
@@ -58,7 +58,8 @@ bool RemotePeers::has_enough_of(const wire::EstablishedConnection& arrived) cons
     others += peer->address == arrived.peer_address && peer->id != arrived.peer &&
               peer->connected.load(std::memory_order_relaxed);
   if (others < kMostProcesses) return false;
-  VERBENA_WARN("refused process %u of %s: %zu processes of that address are connected, as many as a node has",
+  VERBENA_WARN(node_full,
+               "refused process %u of %s: %zu processes of that address are connected, as many as a node has",
                arrived.peer.slot, arrived.peer_address.text().c_str(), others);
   return true;
 }
@@ -79,7 +80,7 @@ void RemotePeers::attach(RemotePeer& peer, const wire::EstablishedConnection& ar
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = &peer;
-  syscall(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, peer.fd, &event);
+  kernel_epoll_ctl(epoll_, EPOLL_CTL_ADD, peer.fd, &event);
   peer.connected.store(true, std::memory_order_release);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/remote/progress.h"
 
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "adapter/clock.h"
 #include "engine/objects/process.h"
+#include "fabric/kernel_epoll.h"
 #include "no_cancellation.h"
 
 namespace verbena {
@@ -47,7 +47,7 @@ RemoteProgress::RemoteProgress(Process& process, Connections& connections, Frame
       connections_(connections),
       receiver_(receiver),
       deadlines_(deadlines),
-      outer_(epoll_create1(EPOLL_CLOEXEC)) {
+      outer_(kernel_epoll_create()) {
   arm(true);
 }
 
@@ -60,7 +60,7 @@ void RemoteProgress::arm(bool armed) {
   armed_ = armed;
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, connections_.peers().epoll(), &event);
+  kernel_epoll_ctl(outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, connections_.peers().epoll(), &event);
 }
 
 // ---- one round ----
@@ -74,8 +74,7 @@ bool RemoteProgress::drive_one(RemotePeer& peer, bool from_service) {
 
 void RemoteProgress::ask_which_are_ready() {
   epoll_event events[kMostEvents];
-  const long count =
-      syscall(SYS_epoll_pwait, connections_.peers().epoll(), events, kMostEvents, 0, nullptr, 8);
+  const long count = kernel_epoll_wait(connections_.peers().epoll(), events, kMostEvents, 0);
   for (long i = 0; i < count; ++i) static_cast<RemotePeer*>(events[i].data.ptr)->ready = true;
 }
 
@@ -176,8 +175,7 @@ void RemoteProgress::receive_rest() {
 
 bool RemoteProgress::is_anything_unread() const {
   epoll_event events[kMostEvents];
-  const long count =
-      syscall(SYS_epoll_pwait, connections_.peers().epoll(), events, kMostEvents, 0, nullptr, 8);
+  const long count = kernel_epoll_wait(connections_.peers().epoll(), events, kMostEvents, 0);
   // Room for what is to be sent does not count.
   return std::any_of(events, events + std::max(count, 0L),
                      [](const epoll_event& event) { return (event.events & ~uint32_t{EPOLLOUT}) != 0; });

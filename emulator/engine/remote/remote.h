@@ -68,7 +68,7 @@ class Remote final : public Network, public wire::ConnectionObserver, private Pa
                      uint32_t size) override {
     connections_.datagrams().send(to, head, bytes, size);
   }
-  void listen_to_groups() override { groups_.listen(); }
+  void groups_changed() override { groups_.listen(); }
   void send_to_group(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size) override {
     groups_.send(from, head, bytes, size);

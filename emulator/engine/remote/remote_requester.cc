@@ -214,8 +214,8 @@ Taken RemoteRequester::repeat(const RequestHead& head, const SendOperation& oper
 Taken RemoteRequester::take(const RequestHead& head, const std::byte* bytes, uint32_t payload) {
   const SendOperation* const operation = operation_of(head);
   if (operation == nullptr || !is_whole(head, *operation, payload)) {
-    VERBENA_WARN("QP 0x%06x: a request that cannot be: operation %u, %u of %u bytes", target_qpn_,
-                 head.opcode, payload, head.size);
+    VERBENA_WARN(peer_request, "QP 0x%06x: a request that cannot be: operation %u, %u of %u bytes",
+                 target_qpn_, head.opcode, payload, head.size);
     peer_.broken.store(true, std::memory_order_release);
     return Taken::kSkip;
   }

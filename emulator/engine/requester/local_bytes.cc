@@ -41,9 +41,10 @@ VendorError find_local_bytes(Qp& qp, const SendOperation& operation, const SendR
     const Translation place =
         translate(qp.process->view(), sge.lkey, false, qp.pd->handle, use, sge.addr, sge.length);
     if (place.check != KeyCheck::kOk) {
-      VERBENA_WARN("QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s", qp.shared->qpn,
-                   operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr), sge.length,
-                   find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)))->text);
+      const VendorErrorText& why = *find_vendor_error(static_cast<uint32_t>(local_key_error(place.check)));
+      VERBENA_LOG_AT(LogLevel::kWarn, "QP 0x%06x: %s, SGE %u: lkey 0x%x, address 0x%llx, length %u: %s [%s]",
+                     qp.shared->qpn, operation.name, i, sge.lkey, static_cast<unsigned long long>(sge.addr),
+                     sge.length, why.text, why.name);
       return local_key_error(place.check);
     }
     // The CPU copies short ranges: an absent page must not fault in the program's call.

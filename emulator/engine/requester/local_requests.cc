@@ -36,7 +36,7 @@ struct BindRequest {
 };
 
 Response refuse(const Qp& qp, const char* what, uint32_t rkey, const char* why) {
-  VERBENA_WARN("QP 0x%06x: %s, rkey 0x%x: %s", qp.shared->qpn, what, rkey, why);
+  VERBENA_WARN(bind_refused, "QP 0x%06x: %s, rkey 0x%x: %s", qp.shared->qpn, what, rkey, why);
   return {Answer::kLocal, VendorError::bind_refused};
 }
 

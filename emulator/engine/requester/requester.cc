@@ -11,6 +11,7 @@
 #include "engine/qp_state/error_flow.h"
 #include "engine/qp_state/migration.h"
 #include "engine/requester/advance.h"
+#include "engine/requester/injected.h"
 #include "engine/requester/local_requests.h"
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
@@ -46,9 +47,9 @@ void count(std::atomic<uint32_t>& counter) {
 // ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
   const auto* text = find_vendor_error(static_cast<uint32_t>(error));
-  VERBENA_WARN("QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s", qp.shared->qpn,
-               find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
-               text->name, text->text);
+  VERBENA_LOG_AT(LogLevel::kWarn, "QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s [%s]", qp.shared->qpn,
+                 find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
+                 text->name, text->text, text->name);
   explain_unreachable(qp.requester, error);
   observe_request(qp, request, error);
   complete_send(qp, request, error);
@@ -245,6 +246,7 @@ enum class Next : uint8_t {
   kStop,    // until something comes from the peer
   kLater,   // until the time that retry_at() says
   kPaced,
+  kDropped,  // of inject(): the request is complete
 };
 
 Next next_after(Step step) {
@@ -297,6 +299,28 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
   return Next::kStop;
 }
 
+// Faults on purpose. kOn: the request starts as usual.
+Next inject(Qp& qp, const SendOperation& operation, SendRequest& request, faults::Injection& injection) {
+  const faults::Verdict verdict = injected_verdict(qp, request, injection);
+  if (verdict.was_lost) count(is_acknowledged(qp.type) ? qp.shared->retries : qp.shared->lost);
+  switch (verdict.kind) {
+    case faults::Verdict::Kind::kGo:
+      return Next::kOn;
+    case faults::Verdict::Kind::kHold:
+      qp.pacing.held_until = verdict.until;
+      return Next::kPaced;
+    case faults::Verdict::Kind::kDrop:
+      complete_request(qp, request);
+      return Next::kDropped;
+    case faults::Verdict::Kind::kRnr:
+      return take_result(qp, operation, request, {SendOutcome::kRnr});
+    case faults::Verdict::Kind::kFail:
+      return take_result(qp, operation, request,
+                         {SendOutcome::kFailed, static_cast<VendorError>(verdict.vendor_err)});
+  }
+  return Next::kOn;
+}
+
 Next start(Qp& qp, SendRequest& request) {
   const bool is_first = request.number == qp.sq_next;
   if (is_local(request.opcode)) {
@@ -310,6 +334,9 @@ Next start(Qp& qp, SendRequest& request) {
     return is_first ? next_after(fail(qp, request, error)) : Next::kStop;
   if (waits_for_responses(qp, operation, request)) return Next::kStop;
   if (is_held_back(qp, request)) return Next::kPaced;
+  if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
+    if (const Next next = inject(qp, operation, request, *injection); next != Next::kOn)
+      return next == Next::kDropped ? Next::kOn : next;
   const uint32_t before = request.done, length = request.length;
   const SendResult result = qp.transport->send(qp, operation, request);
   if (qp.pacing.rate_kbps != 0) [[unlikely]] {

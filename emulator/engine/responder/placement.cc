@@ -132,6 +132,7 @@ Placed verdict(int error, const RequesterContext& requester, const iovec* local,
   if (error == ESRCH) return Placed::kGone;
   if (is_refusal(error))
     VERBENA_WARN(
+        memory_unreachable,
         "QP 0x%06x: the memory of the process in slot %u cannot be reached (errno %d): see verbena doctor",
         requester.qpn, requester.path.memory->slot(), error);
   return local_memory_readable(local, locals) ? Placed::kRemoteFault : Placed::kLocalFault;

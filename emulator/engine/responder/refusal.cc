@@ -17,6 +17,31 @@ LogLevel level_of(RefusalKind kind) {
   return kind == RefusalKind::kNoReceive ? LogLevel::kInfo : LogLevel::kWarn;
 }
 
+// Of diagnostics.def.
+const char* code_of(const RequestRefusal& refusal) {
+  switch (refusal.kind) {
+    case RefusalKind::kNoReceive:
+      return "datagram_no_receive";
+    case RefusalKind::kNoSpace:
+      return "datagram_no_room";
+    case RefusalKind::kOtherQkey:
+      return "datagram_qkey";
+    case RefusalKind::kOtherSource:
+      return "peer_source";
+    case RefusalKind::kOtherPsn:
+      return "peer_psn";
+    case RefusalKind::kNotReady:
+      return "peer_state";
+    case RefusalKind::kNoQueuePair:
+      return "datagram_stray";
+    case RefusalKind::kNoDatagrams:
+      return "datagram_other_type";
+    case RefusalKind::kRequest:
+      break;
+  }
+  return find_vendor_error(refusal.vendor_err)->name;
+}
+
 bool is_own(Process& process, const PeerAdapter& responder) {
   return responder.slot() == process.membership().slot();
 }
@@ -84,7 +109,7 @@ void explain(Process& process, PeerAdapter& responder, const RequestRefusal& ref
   if (logs(level)) {
     char text[400];
     describe_refusal(refusal, own ? 0 : header.pid, text, sizeof text);
-    log_line(level, "%s", text);
+    log_line(level, "%s [%s]", text, code_of(refusal));
   }
   if (!own && header.explained >= static_cast<uint32_t>(level))
     responder.explain(refusal, process.membership().worker());
@@ -173,10 +198,10 @@ void log_refusals(Process& process) {
   for (uint32_t i = 0; i < Refusals::kEntries && refusals.take(&refusal, is_gone); ++i) {
     char text[400];
     describe_refusal(refusal, 0, text, sizeof text);
-    VERBENA_LOG_AT(level_of(refusal.kind), "%s", text);
+    VERBENA_LOG_AT(level_of(refusal.kind), "%s [%s]", text, code_of(refusal));
   }
   if (const uint64_t lost = refusals.lost.exchange(0, std::memory_order_relaxed); lost != 0)
-    VERBENA_WARN("%llu further refusals came faster than they were logged",
+    VERBENA_WARN(refusals_suppressed, "%llu further refusals came faster than they were logged",
                  static_cast<unsigned long long>(lost));
 }
 

@@ -60,13 +60,8 @@ inline void note_receive_error(SharedQp& there, ibv_wc_status status, VendorErro
 Response respond(RequesterContext& requester, const SendOperation& operation, Request& request,
                  const LocalBytes& local);
 
-// Raises the event of the receive completion that was appended last.
-// - After the requester's own completion: a process that the event wakes may have answered before this thread
-// runs again,
-//   and must find the request completed.
-// - Before the requester's own event: raising that is a system call, and wakes a thread. A process that is
-// killed there
-//   would leave the peer asleep with a completion in its CQ.
+// Raises the event of the receive completion that was appended last. When: raise_both_events() in
+// send_completion.h.
 inline void raise_event_due(PeerPath& path) {
   if (const uint8_t due = std::exchange(path.event_due, 0); due != 0)
     raise_completion_event(*path.completion_queue, *path.memory, due == 2);

@@ -36,16 +36,16 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
       process.peers().get(process.membership(), slot, generation, &target->adapter, {kPatienceMs});
   if (error == ETIMEDOUT) return VendorError::peer_silent;
   if (error != 0) {
-    VERBENA_WARN("QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d", requester.qpn, srqn,
-                 slot, error);
+    VERBENA_WARN(xrc_unreachable, "QP 0x%06x: cannot reach the adapter of SRQ 0x%06x (slot %u): errno %d",
+                 requester.qpn, srqn, slot, error);
     return VendorError::peer_gone;
   }
   // Frames reach the process of the receiving queue pair, and no other.
   if (!target->adapter->is_within_reach()) {
-    VERBENA_WARN(
-        "QP 0x%06x: SRQ 0x%06x is of the process in slot %u, whose memory cannot be reached "
-        "(docs/NETWORK.md)",
-        requester.qpn, srqn, slot);
+    VERBENA_WARN(xrc_unreachable,
+                 "QP 0x%06x: SRQ 0x%06x is of the process in slot %u, whose memory cannot be reached "
+                 "(docs/NETWORK.md)",
+                 requester.qpn, srqn, slot);
     return VendorError::remote_operation_failed;
   }
   const SegmentView& view = target->adapter->view();

@@ -39,8 +39,8 @@ bool PacketSender::send(const wire::NetAddress& to, const roce::Packet& packet) 
   if (error == 0) return true;
   if (error == EAGAIN || error == ENOBUFS) return false;
   if (const uint32_t count = refused_.fetch_add(1, std::memory_order_relaxed); (count & (count + 1)) == 0)
-    VERBENA_WARN("a RoCE packet of %zu bytes from %s to %s is not sent: %s%s", size, address().text().c_str(),
-                 to.text().c_str(), strerror(error),
+    VERBENA_WARN(roce_not_sent, "a RoCE packet of %zu bytes from %s to %s is not sent: %s%s", size,
+                 address().text().c_str(), to.text().c_str(), strerror(error),
                  error == EMSGSIZE ? ": the path MTU of the queue pair is more than the network takes" : "");
   return true;
 }

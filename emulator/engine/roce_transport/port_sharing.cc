@@ -71,8 +71,11 @@ int open_shared_port(const NodeMembership& membership, uint32_t index, const wir
   }
 }
 
-void PacketForwarder::forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
-  if (QpnEntry found; process_.directory().find_qpn(qpn, &found)) forward_to(found.slot, way, datagram);
+bool PacketForwarder::forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+  QpnEntry found;
+  if (!process_.directory().find_qpn(qpn, &found)) return false;
+  forward_to(found.slot, way, datagram);
+  return true;
 }
 
 void PacketForwarder::forward_to_all(const ForwardedPacket& way, std::span<const uint8_t> datagram) {

@@ -44,8 +44,8 @@ class PacketForwarder {
  public:
   explicit PacketForwarder(Process& process) : process_(process) {}
 
-  // To the process that has queue pair `qpn`, if any. What does not go is lost.
-  void forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram);
+  // To the process that has queue pair `qpn`. What does not go is lost. False: none has it.
+  bool forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram);
   // To the process in a slot; not to this one.
   void forward_to(uint32_t slot, const ForwardedPacket& way, std::span<const uint8_t> datagram);
   void forward_to_all(const ForwardedPacket& way, std::span<const uint8_t> datagram);

@@ -41,9 +41,10 @@ void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& fro
                          const wire::NetAddress& to) {
   packets::Datagram datagram;
   // The Q_Key is checked with the queue pair (datagram/delivery.cc).
-  if (packets::accept(packet, roce::kDefaultPkey, packet.deth.qkey, kMaxDatagram, &datagram) !=
-      packets::Refused::kNot)
-    return;
+  const packets::Refused refused =
+      packets::accept(packet, roce::kDefaultPkey, packet.deth.qkey, kMaxDatagram, &datagram);
+  if (refused == packets::Refused::kWrongPkey) process_.directory().count_drop(PacketDrop::kPkey);
+  if (refused != packets::Refused::kNot) return;
   from_ = from;
   GidEntry source{};
   source.raw = from.bytes;

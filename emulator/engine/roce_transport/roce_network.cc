@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/datagram/multicast.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
@@ -83,10 +84,13 @@ std::shared_ptr<Transport> RoceNetwork::path_to(const Qp& qp, const ibv_qp_attr&
       qp.context->device->port(attr.port_num).gids[std::min<uint32_t>(address.grh.sgid_index, kMaxGids - 1)];
   PacketSender* const sender = sender_at({source.raw});
   if (sender == nullptr) {
-    VERBENA_WARN("QP 0x%06x: no way to %s: the GID of sgid_index is no address of the network",
+    VERBENA_WARN(roce_no_path, "QP 0x%06x: no way to %s: the GID of sgid_index is no address of the network",
                  qp.shared->qpn, peer.address.text().c_str());
     return nullptr;
   }
+  if (!process_.directory().devices().network.takes_from(peer.address.bytes))
+    VERBENA_WARN(roce_stranger, "QP 0x%06x: packets of its peer %s will be dropped: it is not in --peers",
+                 qp.shared->qpn, peer.address.text().c_str());
   return std::make_shared<RocePath>(const_cast<Qp&>(qp), attr, peer, *sender, progress_);
 }
 
@@ -154,10 +158,22 @@ void RoceNetwork::send_datagram(const DatagramTo& to, const wire::DatagramHead& 
     receiver_.datagrams().send(*sender, to, head, bytes, size);
 }
 
-// Groups reach the members on this node. Packets to groups are not built yet (docs/FEATURES.md).
-void RoceNetwork::listen_to_groups() {}
-void RoceNetwork::send_to_group(const wire::NetAddress&, const wire::DatagramHead&, const uint8_t*,
-                                uint32_t) {}
+void RoceNetwork::groups_changed() {
+  std::lock_guard lock(progress_.mutex());
+  progress_.follow_groups();
+}
+
+// A group of one IP version is not reached from an address of the other one.
+void RoceNetwork::send_to_group(const wire::NetAddress& from, const wire::DatagramHead& head,
+                                const uint8_t* bytes, uint32_t size) {
+  DatagramTo to{};
+  to.address = wire::NetAddress::of_gid(head.destination);
+  to.from = from;
+  to.qpn = kMulticastQpn;
+  if (PacketSender* const sender = sender_at(from);
+      sender != nullptr && to.address.is_ipv4() == from.is_ipv4())
+    receiver_.datagrams().send(*sender, to, head, bytes, size);
+}
 
 // ---- progress ----
 

@@ -63,7 +63,7 @@ class RoceNetwork final : public Network {
   bool is_full(const wire::NetAddress& to, uint32_t qpn) override;
   void send_datagram(const DatagramTo& to, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size) override;
-  void listen_to_groups() override;
+  void groups_changed() override;
   void send_to_group(const wire::NetAddress& from, const wire::DatagramHead& head, const uint8_t* bytes,
                      uint32_t size) override;
   void drive_from_poll() override;

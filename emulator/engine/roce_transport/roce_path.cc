@@ -19,6 +19,7 @@
 #include "engine/rules/psn.h"
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
+#include "roce/syndrome.h"
 
 namespace verbena {
 namespace {
@@ -92,6 +93,13 @@ PacketRequest packet_request(const SendRequest& request, const SendOperation& op
   made.swap = request.swap;
   made.srqn = request.remote_srqn;
   return made;
+}
+
+// Any packet with a wrong PSN causes one, also one that is not the peer's.
+bool is_sequence_nak(const roce::Packet& packet) {
+  const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
+  return info != nullptr && info->operation == roce::Operation::kAcknowledge &&
+         packet.aeth.syndrome == roce::nak_syndrome(roce::NakCode::kSequence);
 }
 
 VendorError failure_error(Failure failure, VendorError local) {
@@ -264,11 +272,12 @@ void RocePath::take_request(const roce::Packet& packet) {
   if (host_.is_ready()) responder_.on_packet(packet);
 }
 
-bool RocePath::send_answers(int most) {
+bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse) {
   OutgoingPacket out;
   while (responder_.next_packet(&out)) {
     // What the network does not take is lost: the peer asks again.
-    if (ports_up(qp_.requester)) sender_.send(peer_.address, out.packet);
+    const bool is_wanted = !is_sequence_nak(out.packet) || may_refuse(peer_.address);
+    if (is_wanted && ports_up(qp_.requester)) sender_.send(peer_.address, out.packet);
     if (--most == 0) return false;
   }
   return true;

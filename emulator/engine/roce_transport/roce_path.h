@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "engine/objects/transport.h"
@@ -61,8 +62,9 @@ class RocePath final : public Transport,
   // sent by send_answers(). take_response() returns when on_timer() is to be called.
   int64_t take_response(const roce::Packet& packet, int64_t now);
   void take_request(const roce::Packet& packet);
-  // Sends at most `most` of the answers that are due. False: some are left.
-  bool send_answers(int most);
+  // Sends at most `most` of the answers that are due. False: some are left. `may_refuse(peer)`: may a NAK for
+  // a packet out of order be sent now?
+  bool send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse);
   bool awaits_answers = false;  // on the receiver's list
 
   // Sends again what is due. Returns when to call again, ns; kEndOfTime: nothing is in flight. The path is

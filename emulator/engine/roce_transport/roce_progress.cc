@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/roce_transport/roce_progress.h"
 
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +13,10 @@
 
 #include "adapter/clock.h"
 #include "engine/objects/process.h"
+#include "fabric/kernel_epoll.h"
+#include "fabric/packet_drops.h"
 #include "no_cancellation.h"
+#include "observe/log.h"
 
 namespace verbena {
 namespace {
@@ -26,6 +28,8 @@ constexpr int64_t kShortestRoceTick = 20'000, kLongestRoceTick = 10'000'000;
 constexpr uint32_t kPollsInVain = 128;
 constexpr std::chrono::milliseconds kLockPatienceOfPolls{1};
 constexpr timespec kBreak{0, 100'000};
+// To one source. Its connection manager asks again later if there is no answer.
+constexpr packets::AnswerRate kRefusals{200, 1000};
 
 }  // namespace
 
@@ -36,11 +40,12 @@ RoceProgress::RoceProgress(Process& process, RoceReceiver& receiver, Management&
       management_(management),
       send_mad_(send_mad),
       network_(network),
-      sockets_epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      inboxes_epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      outer_(epoll_create1(EPOLL_CLOEXEC)),
+      sockets_epoll_(kernel_epoll_create()),
+      inboxes_epoll_(kernel_epoll_create()),
+      outer_(kernel_epoll_create()),
       lease_(process.directory().header().packet_reader, process.directory().header().packet_poller,
-             process.membership().slot()) {}
+             process.membership().slot()),
+      refusals_(kRefusals) {}
 
 RoceProgress::~RoceProgress() {
   for (const int fd : {sockets_epoll_, inboxes_epoll_, outer_})
@@ -51,13 +56,13 @@ void RoceProgress::add_socket(const udp::RoceSocket& socket) {
   sockets_.push_back(&socket);
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
+  kernel_epoll_ctl(sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
 }
 
 void RoceProgress::add_inbox(MessageSocket connection) {
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, inboxes_epoll_, EPOLL_CTL_ADD, connection.fd(), &event);
+  kernel_epoll_ctl(inboxes_epoll_, EPOLL_CTL_ADD, connection.fd(), &event);
   std::lock_guard lock(watch_mutex_);
   new_inboxes_.push_back(std::move(connection));
   has_new_inboxes_.store(true, std::memory_order_release);
@@ -68,7 +73,7 @@ void RoceProgress::arm(int epoll, bool armed, bool* is_armed) {
   *is_armed = armed;
   epoll_event event{};
   event.events = EPOLLIN;
-  syscall(SYS_epoll_ctl, outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll, &event);
+  kernel_epoll_ctl(outer_, armed ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, epoll, &event);
 }
 
 void RoceProgress::set_active(bool active) {
@@ -128,7 +133,7 @@ struct RoceProgress::Round {
   int packets = 0;
 };
 
-void RoceProgress::take_mad(const ForwardedPacket& way, std::span<const uint8_t> datagram,
+void RoceProgress::take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
                             bool is_forwarded) {
   Mad mad;
   if (!Management::parse(datagram, &mad)) return;
@@ -141,6 +146,8 @@ void RoceProgress::take_mad(const ForwardedPacket& way, std::span<const uint8_t>
     forwarder_.forward_to_all(way, datagram);
   else if (slot != MadRules::kNobody)
     forwarder_.forward_to(slot, way, datagram);
+  else if (!refusals_.allow(mad.from.bytes, round.now))
+    process_.directory().count_drop(PacketDrop::kAnswer);
   else if (Management::refuse(&mad))
     send_mad_(network_, mad);
 }
@@ -150,11 +157,21 @@ void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<cons
   uint32_t qpn = 0;
   if (!receiver_.take(datagram, way.from, way.to, round.now, &round.timer, &qpn)) {
     if (qpn == roce::kManagementQpn)
-      take_mad(way, datagram, is_forwarded);
-    else if (!is_forwarded)
-      forwarder_.forward(qpn, way, datagram);
+      take_mad(round, way, datagram, is_forwarded);
+    else if (!is_forwarded && !forwarder_.forward(qpn, way, datagram))
+      process_.directory().count_drop(PacketDrop::kUnknown);
   }
-  if (++round.packets % kPacketsPerAnswer == 0) answering_ = receiver_.send_answers();
+  if (++round.packets % kPacketsPerAnswer == 0) answering_ = receiver_.send_answers(round.now);
+}
+
+// RoCE v2 has no authentication: --peers says who may send.
+bool RoceProgress::is_welcome(const wire::NetAddress& from) {
+  if (process_.directory().devices().network.takes_from(from.bytes)) return true;
+  if (const uint64_t count = process_.directory().count_drop(PacketDrop::kForeign);
+      (count & (count - 1)) == 0)
+    VERBENA_WARN(roce_stranger, "a packet from %s is dropped: the address is not in --peers (%llu so far)",
+                 from.text().c_str(), static_cast<unsigned long long>(count));
+  return false;
 }
 
 void RoceProgress::read_sockets(Round& round) {
@@ -163,8 +180,36 @@ void RoceProgress::read_sockets(Round& round) {
     for (int i = 0; i < kMostPackets; ++i) {
       const udp::Arrival arrival = socket->receive(buffer_, &packet);
       if (arrival == udp::Arrival::kNothing) break;
-      if (arrival == udp::Arrival::kPacket)
+      if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
+      if (arrival == udp::Arrival::kPacket && is_welcome(packet.from.address))
         take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
+    }
+}
+
+// A child of this process may have copies of the sockets: closing them would not end their events.
+void RoceProgress::follow_groups() {
+  groups_.follow(
+      [](void* self, int fd, bool joined) {
+        epoll_event event{};
+        event.events = EPOLLIN;
+        syscall(SYS_epoll_ctl, static_cast<RoceProgress*>(self)->inboxes_epoll_,
+                joined ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+      },
+      this);
+}
+
+// Each process has sockets of its own for its groups.
+void RoceProgress::read_groups(Round& round) {
+  udp::ReceivedPacket packet;
+  for (const auto& socket : groups_.sockets())
+    for (int i = 0; i < kMostPackets; ++i) {
+      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+      if (arrival == udp::Arrival::kNothing) break;
+      if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
+      const wire::NetAddress& from = packet.from.address;
+      if (arrival != udp::Arrival::kPacket || groups_.is_own(from) || !is_welcome(from)) continue;
+      receiver_.take_from_group(packet.datagram, from, socket->own().address);
+      ++round.packets;
     }
 }
 
@@ -199,13 +244,14 @@ bool RoceProgress::drive(bool from_poll) {
   const bool reads = (from_poll || !lease_.others_poll(round.now)) && lease_.acquire(round.now);
   leaves_to_others_.store(!reads, std::memory_order_relaxed);
   bool moved = answering_ != 0;
+  read_groups(round);
   read_inboxes(round);  // before the sockets: they were read before
   if (reads) {
     read_sockets(round);
     lease_.release();
   }
   moved |= round.packets != 0;
-  if (moved) answering_ = receiver_.send_answers();
+  if (moved) answering_ = receiver_.send_answers(round.now);
   note_timer(round.timer);
   if (round.now >= next_timer_.load(std::memory_order_relaxed)) run_timers(round.now);
   if (moved) empty_polls_.reset();
@@ -248,7 +294,7 @@ void RoceProgress::before_sleep() {
 
 bool RoceProgress::is_anything_unread() const {
   epoll_event event;
-  return syscall(SYS_epoll_pwait, sockets_epoll_, &event, 1, 0, nullptr, 8) > 0;
+  return kernel_epoll_wait(sockets_epoll_, &event, 1, 0) > 0;
 }
 
 int64_t RoceProgress::serve() {

@@ -11,10 +11,12 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/packets/answer_limit.h"
 #include "engine/remote/progress_policy.h"
 #include "engine/roce_transport/management.h"
 #include "engine/roce_transport/port_sharing.h"
 #include "engine/roce_transport/reading_lease.h"
+#include "engine/roce_transport/roce_groups.h"
 #include "engine/roce_transport/roce_path.h"
 #include "engine/roce_transport/roce_receiver.h"
 #include "udp/roce_socket.h"
@@ -35,6 +37,9 @@ class RoceProgress final : public RocePathOwner {
 
   // Packets that another process has read come over this connection from now on. Any thread.
   void add_inbox(MessageSocket connection);
+
+  // The groups of this process have changed. Under the lock.
+  void follow_groups();
 
   // The lock of the receiver. Before Qp::send_lock.
   std::timed_mutex& mutex() { return mutex_; }
@@ -57,9 +62,12 @@ class RoceProgress final : public RocePathOwner {
   struct Round;
   bool drive(bool from_poll);
   void read_sockets(Round& round);
+  void read_groups(Round& round);
   void read_inboxes(Round& round);
   void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
-  void take_mad(const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
+  void take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
+                bool is_forwarded);
+  bool is_welcome(const wire::NetAddress& from);
   void run_timers(int64_t now);
   void note_timer(int64_t at);
   void arm(int epoll, bool armed, bool* is_armed);
@@ -94,10 +102,12 @@ class RoceProgress final : public RocePathOwner {
   bool is_active_ = false;
   std::atomic<bool> leaves_to_others_{false};  // another process was reading
   std::vector<MessageSocket> inboxes_;
+  RoceGroups groups_{process_};
   PacketForwarder forwarder_{process_};
   ReadingLease lease_;
   size_t answering_ = 0;  // paths that have more answers to send
   std::vector<std::shared_ptr<RocePath>> watched_;
+  packets::AnswerLimit refusals_;  // of MADs
   EmptyPolls empty_polls_;
   udp::PacketBuffer buffer_;
 

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "engine/datagram/multicast.h"
+#include "engine/objects/process.h"
+#include "engine/packets/datagram_packet.h"
 #include "roce/mad.h"
 #include "roce/opcode.h"
 
@@ -11,6 +14,9 @@ namespace {
 
 // Packets that one path answers before the next one does.
 constexpr int kAnswersAtOnce = 32;
+// NAKs for packets out of order, to one peer. There is one for each gap; a flood of gaps is no traffic. A
+// requester that gets none sends again after its timeout.
+constexpr packets::AnswerRate kNaks{1000, 10000};
 
 bool is_response_packet(roce::Operation operation) {
   return operation == roce::Operation::kAcknowledge || operation == roce::Operation::kReadResponse ||
@@ -18,6 +24,8 @@ bool is_response_packet(roce::Operation operation) {
 }
 
 }  // namespace
+
+RoceReceiver::RoceReceiver(Process& process) : process_(process), naks_(kNaks), datagrams_(process) {}
 
 void RoceReceiver::add_route(uint32_t qpn, std::shared_ptr<RocePath> path) {
   remove_route(qpn);
@@ -34,6 +42,14 @@ void RoceReceiver::remove_route(uint32_t qpn) {
 std::shared_ptr<RocePath> RoceReceiver::find(uint32_t qpn) const {
   const auto found = routes_.find(qpn);
   return found != routes_.end() ? found->second : nullptr;
+}
+
+bool RoceReceiver::is_for(const RocePath& path, const roce::Packet& packet, const wire::NetAddress& from,
+                          const wire::NetAddress& to) const {
+  const bool is_of_peer = path.peer().address == from && path.own_address() == to;
+  if (is_of_peer && packets::pkeys_match(packet.bth.pkey, roce::kDefaultPkey)) return true;
+  process_.directory().count_drop(is_of_peer ? PacketDrop::kPkey : PacketDrop::kUnknown);
+  return false;
 }
 
 bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
@@ -56,8 +72,7 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
     return false;
   }
   const std::shared_ptr<RocePath>& path = found->second;
-  if (path->peer().address != from || path->own_address() != to || packet.bth.pkey != roce::kDefaultPkey)
-    return true;
+  if (!is_for(*path, packet, from, to)) return true;
   if (is_response_packet(info.operation)) {
     *timer = std::min(*timer, path->take_response(packet, now));
     return true;
@@ -70,9 +85,23 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   return true;
 }
 
-size_t RoceReceiver::send_answers() {
-  std::erase_if(answering_, [](const std::shared_ptr<RocePath>& path) {
-    if (!path->send_answers(kAnswersAtOnce)) return false;
+void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
+                                   const wire::NetAddress& group) {
+  roce::Packet packet;
+  if (roce::parse(datagram, &packet) == roce::Parsed::kPacket &&
+      roce::find_opcode(packet.bth.opcode)->transport == roce::TransportKind::kUd &&
+      packet.bth.destination_qpn == kMulticastQpn)
+    datagrams_.take(packet, from, group);
+}
+
+size_t RoceReceiver::send_answers(int64_t now) {
+  const auto may_refuse = [&](const wire::NetAddress& peer) {
+    if (naks_.allow(peer.bytes, now)) return true;
+    process_.directory().count_drop(PacketDrop::kAnswer);
+    return false;
+  };
+  std::erase_if(answering_, [&](const std::shared_ptr<RocePath>& path) {
+    if (!path->send_answers(kAnswersAtOnce, may_refuse)) return false;
     path->awaits_answers = false;
     return true;
   });

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/packets/answer_limit.h"
 #include "engine/roce_transport/roce_datagrams.h"
 #include "engine/roce_transport/roce_path.h"
 
@@ -19,7 +20,7 @@ namespace verbena {
 
 class RoceReceiver {
  public:
-  explicit RoceReceiver(Process& process) : datagrams_(process) {}
+  explicit RoceReceiver(Process& process);
 
   void add_route(uint32_t qpn, std::shared_ptr<RocePath> path);
   void remove_route(uint32_t qpn);
@@ -34,10 +35,19 @@ class RoceReceiver {
   bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
             int64_t now, int64_t* timer, uint32_t* qpn);
 
+  // The same for a packet to a group.
+  void take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
+                       const wire::NetAddress& group);
+
   // Sends answers that are due, some of each path. Returns how many paths have more.
-  size_t send_answers();
+  size_t send_answers(int64_t now);
 
  private:
+  bool is_for(const RocePath& path, const roce::Packet& packet, const wire::NetAddress& from,
+              const wire::NetAddress& to) const;
+
+  Process& process_;
+  packets::AnswerLimit naks_;
   std::unordered_map<uint32_t, std::shared_ptr<RocePath>> routes_;  // by own QPN
   std::vector<std::shared_ptr<RocePath>> answering_;
   RoceDatagrams datagrams_;

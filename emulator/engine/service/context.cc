@@ -109,7 +109,7 @@ int query_port(Context* context, uint8_t port, ibv_port_attr* attr) {
   if (context->failed.load(std::memory_order_acquire)) return EIO;
   const DeviceDescription& device = *context->device;
   if (port < 1 || port > device.count_ports()) {
-    VERBENA_WARN("ibv_query_port: %s: port %u: the ports are 1 to %u", device.name.data(), port,
+    VERBENA_WARN(port_number, "ibv_query_port: %s: port %u: the ports are 1 to %u", device.name.data(), port,
                  device.count_ports());
     return EINVAL;
   }

@@ -36,7 +36,7 @@ void EngineService::serve_device_events() {
     const DeviceEventLog& log = process_.directory().events(context->device_index);
     const uint64_t count = log.count();
     if (count - context->events_seen > DeviceEventLog::kLength) {
-      VERBENA_WARN("%s: more happened than its log holds; the oldest is not told",
+      VERBENA_WARN(device_events_lost, "%s: more happened than its log holds; the oldest is not told",
                    context->device->name.data());
       context->events_seen = count - DeviceEventLog::kLength;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// From the first open of a device to the last close, fork(2) and exit(3) included. The service thread's work is in
-// service_thread.cc.
+// From the first open of a device to the last close, fork(2) and exit(3) included. The service thread's work
+// is in service_thread.cc.
 #include "engine/service/engine_service.h"
 
 #include <errno.h>
@@ -22,6 +22,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/within_node.h"
 #include "engine/requester/requester.h"
+#include "engine/service/begin_injection.h"
 #include "engine/service/debug_log.h"
 #include "fabric/fork_descriptors.h"
 #include "fabric/hazards.h"
@@ -87,7 +88,8 @@ Remote& EngineService::remote_or_begin() {
   return *remote_;
 }
 
-size_t EngineService::reply(void* self, const std::byte* request, size_t size, std::byte* reply, Descriptor& passed) {
+size_t EngineService::reply(void* self, const std::byte* request, size_t size, std::byte* reply,
+                            Descriptor& passed) {
   EngineService& service = *static_cast<EngineService*>(self);
   if (is_connection_request(request, size)) {
     service.remote_or_begin().take_connection_request(request, passed);
@@ -119,10 +121,11 @@ int EngineService::enter(const char* node) {
   };
   membership.services().serve_by(ServiceNumber::kRegion, pass, &process_);
   if (const int error = enter_node(membership, node, &EngineService::serve_thread, this); error != 0) {
-    VERBENA_WARN("open_device: cannot join the node %s: errno %d", node, error);
+    VERBENA_WARN(node_not_joined, "open_device: cannot join the node %s: errno %d", node, error);
     rlimit space{};
     if (error == ENOMEM && getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
       VERBENA_ERROR(
+          no_address_space,
           "open_device: no address space for an adapter within ulimit -v %llu: 1048576 (1 GiB) more will do",
           static_cast<unsigned long long>(space.rlim_cur / 1024));
     return error == ENOENT ? ENODEV : error;
@@ -140,12 +143,13 @@ int EngineService::acquire(Process** out) {
                [] { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); });
   const char* node = getenv(kNodeVariable);
   if (node == nullptr || *node == 0) {
-    VERBENA_WARN("open_device: %s is not set: run the program under `verbena run`", kNodeVariable);
+    VERBENA_WARN(no_node, "open_device: %s is not set: run the program under `verbena run`", kNodeVariable);
     return ENODEV;
   }
   if (const char* wanted = getenv(kFastPathVariable); wanted != nullptr && strcmp(wanted, "off") == 0)
     fast_path_enabled.store(false, std::memory_order_relaxed);
   begin_debug_log();
+  begin_injection();
   std::lock_guard lock(service_mutex);
   if (current == nullptr) {
     auto* service = new (std::nothrow) EngineService;
@@ -172,7 +176,7 @@ int EngineService::open_roce() {
   std::string problem;
   const int error = roce_->open(&problem);
   if (error != 0) {
-    VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
+    VERBENA_ERROR(network_not_opened, "open_device: no network: %s", problem.c_str());
     return error;
   }
   VERBENA_INFO("open_device: RoCE v2 has no authentication: any machine can send packets to the addresses");
@@ -192,7 +196,7 @@ int EngineService::open_connection_listener() {
   std::string problem;
   const int error = connection_listener_.open(process_.membership(), *remote_, &problem);
   if (error != 0)
-    VERBENA_LOG_AT(LogLevel::kError, "open_device: no network: %s", problem.c_str());
+    VERBENA_ERROR(network_not_opened, "open_device: no network: %s", problem.c_str());
   else
     connection_listener_is_open_.store(true, std::memory_order_release);
   return error;

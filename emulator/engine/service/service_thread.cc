@@ -44,7 +44,8 @@ void EngineService::serve_cq(uint32_t index) {
   if (begin_moderation(*cq)) moderated_.push_back(index);
   if (cq->ignore_overrun || cq->shared->overrun.load(std::memory_order_acquire) == 0) return;
   if (!cq->failed.exchange(true)) {
-    VERBENA_WARN("CQ %u overran its %d entries: it and its queue pairs are in error", index, cq_capacity(cq));
+    VERBENA_WARN(cq_overrun, "CQ %u overran its %d entries: it and its queue pairs are in error", index,
+                 cq_capacity(cq));
     raise_cq_event(*cq, IBV_EVENT_CQ_ERR);
   }
   process_.for_each_qp([&](Qp& qp) {

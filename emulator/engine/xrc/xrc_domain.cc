@@ -26,7 +26,7 @@ int open_xrcd(Context* context, int fd, int flags, Xrcd** out) {
   const int error = open_xrc_domain(process.directory(), membership.slot(), membership.generation(),
                                     context->device_index, fd, flags, &xrcd->entry, &xrcd->number);
   if (error != 0) {
-    VERBENA_WARN("ibv_open_xrcd: descriptor %d, oflags 0x%x: errno %d", fd, flags, error);
+    VERBENA_WARN(xrc_domain, "ibv_open_xrcd: descriptor %d, oflags 0x%x: errno %d", fd, flags, error);
     give_quota(*context, Counted::kXrcds);
     delete xrcd;
     return error;
@@ -39,7 +39,7 @@ int close_xrcd(Xrcd* xrcd) {
   Process& process = *xrcd->context->process;
   if (!process.dead()) {
     if (const uint32_t users = xrcd->users.load(std::memory_order_acquire); users != 0) {
-      VERBENA_WARN("ibv_close_xrcd: %u SRQs and queue pairs still belong to it", users);
+      VERBENA_WARN(object_in_use, "ibv_close_xrcd: %u SRQs and queue pairs still belong to it", users);
       return EBUSY;
     }
     close_xrc_domain(process.directory(), xrcd->entry);

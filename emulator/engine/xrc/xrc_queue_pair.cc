@@ -45,7 +45,7 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
   if (int error = usable(*context); error != 0) return error;
   QpnEntry found;
   if (!process.directory().find_qpn(qpn, &found)) {
-    VERBENA_WARN("ibv_open_qp: nobody on this node has QP number 0x%06x", qpn);
+    VERBENA_WARN(xrc_qp, "ibv_open_qp: nobody on this node has QP number 0x%06x", qpn);
     return EINVAL;
   }
   if (found.slot != process.membership().slot()) return open_proxy_qp(context, xrcd, qpn, user_handle, out);
@@ -57,7 +57,7 @@ int open_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_handle, Qp
   int error = 0;
   bool orphaned = false;
   if (!there || qp->xrcd == nullptr || qp->shared->xrcd != xrcd->number) {
-    VERBENA_WARN("ibv_open_qp: QP 0x%06x is no XRC_RECV queue pair of this domain", qpn);
+    VERBENA_WARN(xrc_qp, "ibv_open_qp: QP 0x%06x is no XRC_RECV queue pair of this domain", qpn);
     if (!there || qp->xrcd == nullptr) return EINVAL;
     error = EINVAL;
   }

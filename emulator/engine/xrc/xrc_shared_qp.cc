@@ -48,8 +48,8 @@ int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_hand
     ProxyQp& proxy = proxy_of(*qp);
     if (int error = process.peers().get(process.membership(), found.slot, generation, &proxy.owner);
         error != 0) {
-      VERBENA_WARN("ibv_open_qp: cannot reach the adapter of QP 0x%06x (slot %u): errno %d", qpn, found.slot,
-                   error);
+      VERBENA_WARN(xrc_unreachable, "ibv_open_qp: cannot reach the adapter of QP 0x%06x (slot %u): errno %d",
+                   qpn, found.slot, error);
       return error == ENOMEM || error == ETIMEDOUT ? error : EINVAL;  // else it is gone
     }
     proxy.index = found.qp_index;
@@ -57,7 +57,7 @@ int open_proxy_qp(Context* context, Xrcd* xrcd, uint32_t qpn, uint64_t user_hand
     const SharedQp* there = proxy.there;
     if (there == nullptr || there->in_use.load(std::memory_order_acquire) == 0 || there->qpn != qpn ||
         there->type != IBV_QPT_XRC_RECV || there->xrcd != xrcd->number) {
-      VERBENA_WARN("ibv_open_qp: QP 0x%06x is no XRC_RECV queue pair of this domain", qpn);
+      VERBENA_WARN(xrc_qp, "ibv_open_qp: QP 0x%06x is no XRC_RECV queue pair of this domain", qpn);
       return EINVAL;
     }
     proxy.incarnation = there->incarnation;
@@ -125,7 +125,8 @@ int ProxyQp::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if (error == 0 && size == sizeof reply) std::memcpy(&reply, bytes, sizeof reply);
     const bool gone = error == ECONNREFUSED || error == ENOENT || error == ECONNRESET;
     if (error != 0 && !gone) {
-      VERBENA_WARN("ibv_modify_qp: QP 0x%06x: the process that made it (slot %u) does not answer: errno %d",
+      VERBENA_WARN(xrc_owner,
+                   "ibv_modify_qp: QP 0x%06x: the process that made it (slot %u) does not answer: errno %d",
                    qp.shared->qpn, now.owner->slot(), error);
       return error;
     }

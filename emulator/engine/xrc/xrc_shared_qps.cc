@@ -110,7 +110,7 @@ OwnerStatus XrcSharedQps::serve_proxy(Qp& qp) {
   const OwnerStatus owner_status = find_again(qp);
   if (owner_status == OwnerStatus::kLost) {
     proxy.lost = true;
-    VERBENA_WARN("QP 0x%06x has ended with the process that made it", qp.shared->qpn);
+    VERBENA_WARN(xrc_owner, "QP 0x%06x has ended with the process that made it", qp.shared->qpn);
     raise_qp_event(qp, IBV_EVENT_QP_FATAL);
   }
   return owner_status;

@@ -106,6 +106,23 @@ for test in TESTS:
     pairs.add(test, lambda hosts, t=test: pair(hosts, t, PAIR), quick=test != "conformance")
 pairs.add("pingpong_without_filter", lambda hosts: pair(hosts, "pingpong", PAIR, filtered=False))
 
+by_roce = group("containers_roce", places=("namespaces",), roce=True)
+
+
+def pair_by_roce(hosts, test):
+    """As docker/compose-roce.yaml has it, but that an address is named."""
+    def variables(host):
+        return {"VERBENA_ROCE": host.address, "VERBENA_PEERS": "10.77.0.0/24"}
+    server, client = hosts
+    start(server, PAIR, "server", variables=variables(server))
+    seen = run(client, PAIR, "client", server.address, test, variables=variables(client))
+    expect("verbena-pair: well" in seen.out, "the pair does not say that all is well")
+
+
+for test in TESTS:
+    by_roce.add(test, lambda hosts, t=test: pair_by_roce(hosts, t), quick=test == "pingpong")
+
+
 # The images themselves, unpacked by docker/build-images; by hand, since building them takes long.
 images = group("images", places=(), needs_network=False)
 images_apart = group("images_apart", places=())

@@ -8,7 +8,7 @@ import time
 
 from harness import ports
 from harness.failure import expect
-from rows import conformance, ledger, perftest, pingpong
+from rows import conformance, ledger, perftest, pingpong, rdma_cm
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
 
@@ -43,6 +43,18 @@ for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
     six.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
 
 
+def until(host, holds, what):
+    deadline = time.monotonic() + host.settings.patience
+    while not holds():
+        expect(time.monotonic() < deadline, f"{host.name} did not {what}")
+        time.sleep(0.05)
+
+
+def finished(hosts, program):
+    finish(hosts, program)
+    return program
+
+
 # ---- rdma_cm: MADs to QP 1 ----
 
 def between(hosts, server, client, says):
@@ -61,6 +73,38 @@ for name, (server, client, says) in MANAGED.items():
         between(hosts, *([str(word).format(address) for word in line] for line in (server, client)), says)
     rows.add(name, managed)
     six.add(name, managed)
+rows.add("mckey", lambda hosts: rdma_cm.multicast(hosts, "239.192.3.4"))
+six.add("mckey", lambda hosts: rdma_cm.multicast(hosts, "ff1e::7e57"))
+
+
+@rows.row("mckey.once")
+def once(hosts):
+    """Each member of a group gets each message once, also beside the sender: the kernel hands a node's packets to groups back
+    to its own sockets. A receiver waits for 20 messages, and gets 19."""
+    def line(host, count):
+        return ("mckey", "-m", "239.192.3.5", "-b", host.address, "-C", count)
+    receivers = [host.start(*line(host, 20), name=f"mckey on {host.name}") for host in hosts]
+    for host in hosts:
+        host.wait_for("groups", 1)
+    come = 0
+    for count in (10, 9):
+        sender = hosts[0].start(*line(hosts[0], count), "-s", name=f"mckey (sender of {count})")
+        finish(hosts, sender)
+        come += count
+        for host, receiver in zip(hosts, receivers):
+            until(host, lambda: receiver.poll() is not None or requests_in(host, receiver) >= come, f"get {come} messages")
+            expect(receiver.poll() is None, f"{receiver.name} has more than {come} messages")
+            expect(requests_in(host, receiver) == come, f"{receiver.name} has {requests_in(host, receiver)} of {come} messages")
+    for receiver in receivers:
+        receiver.kill()
+
+
+def requests_in(host, program):
+    nodes = json.loads(host.tool("status", "--json"))["nodes"]
+    return sum(qp["requests_in"] for node in nodes for process in node["processes"] if process["pid"] == program.pid
+               for qp in process["qps"])
+
+
 for program in ("ib_send_bw", "ib_read_lat"):
     rows.add(f"{program}.managed", lambda hosts, p=program: perftest.measure_by_manager(hosts, p, iterations=perftest.FEW))
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""QEMU moves the memory of a virtual machine to another QEMU over RDMA (migrate rdma:...)."""
+"""QEMU moves the memory of a virtual machine to another QEMU over RDMA (migrate rdma:...), and gives a machine the device
+pvrdma, behind which it uses verbena0."""
 
 import json
 import os
@@ -44,6 +45,10 @@ class Machine:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise Failure(f"{self._process.name} does not answer") from None
                 time.sleep(0.01)
+
+    @property
+    def pid(self):
+        return self._process.pid
 
     def tell(self, command, **arguments):
         print(json.dumps({"execute": command, "arguments": arguments}), file=self._socket, flush=True)
@@ -104,8 +109,26 @@ def migrate(settings, pinned, nodes, memory=()):
             machine.end()
 
 
+def pvrdma(settings):
+    """The device asks verbena0 what it can, and makes itself no better (rdma_backend.c, rdma_backend_init). Debian's
+    kernels have no driver for it (CONFIG_INFINIBAND_VMWARE_PVRDMA is not set), so no guest uses it here."""
+    installed("qemu-system-x86_64")
+    with Node(settings) as node:
+        mads = f"socket,id=mads,server=on,wait=off,path={os.path.join(node.folder, 'mads')}"
+        machine = Machine(node, (), "pvrdma", "-object", "memory-backend-ram,id=memory,size=128M,share=on",
+                          "-machine", "memory-backend=memory", "-chardev", mads, "-device", "vmxnet3,addr=10.0,multifunction=on",
+                          "-device", "pvrdma,addr=10.1,ibdev=verbena0,netdev=lo,mad-chardev=mads")
+        said = machine.tell("human-monitor-command", **{"command-line": "info rdma"})
+        expect("pvrdma" in said, f"info rdma says: {said}")
+        devices = machine.tell("query-pci")[0]["devices"]
+        expect(any(device["id"]["device"] == 0x0820 for device in devices), "the machine has no pvrdma")
+        expect(any(process["pid"] == machine.pid for process in node.processes()), "QEMU has not opened verbena0")
+        machine.end()
+
+
 for pinned in (True, False):
     for nodes in (1, 2):
         add(f"qemu.migration_{'pinned' if pinned else 'unpinned'}_{nodes}_node{'s' if nodes == 2 else ''}",
             lambda settings, p=pinned, n=nodes: migrate(settings, p, n))
 add("qemu.migration_shared_memory", lambda settings: migrate(settings, True, 1, SHARED))
+add("qemu.pvrdma_without_guest", pvrdma)

@@ -33,7 +33,8 @@ CLOSED_TOO_EARLY = re.compile(r"(client DISCONNECT EVENT\.\.\.\n)?"
 # What the device logs about it: between nodes the other end's process may have ended before the connection did, and the
 # channel may be closed during the command that asks for the next event.
 OF_THE_DEVICE = re.compile(r"^verbena\[\d+\] warn: (no connection to \S+: nobody listens at the port|"
-                           r"rdma_cm: command GET_EVENT: errno 9)\n", re.MULTILINE)
+                           r"rdma_cm: command GET_EVENT: errno 9)\n|^verbena: RoCE v2 has no authentication: .*\n",
+                           re.MULTILINE)
 
 
 def ended_well(program, status):
@@ -290,13 +291,14 @@ def preloaded(settings):
 # server listen, and the client connects (perftest_communication.c: create_rdma_cm_connection,
 # rdma_cm_server_connection). On a busy machine the client is sometimes faster, is rejected as it should be (no service:
 # 8 of vol. 1, 12.6.7.2, or with UD IB_SIDR_UNSUPPORTED of the kernel's ib_cm.h), and ends with a segmentation fault.
-# Then both are started again.
+# Then both are started again: with a compiler beside them five attempts in a row were seen to lose that race.
 PERFTEST_RACE = ("RDMA_CM_EVENT_REJECTED; error: 8.", "RDMA_CM_EVENT_UNREACHABLE; error: 1.")
+PERFTEST_ATTEMPTS = 20
 
 
 def perftest_pair(start_server, start_client, patience):
     """Returns (server, client) as soon as the client has ended without that race and with a valid clock."""
-    for _ in range(5):
+    for _ in range(PERFTEST_ATTEMPTS):
         server = start_server()
         client = start_client()
         ended_well = client.wait(patience) == 0

@@ -8,12 +8,13 @@ import shutil
 import tempfile
 
 from cases.pingpong import PROGRAM, check
+from cases.rdma_cm import ADDRESS, finish, installed, wait_for
 from harness import ports
 from harness.failure import Skip, expect
 from harness.pair import no_trouble
 from harness.processes import Node
 from harness.refusing import refusing
-from harness.registry import case
+from harness.registry import add, case
 
 DEMO = pathlib.Path(__file__).resolve().parents[3] / "demo.sh"
 # The findings that demo.sh prints, with their numbers.
@@ -170,6 +171,27 @@ def loaded_when_needed(settings):
         watch = node.start("ibv_asyncwatch")
         watch.wait_for_output("async event FD", settings.patience)
         expect(EMULATOR in open(f"/proc/{watch.pid}/maps").read(), "ibv_asyncwatch has not loaded the emulator")
+
+
+def preloaded_epoll(settings, run_options=(), address=ADDRESS):
+    """The adapter does not use the epoll of a library that the program preloads."""
+    installed("rping")
+    preloaded = {"LD_PRELOAD": os.path.join(settings.build, "tests/programs/libprograms_own_epoll.so")}
+    with Node(settings, run_options) as node:
+        def start(name, *options):
+            return node.start_beside(node.verbena, "run", *map(str, run_options), "--", "rping", "-C", 10, "-a", address, *options,
+                                     name=f"rping ({name})", more=preloaded)
+
+        server = start("server", "-s")
+        wait_for(node, "listeners")
+        client = start("client", "-c", "-v")
+        finish(node, client, server)
+        expect("ping data: rdma-ping-9" in client.out, "rping has sent less")
+
+
+add("preloaded_epoll.plain", preloaded_epoll, quick=True)
+add("preloaded_epoll.tcp", lambda settings: preloaded_epoll(settings, ("--ip", ADDRESS, "--port", ports.reserve())))
+add("preloaded_epoll.roce", lambda settings: preloaded_epoll(settings, ("--roce", "127.0.14.1"), "127.0.14.1"))
 
 
 @case("sanitized_sender", processors=1)

@@ -192,7 +192,7 @@ std::string name_of(const rdma_cm_id* id) {
 
 constexpr char kOneOfOne[] =
     "waits for 1 of 1 events, which rdma_get_cm_event has returned, to be acknowledged by "
-    "rdma_ack_cm_event\n";
+    "rdma_ack_cm_event [event_not_acknowledged]\n";
 
 class LibrdmacmWaits : public Librdmacm {
  protected:

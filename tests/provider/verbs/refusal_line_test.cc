@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -234,6 +235,8 @@ TEST_F(RefusalLineTest, NamesVerbValueAndRule) {
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1)
         << refusal.words[0] << ", " << refusal.words[1] << ":\n"
         << said;
+    // observe/diagnostics.def has the code's row: the macro does not compile otherwise.
+    EXPECT_TRUE(std::regex_search(said, std::regex(R"( \[[a-z0-9_]+\]\n$)"))) << said;
     for (const std::string& word : refusal.words)
       EXPECT_NE(said.find(word), std::string::npos) << "'" << word << "' is not in: " << said;
   }

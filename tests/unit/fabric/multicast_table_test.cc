@@ -101,6 +101,18 @@ TEST_F(Multicast, WhatWasFoundIsAnotherMemberAfterAttachingAgain) {
   EXPECT_FALSE(table_.is_still(found[0]));
 }
 
+TEST_F(Multicast, AProcessHasTheGroupsOfItsQueuePairs) {
+  ASSERT_EQ(attach(member(5), group_of(1)), 0);
+  ASSERT_EQ(attach(member(6), group_of(1)), 0);
+  ASSERT_EQ(attach(member(6), group_of(2)), 0);
+  ASSERT_EQ(attach(member(6, 4), group_of(3)), 0);
+  EXPECT_EQ(table_.groups_of(3), (std::vector<MulticastGid>{group_of(1), group_of(2)}));
+  ASSERT_EQ(table_.detach(member(6), group_of(1), 0), 0);
+  ASSERT_EQ(table_.detach(member(6), group_of(2), 0), 0);
+  EXPECT_EQ(table_.groups_of(3), (std::vector<MulticastGid>{group_of(1)}));
+  EXPECT_TRUE(table_.groups_of(5).empty());
+}
+
 TEST_F(Multicast, EveryChangeIsANewVersion) {
   const uint64_t before = table_.version();
   ASSERT_EQ(attach(member(5), group_of(1)), 0);

@@ -9,6 +9,7 @@
 
 #include "fabric/node.h"
 #include "unit/common/temporary_folder.h"
+#include "wire/address_range_text.h"
 #include "wire/net_address.h"
 
 namespace verbena::wire {
@@ -44,6 +45,19 @@ TEST(NodeRecipe, HasEverythingThatMakesANode) {
   EXPECT_EQ(key_file, "/somewhere/key");
 }
 
+TEST(NodeRecipe, HasThePeersOfANodeWithPackets) {
+  DeviceTableOptions options;
+  options.network.enabled = true;
+  options.network.kind = NetworkKind::kRoce;
+  options.network.peer_ranges.resize(2);
+  ASSERT_TRUE(read_range("192.0.2.0/24", &options.network.peer_ranges[0]));
+  ASSERT_TRUE(read_range("2001:db8::7", &options.network.peer_ranges[1]));
+  std::string key_file;
+  const DeviceTableOptions read = read_again(options, &key_file);
+  EXPECT_EQ(read.network.kind, NetworkKind::kRoce);
+  EXPECT_EQ(read.network.peer_ranges, options.network.peer_ranges);
+}
+
 TEST(NodeRecipe, KnowsTheOtherLinkLayer) {
   std::string key_file;
   EXPECT_EQ(read_again({.link_layer = LinkLayer::kInfiniband}, &key_file).link_layer, LinkLayer::kInfiniband);
@@ -52,7 +66,7 @@ TEST(NodeRecipe, KnowsTheOtherLinkLayer) {
 TEST(NodeRecipe, IsNotMadeOfOtherText) {
   for (const char* text : {"", "devices", "devices=0", "devices=17", "devices=x", "link-layer=token-ring",
                            "max_qp=0", "max_qp=99999999", "max_sge_rd=31", "ip=nowhere", "port=0",
-                           "port=65536", "colour=red", "profile=", "profile=../x"}) {
+                           "port=65536", "peers=here", "colour=red", "profile=", "profile=../x"}) {
     DeviceTableOptions options;
     std::string key_file;
     EXPECT_FALSE(read_recipe(text, &options, &key_file)) << text;

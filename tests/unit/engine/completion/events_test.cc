@@ -3,6 +3,8 @@
 // Completion events: when they are raised, how they are counted, which channel gets them.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "unit/common/own_process.h"
 #include "unit/engine/scene.h"
 
@@ -103,26 +105,43 @@ TEST_F(Events, AreRaisedByAMessageThatDoesNotFitWhenArmedForSolicited) {
   EXPECT_EQ(completion(other.get()).status, IBV_WC_REM_INV_REQ_ERR);
 }
 
-// Raising our own wakes a thread of ours, and may be the last thing that this process does.
-TEST_F(Events, OfThePeerAreRaisedBeforeOurOwn) {
-  constexpr uint64_t kOwn = 0xc1;
-  const Owned<Cq> own = make_cq(scene.context.get(), 64, channel, kOwn);
-  const Owned<Qp> sender = make_qp(scene.pd.get(), own.get(), other.get());
-  const Owned<Qp> receiver = make_qp(scene.pd.get(), other.get(), cq.get());
-  connect(sender.get(), qp_number(receiver.get()), scene.gid());
-  connect(receiver.get(), qp_number(sender.get()), scene.gid());
-  Region large(scene.pd.get(), 2 * 4096);
-  for (const uint32_t length : {8u, 4096u}) {  // by the fast path, and by the requester
-    ASSERT_EQ(receive(receiver.get(), {large.sge(4096, 4096)}), 0);
-    for (Cq* armed : {cq.get(), own.get()}) ASSERT_EQ(req_notify_cq(armed, false), 0);
-    ASSERT_EQ(send(sender.get(), {large.sge(0, length)}, 0, IBV_SEND_SIGNALED), 0);
-    EXPECT_EQ(completion_event(channel, 20000), kHandle);
-    EXPECT_EQ(completion_event(channel, 20000), kOwn);
-    for (Cq* notified : {cq.get(), own.get()}) cq_event(notified);
-    completion(cq.get());
-    completion(own.get());
+// The events of a SEND go to one channel here, so that their order is seen.
+class EventOrder : public Events {
+ protected:
+  static constexpr uint64_t kOwn = 0xc1;
+
+  // `receives`: the receive CQ of the sender.
+  void expect_order(Cq* receives, const std::array<uint64_t, 2>& handles) {
+    const Owned<Qp> sender = make_qp(scene.pd.get(), own.get(), receives);
+    const Owned<Qp> receiver = make_qp(scene.pd.get(), other.get(), cq.get());
+    connect(sender.get(), qp_number(receiver.get()), scene.gid());
+    connect(receiver.get(), qp_number(sender.get()), scene.gid());
+    Region large(scene.pd.get(), 2 * 4096);
+    for (const uint32_t length : {8u, 4096u}) {  // by the fast path, and by the requester
+      ASSERT_EQ(receive(receiver.get(), {large.sge(4096, 4096)}), 0);
+      for (Cq* armed : {cq.get(), own.get()}) ASSERT_EQ(req_notify_cq(armed, false), 0);
+      ASSERT_EQ(send(sender.get(), {large.sge(0, length)}, 0, IBV_SEND_SIGNALED), 0);
+      for (const uint64_t handle : handles) EXPECT_EQ(completion_event(channel, 20000), handle) << length;
+      for (Cq* notified : {cq.get(), own.get()}) cq_event(notified);
+      completion(cq.get());
+      completion(own.get());
+    }
   }
+
+  const Owned<Cq> own = make_cq(scene.context.get(), 64, channel, kOwn);
+};
+
+// Raising our own wakes a thread of ours, and may be the last thing that this process does.
+TEST_F(EventOrder, IsThePeersBeforeOurOwn) { expect_order(other.get(), {kHandle, kOwn}); }
+
+// Our reader of the channel expects the request's event before that of the peer's reply.
+TEST_F(EventOrder, IsOurOwnFirstWhereTheReplyGoesToTheSameChannel) {
+  const Owned<Cq> replies = make_cq(scene.context.get(), 64, channel, 0xc2);
+  expect_order(replies.get(), {kOwn, kHandle});
 }
+
+// One CQ has its completions in their order, whatever the events'.
+TEST_F(EventOrder, IsThePeersBeforeOurOwnWithOneCq) { expect_order(own.get(), {kHandle, kOwn}); }
 
 TEST_F(Events, ThatWereReadAreCountedAtDestruction) {
   for (int i = 0; i < 5; ++i) {

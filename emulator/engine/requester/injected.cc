@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/requester/injected.h"
+
+#include "adapter/clock.h"
+#include "engine/objects/send_request.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/send_rules.h"
+#include "engine/rules/timers.h"
+
+namespace verbena {
+
+faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, faults::Injection& injection) {
+  if (request.done != 0) return {};  // it has begun
+  const uint64_t timeout = ack_timeout_ns(qp.attr.timeout);
+  faults::RequestFacts facts;
+  facts.qp = qp.index;
+  facts.number = request.number;
+  facts.opcode = number_in(request.opcode);
+  facts.length = request.length;
+  facts.is_acknowledged = is_acknowledged(qp.type);
+  facts.takes_receive = find_send_operation(request.opcode)->consumes_receive;
+  facts.timeout_ns = timeout == kNever ? 0 : timeout;
+  facts.retry_cnt = qp.attr.retry_cnt;
+  facts.rnr_retry = qp.attr.rnr_retry;
+  return injection.on_request(facts, now_ns());
+}
+
+}  // namespace verbena

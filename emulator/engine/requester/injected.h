@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What faults on purpose (faults/injection.h) do to a request that is about to start. The caller holds
+// send_lock.
+#pragma once
+
+#include "engine/objects/qp.h"
+#include "faults/injection.h"
+
+namespace verbena {
+
+faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, faults::Injection& injection);
+
+}  // namespace verbena

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Numbers that depend on nothing but what they are drawn for, so that a run can be repeated whatever the
+// order of its threads.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace verbena::faults {
+
+// splitmix64, its finalizer (https://prng.di.unimi.it/splitmix64.c).
+inline uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+inline uint64_t draw(std::initializer_list<uint64_t> what) {
+  uint64_t x = 0;
+  for (const uint64_t part : what) x = mix(x ^ part);
+  return x;
+}
+
+// 0 to 1, without 1.
+inline double fraction(uint64_t drawn) { return static_cast<double>(drawn >> 11) * 0x1p-53; }
+
+inline uint64_t between(uint64_t least, uint64_t most, uint64_t drawn) {
+  return most <= least ? least : least + drawn % (most - least + 1);
+}
+
+}  // namespace verbena::faults

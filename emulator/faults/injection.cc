@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "faults/injection.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "faults/draw.h"
+
+namespace verbena::faults {
+namespace {
+
+// A loss costs the program its timeout. Longer ones would make a run of chaos a test of patience.
+constexpr uint64_t kLongestLegalTimeout = 200'000'000;
+// ns. The send queue goes on with the next request in less time.
+constexpr int64_t kAtOnce = 2'000;
+
+void grow(auto& list, size_t index) {
+  if (list.size() <= index) list.resize(index + 1);
+}
+
+}  // namespace
+
+Injection::Injection(const Plan& plan, int64_t now, uint32_t lost_error)
+    : plan_(plan), began_(now), lost_error_(lost_error), rules_(plan.rules.size()) {}
+
+bool Injection::happens(size_t index, const Event& event, int64_t now) {
+  const Rule& rule = plan_.rules[index];
+  RuleState& state = rules_[index];
+  const auto passed = static_cast<uint64_t>(now - began_);
+  if ((rule.object != kAny && rule.object != event.object) ||
+      (rule.opcode != kAny && rule.opcode != event.opcode) || passed < rule.from_ns ||
+      passed >= rule.until_ns)
+    return false;
+  ++state.seen;
+  if ((rule.nth != 0 && state.seen != rule.nth) || (rule.every != 0 && state.seen % rule.every != 0) ||
+      state.done >= rule.times)
+    return false;
+  if (rule.probability < 1 &&
+      fraction(draw({plan_.seed, index, event.object, event.number, event.attempt})) >= rule.probability)
+    return false;
+  ++state.done;
+  return true;
+}
+
+uint64_t Injection::duration(size_t index, const Event& event) const {
+  const Rule& rule = plan_.rules[index];
+  return between(rule.least_ns, rule.most_ns, draw({plan_.seed, ~index, event.object, event.number}));
+}
+
+void Injection::take_link(QpState& qp, const RequestFacts& request, int64_t now) {
+  const Link& link = plan_.link;
+  if (link.bits_per_second == 0 && link.latency_ns == 0) return;
+  const uint64_t bits = uint64_t{request.length} * 8;
+  const auto transfer =
+      link.bits_per_second == 0
+          ? 0
+          : static_cast<int64_t>(static_cast<double>(bits) * 1e9 / static_cast<double>(link.bits_per_second));
+  // A request that waited behind the one before it was on the link meanwhile.
+  const bool was_queued = now - qp.went_at < kAtOnce;
+  qp.link_free_at = (was_queued ? qp.link_free_at : std::max(qp.link_free_at, now)) + transfer;
+  qp.until = std::max(qp.until, qp.link_free_at + static_cast<int64_t>(link.latency_ns));
+}
+
+// One attempt to send the request.
+Verdict Injection::judge(QpState& qp, const RequestFacts& request, int64_t now) {
+  const Event event{request.qp, request.opcode, request.number, qp.attempt};
+  const bool may_be_lost =
+      !plan_.only_legal || (request.is_acknowledged && request.timeout_ns != 0 &&
+                            request.timeout_ns <= kLongestLegalTimeout && qp.losses < request.retry_cnt);
+  const bool may_be_rnr = request.is_acknowledged && request.takes_receive &&
+                          (!plan_.only_legal || request.rnr_retry == 7 || qp.rnrs < request.rnr_retry);
+  Verdict verdict;
+  for (size_t i = 0; i < plan_.rules.size() && verdict.kind == Verdict::Kind::kGo; ++i) {
+    switch (plan_.rules[i].what) {
+      case Fault::kDelay:
+        if (qp.attempt == 0 && happens(i, event, now))
+          qp.until = std::max(qp.until, now + static_cast<int64_t>(duration(i, event)));
+        break;
+      case Fault::kLose:
+        if (!may_be_lost || !happens(i, event, now)) break;
+        ++qp.losses;
+        ++qp.attempt;
+        if (!request.is_acknowledged) return {Verdict::Kind::kDrop, 0, 0, true};
+        if (request.timeout_ns == 0) {  // it is never sent again
+          qp.until = INT64_MAX;
+          return {Verdict::Kind::kHold, qp.until, 0, true};
+        }
+        qp.until = now + static_cast<int64_t>(request.timeout_ns);
+        if (qp.losses > request.retry_cnt) return {Verdict::Kind::kFail, 0, lost_error_, true};
+        return {Verdict::Kind::kHold, qp.until, 0, true};
+      case Fault::kRnr:
+        if (!may_be_rnr || !happens(i, event, now)) break;
+        ++qp.rnrs;
+        ++qp.attempt;
+        verdict.kind = Verdict::Kind::kRnr;
+        break;
+      case Fault::kFail:
+        if (qp.attempt == 0 && happens(i, event, now))
+          return {Verdict::Kind::kFail, 0, plan_.rules[i].vendor_err, false};
+        break;
+      case Fault::kDie:
+        if (qp.attempt == 0 && happens(i, event, now)) kill(getpid(), SIGKILL);
+        break;
+      case Fault::kRefuse:
+      case Fault::kHold:
+      case Fault::kWake:
+        break;
+    }
+  }
+  if (verdict.kind == Verdict::Kind::kGo && qp.attempt == 0) take_link(qp, request, now);
+  return verdict;
+}
+
+Verdict Injection::on_request(const RequestFacts& request, int64_t now) {
+  std::lock_guard lock(mutex_);
+  grow(qps_, request.qp);
+  QpState& qp = qps_[request.qp];
+  if (qp.number != request.number) {
+    QpState next;
+    next.number = request.number;
+    next.link_free_at = qp.link_free_at;
+    next.went_at = qp.went_at;
+    qp = next;
+  }
+  if (qp.fails)
+    return {Verdict::Kind::kFail, 0, qp.vendor_err, false};  // once the requests before it are done
+  if (now < qp.until) return {Verdict::Kind::kHold, qp.until, 0, false};
+  if (!qp.is_judged) {
+    const Verdict verdict = judge(qp, request, now);
+    // Lost or refused, it is judged again when it is sent again.
+    qp.is_judged = verdict.kind == Verdict::Kind::kGo;
+    qp.fails = verdict.kind == Verdict::Kind::kFail;
+    qp.vendor_err = verdict.vendor_err;
+    if (verdict.kind != Verdict::Kind::kGo) return verdict;
+    if (now < qp.until) return {Verdict::Kind::kHold, qp.until, 0, false};
+  }
+  qp.went_at = now;
+  return {};
+}
+
+bool Injection::holds_poll(uint32_t cq, int64_t now) {
+  std::lock_guard lock(mutex_);
+  grow(held_polls_, cq);
+  if (now < held_polls_[cq]) return true;
+  const Event event{cq, kAny, ++polls_, 0};
+  for (size_t i = 0; i < plan_.rules.size(); ++i)
+    if (plan_.rules[i].what == Fault::kHold && happens(i, event, now))
+      held_polls_[cq] = now + static_cast<int64_t>(duration(i, event));
+  return now < held_polls_[cq];
+}
+
+bool Injection::wakes(uint32_t cq, int64_t now) {
+  std::lock_guard lock(mutex_);
+  const Event event{cq, kAny, ++armings_, 0};
+  bool wakes = false;
+  for (size_t i = 0; i < plan_.rules.size(); ++i)
+    if (plan_.rules[i].what == Fault::kWake && happens(i, event, now)) wakes = true;
+  return wakes;
+}
+
+bool Injection::refuses(uint32_t kind, int64_t now) {
+  std::lock_guard lock(mutex_);
+  const Event event{kind, kAny, ++creations_, 0};
+  for (size_t i = 0; i < plan_.rules.size(); ++i)
+    if (plan_.rules[i].what == Fault::kRefuse && happens(i, event, now)) return true;
+  return false;
+}
+
+}  // namespace verbena::faults

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Carries a plan out in one process: the engine asks at a few places what is to happen. Off, each of these
+// costs one load and one predictable branch. The process then takes no fast path.
+//
+// Threads: all calls from any thread; locks of the engine may be held. No call calls the engine.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "faults/plan.h"
+
+namespace verbena::faults {
+
+// A request that is about to start.
+struct RequestFacts {
+  uint32_t qp = 0;      // index of its queue pair
+  uint64_t number = 0;  // running number on the queue pair
+  uint32_t opcode = 0;  // enum ibv_wr_opcode
+  uint32_t length = 0;  // bytes
+  bool is_acknowledged = true;
+  bool takes_receive = false;  // SENDs, and WRITE with immediate
+  uint64_t timeout_ns = 0;     // ibv_qp_attr::timeout; 0: without end
+  uint8_t retry_cnt = 0;
+  uint8_t rnr_retry = 0;
+};
+
+struct Verdict {
+  enum class Kind : uint8_t {
+    kGo,
+    kHold,  // until `until`
+    kDrop,  // it completes, and does nothing
+    kRnr,   // as if the peer had no receive request
+    kFail,  // with `vendor_err`
+  };
+  Kind kind = Kind::kGo;
+  int64_t until = 0;  // ns, CLOCK_MONOTONIC
+  uint32_t vendor_err = 0;
+  bool was_lost = false;  // kHold: it counts as a retry
+};
+
+class Injection {
+ public:
+  // `now`: ns of CLOCK_MONOTONIC, the begin of the plan's time. `lost_error`: the vendor_err of a request
+  // that was lost more often than retry_cnt allows.
+  Injection(const Plan& plan, int64_t now, uint32_t lost_error);
+
+  // Asked again for the same request until it may go. Ends the process where a rule says so.
+  Verdict on_request(const RequestFacts& request, int64_t now);
+  // Does ibv_poll_cq find nothing now?
+  bool holds_poll(uint32_t cq, int64_t now);
+  bool wakes(uint32_t cq, int64_t now);
+  bool refuses(uint32_t kind, int64_t now);
+
+ private:
+  // What a rule is about to decide on.
+  struct Event {
+    uint32_t object;
+    uint32_t opcode;
+    uint64_t number;  // of the event, for the draw
+    uint64_t attempt;
+  };
+  struct RuleState {
+    uint64_t seen = 0;
+    uint64_t done = 0;
+  };
+  struct QpState {
+    uint64_t number = UINT64_MAX;  // of the request that is being judged
+    uint64_t attempt = 0;
+    uint32_t losses = 0;
+    uint32_t rnrs = 0;
+    bool is_judged = false;  // this attempt
+    bool fails = false;
+    uint32_t vendor_err = 0;
+    int64_t until = 0;
+    int64_t link_free_at = 0;
+    int64_t went_at = 0;  // the request before
+  };
+
+  bool happens(size_t rule, const Event& event, int64_t now);
+  uint64_t duration(size_t rule, const Event& event) const;
+  Verdict judge(QpState& qp, const RequestFacts& request, int64_t now);
+  void take_link(QpState& qp, const RequestFacts& request, int64_t now);
+
+  const Plan plan_;
+  const int64_t began_;
+  const uint32_t lost_error_;
+  std::mutex mutex_;
+  std::vector<RuleState> rules_;
+  std::vector<QpState> qps_;
+  std::vector<int64_t> held_polls_;  // by CQ: until
+  uint64_t polls_ = 0, armings_ = 0, creations_ = 0;
+};
+
+inline constinit std::atomic<Injection*> attached_injection{nullptr};
+
+// nullptr: nothing is injected.
+inline Injection* injection() { return attached_injection.load(std::memory_order_acquire); }
+
+}  // namespace verbena::faults

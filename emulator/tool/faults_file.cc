@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tool/faults_file.h"
+
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "engine/rules/send_rules.h"
+#include "engine/rules/vendor_error.h"
+#include "fabric/counted.h"
+
+namespace verbena::tool {
+namespace {
+
+using faults::Fault;
+using faults::Rule;
+
+struct Unit {
+  const char* word;
+  double factor;
+};
+
+constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+constexpr Unit kRates[] = {{"kbps", 1e3}, {"Mbps", 1e6}, {"Gbps", 1e9}};
+constexpr std::pair<const char*, Counted> kObjects[] = {
+    {"QP", Counted::kQps}, {"CQ", Counted::kCqs}, {"MR", Counted::kMrs},   {"MW", Counted::kMws},
+    {"PD", Counted::kPds}, {"AH", Counted::kAhs}, {"SRQ", Counted::kSrqs}, {"XRCD", Counted::kXrcds}};
+
+template <size_t kCount>
+bool parse_quantity(const std::string& text, const Unit (&units)[kCount], uint64_t* out) {
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || number < 0) return false;
+  const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
+  for (const Unit& known : units) {
+    if (unit != known.word) continue;
+    if (number * known.factor > 1e18) return false;
+    *out = static_cast<uint64_t>(number * known.factor + 0.5);
+    return true;
+  }
+  return false;
+}
+
+class Reader {
+ public:
+  Reader(std::string file, faults::Plan* out) : file_(std::move(file)), out_(out) {}
+
+  bool read(const std::string& text) {
+    try {
+      const toml::table table = toml::parse(text, file_);
+      return read_head(table);
+    } catch (const toml::parse_error& error) {
+      return refuse(error.source().begin.line, std::string(error.description()));
+    }
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  bool refuse(uint64_t line, const std::string& rule) {
+    problem_ = file_ + ":" + std::to_string(line) + ": " + rule;
+    return false;
+  }
+  bool refuse(const toml::node& node, const std::string& rule) {
+    return refuse(node.source().begin.line, rule);
+  }
+
+  bool read_head(const toml::table& table) {
+    for (const auto& [key, node] : table) {
+      if (key == "seed") {
+        if (!read_number(node, "seed", &out_->seed)) return false;
+      } else if (key == "link") {
+        if (!node.is_string() || !parse_link(**node.as_string(), &out_->link))
+          return refuse(node, "link is a rate, a latency or both: \"25Gbps,2us\"");
+      } else if (key == "fault") {
+        if (!node.is_array_of_tables()) return refuse(node, "faults are tables: [[fault]]");
+        for (const toml::node& fault : *node.as_array())
+          if (!read_fault(*fault.as_table())) return false;
+      } else {
+        return refuse(key.source().begin.line,
+                      "there are seed, link and [[fault]], not " + std::string(key.str()));
+      }
+    }
+    return true;
+  }
+
+  bool read_number(const toml::node& node, const char* name, uint64_t* out) {
+    if (!node.is_integer() || **node.as_integer() < 0)
+      return refuse(node, std::string(name) + " is a whole number, 0 or more");
+    *out = static_cast<uint64_t>(**node.as_integer());
+    return true;
+  }
+
+  bool read_time(const toml::node& node, const char* name, uint64_t* out) {
+    if (!node.is_string() || !parse_duration(**node.as_string(), out))
+      return refuse(node, std::string(name) + " is a time: \"100us\", \"2ms\", \"1.5s\"");
+    return true;
+  }
+
+  bool read_times(const toml::node& node, Rule* rule) {
+    const toml::array* const range = node.as_array();
+    if (range == nullptr) {
+      if (!read_time(node, "time", &rule->least_ns)) return false;
+      rule->most_ns = rule->least_ns;
+      return true;
+    }
+    if (range->size() != 2) return refuse(node, "time is one time, or the least and the most");
+    return read_time(*range->get(0), "time", &rule->least_ns) &&
+           read_time(*range->get(1), "time", &rule->most_ns) &&
+           (rule->least_ns <= rule->most_ns || refuse(node, "the least time comes first"));
+  }
+
+  bool read_entry(std::string_view name, const toml::node& node, Rule* rule) {
+    uint64_t number = 0;
+    if (name == "qp" || name == "cq") {
+      const bool of_cq = rule->what == Fault::kHold || rule->what == Fault::kWake;
+      if ((name == "cq") != of_cq || rule->what == Fault::kRefuse)
+        return refuse(node, std::string(name) + " does not fit to " + word_of(rule->what));
+      if (!read_number(node, "an index", &number)) return false;
+      if (number >= faults::kAny) return refuse(node, "no index is that large");
+      rule->object = static_cast<uint32_t>(number);
+      return true;
+    }
+    if (name == "nth") return read_number(node, "nth", &rule->nth);
+    if (name == "every") return read_number(node, "every", &rule->every);
+    if (name == "times") return read_number(node, "times", &rule->times);
+    if (name == "from") return read_time(node, "from", &rule->from_ns);
+    if (name == "until") return read_time(node, "until", &rule->until_ns);
+    if (name == "time") return read_times(node, rule);
+    if (name == "probability") {
+      const auto value = node.value<double>();
+      if (!value || !(*value >= 0 && *value <= 1)) return refuse(node, "probability is 0 to 1");
+      rule->probability = *value;
+      return true;
+    }
+    return read_word(name, node, rule);
+  }
+
+  bool read_word(std::string_view name, const toml::node& node, Rule* rule) {
+    if (name != "opcode" && name != "error" && name != "object")
+      return refuse(node, "a fault has no " + std::string(name));
+    if (!node.is_string()) return refuse(node, std::string(name) + " is a word");
+    const std::string& word = **node.as_string();
+    if (name == "opcode") {
+      for (uint32_t opcode = 0; opcode < 256; ++opcode)
+        if (const auto* operation = find_send_operation(static_cast<ibv_wr_opcode>(opcode));
+            operation != nullptr && word == operation->name)
+          return rule->opcode = opcode, true;
+      return refuse(node, "there is no opcode " + word + ": write it without IBV_WR_");
+    }
+    if (name == "error") {
+      for (uint32_t number = 1; number <= UINT8_MAX; ++number)
+        if (word == find_vendor_error(number)->name) return rule->vendor_err = number, true;
+      return refuse(node, "there is no error " + word + ": see verbena explain --list");
+    }
+    for (const auto& [known, kind] : kObjects)
+      if (word == known) return rule->object = static_cast<uint32_t>(kind), true;
+    return refuse(node, "object is QP, CQ, MR, MW, PD, AH, SRQ or XRCD");
+  }
+
+  bool read_fault(const toml::table& table) {
+    Rule rule;
+    const toml::node* const what = table.get("what");
+    if (what == nullptr || !what->is_string() || !faults::parse_fault(**what->as_string(), &rule.what))
+      return refuse(what != nullptr ? *what : static_cast<const toml::node&>(table),
+                    "what is lose, delay, rnr, fail, die, refuse, hold or wake");
+    for (const auto& [key, node] : table)
+      if (key != "what" && !read_entry(key.str(), node, &rule)) return false;
+    if (rule.what == Fault::kFail && rule.vendor_err == 0) return refuse(table, "fail needs an error");
+    if ((rule.what == Fault::kDelay || rule.what == Fault::kHold) && rule.most_ns == 0)
+      return refuse(table, std::string(word_of(rule.what)) + " needs a time");
+    out_->rules.push_back(rule);
+    return true;
+  }
+
+  const std::string file_;
+  faults::Plan* const out_;
+  std::string problem_;
+};
+
+}  // namespace
+
+bool parse_duration(const std::string& text, uint64_t* nanoseconds) {
+  return parse_quantity(text, kTimes, nanoseconds);
+}
+
+bool parse_link(const std::string& text, faults::Link* out) {
+  const size_t comma = text.find(',');
+  const std::string first = text.substr(0, comma);
+  if (comma == std::string::npos && parse_duration(first, &out->latency_ns)) return true;
+  if (!parse_quantity(first, kRates, &out->bits_per_second) || out->bits_per_second == 0) return false;
+  return comma == std::string::npos || parse_duration(text.substr(comma + 1), &out->latency_ns);
+}
+
+bool read_faults(const std::string& file, faults::Plan* out, std::string* problem) {
+  std::ifstream stream(file);
+  std::stringstream text;
+  if (!stream || !(text << stream.rdbuf())) {
+    *problem = file + " cannot be read, or is empty";
+    return false;
+  }
+  Reader reader(file, out);
+  if (reader.read(text.str())) return true;
+  *problem = reader.problem();
+  return false;
+}
+
+}  // namespace verbena::tool

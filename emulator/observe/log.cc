@@ -48,12 +48,13 @@ LogLevel log_level = level_from_environment();
 
 namespace {
 
-LogLevel written_level = log_level;  // lines above it are for the listener alone
+LogLevel written_level = LogLevel::kNone;  // with a listener: lines above it are for the listener alone
 std::atomic<LogListener> log_listener{nullptr};
 
 }  // namespace
 
 void set_log_listener(LogListener listener) {
+  written_level = log_level;
   log_listener.store(listener, std::memory_order_release);
   log_level = std::max(log_level, LogLevel::kWarn);
 }
@@ -76,7 +77,7 @@ void log_line(LogLevel level, const char* format, ...) {
     listener(static_cast<int>(level), line + head);
   }
   errno = saved;
-  if (level > written_level) return;
+  if (listener != nullptr && level > written_level) return;
   line[length] = '\n';
   syscall(SYS_write, STDERR_FILENO, line, length + 1);
   errno = saved;

@@ -7,7 +7,7 @@
 #include "random/generator.h"
 #include "random/run.h"
 #include "random/text.h"
-#include "support/fixture.h"
+#include "support/pair.h"
 
 namespace conformance {
 namespace {
@@ -28,7 +28,7 @@ ClauseId clause_about(random::Finding::About about) {
 }
 
 // Every eighth program, beginning with one of the first eight. Ends with the first that deviates.
-class ProgramsTest final : public DeviceTest {
+class ProgramsTest final : public PairTest {
  public:
   explicit ProgramsTest(int lane) : lane_(lane) {}
 
@@ -39,15 +39,15 @@ class ProgramsTest final : public DeviceTest {
     if (lane_ >= count) return;  // fewer programs than tests: the verdict is that of the others
     if (context()->device->transport_type == IBV_TRANSPORT_IWARP)
       throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
-    const random::Claims claims = random::claims_of(device());
+    const random::Claims claims = random::claims_of(topology());
     for (int i = lane_; i < count; i += lanes) {
       const uint64_t seed = options().seed + static_cast<uint64_t>(i);
       random::Program program = random::generate(seed, claims);
-      auto finding = random::run(device(), program, claims);
+      auto finding = random::run(topology(), program, claims);
       if (!finding) continue;
       const size_t before = program.steps.size();
       const random::Shrunk least =
-          random::shrink_on(device(), std::move(program), std::move(*finding), claims);
+          random::shrink_on(topology(), std::move(program), std::move(*finding), claims);
       const About about(clause_about(least.finding.about));
       ADD_FAILURE() << least.finding.text << "\nThe least of " << before
                     << " steps that show it (--random 1 --seed " << seed << "):\n"

@@ -54,6 +54,12 @@ class Generator {
     for (const auto& [claimed, type] :
          {std::pair{claims_.window1, IBV_MW_TYPE_1}, {claims_.window2, IBV_MW_TYPE_2}})
       for (uint32_t i = 0; claimed && i < between(0, 2); ++i) setup.windows.push_back(type);
+    // Of each type as many on either device.
+    if (claims_.is_split) {
+      std::vector<ibv_mw_type> twice;
+      for (const ibv_mw_type type : setup.windows) twice.insert(twice.end(), 2, type);
+      setup.windows = std::move(twice);
+    }
   }
 
   Connection make_connection(const std::vector<ibv_qp_type>& types) {
@@ -126,6 +132,7 @@ class Generator {
     PostReceives step;
     step.xrc = connection.type == IBV_QPT_XRC_SEND;
     if (!connection.shared_receives) step.end = end;
+    if (step.xrc && claims_.is_split) end |= 1;  // the SRQ is on that side
     const uint32_t count = one_in(3) ? between(2, 6) : 1;
     const bool is_shared = !step.end && !step.xrc;
     for (uint32_t i = 0; i < count; ++i) {
@@ -145,14 +152,23 @@ class Generator {
     return one_in(3) ? between(1, 600) : usual[index_below(std::size(usual))];
   }
 
-  // Regions that an end uses: mostly of buffers of its own.
+  // Regions that an end uses: mostly of buffers of its own. With two devices always of those of its side.
   uint32_t region_for(EndIndex end) {
     const auto& regions = program_.setup.regions;
     for (int tries = 0; tries < 6; ++tries) {
       const uint32_t region = index_below(regions.size());
       if (regions[region].buffer == end) return region;
     }
-    return index_below(regions.size());
+    for (;;) {
+      const uint32_t region = index_below(regions.size());
+      if (!claims_.is_split || side_of_buffer(regions[region].buffer) == side_of_end(end)) return region;
+    }
+  }
+  // A window that the end can bind.
+  uint32_t window_for(EndIndex end) {
+    const uint32_t window = index_below(program_.setup.windows.size());
+    if (!claims_.is_split || side_of_window(window) == side_of_end(end)) return window;
+    return window ^ 1;
   }
 
   std::vector<Element> elements(EndIndex end, uint32_t length, uint32_t most, bool to_write) {
@@ -215,8 +231,8 @@ class Generator {
     out.swap = random_();
     out.wrong_qkey = connection.type == IBV_QPT_UD && one_in(15);
     if (out.opcode == IBV_WR_BIND_MW) return out.bind = bind(end), out.signaled = true, out;
-    if (out.opcode == IBV_WR_LOCAL_INV) return out.window = index_below(program_.setup.windows.size()), out;
-    if (out.opcode == IBV_WR_SEND_WITH_INV) out.window = index_below(program_.setup.windows.size());
+    if (out.opcode == IBV_WR_LOCAL_INV) return out.window = window_for(end), out;
+    if (out.opcode == IBV_WR_SEND_WITH_INV) out.window = window_for(other_end(end));
     const bool is_atomic = is_atomic_operation(out.opcode), is_read = out.opcode == IBV_WR_RDMA_READ;
     out.fenced = connection.type == IBV_QPT_RC && one_in(5);
     uint32_t size = is_atomic ? 8 : length();
@@ -235,7 +251,7 @@ class Generator {
     Target out;
     const auto& windows = program_.setup.windows;
     if (!windows.empty() && one_in(3)) {
-      out = {true, index_below(windows.size())};
+      out = {true, window_for(at)};
       const uint32_t length = model_->binding(out.index).length;
       out.offset = length >= size ? between(0, length - size) : 0;
     } else {
@@ -251,7 +267,7 @@ class Generator {
   }
 
   Bind bind(EndIndex end) {
-    const uint32_t window = index_below(program_.setup.windows.size()), region = region_for(end);
+    const uint32_t window = window_for(end), region = region_for(end);
     const uint32_t length = program_.setup.regions[region].length, offset = between(0, length - 1);
     const unsigned rights[] = {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ,
                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};

@@ -2,7 +2,10 @@
 //
 // A random program: the objects that it begins with, and the steps that it takes. A program is data. The
 // generator makes it (generator.h), the model says what may come of it (model.h), the machine carries it out
-// on a device (machine.h), and what is left of it after shrinking is shown as text (text.h).
+// on a device or on two (machine.h), and what is left of it after shrinking is shown as text (text.h).
+//
+// With two devices, side 0 of each connection is on the near one, and side 1 on the far one. So are the
+// buffers, with their regions, and the windows of even and of odd numbers.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,12 +17,29 @@
 
 namespace conformance::random {
 
-// What the device has. What it has not is in no program.
+// For messages (support/wire.h).
+#define RANDOM_FIELDS(...)                         \
+  template <typename Archive>                      \
+  void fields([[maybe_unused]] Archive& archive) { \
+    archive(__VA_ARGS__);                          \
+  }
+template <typename Archive, typename Value>
+void optional_field(Archive& archive, std::optional<Value>& value) {
+  bool is_there = value.has_value();
+  archive(is_there);
+  if (is_there != value.has_value()) value.emplace();
+  if (is_there) archive(*value);
+}
+
+// What the device has, or both have. What it has not is in no program.
 struct Claims {
+  bool is_split = false;  // two devices
   bool uc = false, ud = false, xrc = false, srq = false, atomics = false;
   bool window1 = false, window2 = false, send_with_invalidate = false;
   uint32_t inline_data = 0, send_sges = 1, receive_sges = 1, srq_sges = 1, reads = 1, mtu = 1024;
-  int cqe = 64;
+  int32_t cqe = 64;
+  RANDOM_FIELDS(is_split, uc, ud, xrc, srq, atomics, window1, window2, send_with_invalidate, inline_data,
+                send_sges, receive_sges, srq_sges, reads, mtu, cqe)
 };
 
 // ---- what a program begins with ----
@@ -27,8 +47,9 @@ struct Claims {
 // A part of a buffer, registered in the PD of the queue pairs or in another one.
 struct Region {
   uint32_t buffer, begin, length;
-  int access;
+  int32_t access;
   bool in_other_pd = false;
+  RANDOM_FIELDS(buffer, begin, length, access, in_other_pd)
 };
 
 struct Connection {
@@ -37,6 +58,8 @@ struct Connection {
   uint32_t send_cq[2] = {}, receive_cq[2] = {};
   unsigned access[2] = {};  // qp_access_flags
   bool signal_all = false;
+  RANDOM_FIELDS(type, shared_receives, send_cq[0], send_cq[1], receive_cq[0], receive_cq[1], access[0],
+                access[1], signal_all)
 };
 
 struct Setup {
@@ -44,7 +67,8 @@ struct Setup {
   std::vector<Region> regions;
   std::vector<ibv_mw_type> windows;
   std::vector<Connection> connections;
-  uint32_t cqs = 1;
+  uint32_t cqs = 1;  // of each device
+  RANDOM_FIELDS(buffers, regions, windows, connections, cqs)
 };
 
 constexpr uint32_t kDepth = 16;  // of every send, receive and shared receive queue
@@ -52,6 +76,9 @@ constexpr uint32_t kDepth = 16;  // of every send, receive and shared receive qu
 // End 2 * c + s is side s of connection c.
 using EndIndex = uint32_t;
 constexpr EndIndex other_end(EndIndex end) { return end ^ 1; }
+constexpr uint32_t side_of_end(EndIndex end) { return end & 1; }
+constexpr uint32_t side_of_buffer(uint32_t buffer) { return buffer & 1; }
+constexpr uint32_t side_of_window(uint32_t window) { return window & 1; }
 
 // ---- steps ----
 
@@ -59,11 +86,13 @@ constexpr EndIndex other_end(EndIndex end) { return end ^ 1; }
 struct Element {
   uint32_t region, offset, length;
   bool bad_key = false;  // the lkey is one that names nothing
+  RANDOM_FIELDS(region, offset, length, bad_key)
 };
 
 struct Receive {
   uint64_t id;  // also the wr_id. Unique in a program
   std::vector<Element> elements;
+  RANDOM_FIELDS(id, elements)
 };
 
 // What an RDMA operation or an atomic is aimed at.
@@ -72,11 +101,13 @@ struct Target {
   uint32_t index = 0;   // of the region or window
   uint32_t offset = 0;  // from the first byte of the region or of what the window is bound to
   bool bad_key = false;
+  RANDOM_FIELDS(is_window, index, offset, bad_key)
 };
 
 struct Bind {
   uint32_t window, region, offset, length;
   unsigned access;
+  RANDOM_FIELDS(window, region, offset, length, access)
 };
 
 struct Request {
@@ -91,6 +122,13 @@ struct Request {
   std::optional<uint32_t>
       window{};             // IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV: the window that becomes invalid
   bool wrong_qkey = false;  // UD
+  template <typename Archive>
+  void fields(Archive& archive) {
+    archive(id, opcode, signaled, fenced, inlined, solicited, elements, imm, compare_add, swap, wrong_qkey);
+    optional_field(archive, target);
+    optional_field(archive, bind);
+    optional_field(archive, window);
+  }
 };
 
 // Posted in one list.
@@ -98,29 +136,42 @@ struct PostReceives {
   std::optional<EndIndex> end;  // none: the SRQ, or with `xrc` the SRQ of XRC
   bool xrc = false;
   std::vector<Receive> list;
+  template <typename Archive>
+  void fields(Archive& archive) {
+    archive(xrc, list);
+    optional_field(archive, end);
+  }
 };
 struct PostSends {
   EndIndex end;
   std::vector<Request> list;
+  RANDOM_FIELDS(end, list)
 };
 // The CPU writes bytes that depend on `seed`.
 struct Fill {
   uint32_t buffer, begin, length;
   uint64_t seed;
+  RANDOM_FIELDS(buffer, begin, length, seed)
 };
 // The region is deregistered and registered again as it was: its keys change.
 struct RegisterAgain {
   uint32_t region;
+  RANDOM_FIELDS(region)
 };
 struct ToError {
   EndIndex end;
+  RANDOM_FIELDS(end)
 };
 // Both ends of the connection go through RESET to RTS.
 struct Reconnect {
   uint32_t connection;
+  RANDOM_FIELDS(connection)
 };
 // Waits until everything that must complete has completed, then compares completions, states and memory.
-struct Settle {};
+struct Settle {
+  RANDOM_FIELDS()
+};
+#undef RANDOM_FIELDS
 
 using Step = std::variant<PostReceives, PostSends, Fill, RegisterAgain, ToError, Reconnect, Settle>;
 

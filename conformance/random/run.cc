@@ -14,8 +14,8 @@ constexpr std::chrono::milliseconds most_time{10'000};
 
 }  // namespace
 
-std::optional<Finding> run(Device& device, const Program& program, const Claims& claims) {
-  Machine machine(device, program.setup, claims);
+std::optional<Finding> run(Topology& topology, const Program& program, const Claims& claims) {
+  Machine machine(topology, program.setup, claims);
   Model model(program.setup, claims);
   for (const Step& step : program.steps) {
     model.apply(step);
@@ -24,11 +24,11 @@ std::optional<Finding> run(Device& device, const Program& program, const Claims&
   return std::nullopt;
 }
 
-Shrunk shrink_on(Device& device, Program program, Finding finding, const Claims& claims) {
+Shrunk shrink_on(Topology& topology, Program program, Finding finding, const Claims& claims) {
   const auto end = std::chrono::steady_clock::now() + scaled(most_time);
   const auto deviates = [&](const Program& candidate) {
     if (std::chrono::steady_clock::now() > end) return false;
-    auto found = run(device, candidate, claims);
+    auto found = run(topology, candidate, claims);
     if (!found || found->about != finding.about) return false;
     finding = std::move(*found);
     return true;

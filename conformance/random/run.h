@@ -8,13 +8,13 @@
 namespace conformance::random {
 
 // Runs the program on objects of its own. Nothing: as the model says. Throws what support/objects.h does.
-std::optional<Finding> run(Device& device, const Program& program, const Claims& claims);
+std::optional<Finding> run(Topology& topology, const Program& program, const Claims& claims);
 
 // The least program that shows the same kind of deviation, and what it shows.
 struct Shrunk {
   Program program;
   Finding finding;
 };
-Shrunk shrink_on(Device& device, Program program, Finding finding, const Claims& claims);
+Shrunk shrink_on(Topology& topology, Program program, Finding finding, const Claims& claims);
 
 }  // namespace conformance::random

@@ -11,6 +11,7 @@ import html.parser
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -162,7 +163,8 @@ class Selection(unittest.TestCase):
     def test_is_what_the_options_say(self):
         everything = self.listed("--allow-disruptive")
         self.assertEqual(everything - self.listed(),
-                         {"cq.IsDisruptive", "order.Waits", "order.IsFlaky", "order.NamesValues"})
+                         {"cq.IsDisruptive", "order.Waits", "order.IsFlaky", "order.NamesValues", "order.CausesAReset",
+                          "order.StaysOpenThroughAReset", "order.UsesTheDevice", "order.UsesTheDeviceAgain"})
         self.assertEqual(everything - self.listed("--allow-disruptive", "--quick"), {"cq.IsSlow"})
         self.assertEqual(self.listed("--chapter", "mr"), {"mr.Crashes"})
         self.assertEqual(self.listed("--filter", "pd.*-*Dev*"), {"pd.Conforms", "pd.EndsInOneOfTwo"})
@@ -524,6 +526,109 @@ class EndsEarly(WithAFolder):
         seen = run("--filter", "pd.Conforms", "--report-dir", folder)
         self.assertEqual((seen.returncode, seen.stdout, seen.stderr.count("\n")), (2, "", 1))
         self.assertIn("No space left on device", seen.stderr)
+
+
+class DeviceGoes(WithAFolder):
+    """In the midst of a run, on a node of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.reports = self.folder / "reports"
+        self.environment = os.environ | {"XDG_RUNTIME_DIR": str(self.folder)}
+        self.verbena = prefix[0]
+        self.node = [*prefix[:2], "--node", "goes", "--"]
+
+    def ended(self, command, *tests):
+        """The run in which the event command is `command`."""
+        return subprocess.run([*self.node, scripted, "--allow-disruptive", "--jobs", "1", "--report-dir", self.reports,
+                               "--filter", ":".join(tests), "--event-command", command], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
+                              timeout=TIME, env=self.environment)
+
+    def verdicts(self):
+        report = json.loads((self.reports / "report.json").read_text())
+        return report, {test["name"]: test["verdict"] for test in report["tests"]}
+
+    def check_that_it_stops(self, command, why):
+        seen = self.ended(command, "pd.Conforms", "pd.Deviates", "order.CausesAReset", "order.UsesTheDevice*")
+        self.assertEqual(seen.returncode, 2, seen)
+        self.assertRegex(seen.stderr.splitlines()[-1],
+                         rf"^verbs-conformance: after order.UsesTheDevice the device is gone or does not answer: {why}; "
+                         r"what was found is in ")
+        report, verdicts = self.verdicts()
+        self.assertIn("the device is gone or does not answer", report["run"]["stopped"])
+        self.assertEqual(verdicts, {"pd.Conforms": "CONFORMS", "pd.Deviates": "DEVIATES",
+                                    "order.CausesAReset": "CONFORMS", "order.UsesTheDevice": "DEVIATES"})
+        clauses = {clause["id"]: clause["verdict"] for clause in report["clauses"]}
+        self.assertEqual((clauses["ibv_alloc_pd.pointer"], clauses["ibv_dealloc_pd.zero"]), ("CONFORMS", "DEVIATES"))
+        self.assertIn("This report is incomplete", (self.reports / "report.html").read_text())
+
+    def test_its_link_goes_down(self):
+        self.check_that_it_stops(f"{self.verbena} event verbena0 port-down #", "port 1 of .* is not active")
+
+    def test_it_is_removed(self):
+        """Something else is in the place of the node."""
+        node = '"$VERBENA_NODE"'
+        self.check_that_it_stops(f"rm -rf {node} && touch {node} #", "(no RDMA device|ibv_get_device_list: errno).*")
+
+    def test_a_reset_ends_what_was_open_and_the_run_goes_on(self):
+        seen = self.ended(f"{self.verbena} event verbena0 device-fatal #", "order.StaysOpenThroughAReset", "order.UsesTheDevice")
+        self.assertEqual(seen.returncode, 1, seen)
+        report, verdicts = self.verdicts()
+        self.assertNotIn("stopped", report["run"])
+        self.assertEqual(verdicts, {"order.StaysOpenThroughAReset": "DEVIATES", "order.UsesTheDevice": "CONFORMS"})
+
+
+class EventCommand(WithAFolder):
+    """--event-command CMD: `CMD EVENT DEVICE PORT`, or `ask`."""
+
+    TEST = ("--allow-disruptive", "--filter", "order.CausesAReset")
+
+    def detail(self, *options, **more):
+        seen = run(*self.TEST, "--report-dir", self.folder, *options, **more)
+        self.assertEqual(seen.returncode, 0, seen)
+        test, = json.loads((self.folder / "report.json").read_text())["tests"]
+        return test["verdict"], test["detail"]
+
+    def test_is_run_with_event_device_and_port(self):
+        said, command = self.folder / "said", self.folder / "command"
+        command.write_text(f"#!/bin/sh\nprintf '%s,' \"$@\" >{said}\n")
+        command.chmod(0o755)
+        self.assertEqual(self.detail("--event-command", f"{command} one"), ("CONFORMS", ""))
+        self.assertEqual(said.read_text(), "one,reset,verbena0,1,")
+
+    def test_without_it_nothing_is_tested(self):
+        self.assertEqual(self.detail(), ("NOT TESTED", "only an operator can cause reset: --event-command"))
+
+    def test_that_fails_is_a_gap_with_its_status(self):
+        for command, status in (("false", 1), ("/no/such/command", 127), ("kill -9 $$;", 137)):
+            with self.subTest(command=command):
+                verdict, detail = self.detail("--event-command", command)
+                self.assertEqual(verdict, "NOT TESTED")
+                self.assertRegex(detail, rf"^'.* reset verbena0 1' ends with status {status}$")
+
+    def test_that_does_not_end_is_killed(self):
+        verdict, detail = self.detail("--event-command", "exec sleep 1000 #", "--time-scale", "0.1")
+        self.assertEqual((verdict, detail), ("NOT TESTED", "'exec sleep 1000 # reset verbena0 1' does not end within 2 s"))
+
+    def test_ask_without_a_terminal_is_a_gap(self):
+        self.assertEqual(self.detail("--event-command", "ask", start_new_session=True),
+                         ("NOT TESTED", "there is no terminal to ask on"))
+
+    def test_ask_says_on_the_terminal_what_to_do(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(prefix[0], [*prefix, scripted, *self.TEST, "--event-command", "ask"])
+        said = b""
+        try:
+            while piece := os.read(terminal, 4096):
+                said += piece
+        except OSError:  # Linux: EIO when the last writer is gone
+            pass
+        finally:
+            os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0, said)
+        self.assertRegex(said.decode(), r"verbs-conformance: now reset the adapter \(.*\) of verbena0, port 1, within 60 s")
 
 
 class Peer(unittest.TestCase):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Tests of every verdict, with the suite's own main(), for program.py. They do not use the device; the
+// Tests of every verdict, with the suite's own main(), for program.py. Most do not use the device; the
 // clauses are borrowed. A program of its own, so that no run of the suite contains them.
 #include <signal.h>
 #include <unistd.h>
@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "suite/test.h"
+#include "support/fixture.h"
+#include "support/operator_event.h"
 
 namespace conformance {
 namespace {
@@ -63,6 +65,19 @@ CONFORMANCE_TEST_AS(Traits().disruptive(), order, IsFlaky, "order.unsignaled") {
 CONFORMANCE_TEST_AS(Traits().disruptive(), order, NamesValues, "order.error-completes") {
   EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS);
 }
+
+namespace device {
+using Fixture = DeviceTest;
+
+// What --event-command does.
+CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), order, CausesAReset, "order.fence") {
+  context();
+  cause(OperatorEvent::reset, this->device());
+}
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, UsesTheDevice, "order.fence-write") { context(); }
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, UsesTheDeviceAgain, "order.fence-write") { context(); }
+
+}  // namespace device
 
 }  // namespace
 }  // namespace conformance

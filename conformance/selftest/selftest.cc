@@ -17,6 +17,7 @@
 
 #include "suite/audit.h"
 #include "suite/expectations.h"
+#include "suite/family.h"
 #include "suite/report.h"
 #include "suite/runner.h"
 #include "suite/test.h"
@@ -208,6 +209,79 @@ int check_wire() {
   return faults;
 }
 
+// A family that does not work at all: the test that says so deviates, those that need the family are not run,
+// and all others are. Nobody is asked in a run without that test.
+int check_families() {
+  int faults = 0;
+  for (const Family& family : families()) {
+    if (ClauseId::find(family.clause)) continue;
+    std::cerr << "no clause " << family.clause << '\n';
+    ++faults;
+  }
+  const auto passes = [] {};
+  const auto fails = [] { EXPECT_EQ(1, 2); };
+  const struct {
+    const char* name;
+    std::vector<ClauseId> clauses;
+    std::function<void()> body;
+    Verdict verdict, alone;  // alone: without the first test
+  } rows[] = {
+      {"Atomics", {"family.atomics"}, fails, Verdict::deviates, Verdict::conforms},
+      {"Ud", {"family.ud"}, passes, Verdict::conforms, Verdict::conforms},
+      {"Adds", {"atomic.fetch-add.adds"}, passes, Verdict::not_tested, Verdict::conforms},
+      {"AddsAndMore",
+       {"atomic.fetch-add.adds", "order.completions"},
+       passes,
+       Verdict::not_tested,
+       Verdict::conforms},
+      {"AddsTwice",
+       {"atomic.fetch-add.adds", "order.fence-atomic"},
+       passes,
+       Verdict::not_tested,
+       Verdict::conforms},
+      {"Orders", {"order.completions"}, passes, Verdict::conforms, Verdict::conforms},
+  };
+  std::vector<TestInfo> infos;
+  for (const auto& row : rows)
+    infos.push_back({"family",
+                     row.name,
+                     row.clauses,
+                     {},
+                     Traits().alone(),
+                     __FILE__,
+                     __LINE__,
+                     [&row]() -> testing::Test* { return new Scripted(row.body); }});
+  Options options;
+  options.jobs = 2;
+  for (const size_t begin : {0, 1}) {
+    std::vector<const TestInfo*> selected;
+    for (size_t i = begin; i < infos.size(); ++i) selected.push_back(&infos[i]);
+    const auto results = run_tests(selected, options, [](const Progress&) {}).tests;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const auto& row = rows[begin + i];
+      const Verdict seen = verdict_of(results[i]), expected = begin == 0 ? row.verdict : row.alone;
+      const bool says_why = seen != Verdict::not_tested ||
+                            results[i].how.find("family.atomics (family.Atomics)") != std::string::npos;
+      if (seen == expected && says_why) continue;
+      std::cerr << row.name << " of a family: " << name_of(seen) << ", not " << name_of(expected) << "; "
+                << results[i].how << '\n';
+      ++faults;
+    }
+  }
+  // A family may need another.
+  const auto needs = [](std::vector<ClauseId> clauses, std::string_view clause) {
+    const TestInfo info{"x", "Y", std::move(clauses), {}, {}, __FILE__, __LINE__, {}};
+    const auto all = needed_by(info);
+    return std::any_of(all.begin(), all.end(), [&](auto* family) { return family->clause == clause; });
+  };
+  faults += needs({"ibv_alloc_pd.pointer"}, "family.ud");
+  faults += !needs({"ud.grh.ipv4.checksum"}, "family.ud");
+  faults += !needs({"family.multicast"}, "family.ud");
+  faults += needs({"family.multicast"}, "family.multicast");
+  if (faults > 0) std::cerr << faults << " faults of families\n";
+  return faults;
+}
+
 // The build's audit: a clause without a test is reported, and each way in which a test does not fit its
 // clauses.
 int check_audit() {
@@ -268,8 +342,8 @@ int main() {
   options.jobs = 2;
   size_t told = 0;
   const auto results = run_tests(selected, options, [&](const Progress&) { ++told; }).tests;
-  int faults =
-      check_combination() + check_wire() + check_expectations(selected, results) + (told != selected.size());
+  int faults = check_combination() + check_wire() + check_families() + check_expectations(selected, results) +
+               (told != selected.size());
   for (size_t i = 0; i < results.size(); ++i) faults += check(cases[i], results[i]);
   faults += check_audit();  // registers tests: the last
   std::cout << (faults == 0 ? "the chassis sees" : "the chassis does not see") << '\n';

@@ -59,7 +59,8 @@ const std::set<std::string> vocabulary = {"any",          "RC",           "UC",
                                           "cm-ipoib",     "tag-matching", "import",
                                           "atomic-write", "resize-cq",    "modify-cq",
                                           "srq-resize",   "fork",         "parent-domain",
-                                          "rsocket",      "zero-based",   "events"};
+                                          "rsocket",      "zero-based",   "events",
+                                          "cq-events"};
 
 bool is_id(const std::string& id) {
   const size_t dot = id.find('.');

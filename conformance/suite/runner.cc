@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 
 #include "suite/child.h"
+#include "suite/family.h"
 
 namespace conformance {
 namespace {
@@ -87,6 +89,7 @@ class Runner {
   RunResults run() {
     do {
       next_ = done_ = 0;
+      broken_.clear();
       while (done_ < selected_.size() && stopped_.empty()) {
         while (stopped_.empty() && may_start()) start();
         wait();
@@ -136,6 +139,14 @@ class Runner {
   void start() {
     const size_t slot = static_cast<size_t>(std::find(jobs_.begin(), jobs_.end(), nullptr) - jobs_.begin());
     const TestInfo& test = *selected_[next_];
+    for (const Family* needed : needed_by(test)) {
+      const auto found = broken_.find(needed);
+      if (found == broken_.end()) continue;
+      const std::string cause = found->second;
+      for (const Family* family : asked_by(test)) broken_.emplace(family, cause);
+      return give_up(
+          next_++, "not run: " + std::string(needed->name) + ": claimed, but does not work at all: " + cause);
+    }
     alone_ = test.traits.is_alone;
     traces_[slot]->clear();
     int ends[2];
@@ -263,6 +274,8 @@ class Runner {
   void tell(size_t index, TestResult result) {
     ++done_;
     count_run(result, selected_[index]->clauses);
+    for (const Family* family : broken_by(*selected_[index], result))
+      broken_.emplace(family, std::string(family->clause) + " (" + selected_[index]->full_name() + ")");
     try {
       told_({selected_[index], &result, done_, selected_.size(), rounds_ + 1,
              std::chrono::duration_cast<milliseconds>(Clock::now() - began_)});
@@ -288,6 +301,7 @@ class Runner {
   size_t next_ = 0, done_ = 0, rounds_ = 0;
   std::string stopped_;
   bool alone_ = false;
+  std::map<const Family*, std::string> broken_;  // and what says so: clause and test
 };
 
 }  // namespace

@@ -53,7 +53,8 @@ int run(const std::string& line) {
           posix_spawn(&pid, "/bin/sh", nullptr, nullptr, const_cast<char* const*>(arguments), environ);
       error != 0)
     throw NotTested{"cannot run '" + line + "': " + strerror(error)};
-  const auto deadline = Clock::now() + scaled(std::chrono::seconds(20));
+  const auto time = scaled(std::chrono::seconds(20));
+  const auto deadline = Clock::now() + time;
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
     if (Clock::now() < deadline) {
@@ -62,7 +63,7 @@ int run(const std::string& line) {
     }
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
-    throw NotTested{"'" + line + "' does not end within 20 s"};
+    throw NotTested{"'" + line + "' does not end within " + std::to_string(time.count() / 1000) + " s"};
   }
   return status;
 }

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 27;
+inline constexpr uint32_t kLayoutVersion = 28;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -96,10 +96,10 @@ enum CqeFlags : uint8_t {
 
 // The source of a UD datagram: the first bytes of Cqe::payload, eager or not.
 struct DatagramSource {
-  static constexpr uint8_t kWithGrh = 0x80;
+  static constexpr uint8_t kWithGrh = 0x80, kChecksumsRight = 0x80;
   uint32_t qpn;
   uint16_t lid;
-  uint8_t sl;
+  uint8_t sl;         // 4 bits, and kChecksumsRight: of an Ethernet frame (rules/frame_checksum.h)
   uint8_t path_bits;  // 7 bits, and kWithGrh: the 40 bytes are a GRH, not just space for one
 };
 static_assert(sizeof(DatagramSource) == 8);

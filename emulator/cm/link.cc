@@ -7,6 +7,9 @@
 
 #include "fabric/node.h"
 #include "observe/log.h"
+#include "observe/observer.h"
+#include "roce/headers.h"
+#include "roce/mad.h"
 
 namespace verbena::cm {
 namespace {
@@ -25,6 +28,26 @@ struct Hello {
   uint32_t generation;
 };
 static_assert(sizeof(Hello) == 24);
+
+// The message as an adapter would send it: a MAD from QP 1 to QP 1.
+[[gnu::cold]] void tell_of_message(Observer& observer, std::span<const uint8_t> frame) {
+  PacketRoute route;
+  route.hop_limit = 64;
+  std::copy_n(frame.begin() + kFrameHead - 32, 16, route.source.begin());
+  std::copy_n(frame.begin() + kFrameHead - 16, 16, route.destination.begin());
+  observer.on_datagram({.source_qpn = roce::kManagementQpn,
+                        .target_qpn = roce::kManagementQpn,
+                        .psn = 0,
+                        .qkey = roce::kManagementQkey,
+                        .pkey = roce::kDefaultPkey,
+                        .route = route,
+                        .payload = frame.subspan(kFrameHead)});
+}
+
+void tell_observer(std::span<const uint8_t> frame) {
+  if (Observer* const seen = observer(); seen != nullptr && frame.size() == kFrameSize) [[unlikely]]
+    tell_of_message(*seen, frame);
+}
 
 }  // namespace
 
@@ -51,6 +74,7 @@ void Links::close_in_child() const {
 }
 
 void Links::send(const Peer& peer, const Frame& frame) {
+  tell_observer(frame);
   if (peer == self_) {
     to_self_.push_back(frame);
     return;
@@ -163,6 +187,7 @@ void Links::read(Link& link) {
     if (got == -EAGAIN) return;
     if (got <= 0) return drop(token);
     const std::span<const uint8_t> message(bytes.data(), std::min(static_cast<size_t>(got), bytes.size()));
+    if (link.is_remote()) tell_observer(message);  // else its sender has
     user_.frame_arrived(link.peer, message);
     if (!links_.contains(token)) return;
   }

@@ -15,6 +15,7 @@
 // - An entry of the multicast table: likewise (multicast_table.h).
 // - A holder's entry: claimed by the process that adds it; freed by any process that finds the holder dead
 //   (node_holders.h).
+// - An instrument's entry: the process of the instrument (instruments.h).
 // - `retired`: the process that removes the node (node_removal.h).
 //
 // The file may have lost its name: a cleaner of old files deletes what it likes. Its processes keep it open,
@@ -34,6 +35,7 @@
 #include "fabric/flow_table.h"
 #include "fabric/hazard_guard.h"
 #include "fabric/hw_counters.h"
+#include "fabric/instrument_entry.h"
 #include "fabric/kept_descriptor.h"
 #include "fabric/multicast_table.h"
 #include "fabric/packet_drops.h"
@@ -111,6 +113,7 @@ struct DirectoryHeader {
   alignas(64) std::atomic<uint64_t> packet_drops[kPacketDrops];
   // Each process adds to them.
   alignas(64) std::atomic<uint64_t> past_counters[kPortPlaces][kPastCounters];
+  alignas(64) InstrumentEntry instruments[kMaxInstruments];
 };
 
 constexpr size_t page_aligned(size_t n) { return (n + 4095) / 4096 * 4096; }

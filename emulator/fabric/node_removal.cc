@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "fabric/instruments.h"
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 #include "fabric/node_file.h"
@@ -39,6 +40,7 @@ constexpr time_t kLately = 3600;  // seconds
 
 // A port that went down because the machine has lost its addresses is no state to remember.
 bool remembers(const NodeDirectory& directory) {
+  if (has_lasting_instrument(directory)) return true;  // records of processes that have ended
   const uint32_t lowered = directory.header().ports_lowered.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < directory.devices().count; ++i)
     if (directory.events(i).port_down() && (lowered & 1u << i) == 0) return true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // How a node goes. It is in use while a process is a member (node_membership.h) or holds it (node_holders.h).
-// A node whose port somebody has put down (`verbena event`) is kept as well: it has something to remember.
+// A node whose port somebody has put down (`verbena event`), or that is traced (`verbena trace --start`), is kept as well:
+// it has something to remember.
 //
 // A node of another version, or one that cannot be read, is left alone for an hour after its last change.
 //
@@ -21,7 +22,7 @@ enum class Removal {
   kRemoved,
   kNoNode,
   kInUse,      // a process is a member, holds the node or is about to join it
-  kRemembers,  // not in use, but a port is down
+  kRemembers,  // not in use, but a port is down, or what processes have done is recorded
   kFailed,     // not this user's folder; the folder of nodes stays locked for 100 ms; or an error of the file
                // system
 };

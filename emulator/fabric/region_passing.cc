@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -39,7 +40,14 @@ bool send_with(const ServiceCall& call, int fd, RegionReply reply) {
 
 bool is_power_of_two(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
+// Under a limit the program's own mappings come first (setrlimit(2)).
+bool is_space_limited() {
+  rlimit space{};
+  return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
+}
+
 int map_file(int fd, const RegionReply& reply, MappedFile* out) {
+  if (is_space_limited()) return ENOMEM;
   struct stat status;
   if (fstat(fd, &status) != 0) return errno;
   if (!S_ISREG(status.st_mode) || status.st_dev != reply.device || status.st_ino != reply.inode)

@@ -7,60 +7,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <optional>
+#include "fabric/memory_map.h"
 
 namespace verbena {
 namespace {
-
-// A line of /proc/pid/maps: "begin-end perms offset major:minor inode   path".
-struct Line {
-  uint64_t begin, end, offset, inode;
-  unsigned major, minor;
-  bool shared;
-  std::string_view path;
-};
-
-// The number at the front of `text` in the base given, and the character after it, are taken off.
-std::optional<uint64_t> take_number(std::string_view* text, unsigned base) {
-  uint64_t value = 0;
-  size_t at = 0;
-  for (; at < text->size(); ++at) {
-    const char c = (*text)[at];
-    const unsigned digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
-    if (digit >= base) break;
-    value = value * base + digit;
-  }
-  if (at == 0) return std::nullopt;
-  text->remove_prefix(at < text->size() ? at + 1 : at);
-  return value;
-}
-
-std::optional<Line> parse(std::string_view text) {
-  const auto begin = take_number(&text, 16), end = take_number(&text, 16);
-  if (!begin || !end || text.size() < 5) return std::nullopt;
-  const bool shared = text[3] == 's';
-  text.remove_prefix(5);
-  const auto offset = take_number(&text, 16), major = take_number(&text, 16), minor = take_number(&text, 16);
-  const auto inode = take_number(&text, 10);
-  if (!offset || !major || !minor || !inode) return std::nullopt;
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return Line{*begin, *end, *offset, *inode, static_cast<unsigned>(*major), static_cast<unsigned>(*minor),
-              shared, text};
-}
-
-std::string read_all(const char* path) {
-  std::string all;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return all;
-  char part[16 * 1024];
-  for (long got; (got = syscall(SYS_read, fd, part, sizeof part)) > 0;)
-    all.append(part, static_cast<size_t>(got));
-  syscall(SYS_close, fd);
-  return all;
-}
 
 bool is_file(int fd, const SharedFile& file) {
   struct stat status;
@@ -73,26 +25,23 @@ bool is_file(int fd, const SharedFile& file) {
 bool find_shared_file(std::string_view maps, uint64_t address, uint64_t length, SharedFile* out) {
   if (length == 0) return false;
   uint64_t next = address;  // the first byte that is not covered yet
-  while (!maps.empty()) {
-    const size_t size = std::min(maps.find('\n'), maps.size());
-    const auto line = parse(maps.substr(0, size));
-    maps.remove_prefix(std::min(size + 1, maps.size()));
-    if (!line || line->end <= next) continue;
-    if (line->begin > next || !line->shared || line->inode == 0) return false;
-    const uint64_t offset = line->offset + (next - line->begin);
-    const dev_t device = makedev(line->major, line->minor);
+  for (MappedRange range; take_range(&maps, &range);) {
+    if (range.end <= next) continue;
+    if (range.begin > next || !range.shared || range.inode == 0) return false;
+    const uint64_t offset = range.offset + (next - range.begin);
     if (next == address)
-      *out = {device, line->inode, offset, line->begin, line->end, std::string(line->path)};
-    else if (device != out->device || line->inode != out->inode || offset != out->offset + (next - address))
+      *out = {range.device, range.inode, offset, range.begin, range.end, std::string(range.path)};
+    else if (range.device != out->device || range.inode != out->inode ||
+             offset != out->offset + (next - address))
       return false;
-    next = line->end;
+    next = range.end;
     if (next - address >= length) return true;
   }
   return false;
 }
 
 bool find_shared_file(uint64_t address, uint64_t length, SharedFile* out) {
-  return find_shared_file(read_all("/proc/self/maps"), address, length, out);
+  return find_shared_file(read_memory_map(), address, length, out);
 }
 
 bool is_file_page(uint64_t address) {

@@ -12,8 +12,13 @@
 // under way may still reach the previous observer, which must outlive it.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace verbena {
 
@@ -28,6 +33,26 @@ struct RequestEvent {
   uint8_t vendor_err;  // enum class VendorError; 0: success
 };
 
+// Where packets from the requester to the responder would go.
+struct PacketRoute {
+  std::array<uint8_t, 16> source{}, destination{};  // GIDs
+  uint32_t flow_label = 0;                          // 20 bits
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 0;
+};
+
+// What an adapter sends back.
+enum class Reply : uint8_t {
+  kNothing,       // the request has not been on its way at all
+  kSilence,       // it has, and nothing comes back
+  kMore,          // a part of the message has been carried out
+  kAcknowledged,  // all of it
+  kRnr,
+  kInvalidRequest,  // and the two below: a NAK with that code
+  kRemoteAccess,
+  kRemoteOperation,
+};
+
 // The responder's decision about one request, or about one chunk of it.
 struct ResponseEvent {
   uint32_t source_qpn;
@@ -37,6 +62,74 @@ struct ResponseEvent {
   uint8_t opcode;
   uint8_t verdict;  // enum class Answer
   uint8_t vendor_err;
+  // Of a request of a connected queue pair, what its packets would say. transport 0: not known.
+  uint8_t transport = 0;  // enum ibv_qp_type of the requester
+  Reply reply = Reply::kNothing;
+  bool solicited = false;
+  uint8_t rnr_timer = 0;     // as ibv_qp_attr::min_rnr_timer, of the responder,
+  uint64_t rnr_wait_ns = 0;  // and the time that it stands for
+  uint16_t pkey = 0;
+  uint32_t mtu = 0;              // bytes
+  uint32_t offset = 0, end = 0;  // the chunk: bytes [offset, end) of the message
+  uint32_t immediate = 0;        // network byte order; or the rkey of SEND_WITH_INV
+  uint32_t rkey = 0;
+  uint32_t srqn = 0;  // XRC
+  uint32_t msn = 0;
+  uint64_t remote_address = 0;
+  uint64_t compare_add = 0, swap = 0;
+  const PacketRoute* route = nullptr;
+  // The message in the memory of this process, from byte `ranges_at` on; of READ and atomics the response.
+  // Valid during the call. 0 ranges: it is not there.
+  const iovec* ranges = nullptr;
+  size_t range_count = 0;
+  uint32_t ranges_at = 0;
+  bool may_be_gone = false;  // nobody has looked whether that memory is there
+};
+
+// A packet of RoCE v2 that is sent to another node or comes from there.
+struct PacketEvent {
+  const PacketRoute& route;
+  uint16_t port;                   // the source port of UDP
+  std::span<const uint8_t> bytes;  // from the BTH to the padding; valid during the call
+};
+
+// A work request that has been posted.
+struct PostEvent {
+  uint32_t qpn;  // of an SRQ its number
+  uint64_t wr_id;
+  uint32_t length;     // bytes of its buffers
+  uint8_t opcode = 0;  // enum ibv_wr_opcode; of a receive request 0
+  bool is_receive = false;
+};
+
+// A completion that the program has polled.
+struct PollEvent {
+  uint32_t qpn;
+  uint64_t wr_id;
+  uint32_t byte_len;
+  uint8_t status;  // enum ibv_wc_status
+  uint8_t opcode;  // enum ibv_wc_opcode, its low bits
+  bool is_receive;
+};
+
+// An asynchronous event, or an event on a completion channel.
+struct RaisedEvent {
+  uint32_t number;  // of the queue pair or SRQ; index of the CQ; of the port
+  uint8_t type;     // enum ibv_event_type
+};
+
+// A datagram of a UD queue pair, or a MAD of the connection manager, on its way.
+struct DatagramEvent {
+  uint32_t source_qpn;
+  uint32_t target_qpn;
+  uint32_t psn;
+  uint32_t qkey;
+  uint32_t immediate = 0;  // network byte order
+  uint16_t pkey = 0;
+  bool with_immediate = false;
+  bool solicited = false;
+  const PacketRoute& route;
+  std::span<const uint8_t> payload;  // valid during the call
 };
 
 // A published CQE, in a CQ of this process or of a peer.
@@ -59,6 +152,11 @@ class Observer {
  public:
   virtual void on_request(const RequestEvent&) {}
   virtual void on_response(const ResponseEvent&) {}
+  virtual void on_datagram(const DatagramEvent&) {}
+  virtual void on_packet(const PacketEvent&) {}
+  virtual void on_post(const PostEvent&) {}
+  virtual void on_poll(const PollEvent&) {}
+  virtual void on_event(const RaisedEvent&) {}
   virtual void on_completion(const CompletionEvent&) {}
   virtual void on_state(const StateEvent&) {}
 

@@ -4,34 +4,15 @@
 #include <array>
 #include <cstring>
 
+#include "roce/crc32.h"
 #include "roce/field.h"
+#include "roce/packet.h"
 
 namespace verbena::roce {
 namespace {
 
-constexpr uint32_t kPolynomial = 0xedb88320;
 constexpr size_t kBthSize = 12;
 constexpr size_t kBthReserved = 4;  // FECN, BECN and reserved bits
-
-// kTables[k][b]: the CRC of byte b with k bytes of zero after it. Eight bytes are taken at once.
-using Tables = std::array<std::array<uint32_t, 256>, 8>;
-constexpr Tables make_tables() {
-  Tables tables{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) != 0 ? crc >> 1 ^ kPolynomial : crc >> 1;
-    tables[0][byte] = crc;
-  }
-  for (uint32_t byte = 0; byte < 256; ++byte)
-    for (size_t k = 1; k < tables.size(); ++k)
-      tables[k][byte] = tables[k - 1][byte] >> 8 ^ tables[0][tables[k - 1][byte] & 0xff];
-  return tables;
-}
-constexpr Tables kTables = make_tables();
-
-uint32_t little_endian(const uint8_t* from) {
-  return uint32_t{from[0]} | uint32_t{from[1]} << 8 | uint32_t{from[2]} << 16 | uint32_t{from[3]} << 24;
-}
 
 // The headers in front of the packet, and its BTH, with the fields that may change as ones.
 template <size_t kSize>
@@ -53,41 +34,25 @@ void put_udp(uint8_t* to, uint16_t source_port, uint16_t destination_port, size_
   put_bits(to, 48, 16, 0xffff);
 }
 
-// ---- polynomials modulo that of the CRC; the most significant bit is the coefficient of x^0 ----
-
-constexpr uint32_t kOne = 0x80000000;
-constexpr uint32_t kX = 0x40000000;
-
-constexpr uint32_t times(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (uint32_t bit = kOne; bit != 0; bit >>= 1) {
-    if ((a & bit) != 0) product ^= b;
-    b = (b & 1) != 0 ? b >> 1 ^ kPolynomial : b >> 1;
-  }
-  return product;
+// What the identification is multiplied by in the CRC, upside down, by the length of the packet in words.
+constexpr size_t kFromIdentification = kIpv4Size - 4 + kUdpSize;  // bytes to the end of the headers
+constexpr size_t kWords = kMaxPacket / 4 + 1;
+constexpr std::array<uint32_t, kWords> make_inverses() {
+  std::array<uint32_t, kWords> inverses{};
+  // x has the order 2^32 - 1.
+  const uint32_t word = power_of_x(0xffffffff - 32);
+  inverses[0] = power_of_x(0xffffffff - static_cast<uint32_t>(8 * kFromIdentification));
+  for (size_t i = 1; i < inverses.size(); ++i) inverses[i] = multiply_polynomials(inverses[i - 1], word);
+  return inverses;
 }
+constexpr std::array<uint32_t, kWords> kInverses = make_inverses();
 
-constexpr uint32_t power_of_x(uint32_t exponent) {
-  uint32_t result = kOne, square = kX;
-  for (; exponent != 0; exponent >>= 1, square = times(square, square))
-    if ((exponent & 1) != 0) result = times(result, square);
-  return result;
+uint32_t inverse_of(size_t packet) {
+  if (packet % 4 == 0 && packet / 4 < kInverses.size()) return kInverses[packet / 4];
+  return power_of_x(0xffffffff - static_cast<uint32_t>(8 * (kFromIdentification + packet)));
 }
 
 }  // namespace
-
-uint32_t crc32_update(uint32_t state, std::span<const uint8_t> bytes) noexcept {
-  const uint8_t* at = bytes.data();
-  size_t left = bytes.size();
-  for (; left >= 8; at += 8, left -= 8) {
-    const uint32_t low = little_endian(at) ^ state, high = little_endian(at + 4);
-    state = kTables[7][low & 0xff] ^ kTables[6][low >> 8 & 0xff] ^ kTables[5][low >> 16 & 0xff] ^
-            kTables[4][low >> 24] ^ kTables[3][high & 0xff] ^ kTables[2][high >> 8 & 0xff] ^
-            kTables[1][high >> 16 & 0xff] ^ kTables[0][high >> 24];
-  }
-  for (; left != 0; ++at, --left) state = state >> 8 ^ kTables[0][(state ^ *at) & 0xff];
-  return state;
-}
 
 uint32_t icrc(const Ipv4Flow& flow, std::span<const uint8_t> packet) noexcept {
   std::array<uint8_t, kLinkSize + kIpv4Size + kUdpSize> headers{};
@@ -121,24 +86,27 @@ void put_icrc(uint8_t* to, uint32_t icrc) noexcept {
   for (int i = 0; i < 4; ++i) to[i] = static_cast<uint8_t>(icrc >> (8 * i));
 }
 
-uint32_t get_icrc(const uint8_t* from) noexcept { return little_endian(from); }
+uint32_t get_icrc(const uint8_t* from) noexcept {
+  return uint32_t{from[0]} | uint32_t{from[1]} << 8 | uint32_t{from[2]} << 16 | uint32_t{from[3]} << 24;
+}
 
 // A CRC is linear: the difference of the CRCs is the CRC of the difference, which is the identification and
-// nothing else. The bytes after it multiply it by a power of x, which divides it out again. What is left must
+// nothing else. The bytes after it multiply it by a power of x, which is divided out again. What is left must
 // be a number of 16 bits.
-bool find_identification(const Ipv4Flow& flow, std::span<const uint8_t> packet, uint32_t found,
+bool find_identification(size_t packet, uint32_t with_zero, uint32_t found,
                          uint16_t* identification) noexcept {
-  Ipv4Flow zero = flow;
-  zero.identification = 0;
-  const uint32_t difference = icrc(zero, packet) ^ found;
-  constexpr size_t kFromIdentification = kIpv4Size - 4 + kUdpSize;  // to the end of the headers
-  const auto bits = static_cast<uint32_t>(8 * (kFromIdentification + packet.size()));
-  // x has the order 2^32 - 1.
-  const uint32_t bytes = times(difference, power_of_x(0xffffffff - bits));
+  const uint32_t bytes = multiply_polynomials(with_zero ^ found, inverse_of(packet));
   if (bytes >> 16 != 0) return false;
   // The first byte of a message is in the lowest byte of the state.
   *identification = static_cast<uint16_t>((bytes & 0xff) << 8 | bytes >> 8);
   return true;
+}
+
+bool find_identification(const Ipv4Flow& flow, std::span<const uint8_t> packet, uint32_t found,
+                         uint16_t* identification) noexcept {
+  Ipv4Flow zero = flow;
+  zero.identification = 0;
+  return find_identification(packet.size(), icrc(zero, packet), found, identification);
 }
 
 }  // namespace verbena::roce

@@ -30,10 +30,6 @@ struct Ipv6Flow {
   uint16_t destination_port;
 };
 
-// CRC-32 (reflected polynomial 0xedb88320) of more bytes. Begin with ~0; the CRC is the complement of the
-// result.
-uint32_t crc32_update(uint32_t state, std::span<const uint8_t> bytes) noexcept;
-
 // `packet`: from the BTH to the padding, at least 12 bytes, less than 65,000. put_icrc() appends the result.
 uint32_t icrc(const Ipv4Flow& flow, std::span<const uint8_t> packet) noexcept;
 uint32_t icrc(const Ipv6Flow& flow, std::span<const uint8_t> packet) noexcept;
@@ -46,6 +42,9 @@ uint32_t get_icrc(const uint8_t* from) noexcept;
 // write 0 (rxe). False: there is none, so the packet is damaged, or its addresses have been translated.
 // `flow.identification` is ignored. Of the 32 bits of the check, 16 are left.
 bool find_identification(const Ipv4Flow& flow, std::span<const uint8_t> packet, uint32_t found,
+                         uint16_t* identification) noexcept;
+// The same for a packet of so many bytes whose ICRC with identification 0 is known.
+bool find_identification(size_t packet, uint32_t with_zero, uint32_t found,
                          uint16_t* identification) noexcept;
 
 }  // namespace verbena::roce

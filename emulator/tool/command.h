@@ -31,6 +31,8 @@ struct UsageError {
 void add_run(CLI::App& app, CommandLine& line);
 void add_check(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
+void add_capture(CLI::App& app, CommandLine& line);
+void add_trace(CLI::App& app, CommandLine& line);
 void add_status(CLI::App& app, CommandLine& line);
 void add_explain(CLI::App& app, CommandLine& line);
 void add_top(CLI::App& app, CommandLine& line);
@@ -47,6 +49,7 @@ struct NodeOptions {
   DeviceTableOptions devices;  // network.key: after prepare() only
   std::string name;
   std::string key_file;  // "": the user's own key
+  bool shared_heap = false;  // --shared-heap
   std::string existing;  // the path of a node that is there already; then the other members do not count
 };
 
@@ -55,6 +58,9 @@ void add_node_options(CLI::App& command, NodeOptions& options);
 
 // Adds those of them that concern the network.
 void add_network_options(CLI::App& command, NodeOptions& options);
+
+// Adds --shared-heap.
+void add_heap_option(CLI::App& command, NodeOptions& options);
 
 // --ports, --pkey, --lmc.
 void add_port_options(CLI::App& command, DeviceTableOptions& devices);

@@ -33,6 +33,7 @@ void add_env(CLI::App& app, CommandLine& line) {
       "  verbena env --devices 2 > two-devices.sh");
   auto options = std::make_shared<NodeOptions>();
   add_node_options(*command, *options);
+  add_heap_option(*command, *options);
   command->callback([command, options, &line] {
     if (line.has_tail) throw UsageError{"env takes no program: verbena run -- PROGRAM runs one"};
     keep_node(*command, *options);

@@ -14,6 +14,7 @@
 #include "fabric/node.h"
 #include "fabric/node_directory.h"
 #include "fabric/private_folder.h"
+#include "fabric/shared_heap.h"
 #include "tool/file_size_signal.h"
 #include "udp/roce_socket.h"
 #include "wire/key.h"
@@ -96,6 +97,10 @@ int check_packets(const std::string& node, const wire::NetAddress& address, std:
     const int error = socket.open(address, udp::kRocePort, problem);
     return error == EADDRINUSE && node_is_inhabited(node) ? 0 : error;
   });
+}
+
+void add_heap(const NodeOptions& options, std::vector<Variable>* environment) {
+  if (options.shared_heap) environment->push_back({kSharedHeapVariable, "1"});
 }
 
 // 0: there is no such node yet.
@@ -182,6 +187,7 @@ int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out
   if (!options.existing.empty()) {
     *out = program_environment(installation, options.existing, current_environment(wire::kRecipeVariable),
                                sanitizer_runtimes(installation), current_environment);
+    add_heap(options, out);
     return 0;
   }
   const std::string node = node_path(options.name, options.devices);
@@ -199,6 +205,7 @@ int prepare(const NodeOptions& options, pid_t holder, std::vector<Variable>* out
   if (!key_file.empty()) key_file = fs::absolute(key_file).string();
   *out = program_environment(installation, node, wire::write_recipe(options.devices, key_file),
                              sanitizer_runtimes(installation), current_environment);
+  add_heap(options, out);
   return 0;
 }
 

@@ -54,6 +54,8 @@ int dispatch(int argc, char** argv) {
   verbena::tool::add_check(app, line);
   verbena::tool::add_env(app, line);
   verbena::tool::add_status(app, line);
+  verbena::tool::add_capture(app, line);
+  verbena::tool::add_trace(app, line);
   verbena::tool::add_explain(app, line);
   verbena::tool::add_top(app, line);
   verbena::tool::add_metrics(app, line);

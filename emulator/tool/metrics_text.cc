@@ -28,6 +28,18 @@ constexpr std::array<const char*, kHwCounters> kHelp = {
     "Requests that were sent again.",
     "UC and UD messages that the receiving queue pair has dropped.",
     "UC and UD messages to another node that could not be sent.",
+    "Completions of send queues in error, but for flushed ones.",
+    "Completions of send queues that were flushed.",
+    "Requests that the peer refused with a remote access error.",
+    "Requests that the peer refused as invalid.",
+    "Requests whose retries were over without an answer.",
+    "Requests whose retries were over while the peer had no receive request.",
+    "Completions of receive queues in error, but for flushed ones.",
+    "Completions of receive queues that were flushed.",
+    "Messages longer than their receive request.",
+    "Requests refused here with a remote access error.",
+    "Requests with a later PSN than the expected one.",
+    "Requests with an earlier PSN than the expected one.",
     "Datagrams dropped for their Q_Key.",
     "Datagrams that no queue pair takes.",
 };
@@ -111,6 +123,22 @@ std::string ports_text(const std::vector<NodeSnapshot>& nodes) {
     text += metric.text();
   }
   return text;
+}
+
+// Of nodes with RoCE v2.
+std::string packets_text(const std::vector<NodeSnapshot>& nodes) {
+  Metric metric(
+      "verbena_packets_dropped_total", "counter",
+      "RoCE v2 packets that the node has dropped, and answers that it has withheld (docs/ROCE.md).");
+  for (const NodeSnapshot& node : nodes) {
+    const NetworkDescription& network = node.devices.network;
+    for (size_t i = 0; i < kPacketDrops && network.enabled != 0 && network.kind == NetworkKind::kRoce; ++i) {
+      Labels labels = labels_of(node);
+      labels.emplace_back("reason", kPacketDropNames[i]);
+      metric.add(labels, static_cast<double>(node.packet_drops[i]));
+    }
+  }
+  return metric.text();
 }
 
 std::string processes_text(const std::vector<NodeSnapshot>& nodes) {
@@ -208,7 +236,8 @@ std::string qps_text(const std::vector<NodeSnapshot>& nodes) {
 }  // namespace
 
 std::string metrics_as_text(const std::vector<NodeSnapshot>& nodes, bool each_qp) {
-  return nodes_text(nodes) + ports_text(nodes) + processes_text(nodes) + (each_qp ? qps_text(nodes) : "");
+  return nodes_text(nodes) + ports_text(nodes) + packets_text(nodes) + processes_text(nodes) +
+         (each_qp ? qps_text(nodes) : "");
 }
 
 }  // namespace verbena::tool

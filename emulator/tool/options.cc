@@ -192,6 +192,11 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
   add_network_options(command, options);
 }
 
+void add_heap_option(CLI::App& command, NodeOptions& options) {
+  command.add_flag("--shared-heap", options.shared_heap,
+                   "peers reach registered memory without a system call (docs/SHARED-HEAP.md)");
+}
+
 bool names_node(const CLI::App& command) {
   size_t given = 0;
   for (const char* option : {"--devices", "--beside", "--ports", "--pkey", "--lmc", "--link-layer",

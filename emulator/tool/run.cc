@@ -15,24 +15,13 @@
 #include "tool/command.h"
 #include "tool/environment.h"
 #include "tool/faults_file.h"
+#include "tool/program.h"
 #include "tool/rdma_libraries.h"
 
 namespace verbena::tool {
 namespace {
 
-constexpr int kCannotRun = 126;  // POSIX shell command language, 2.8.2
-constexpr int kNotFound = 127;
 constexpr const char* kFaultsVariable = "VERBENA_FAULTS";
-
-int become(const std::vector<std::string>& program) {
-  std::vector<char*> arguments;
-  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  std::fprintf(stderr, "verbena: cannot run %s: %s\n", arguments[0], std::strerror(error));
-  return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun;
-}
 
 // The program is run all the same: it may not use RDMA.
 void warn_of_unknown_rdma_core() {
@@ -103,6 +92,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       "address\n"
       "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and "
       "adapters\n"
+      "  verbena run --shared-heap -- ib_write_lat              WRITE, READ and atomics at the speed of memory\n"
       "  verbena run --chaos 7 -- PROGRAM                       late, lost and repeated requests; "
       "docs/FAULTS.md\n"
       "  verbena run --faults my.toml --link 25Gbps,2us -- PROGRAM\n"
@@ -110,6 +100,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->prefix_command();
   auto options = std::make_shared<RunOptions>();
   add_node_options(*command, options->node);
+  add_heap_option(*command, options->node);
   CLI::Option* const faults =
       command->add_option("--faults", options->faults, "faults on purpose, by the rules of a file")
           ->type_name("FILE");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// mmap(2): notes where files are mapped MAP_SHARED (shared_ranges.h). The call itself goes on as it is.
+// mmap(2): notes where files are mapped MAP_SHARED (shared_ranges.h), and tells of mappings in the place of
+// memory that the emulator has moved (heap_watcher.h). The call itself goes on as it is.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "boundary/environment.h"
+#include "boundary/heap_watcher.h"
 #include "boundary/real.h"
 #include "boundary/shared_ranges.h"
 
@@ -15,6 +17,7 @@ namespace {
 template <typename Function>
 void* map(Real<Function>& real, void* address, size_t length, int protection, int flags, int fd,
           off_t offset) {
+  const HeapChange change(address, (flags & MAP_FIXED) != 0 ? length : 0);
   // Before the constructor, an allocator may be setting itself up: looking libc's function up could allocate.
   void* const result =
       real.is_known()

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The program's handling of SIGBUS, while the provider has a handler of its own (watch.h).
+// The program's handling of SIGBUS, while the provider has a handler of its own, and what else the provider
+// watches (watch.h).
+#include <errno.h>
 #include <signal.h>
 
 #include <atomic>
 
+#include "boundary/heap_memory.h"
+#include "boundary/heap_watcher.h"
 #include "boundary/real.h"
 #include "boundary/watch.h"
 
@@ -61,6 +65,29 @@ VERBENA_HOOK int sigprocmask(int how, const sigset_t* set, sigset_t* former) noe
 
 VERBENA_HOOK int pthread_sigmask(int how, const sigset_t* set, sigset_t* former) noexcept {
   return changed(real_pthread_sigmask(how, set, former));
+}
+
+HeapChange::HeapChange(const void* address, size_t length) : is_heap_(is_heap_memory(address, length)) {
+  if (!is_heap_) [[likely]]
+    return;
+  if (const verbena_boundary_watcher* const watching = watcher(); watching != nullptr)
+    watching->memory_changes(reinterpret_cast<uint64_t>(address), length);
+}
+
+HeapChange::~HeapChange() {
+  if (!is_heap_) [[likely]]
+    return;
+  const int before = errno;
+  if (const verbena_boundary_watcher* const watching = watcher(); watching != nullptr)
+    watching->memory_changed();
+  errno = before;
+}
+
+void make_heap_private(const void* address, size_t length) {
+  if (!is_heap_memory(address, length)) [[likely]]
+    return;
+  if (const verbena_boundary_watcher* const watching = watcher(); watching != nullptr)
+    watching->memory_leaves(reinterpret_cast<uint64_t>(address), length);
 }
 
 }  // namespace verbena

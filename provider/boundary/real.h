@@ -149,6 +149,10 @@ using GlobError = int(const char*, int);
   X(recvmsg, ssize_t(int, msghdr*, int))                                             \
   X(mmap, void*(void*, size_t, int, int, int, off_t))                                \
   X(mmap64, void*(void*, size_t, int, int, int, off64_t))                            \
+  X(munmap, int(void*, size_t))                                                      \
+  X(mremap, void*(void*, size_t, size_t, int, ...))                                  \
+  X(mprotect, int(void*, size_t, int))                                               \
+  X(madvise, int(void*, size_t, int))                                                \
   X(sigaction, int(int, const struct sigaction*, struct sigaction*))                 \
   X(signal, sighandler_t(int, sighandler_t))                                         \
   X(__sysv_signal, sighandler_t(int, sighandler_t))                                  \

@@ -12,6 +12,7 @@
 #include "observe/log.h"
 #include "rdma_core/layout.h"
 #include "rdma_core/libibverbs.h"
+#include "program_memory.h"
 #include "sigbus.h"
 #include "verbs/checker.h"
 #include "verbs/objects.h"
@@ -126,7 +127,10 @@ void claim_commands(VerbsContext* context) {
 // Shared memory of the program can be reached by copy as far as the preload sees the calls that matter.
 void watch_program() {
   static const verbena_boundary_watcher kWatcher = {.sigbus_action = exchange_sigbus_action,
-                                                    .signal_mask_changed = signal_mask_changed};
+                                                    .signal_mask_changed = signal_mask_changed,
+                                                    .memory_changes = memory_changes,
+                                                    .memory_changed = memory_changed,
+                                                    .memory_leaves = memory_leaves};
   static const auto was_shared =
       reinterpret_cast<verbena_boundary_was_shared_fn>(dlsym(RTLD_DEFAULT, "verbena_boundary_was_shared"));
   static const auto watch =
@@ -134,6 +138,12 @@ void watch_program() {
   if (was_shared == nullptr || watch == nullptr) return;
   watch(&kWatcher);
   set_shared_memory_hint([](uint64_t address, uint64_t) { return was_shared(address) != 0; });
+  static const auto watch_memory = reinterpret_cast<verbena_boundary_watch_memory_fn>(
+      dlsym(RTLD_DEFAULT, "verbena_boundary_watch_memory"));
+  static const auto has_advised = reinterpret_cast<verbena_boundary_has_advised_fn>(
+      dlsym(RTLD_DEFAULT, "verbena_boundary_has_advised"));
+  if (watch_memory != nullptr && has_advised != nullptr)
+    set_program_memory({watch_memory, [] { return has_advised() != 0; }});
 }
 
 void release_commands(VerbsContext* context) {

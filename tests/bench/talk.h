@@ -64,6 +64,8 @@ class Talk {
     return others;
   }
 
+  int fd() const { return fd_; }
+
   bool closed_by_other() const {
     char byte;
     return recv(fd_, &byte, 1, MSG_DONTWAIT) == 0;

@@ -22,7 +22,8 @@ TEST(Library, ExportsHooksAndTheSeamOnly) {
   for (std::string name; names >> name; ++count) {
     const bool seam = name == "verbena_boundary_claim" || name == "verbena_boundary_release" ||
                       name == "verbena_boundary_find" || name == "verbena_boundary_watch" ||
-                      name == "verbena_boundary_was_shared";
+                      name == "verbena_boundary_was_shared" || name == "verbena_boundary_watch_memory" ||
+                      name == "verbena_boundary_has_advised";
     EXPECT_TRUE(seam || dlsym(libc, name.c_str()) != nullptr) << name;
   }
   EXPECT_GT(count, 50);

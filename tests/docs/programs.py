@@ -40,9 +40,10 @@ FEWEST_ROWS = 40
 TOP = """# Programs
 
 Stock programs, unmodified, as Debian packages them, and what the tests run of them. `tests/docs/programs.py` makes
-this page from the tests, with the results of one run of ctest, and of `tests/programs/nightly` for programs that are
-too large for ctest. `docs.programs` fails when the tests have changed since. "More" are cases between two nodes that
-ctest leaves out: `tests/network/run.py` without `--quick` runs them.
+this page from the tests, with the results of one run of ctest, of `tests/programs/nightly` for programs that are too
+large for ctest, and of `tests/programs/from_sources` for programs that no package has. `docs.programs` fails when the
+tests have changed since. "More" are cases between two nodes that ctest leaves out: `tests/network/run.py` without
+`--quick` runs them.
 
 Each program is started by `verbena run -- PROGRAM`, between two nodes by `verbena run --ip ADDRESS -- PROGRAM`.
 

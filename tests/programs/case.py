@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--verbena", default="verbena")
     parser.add_argument("--build", default="")
     parser.add_argument("--patience", type=float, default=100, help="seconds that one program may take")
+    parser.add_argument("--sources", default="", help="the folder of tests/programs/from_sources")
     options = parser.parse_args()
     if options.list:
         for entry in CASES.values():
@@ -34,7 +35,7 @@ def main():
         return 0
     if not options.name:
         parser.error("which case?")
-    settings = Settings(options.verbena, options.build, options.patience)
+    settings = Settings(options.verbena, options.build, options.patience, options.sources)
     try:
         CASES[options.name].run(settings)
     except Skip as reason:

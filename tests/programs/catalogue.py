@@ -23,6 +23,7 @@ PACKAGES = {
     "libibumad3": ("umad",),
     "ceph-osd": ("ceph",),
     "tgt": ("tgtd",),
+    "redis-server": ("redis",),
     "librpma, from its source": ("rpma",),
     "Valkey, from its source": ("valkey",),
     "dapl2-utils": ("dtest",),
@@ -58,6 +59,7 @@ SET = {
     "mpi4py": "as `openmpi`",
     "ceph": "`ms type = async+rdma`, `ms async rdma device name = verbena0`",
     "tgtd": "the initiator's address and name in the target's ACLs (`-I ALL`, `-Q NAME`); libiscsi 1.19: requests up to 256 KiB",
+    "redis": "`LD_PRELOAD=librspreload.so` of rdma-core after 64",
     "valkey": "`--loadmodule valkey-rdma.so port=PORT bind=ADDRESS`",
     "dtest": "an interface of `libdaplofa.so.2` with the address in `dat.conf`",
     "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",
@@ -77,8 +79,8 @@ ABOUT = {
 }
 
 # Cases, groups and rows that are about the adapter or the command, not about a stock program.
-OTHER_CASES = ("nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "log.", "status.", "nothing_left_behind",
-               "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
+OTHER_CASES = ("capture.", "trace.", "nothing_is_left", "env.", "cleaner.", "sanitized.", "limits.", "log.", "status.",
+               "nothing_left_behind", "exit_status", "without_root", "demo", "hides_real_devices", "loopback_alone", "doctor.",
                "loaded_when_needed", "preloaded_epoll.", "sanitized_sender", "refused.doctor", "refused.*.status",
                "refused.*.conformance")
 OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "containers_roce", "images", "images_apart", "ledger", "faults",
@@ -97,9 +99,11 @@ ON_ADAPTERS_TOO = (
      "It ends: `Unrecoverable error creating TCP socket accept handler`. Redis waits by epoll (ae.c), which librspreload does "
      "not intercept up to rdma-core 64 (preload.c has no `epoll_ctl`); the number that `socket` returned is that of /dev/null "
      "(preload.c, fd_open), which epoll_ctl(2) refuses with EPERM. With librspreload and librdmacm of rdma-core after 64 "
-     "(96b5621ee) redis-server, redis-cli and redis-benchmark run here, without RDMAV_FORK_SAFE"),
+     "(96b5621ee) it runs (`redis` above), without RDMAV_FORK_SAFE"),
     ("pvrdma in a guest", "qemu-system-x86 1:7.2",
      "QEMU's device starts with verbena0 (`qemu` above). Debian's kernels have no driver for it: "
      "`# CONFIG_INFINIBAND_VMWARE_PVRDMA is not set` in config-6.1.0-*-amd64. In front of an adapter it needs rdmacm-mux as well "
-     "(QEMU's contrib/rdmacm-mux), which is not packaged"),
+     "(QEMU's contrib/rdmacm-mux), which is not packaged. With the driver built, a guest finds the device, but programs crash: "
+     "libvmw_pvrdma of rdma-core 44 writes to `qp_tbl[qp_handle & 0xFFFF]` (qp.c, pvrdma_create_qp), a table of as many entries "
+     "as QEMU offers queue pairs, 1024 (pvrdma_main.c, pvrdma_init_context_shared), and QEMU's handle is the adapter's QP number"),
 )

@@ -214,6 +214,18 @@ TEST(Metrics, OfEachQueuePairAreNotThereUnlessAskedFor) {
   EXPECT_EQ(metrics_as_text(Screen(2).nodes, false).find("verbena_qp_"), std::string::npos);
 }
 
+TEST(Metrics, TellWhatANodeWithPacketsHasDropped) {
+  Screen screen(1);
+  screen.nodes[0].path = "/n";
+  screen.nodes[0].packet_drops[static_cast<size_t>(PacketDrop::kForeign)] = 7;
+  EXPECT_EQ(metrics_as_text(screen.nodes, false).find("verbena_packets_dropped"), std::string::npos);
+  screen.nodes[0].devices.network.enabled = 1;
+  screen.nodes[0].devices.network.kind = NetworkKind::kRoce;
+  EXPECT_NE(metrics_as_text(screen.nodes, false)
+                .find("verbena_packets_dropped_total{node=\"/n\",reason=\"from_strangers\"} 7\n"),
+            std::string::npos);
+}
+
 TEST(Metrics, EscapeLabels) {
   Screen screen(1);
   screen.nodes[0].path = "a\"b\\c\nd";

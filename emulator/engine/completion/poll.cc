@@ -25,6 +25,8 @@
 #include "insight.h"
 #include "keep_errno.h"
 #include "observe/log.h"
+#include "observe/observer.h"
+#include "observe/probes.h"
 
 namespace verbena {
 namespace {
@@ -167,9 +169,10 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
   std::memcpy(&source, entry.payload, sizeof source);
   wc->src_qp = source.qpn;
   wc->slid = source.lid;
-  wc->sl = source.sl;
+  wc->sl = source.sl & 15;
   wc->dlid_path_bits = source.path_bits & ~DatagramSource::kWithGrh;
   if ((source.path_bits & DatagramSource::kWithGrh) != 0) wc->wc_flags |= IBV_WC_GRH;
+  if ((source.sl & DatagramSource::kChecksumsRight) != 0) wc->wc_flags |= IBV_WC_IP_CSUM_OK;
 }
 
 void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead,
@@ -325,6 +328,12 @@ void scatter_eager(Cq& cq) {
 
 namespace {
 
+[[gnu::cold]] void tell_of_polled(Observer& observer, const ibv_wc* wc, int count) {
+  for (int i = 0; i < count; ++i)
+    observer.on_poll({wc[i].qp_num, wc[i].wr_id, wc[i].byte_len, static_cast<uint8_t>(wc[i].status),
+                      static_cast<uint8_t>(wc[i].opcode & ~IBV_WC_RECV), (wc[i].opcode & IBV_WC_RECV) != 0});
+}
+
 // Takes completions as ibv_poll_cq(3) does: how many, or -errno. No lock is held on return.
 inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   // A producer that was stopped between claiming and publishing an entry hides the entries behind it. To look
@@ -365,9 +374,13 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
       fill_wc(*cq, cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
   }
+  for (int i = 0; i < count; ++i)
+    VERBENA_PROBE_COMPLETION(wc[i].qp_num, wc[i].wr_id, wc[i].status, wc[i].opcode, wc[i].byte_len);
   series.end();
   cq->consumer.finish();
   cq->lock.unlock();
+  if (Observer* const seen = observer(); seen != nullptr && count != 0) [[unlikely]]
+    tell_of_polled(*seen, wc, count);
   received_in_a_row += static_cast<uint32_t>(count);
   if (received_in_a_row >= kStream && count < num_entries)
     cq->look_again_at.store(now_ns() + stream_pause(cq->consumer.ring().capacity()),

@@ -3,7 +3,9 @@
 
 #include "adapter/clock.h"
 #include "engine/completion/own_cq.h"
+#include "engine/objects/process.h"
 #include "engine/rules/send_rules.h"
+#include "fabric/port_counters.h"
 
 namespace verbena {
 
@@ -20,6 +22,16 @@ void note_error(SharedQp& shared, const SendCompletion& completion, ibv_wc_statu
   shared.error_time.store(wall_clock_ns(), std::memory_order_release);
 }
 
+void count_error(const Qp& qp, ibv_wc_status status) {
+  const auto count = [&](HwCounter counter) { count_event(qp.process->directory(), *qp.shared, counter); };
+  if (status == IBV_WC_WR_FLUSH_ERR) return count(HwCounter::kRequestFlushes);
+  count(HwCounter::kRequestErrors);
+  if (status == IBV_WC_REM_ACCESS_ERR) count(HwCounter::kAccessRefused);
+  if (status == IBV_WC_REM_INV_REQ_ERR) count(HwCounter::kRequestsRefused);
+  if (status == IBV_WC_RETRY_EXC_ERR) count(HwCounter::kRetriesExceeded);
+  if (status == IBV_WC_RNR_RETRY_EXC_ERR) count(HwCounter::kRnrRetriesExceeded);
+}
+
 }  // namespace
 
 bool is_signaled(const Qp& qp, const SendRequest& request) {
@@ -30,7 +42,10 @@ void append_send_completion(Qp& qp, const SendCompletion& completion) {
   const bool failed = completion.error != VendorError::none;
   const ibv_wc_status status =
       failed ? find_vendor_error(static_cast<uint32_t>(completion.error))->status : IBV_WC_SUCCESS;
-  if (failed) note_error(*qp.shared, completion, status);
+  if (failed) {
+    note_error(*qp.shared, completion, status);
+    count_error(qp, status);
+  }
   append_without_event(own_cq(*qp.send_cq),
                        {.qp_index = qp.index,
                         .qp_incarnation = qp.shared->incarnation,

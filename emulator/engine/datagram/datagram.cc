@@ -19,7 +19,9 @@
 #include "engine/objects/requester_context.h"
 #include "engine/objects/send_request.h"
 #include "engine/requester/local_bytes.h"
+#include "engine/rules/route.h"
 #include "fabric/hazards.h"
+#include "observe/observer.h"
 
 namespace verbena {
 
@@ -154,6 +156,48 @@ void send_to_group(DatagramSender& from, const ibv_gid& gid, const DatagramMessa
   }
 }
 
+// Packets of RoCE v2 are told where they are sent and received.
+bool goes_by_packets(const DatagramSender& from, const Ah& ah) {
+  Network* const network = from.process->network();
+  const NetworkDescription& described = from.process->directory().devices().network;
+  if (described.kind != NetworkKind::kRoce || network == nullptr || !network->leads_out() || ah.attr.is_global == 0)
+    return false;
+  if (!ah.multicast) return !network->is_own(ah.attr);
+  const auto* const end = described.addresses.begin() + std::min(described.count, kMaxGids);
+  return std::find(described.addresses.begin(), end, source_of(from, ah.attr).bytes) != end;
+}
+
+[[gnu::cold]] void tell_of_datagram(Observer& observer, const Qp& qp, const SendRequest& request,
+                        const DatagramMessage& message, const QpPath& path) {
+  if (goes_by_packets(*qp.datagrams, *request.ah)) return;
+  const PacketRoute route = route_of(request.ah->attr, path.port, *qp.context->device,
+                                     qp.process->directory().devices());
+  observer.on_datagram({.source_qpn = message.source.qpn,
+                        .target_qpn = request.remote_qpn,
+                        .psn = qp.requester.psn,
+                        .qkey = message.qkey,
+                        .immediate = message.immediate,
+                        .pkey = message.pkey,
+                        .with_immediate = (message.flags & kCqeWithImmediate) != 0,
+                        .solicited = message.solicited,
+                        .route = route,
+                        .payload = std::span(message.bytes).subspan(kGrhBytes, request.length)});
+}
+
+// A datagram from another node. Its header says where it comes from.
+[[gnu::cold]] void tell_of_datagram(Observer& observer, const RemoteDatagram& datagram) {
+  observer.on_datagram({.source_qpn = datagram.source.qpn,
+                        .target_qpn = datagram.target_qpn,
+                        .psn = 0,
+                        .qkey = datagram.qkey,
+                        .immediate = datagram.immediate,
+                        .pkey = kDefaultPkey,
+                        .with_immediate = (datagram.flags & kCqeWithImmediate) != 0,
+                        .solicited = (datagram.flags & kCqeSolicited) != 0,
+                        .route = route_in(std::span<const uint8_t, kGrhBytes>(datagram.bytes, kGrhBytes)),
+                        .payload = std::span(datagram.bytes + kGrhBytes, datagram.length - kGrhBytes)});
+}
+
 }  // namespace
 
 std::shared_ptr<Datagrams> make_datagrams(const Qp& qp) {
@@ -201,6 +245,8 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   if (operation.carries_immediate) message.flags |= kCqeWithImmediate;
   if (message.solicited) message.flags |= kCqeSolicited;
 
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    tell_of_datagram(*seen, qp, request, message, path);
   DatagramSender& from = *qp.datagrams;
   from.may_be_eager = qp.requester.may_be_eager;
   from.events_due.clear();
@@ -244,6 +290,10 @@ Delivery receive_remote_datagram(DatagramSender& from, const RemoteDatagram& dat
                                        (datagram.flags & (kCqeWithImmediate | kCqeSolicited)));
   message.may_wait = may_wait;
   std::memcpy(message.bytes, datagram.bytes, datagram.length);
+  const bool is_elsewhere = from.origin.node != nullptr && !(*from.origin.node == kThisNode) &&
+                            from.process->directory().devices().network.kind != NetworkKind::kRoce;
+  if (Observer* const seen = observer(); seen != nullptr && is_elsewhere) [[unlikely]]
+    tell_of_datagram(*seen, datagram);
   from.events_due.clear();
   ibv_ah_attr address{};
   address.is_global = 1;

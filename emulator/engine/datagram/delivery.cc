@@ -149,7 +149,8 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
     error = place(from, to, message, wqe, claim.position);
   // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   if (error != VendorError::none) {
-    note_receive_error(there, find_vendor_error(static_cast<uint32_t>(error))->status, error);
+    note_receive_error(from.process->directory(), there,
+                       find_vendor_error(static_cast<uint32_t>(error))->status, error);
     there.pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
   }
   if (claim.entry != nullptr) complete(from, to, message, slot, claim, error, is_eager);
@@ -185,7 +186,8 @@ Delivery deliver(const DatagramSender& from, Destination& to, const DatagramMess
                        .length = message.length - message.header_bytes,
                        .opcode = opcode_of(message),
                        .verdict = static_cast<uint8_t>(verdict_of(delivery)),
-                       .vendor_err = 0});
+                       .vendor_err = 0,
+                       .reply = delivery == Delivery::kTaken ? Reply::kAcknowledged : Reply::kSilence});
   return delivery;
 }
 

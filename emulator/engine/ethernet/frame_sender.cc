@@ -16,6 +16,7 @@
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
 #include "engine/rules/flow_fields.h"
+#include "engine/rules/frame_checksum.h"
 #include "fabric/hazards.h"
 
 namespace verbena {
@@ -141,6 +142,9 @@ VendorError send_frame(Qp& qp, const SendOperation& operation, const SendRequest
       error != VendorError::none)
     return error;
   message.length = request.length;
+  if ((request.flags & IBV_SEND_IP_CSUM) != 0) fill_in_checksums(message.bytes, message.length);
+  if (are_checksums_right(message.bytes, message.length))
+    message.source.sl |= DatagramSource::kChecksumsRight;
   message.header_bytes = 0;
   message.solicited = (request.flags & IBV_SEND_SOLICITED) != 0;
   message.flags = kCqeReceive | kCqeFromShared | kCqeDatagram;

@@ -15,6 +15,8 @@
 // (SharedQp::
 //   dropped), as a datagram.
 // - The completion of a receive has neither source nor GRH: src_qp, slid, sl are 0.
+// - Checksums are filled in for requests with IBV_SEND_IP_CSUM, and looked at for IBV_WC_IP_CSUM_OK
+//   (rules/frame_checksum.h). What comes back is what was sent, so one look serves all receivers.
 // - A sniffer sees what its port sends and receives. There are no packets of RDMA to see.
 #pragma once
 

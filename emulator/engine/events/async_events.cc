@@ -12,6 +12,7 @@
 #include "fabric/kick.h"
 #include "fabric/xrc_domains.h"
 #include "observe/log.h"
+#include "observe/observer.h"
 
 namespace verbena {
 namespace {
@@ -36,6 +37,11 @@ bool write_event(Context& context, uint64_t element, ibv_event_type type) {
   if (context.events.write(&record, sizeof record) == 0) return true;
   VERBENA_WARN(event_lost, "asynchronous event %d is lost: nobody reads the descriptor", type);
   return false;
+}
+
+void tell_observer(uint32_t qpn, ibv_event_type type) {
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_event({qpn, static_cast<uint8_t>(type)});
 }
 
 // XRC_RECV: tells the other processes that hold the queue pair open.
@@ -69,6 +75,7 @@ void raise_qp_event(Qp& qp, ibv_event_type type) {
     if (type != IBV_EVENT_QP_FATAL) return;
     type = IBV_EVENT_WQ_FATAL;
   }
+  tell_observer(qp.shared->qpn, type);
   if (qp.xrcd != nullptr) {
     raise_event_at_handles(qp, type);
     return;
@@ -78,16 +85,19 @@ void raise_qp_event(Qp& qp, ibv_event_type type) {
 }
 
 void raise_cq_event(Cq& cq, ibv_event_type type) {
+  tell_observer(0, type);
   std::lock_guard lock(cq.context->events_mutex);
   if (write_event(*cq.context, cq.user_handle, type)) cq.async_events.fetch_add(1, std::memory_order_relaxed);
 }
 
 void raise_port_event(Context& context, uint32_t port, ibv_event_type type) {
+  tell_observer(0, type);
   std::lock_guard lock(context.events_mutex);
   write_event(context, port, type);
 }
 
 void raise_srq_event(Srq& srq, ibv_event_type type) {
+  tell_observer(0, type);
   std::lock_guard lock(srq.context->events_mutex);
   if (write_event(*srq.context, srq.user_handle, type))
     srq.async_events.fetch_add(1, std::memory_order_relaxed);

@@ -7,13 +7,36 @@
 #include "engine/local/small_send.h"
 #include "engine/requester/send_limits.h"
 #include "engine/rules/pacing.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/psn.h"
+#include "observe/fast_path_observer.h"
 #include "observe/observer.h"
+#include "observe/probes.h"
 
 namespace verbena {
 
+namespace {
+
+[[gnu::cold]] bool take_fast_path_watched(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
+  FastPathObserver* const seen = fast_path_observer.load(std::memory_order_acquire);
+  if (seen == nullptr || (!send_small(qp, wr, guard) && !carry_out_small_rdma(qp, wr, guard))) return false;
+  const uint32_t length = wr.sg_list[0].length;
+  const uint64_t packets = packets_of(length, qp.requester.mtu);
+  seen->on_small_request({qp.shared->qpn, qp.shared->dest_qpn, wr.wr_id, length,
+                          psn_of(qp.requester.psn - static_cast<uint32_t>(packets)),
+                          static_cast<uint8_t>(number_in(wr.opcode))});
+  return true;
+}
+
+}  // namespace
+
 bool take_fast_path(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
-  // An observer sees each request and response: they take the slow path.
-  return observer() == nullptr && (send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard));
+  // An observer sees each request and response: they take the slow path, unless it is content with less.
+  if (observer() != nullptr) [[unlikely]]
+    return take_fast_path_watched(qp, wr, guard);
+  if (!send_small(qp, wr, guard) && !carry_out_small_rdma(qp, wr, guard)) return false;
+  VERBENA_PROBE_POST_SEND(qp.shared->qpn, wr.wr_id, wr.opcode, wr.num_sge);
+  return true;
 }
 
 void allow_fast_path(Qp& qp) {

@@ -62,6 +62,7 @@ bool find_own_bytes(Qp& qp, const ibv_send_wr& wr, MemoryUse use, uint64_t* addr
 struct RemoteBytes {
   uint64_t address;
   std::byte* mapped;
+  uint32_t epoch;  // of the region, as in MappedRanges
 };
 
 // Looks the region up, and remembers it unless its mapping is under way.
@@ -69,6 +70,7 @@ bool find_remote_slowly(Qp& qp, const SmallRdma& what, uint32_t length, KnownRem
                         RemoteBytes* out) {
   PeerPath& path = qp.requester.path;
   const SegmentView& view = path.memory->view();
+  const uint32_t epoch = mapping_epoch(qp.requester);
   const Translation place =
       translate(view, what.rkey, true, path.remote_pd, what.use, what.at, length, path.qp->qpn);
   if (place.check != KeyCheck::kOk) return false;
@@ -79,7 +81,7 @@ bool find_remote_slowly(Qp& qp, const SmallRdma& what, uint32_t length, KnownRem
   known.is_mapped = found.bytes != nullptr;
   known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - place.address;
   if (found.is_pending) known.region.forget();
-  *out = {place.address, found.bytes};
+  *out = {place.address, found.bytes, epoch};
   return true;
 }
 
@@ -91,10 +93,9 @@ KnownRemote& known_remote(FastPath& fast, MemoryUse use) {
 
 // Finds the peer's bytes and checks the rkey. Under the hazard guard.
 bool find_remote_bytes(Qp& qp, const SmallRdma& what, uint32_t length, RemoteBytes* out) {
-  const SegmentView& view = qp.requester.path.memory->view();
   KnownRemote& known = known_remote(qp.fast, what.use);
-  if (!known.region.covers(view.header().mr_epoch.load(std::memory_order_acquire), what.rkey, what.at, length,
-                           &out->address))
+  out->epoch = mapping_epoch(qp.requester);
+  if (!known.region.covers(out->epoch, what.rkey, what.at, length, &out->address))
     return find_remote_slowly(qp, what, length, known, out);
   // Another thread may use the queue pair next, and block SIGBUS.
   out->mapped = known.is_mapped && may_copy_guarded()
@@ -106,9 +107,11 @@ bool find_remote_bytes(Qp& qp, const SmallRdma& what, uint32_t length, RemoteByt
 bool move(Qp& qp, uint64_t here, const RemoteBytes& bytes, uint32_t length, bool reads) {
   auto* const own_bytes = reinterpret_cast<std::byte*>(here);
   if (bytes.mapped != nullptr &&
-      (reads ? copy_guarded(own_bytes, bytes.mapped, length) : copy_guarded(bytes.mapped, own_bytes, length)))
+      (reads ? copy_guarded(own_bytes, bytes.mapped, length)
+             : copy_guarded(bytes.mapped, own_bytes, length)) &&
+      is_current(qp.requester, bytes.epoch))
     return true;
-  // Not mapped; or a page is gone, and the kernel says which.
+  // Not mapped (any more); or a page is gone, and the kernel says which.
   const uint64_t there = bytes.address;
   PeerAdapter& memory = *qp.requester.path.memory;
   if (length <= PeerAdapter::kWord)
@@ -119,14 +122,15 @@ bool move(Qp& qp, uint64_t here, const RemoteBytes& bytes, uint32_t length, bool
 }
 
 // An atomic. Two system calls make it the slow path's.
-bool change(Qp& qp, const ibv_send_wr& wr, uint64_t here, const RemoteBytes& word) {
+bool change(Qp& qp, const ibv_send_wr& wr, uint64_t here, RemoteBytes& word) {
   if (word.mapped == nullptr) return false;
   Request request{};
   request.opcode = wr.opcode;
   request.compare_add = wr.wr.atomic.compare_add;
   request.swap = wr.wr.atomic.swap;
   uint64_t before;
-  if (change_atomically(qp.requester, request, word.address, word.mapped, &before) != Placed::kWhole)
+  if (change_atomically(qp.requester, request, word.address, {&word.mapped, word.epoch}, &before) !=
+      Placed::kWhole)
     return false;
   std::memcpy(reinterpret_cast<void*>(here), &before, sizeof before);
   return true;

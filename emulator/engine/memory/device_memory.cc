@@ -10,6 +10,7 @@
 #include <new>
 
 #include "emulator.h"
+#include "engine/memory/sharing.h"
 #include "engine/objects/context.h"
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
@@ -184,12 +185,14 @@ int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, M
     return EINVAL;
   }
   dm->users.fetch_add(1, std::memory_order_relaxed);
+  const auto address = reinterpret_cast<uint64_t>(dm->memory + offset);
   const int error = enter_region(pd,
                                  {.pd = pd->handle,
                                   .access = access,
                                   .iova = 0,
                                   .length = length,
-                                  .address = reinterpret_cast<uint64_t>(dm->memory + offset)},
+                                  .address = address,
+                                  .mappable = move_to_heap(*dm->process, address, length)},
                                  MrOrigin::kDevice, out);
   if (error == 0)
     (*out)->dm = dm;

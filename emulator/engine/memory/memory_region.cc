@@ -80,18 +80,21 @@ int check(const Registration& wanted) {
   return error;
 }
 
-bool may_be_mapped(const Registration& wanted) {
+bool may_be_mapped(Process& process, const Registration& wanted) {
+  const auto address = reinterpret_cast<uint64_t>(wanted.addr);
+  // A region without any right is for this process's own reading.
   return !is_on_demand(wanted.access) &&
-         may_be_shared(reinterpret_cast<uint64_t>(wanted.addr), wanted.length);
+         (may_be_shared(address, wanted.length) ||
+          (wanted.access != 0 && move_to_heap(process, address, wanted.length)));
 }
 
-MemoryTable::Region region_of(uint32_t pd, const Registration& wanted) {
+MemoryTable::Region region_of(Process& process, uint32_t pd, const Registration& wanted) {
   return {.pd = pd,
           .access = static_cast<uint32_t>(wanted.access),
           .iova = wanted.iova,
           .length = wanted.length,
           .address = reinterpret_cast<uint64_t>(wanted.addr),
-          .mappable = may_be_mapped(wanted)};
+          .mappable = may_be_mapped(process, wanted)};
 }
 
 // Invalidates the keys, and waits until no request uses the region any more. `for_good`: it is deregistered.
@@ -155,7 +158,7 @@ int reg_mr(Pd* pd, void* addr, size_t length, uint64_t iova, int access, Mr** ou
   const Registration wanted{"ibv_reg_mr", addr,   length,
                             iova,         access, pd->context->device->limits.max_mr_size};
   if (int error = check(wanted); error != 0) return error;
-  return enter_region(pd, region_of(pd->handle, wanted), MrOrigin::kProgram, out);
+  return enter_region(pd, region_of(*pd->context->process, pd->handle, wanted), MrOrigin::kProgram, out);
 }
 
 int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
@@ -195,8 +198,9 @@ int rereg_mr(Mr* mr, int flags, Pd* pd, void* addr, size_t length, int access) {
 
   const bool changes_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
   if (int error = withdraw(*mr, "ibv_rereg_mr", false); error != 0) return error;
+  const MemoryTable::Region changed = region_of(process, changes_pd ? pd->handle : region.pd, wanted);
   std::lock_guard lock(process.memory_objects().mutex);
-  mr->region = region_of(changes_pd ? pd->handle : region.pd, wanted);
+  mr->region = changed;
   if (changes_pd) {
     pd->users.fetch_add(1, std::memory_order_relaxed);
     mr->pd_users->fetch_sub(1, std::memory_order_release);
@@ -258,6 +262,7 @@ int dereg_mr(Mr* mr) {
   if (mr->dm != nullptr) mr->dm->users.fetch_sub(1, std::memory_order_release);
   if (mr->mapping != nullptr) munmap(mr->mapping, mr->mapping_size);
   delete mr;
+  region_ended(process);
   return 0;
 }
 

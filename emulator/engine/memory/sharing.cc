@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/memory/sharing.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "emulator.h"
 #include "engine/objects/process.h"
+#include "fabric/hazards.h"
 #include "fabric/region_passing.h"
 #include "fabric/shared_file.h"
 #include "observe/log.h"
@@ -42,6 +45,78 @@ void set_shared_memory_hint(SharedMemoryHint given) {
 bool may_be_shared(uint64_t address, uint64_t length) {
   const SharedMemoryHint ask = shared_memory_hint.load(std::memory_order_acquire);
   return ask != nullptr && length != 0 && ask(address, length) && is_file_page(address);
+}
+
+bool move_to_heap(Process& process, uint64_t address, uint64_t length) {
+  if (length == 0 || !is_shared_heap_allowed()) return false;
+  // Peers that reach a region by system call must not meet pages whose writes are held back.
+  const auto is_free = [](void* context, const PageRange& range) {
+    Process& here = *static_cast<Process*>(context);
+    MemoryObjects& objects = here.memory_objects();
+    std::lock_guard lock(objects.mutex);
+    return std::none_of(objects.mrs.begin(), objects.mrs.end(), [&](const auto& entry) {
+      const MemoryTable::Region& region = entry.second->region;
+      return region.access != 0 && overlaps(range, region.address, region.length) &&
+             here.view().mr(entry.first)->mappable.load(std::memory_order_relaxed) == 0;
+    });
+  };
+  return move_to_shared_heap(address, length, is_free, &process);
+}
+
+void end_mappings(Process& process, const std::vector<PageRange>& ranges) {
+  constexpr int64_t kPatience = 20'000'000;  // ns, for a request of a process that is not stopped
+  std::vector<uint32_t> ended;
+  MemoryObjects& objects = process.memory_objects();
+  {
+    std::lock_guard lock(objects.mutex);
+    for (const auto& [index, mr] : objects.mrs) {
+      const uint32_t mappable = process.view().mr(index)->mappable.load(std::memory_order_relaxed);
+      const MemoryTable::Region& region = mr->region;
+      if (mappable == 0 || std::none_of(ranges.begin(), ranges.end(), [&](const PageRange& range) {
+            return overlaps(range, region.address, region.length);
+          }))
+        continue;
+      process.memory().not_mappable(process.segment(), index, mappable);
+      ended.push_back(index);
+    }
+  }
+  if (ended.empty()) return;
+  // What peers remember of the regions is out of date.
+  process.view().header().mr_epoch.fetch_add(1, std::memory_order_seq_cst);
+  for (const uint32_t index : ended) process.shared_regions().ended(process.membership(), index);
+  hazards_released(process.directory(), process.membership().slot(), kAnySlot, kPatience);
+}
+
+namespace {
+
+// ns. The time from the end of a region to each look at the mappings.
+constexpr int64_t kSweeps[] = {1'000'000'000, 5'000'000'000, 25'000'000'000, 125'000'000'000};
+
+std::atomic<int64_t> region_end{0};  // 0: there is nothing to do
+std::atomic<size_t> sweeps_done{0};
+
+}  // namespace
+
+void region_ended(Process& process) {
+  if (!is_shared_heap_allowed()) return;
+  sweeps_done.store(0, std::memory_order_relaxed);
+  if (region_end.exchange(now_ns(), std::memory_order_acq_rel) == 0) process.membership().kick();
+}
+
+int64_t sweep_heap_when_due() {
+  const int64_t end = region_end.load(std::memory_order_acquire);
+  if (end == 0) return -1;
+  size_t done = sweeps_done.load(std::memory_order_relaxed);
+  const int64_t now = now_ns();
+  if (now - end >= kSweeps[done]) {
+    sweep_shared_heap();
+    sweeps_done.store(++done, std::memory_order_relaxed);
+  }
+  if (done < std::size(kSweeps)) return std::max<int64_t>(end + kSweeps[done] - now, 0);
+  sweeps_done.store(0, std::memory_order_relaxed);
+  int64_t same = end;
+  region_end.compare_exchange_strong(same, 0, std::memory_order_acq_rel);
+  return same == end ? -1 : kSweeps[0];
 }
 
 void pass_region(Process& process, ServiceCall& call) {

@@ -8,13 +8,16 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "adapter/completion_ring.h"
 #include "adapter/receive_ring.h"
 #include "adapter/shared_receive_ring.h"
 #include "fabric/peer_adapter.h"
+#include "observe/observer.h"
 
 namespace verbena {
 
@@ -59,6 +62,7 @@ struct PeerPath {
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
   XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
+  uint64_t counted_psn = 0;           // generation and PSN that were last counted as out of sequence
   // The alternate path: as `ports` and `port`.
   uint32_t other_ports = 0;
   uint8_t other_port = 0;
@@ -88,6 +92,11 @@ struct RequesterContext {
   PeerPath path;
   std::atomic<uint64_t> peer_head{0};  // CompletionRing::known_head of the responder's CQ
   RequestOrigin origin;
+  // For observers (engine/responder/response_event.h): bytes of the message that a stream has placed, and the memory of a
+  // READ that it answers. Empty without an observer.
+  PacketRoute route;
+  std::vector<std::byte> kept_bytes;
+  iovec fetched{};
 };
 
 }  // namespace verbena

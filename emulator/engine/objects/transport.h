@@ -46,6 +46,8 @@ class Transport {
   virtual SendResult send(Qp& qp, const SendOperation& operation, SendRequest& request) = 0;
 
   virtual bool is_synchronous() const = 0;
+  // Is the responder on another node? Observers of this one then see only what the requester knows.
+  virtual bool leads_out() const { return false; }
   // The most bytes that one send() moves.
   virtual uint32_t chunk_size() const = 0;
 

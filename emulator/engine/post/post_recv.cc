@@ -20,6 +20,8 @@
 #include "engine/rules/send_rules.h"
 #include "keep_errno.h"
 #include "observe/log.h"
+#include "observe/observer.h"
+#include "observe/probes.h"
 
 namespace verbena {
 namespace {
@@ -43,6 +45,9 @@ void put(Qp& qp, const ibv_recv_wr& wr, uint64_t number, uint32_t epoch, uint32_
   qp.receives.publish(number, epoch, length);
   qp.rq_posted = number + 1;
   qp.shared->rq_posted.store(qp.rq_posted, std::memory_order_relaxed);
+  VERBENA_PROBE_POST_RECV(qp.shared->qpn, wr.wr_id, wr.num_sge);
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_post({.qpn = qp.shared->qpn, .wr_id = wr.wr_id, .length = length, .is_receive = true});
   if (logs(LogLevel::kDebug)) [[unlikely]]
     log_line(LogLevel::kDebug, "QP 0x%06x: receive request %llu, wr_id 0x%llx: %u bytes, is posted",
              qp.shared->qpn, static_cast<unsigned long long>(number),

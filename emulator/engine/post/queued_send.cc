@@ -22,6 +22,8 @@
 #include "engine/rules/send_rules.h"
 #include "keep_errno.h"
 #include "observe/log.h"
+#include "observe/observer.h"
+#include "observe/probes.h"
 
 namespace verbena {
 namespace {
@@ -116,6 +118,9 @@ void keep(Qp& qp, const SendRequest& request) {
                 static_cast<unsigned long long>(request.number),
                 static_cast<unsigned long long>(request.wr_id), find_send_operation(request.opcode)->name,
                 request.length);
+  VERBENA_PROBE_POST_SEND(qp.shared->qpn, wr.wr_id, number_in(wr.opcode), wr.num_sge);
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_post({qp.shared->qpn, request.wr_id, request.length, static_cast<uint8_t>(number_in(wr.opcode))});
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
     flush_send(qp, request);
     qp.sq_next = qp.sq_posted;

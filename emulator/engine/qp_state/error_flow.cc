@@ -15,6 +15,7 @@
 #include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "fabric/hazards.h"
+#include "fabric/port_counters.h"
 #include "keep_errno.h"
 #include "observe/log.h"
 
@@ -30,6 +31,7 @@ void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
                            .status = IBV_WC_WR_FLUSH_ERR,
                            .flags = static_cast<uint8_t>(kCqeReceive | flags),
                            .vendor_err = static_cast<uint8_t>(VendorError::flushed)};
+  count_event(qp.process->directory(), *qp.shared, HwCounter::kReceiveFlushes);
   const Room room = append_completion(own_cq(cq), flushed, uint64_t{0}, true);
   if (room == Room::kIgnored && (flags & kCqeFromShared) != 0)
     qp.srq->ring.abandon(static_cast<uint32_t>(number));

@@ -33,6 +33,7 @@
 #include "engine/rules/psn.h"
 #include "engine/rules/qp_attributes.h"
 #include "engine/rules/qp_state_table.h"
+#include "engine/rules/route.h"
 #include "engine/rules/send_rules.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
@@ -335,6 +336,9 @@ int change(Qp* qp, const ibv_qp_attr* attr, int mask, const PeerQp* peer, Pacing
         (mask & IBV_QP_PATH_MIG_STATE) != 0 && attr->path_mig_state == IBV_MIG_MIGRATED && migrate(*qp);
     remember(qp->attr, *attr, mask);
     publish(*qp, mask);
+    if ((mask & IBV_QP_AV) != 0)
+      qp->requester.route = route_of(qp->attr.ah_attr, qp->attr.port_num, *qp->context->device,
+                                     qp->process->directory().devices());
     constexpr int kPaths = IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_PORT | IBV_QP_PKEY_INDEX;
     if ((mask & kPaths) != 0 && from != IBV_QPS_RESET && from != IBV_QPS_INIT) aim_again(*qp);
     if ((mask & IBV_QP_PATH_MIG_STATE) != 0 && attr->path_mig_state == IBV_MIG_REARM) arm_migration(*qp);

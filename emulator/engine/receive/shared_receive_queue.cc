@@ -12,6 +12,8 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/rules/send_rules.h"
+#include "observe/observer.h"
+#include "observe/probes.h"
 
 namespace verbena {
 namespace {
@@ -175,6 +177,19 @@ void unmake_shared_queue(Srq* srq) {
   delete srq;
 }
 
+namespace {
+
+[[gnu::cold]] void tell_of_receive(Observer& observer, const Srq& srq, const ibv_recv_wr& wr) {
+  uint64_t length = 0;
+  for (int i = 0; i < wr.num_sge; ++i) length += wr.sg_list[i].length;
+  observer.on_post({.qpn = srq.shared->srqn,
+                    .wr_id = wr.wr_id,
+                    .length = static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX)),
+                    .is_receive = true});
+}
+
+}  // namespace
+
 int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const char** why) {
   int error = 0;
   bool reclaimed = false;
@@ -189,6 +204,9 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
       continue;
     }
     if (error != 0) break;
+    VERBENA_PROBE_POST_RECV(srq.shared->srqn, wr->wr_id, wr->num_sge);
+    if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+      tell_of_receive(*seen, srq, *wr);
     wr = wr->next;
   }
   srq.lock.unlock();

@@ -19,7 +19,7 @@ RemoteDatagram remote_datagram(const wire::DatagramHead& head, const void* bytes
   datagram.bytes = static_cast<const uint8_t*>(bytes);
   datagram.length = size;
   datagram.target_qpn = head.target_qpn;
-  datagram.source = {head.source_qpn, 0, head.sl, head.path_bits};
+  datagram.source = {head.source_qpn, 0, static_cast<uint8_t>(head.sl & 15), head.path_bits};
   datagram.qkey = head.qkey;
   datagram.immediate = head.immediate;
   datagram.flags = head.flags;

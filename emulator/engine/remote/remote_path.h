@@ -37,6 +37,7 @@ class PathOwner {
 struct RemotePath final : Transport {
   SendResult send(Qp& qp, const SendOperation& operation, SendRequest& request) override;
   bool is_synchronous() const override { return false; }
+  bool leads_out() const override { return !(to == kThisNode); }
   uint32_t chunk_size() const override;
   VendorError find_path(Qp& qp) override;
   int was_replaced(Qp& qp) override;

@@ -15,6 +15,7 @@
 #include "engine/responder/target_access.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/program_enum.h"
+#include "engine/rules/route.h"
 #include "fabric/hazards.h"
 #include "observe/log.h"
 
@@ -116,6 +117,8 @@ VendorError RemoteRequester::aim(const RequestHead& head) {
   target_qpn_ = head.target_qpn;
   requester_.qpn = head.source_qpn;
   requester_.type = requester_type(there->type);
+  if (const Qp* const responder = process.qp(found.qp_index); responder != nullptr)
+    requester_.route = reversed(responder->requester.route);
   if (requester_.type == IBV_QPT_XRC_SEND && !requester_.xrc_targets)
     requester_.xrc_targets = std::make_shared<XrcTargets>();
   latched_ = false;

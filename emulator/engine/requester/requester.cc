@@ -15,8 +15,10 @@
 #include "engine/requester/local_requests.h"
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
+#include "engine/requester/sent_away.h"
 #include "engine/responder/refusal.h"
 #include "engine/rules/pacing.h"
+#include "engine/rules/reply.h"
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
 
@@ -52,6 +54,7 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
                  text->name, text->text, text->name);
   explain_unreachable(qp.requester, error);
   observe_request(qp, request, error);
+  tell_if_sent_away(qp, request, reply_of(error), error);
   complete_send(qp, request, error);
   qp.sq_next = request.number + 1;
   qp.waiting = Waiting::kNothing;
@@ -475,6 +478,7 @@ void begin_flight(Qp& qp) {
 
 bool finish_request(Qp& qp, const SendRequest& request) {
   observe_request(qp, request, VendorError::none);
+  tell_if_sent_away(qp, request, Reply::kAcknowledged, VendorError::none);
   qp.waiting = Waiting::kNothing;
   advance(qp, request.length, packets_of(request.length, qp.requester.mtu));
   qp.sq_next = request.number + 1;
@@ -524,6 +528,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   if (!is_in_flight(qp, number)) return;
   note_acknowledged(qp, number);
   if (!complete_done(qp)) return;
+  if (number == qp.sq_next) tell_if_sent_away(qp, at(qp, number), Reply::kRnr, VendorError::none, rnr_timer);
   if (flight.rnr_number != number) flight.rnr_tries = 0;
   flight.rnr_number = number;
   note_rnr(*qp.shared, qp);

@@ -15,6 +15,15 @@ struct MappedBytes {
   bool is_pending = false;     // they may be soon: to be looked up again with the next request
 };
 
+// The epoch of the responder's regions. Loaded before find_mapped(), it tells afterwards whether what was found
+// still holds.
+inline uint32_t mapping_epoch(const RequesterContext& requester) {
+  return requester.path.memory->view().header().mr_epoch.load(std::memory_order_acquire);
+}
+inline bool is_current(const RequesterContext& requester, uint32_t epoch) {
+  return mapping_epoch(requester) == epoch;
+}
+
 // As find_mapped(), for a region that may be mapped.
 MappedBytes find_mapped_slowly(RequesterContext& requester, const SharedMr& mr, MemoryKey key,
                                uint64_t address, uint64_t size, bool writes);

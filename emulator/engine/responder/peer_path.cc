@@ -3,6 +3,8 @@
 
 #include "engine/responder/violations.h"
 #include "engine/responder/xrc_target.h"
+#include "engine/rules/psn.h"
+#include "fabric/port_counters.h"
 
 namespace verbena {
 namespace {
@@ -59,6 +61,16 @@ bool is_on_path(const RequesterContext& requester, const SharedQp& there) {
   return false;
 }
 
+// Once for each PSN and generation of the responder, however often the request is tried.
+void count_wrong_psn(RequesterContext& requester, const SharedQp& there, uint32_t expected,
+                     uint64_t generation) {
+  const uint64_t counted = generation << 24 | requester.psn;
+  if (requester.path.counted_psn == counted) return;
+  requester.path.counted_psn = counted;
+  count_event(requester.process->directory(), there,
+              psn_distance(expected, requester.psn) > 0 ? HwCounter::kOutOfSequence : HwCounter::kDuplicates);
+}
+
 // Checks the peer. The caller holds a hazard guard.
 VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) {
   PeerPath& path = requester.path;
@@ -81,7 +93,10 @@ VendorError check_path_slowly(RequesterContext& requester, uint64_t state_word) 
     const bool fed = there.requester_generation.load(std::memory_order_relaxed) == responder.generation;
     const uint32_t expected = fed ? there.expected_psn.load(std::memory_order_relaxed) : there.rq_psn;
     // UC: messages may have been lost, so a new message may have any PSN (rxe_resp.c, check_psn()).
-    if (is_acknowledged(requester.type) && expected != requester.psn) return VendorError::peer_mismatch;
+    if (is_acknowledged(requester.type) && expected != requester.psn) {
+      count_wrong_psn(requester, there, expected, responder.generation);
+      return VendorError::peer_mismatch;
+    }
     if (!requester.xrc_targets)
       if (const VendorError error = find_receives(requester); error != VendorError::none) return error;
     if (there.responder_state.load(std::memory_order_acquire) >> 8 != responder.generation)

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/responder/mapped_bytes.h"
 #include "engine/responder/payload_stream.h"
+#include "engine/responder/response_event.h"
 #include "engine/responder/xrc_target.h"
 #include "fabric/guarded_copy.h"
 #include "fabric/own_memory.h"
@@ -182,19 +184,26 @@ bool copy_ranges(const iovec* to, size_t tos, const iovec* from, size_t froms) {
 }
 
 bool place_mapped(const RequesterContext& requester, const Request& request, const iovec* from, size_t froms,
-                  const iovec* remote, size_t remotes, std::byte* const* mapped, uint32_t size) {
-  if (mapped == nullptr || !requester.path.memory->alive(requester.process->directory())) return false;
+                  const iovec* remote, size_t remotes, const MappedRanges& mapped, uint32_t size) {
+  if (mapped.bytes == nullptr || !requester.path.memory->alive(requester.process->directory())) return false;
   iovec here[kMaxRanges];
-  for (size_t i = 0; i < remotes; ++i) here[i] = {mapped[i], remote[i].iov_len};
+  for (size_t i = 0; i < remotes; ++i) here[i] = {mapped.bytes[i], remote[i].iov_len};
   iovec to[kMaxRanges];
-  return copy_ranges(to, cut(here, remotes, request.done, size, to), from, froms);
+  return copy_ranges(to, cut(here, remotes, request.done, size, to), from, froms) &&
+         is_current(requester, mapped.epoch);
 }
 
 }  // namespace
 
 Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
-                   const iovec* remote, size_t remotes, std::byte* const* mapped) {
-  if (requester.payload != nullptr) return requester.payload->place(request, remote, remotes);
+                   const iovec* remote, size_t remotes, const MappedRanges& mapped) {
+  if (requester.payload != nullptr) {
+    const uint32_t before = request.done;
+    const Placed placed = requester.payload->place(request, remote, remotes);
+    if (observer() != nullptr) [[unlikely]]
+      keep_placed(requester, before, request.done, remote, remotes);
+    return placed;
+  }
   uint32_t size = std::min(request.length - request.done, std::min(requester.longest_chunk, kChunkSize));
   // No aligned word at the destination is split between two chunks.
   if (remotes == 1 && request.done + size < request.length && size > 8)
@@ -231,16 +240,20 @@ int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t the
 }
 
 Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
-                   const iovec& remote, const std::byte* mapped) {
-  if (requester.payload != nullptr) return requester.payload->fetch(request, remote);
+                   const iovec& remote, const MappedRanges& mapped) {
+  if (requester.payload != nullptr) {
+    if (observer() != nullptr) [[unlikely]]
+      keep_fetched(requester, remote);
+    return requester.payload->fetch(request, remote);
+  }
   const uint32_t size = std::min(request.length - request.done, kChunkSize);
   iovec to[kMaxRanges];
   const size_t tos = cut(local.ranges, local.count, request.done, size, to);
   const iovec from{static_cast<char*>(remote.iov_base) + request.done, size};
   const NodeDirectory& directory = requester.process->directory();
-  if (mapped != nullptr && requester.path.memory->alive(directory)) {
-    const iovec here{const_cast<std::byte*>(mapped) + request.done, size};
-    if (copy_ranges(to, tos, &here, 1)) return advance(request, size);
+  if (mapped.bytes != nullptr && requester.path.memory->alive(directory)) {
+    const iovec here{mapped.bytes[0] + request.done, size};
+    if (copy_ranges(to, tos, &here, 1) && is_current(requester, mapped.epoch)) return advance(request, size);
   }
   const int error = requester.path.memory->read(directory, to, tos, &from, 1);
   if (error != 0) return verdict(error, requester, to, tos);
@@ -297,7 +310,7 @@ int change_by_system_calls(PeerAdapter& adapter, const NodeDirectory& directory,
 }  // namespace
 
 Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
-                         std::byte* mapped, uint64_t* before) {
+                         const MappedRanges& mapped, uint64_t* before) {
   PeerAdapter& adapter = *requester.path.memory;
   const NodeDirectory& directory = requester.process->directory();
   const NodeMembership& membership = requester.process->membership();
@@ -313,8 +326,10 @@ Placed change_atomically(RequesterContext& requester, const Request& request, ui
     return Placed::kBusy;
   }
   // Under the lock in either case: a requester that has not mapped the word reads and writes it.
-  const bool aligned = reinterpret_cast<uintptr_t>(mapped) % 8 == 0;
-  const int error = mapped != nullptr && aligned && change_mapped(request, mapped, before)
+  std::byte* const word =
+      mapped.bytes != nullptr && is_current(requester, mapped.epoch) ? mapped.bytes[0] : nullptr;
+  const bool aligned = reinterpret_cast<uintptr_t>(word) % 8 == 0;
+  const int error = word != nullptr && aligned && change_mapped(request, word, before)
                         ? 0
                         : change_by_system_calls(adapter, directory, request, address, before);
   uint64_t held = mine;

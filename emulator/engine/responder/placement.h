@@ -15,27 +15,35 @@ namespace verbena {
 // of 1 MiB took 10 % longer.
 inline constexpr uint32_t kChunkSize = 1024 * 1024;
 
+// Where the responder's ranges are in this process (mapped_bytes.h), if all of them are. `epoch`: of the
+// responder's regions (SegmentHeader::mr_epoch) when they were looked up. If it is another one after a copy, the
+// owner may have put other memory in the place meanwhile (fork(2)), and the bytes are moved once more, by system
+// call.
+struct MappedRanges {
+  std::byte* const* bytes = nullptr;
+  uint32_t epoch = 0;
+};
+
 enum class Placed : uint8_t { kWhole, kPartly, kLocalFault, kRemoteFault, kGone, kBusy };
 
 // Writes the next chunk of `local` to `remote`, which has at least request.length bytes. The last aligned
-// word of an RDMA WRITE becomes visible last. `mapped`: where each of the ranges is in this process
-// (mapped_bytes.h); nullptr: not all of them are.
+// word of an RDMA WRITE becomes visible last.
 Placed place_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
-                   const iovec* remote, size_t remotes, std::byte* const* mapped = nullptr);
+                   const iovec* remote, size_t remotes, const MappedRanges& mapped = {});
 
 // The same for a WRITE with one range on either side, of more than 8 bytes and at most a chunk, without a
 // PayloadStream. 0, or an errno of PeerAdapter::write().
 int place_at_once(const RequesterContext& requester, uint64_t here, uint64_t there, uint32_t size);
 
-// Reads the next chunk of `remote` into `local`. `mapped`: where the range is in this process, or nullptr.
+// Reads the next chunk of `remote` into `local`.
 Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalBytes& local,
-                   const iovec& remote, const std::byte* mapped = nullptr);
+                   const iovec& remote, const MappedRanges& mapped = {});
 
 // Carries out the atomic at `address` of the responder. *before is the value before. Atomic with regard to
 // all RDMA atomics on that adapter. kBusy: another requester holds the lock, and nothing has happened; to be
-// called again. `mapped`: where the word is in this process, or nullptr.
+// called again.
 Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
-                         std::byte* mapped, uint64_t* before);
+                         const MappedRanges& mapped, uint64_t* before);
 
 // Has every eager message of this QP for `remote` (addresses of the responder) been scattered? Eager messages
 // lie in the receive slots until their completions are polled, and what would overlap one of them has to

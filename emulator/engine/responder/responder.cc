@@ -11,6 +11,7 @@
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/refusal.h"
+#include "engine/responder/response_event.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/key_errors.h"
 #include "engine/rules/psn.h"
@@ -158,7 +159,7 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   const auto* text = find_vendor_error(static_cast<uint32_t>(seen_here));
   // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   path.qp->pending_flags.fetch_or(kPendingFatal, std::memory_order_acq_rel);
-  note_receive_error(*path.qp, text->status, seen_here);
+  note_receive_error(requester.process->directory(), *path.qp, text->status, seen_here);
   Arrival arrival = arrival_of(operation, request);
   arrival.status = text->status;
   arrival.error = seen_here;
@@ -234,6 +235,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
   std::byte* mapped[PeerAdapter::kMaxRanges];
+  const uint32_t epoch = mapping_epoch(requester);
   bool all_mapped = true;
   size_t remotes = 0;
   uint64_t room = 0;
@@ -258,7 +260,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
                         VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
   const Placed placed =
-      place_chunk(requester, request, local, remote, remotes, all_mapped ? mapped : nullptr);
+      place_chunk(requester, request, local, remote, remotes, {all_mapped ? mapped : nullptr, epoch});
   if (placed == Placed::kRemoteFault)
     return fail_receive(requester, operation, request, VendorError::local_memory_gone,
                         VendorError::remote_operation_failed);
@@ -283,8 +285,10 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
     return fail_receive(requester, operation, request, VendorError::local_access, error);
   };
   MappedBytes mapped;
+  uint32_t epoch = 0;
   iovec remote{};
   if (request.length != 0) {
+    epoch = mapping_epoch(requester);
     const Translation place = translate(path.memory->view(), request.rkey, true, path.remote_pd, use,
                                         request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
@@ -295,10 +299,10 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {
     if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
+    const MappedRanges here{mapped.bytes != nullptr ? &mapped.bytes : nullptr, epoch};
     const Placed placed = use == MemoryUse::remote_read
-                              ? fetch_chunk(requester, request, local, remote, mapped.bytes)
-                              : place_chunk(requester, request, local, &remote, 1,
-                                            mapped.bytes != nullptr ? &mapped.bytes : nullptr);
+                              ? fetch_chunk(requester, request, local, remote, here)
+                              : place_chunk(requester, request, local, &remote, 1, here);
     if (placed == Placed::kRemoteFault) return refuse_request(VendorError::remote_memory_gone);
     if (placed != Placed::kWhole) return unfinished(placed);
   }
@@ -316,8 +320,10 @@ Response respond_to_atomic(RequesterContext& requester, Request& request, const 
   const iovec remote{reinterpret_cast<void*>(place.address), 8};
   if (!eager_is_settled(requester, &remote, 1)) return {Answer::kPartial};
   uint64_t before = 0;
+  const uint32_t epoch = mapping_epoch(requester);
   const MappedBytes mapped = find_mapped(requester, request.rkey, place.address, sizeof before, true);
-  switch (change_atomically(requester, request, place.address, mapped.bytes, &before)) {
+  const MappedRanges here{mapped.bytes != nullptr ? &mapped.bytes : nullptr, epoch};
+  switch (change_atomically(requester, request, place.address, here, &before)) {
     case Placed::kWhole:
       break;
     case Placed::kGone:
@@ -358,6 +364,11 @@ Response respond_to_atomic_write(RequesterContext& requester, const Request& req
   return error == 0 ? Response{Answer::kAck} : refuse(requester, request, VendorError::remote_memory_gone);
 }
 
+bool is_refused_access(const Response& response) {
+  return response.answer == Answer::kNak &&
+         find_vendor_error(static_cast<uint32_t>(response.error))->status == IBV_WC_REM_ACCESS_ERR;
+}
+
 }  // namespace
 
 Response refuse(RequesterContext& requester, const Request& request, VendorError error) {
@@ -375,6 +386,7 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
                  const LocalBytes& local) {
   PeerPath& path = requester.path;
   SharedQp& qp = *path.qp;
+  const uint32_t before = request.done;
   Response response;
   VendorError error = VendorError::none;
   if (request.done == 0)
@@ -396,12 +408,12 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   if (qp.type == IBV_QPT_UC && (response.answer == Answer::kRnr || response.answer == Answer::kNak ||
                                 response.answer == Answer::kSilence))
     qp.dropped.fetch_add(1, std::memory_order_relaxed);
+  if (is_refused_access(response)) [[unlikely]]
+    count_event(requester.process->directory(), qp, HwCounter::kRefusesAccess);
   if (response.answer == Answer::kAck)
     count_request(requester, request.length, packets_of(request.length, requester.mtu));
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-    seen->on_response({requester.qpn, qp.qpn, requester.psn, request.length,
-                       static_cast<uint8_t>(request.opcode), static_cast<uint8_t>(response.answer),
-                       static_cast<uint8_t>(response.error)});
+    tell_response(*seen, requester, request, response, before, local);
   return response;
 }
 

@@ -18,6 +18,7 @@
 #include "engine/objects/requester_context.h"
 #include "engine/rules/psn.h"
 #include "engine/rules/send_rules.h"
+#include "fabric/port_counters.h"
 
 namespace verbena {
 
@@ -50,7 +51,10 @@ struct LocalBytes {
 Response refuse(RequesterContext& requester, const Request& request, VendorError error);
 
 // A receive completion of `there` gets this error. For `verbena status`.
-inline void note_receive_error(SharedQp& there, ibv_wc_status status, VendorError error) {
+inline void note_receive_error(const NodeDirectory& directory, SharedQp& there, ibv_wc_status status,
+                               VendorError error) {
+  count_event(directory, there, HwCounter::kReceiveErrors);
+  if (status == IBV_WC_LOC_LEN_ERR) count_event(directory, there, HwCounter::kReceiveLengthErrors);
   there.receive_error.store(ErrorWord{static_cast<uint8_t>(status), static_cast<uint8_t>(error), true}.pack(),
                             std::memory_order_relaxed);
   there.receive_error_time.store(wall_clock_ns(), std::memory_order_release);

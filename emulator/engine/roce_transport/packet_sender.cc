@@ -9,12 +9,14 @@
 
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
+#include "observe/observer.h"
 
 namespace verbena {
 namespace {
 
 // Source ports of RoCE v2 lie here (Annex A17, A17.3.2; the kernel's rdma_flow_label_to_udp_sport()).
 constexpr uint16_t kFirstPort = 0xc000;
+constexpr uint8_t kHopLimit = 64;  // ip(7), ip_default_ttl
 constexpr unsigned kPorts = 0x4000, kPortTries = 64;
 
 }  // namespace
@@ -36,7 +38,16 @@ bool PacketSender::send(const wire::NetAddress& to, const roce::Packet& packet) 
   const size_t size = roce::write(packet, bytes);
   if (size == 0) return true;
   const int error = socket_.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
-  if (error == 0) return true;
+  if (error == 0) {
+    if (Observer* const seen = observer(); seen != nullptr) [[unlikely]] {
+      PacketRoute route;
+      route.source = address().bytes;
+      route.destination = to.bytes;
+      route.hop_limit = kHopLimit;
+      seen->on_packet({route, socket_.own().port, std::span(bytes).first(size)});
+    }
+    return true;
+  }
   if (error == EAGAIN || error == ENOBUFS) return false;
   if (const uint32_t count = refused_.fetch_add(1, std::memory_order_relaxed); (count & (count + 1)) == 0)
     VERBENA_WARN(roce_not_sent, "a RoCE packet of %zu bytes from %s to %s is not sent: %s%s", size,

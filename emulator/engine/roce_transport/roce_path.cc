@@ -19,6 +19,7 @@
 #include "engine/rules/psn.h"
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
+#include "fabric/port_counters.h"
 #include "roce/syndrome.h"
 
 namespace verbena {
@@ -269,7 +270,14 @@ int64_t RocePath::take_response(const roce::Packet& packet, int64_t now) {
 }
 
 void RocePath::take_request(const roce::Packet& packet) {
-  if (host_.is_ready()) responder_.on_packet(packet);
+  if (!host_.is_ready()) return;
+  if (is_acknowledged(qp_.type)) {
+    const int32_t ahead = psn_distance(responder_.expected_psn(), packet.bth.psn);
+    if (ahead != 0 && !responder_.has_failed()) [[unlikely]]
+      count_event(qp_.process->directory(), *qp_.shared,
+                  ahead > 0 ? HwCounter::kOutOfSequence : HwCounter::kDuplicates);
+  }
+  responder_.on_packet(packet);
 }
 
 bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse) {

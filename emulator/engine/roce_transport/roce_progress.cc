@@ -17,6 +17,7 @@
 #include "fabric/packet_drops.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
+#include "observe/observer.h"
 
 namespace verbena {
 namespace {
@@ -174,6 +175,22 @@ bool RoceProgress::is_welcome(const wire::NetAddress& from) {
   return false;
 }
 
+namespace {
+
+// Packets that this node has sent to itself are known already.
+[[gnu::cold]] void tell_of_packet(Observer& observer, const udp::ReceivedPacket& packet, const wire::NetAddress& to,
+                        const NetworkDescription& network) {
+  const auto* const end = network.addresses.begin() + std::min(network.count, kMaxGids);
+  if (std::find(network.addresses.begin(), end, packet.from.address.bytes) != end) return;
+  PacketRoute route;
+  route.source = packet.from.address.bytes;
+  route.destination = to.bytes;
+  route.hop_limit = 64;
+  observer.on_packet({route, packet.from.port, packet.datagram.first(packet.datagram.size() - roce::kIcrcSize)});
+}
+
+}  // namespace
+
 void RoceProgress::read_sockets(Round& round) {
   udp::ReceivedPacket packet;
   for (const udp::RoceSocket* const socket : sockets_)
@@ -181,8 +198,10 @@ void RoceProgress::read_sockets(Round& round) {
       const udp::Arrival arrival = socket->receive(buffer_, &packet);
       if (arrival == udp::Arrival::kNothing) break;
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
-      if (arrival == udp::Arrival::kPacket && is_welcome(packet.from.address))
-        take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
+      if (arrival != udp::Arrival::kPacket || !is_welcome(packet.from.address)) continue;
+      if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+        tell_of_packet(*seen, packet, socket->own().address, process_.directory().devices().network);
+      take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
     }
 }
 
@@ -192,8 +211,8 @@ void RoceProgress::follow_groups() {
       [](void* self, int fd, bool joined) {
         epoll_event event{};
         event.events = EPOLLIN;
-        syscall(SYS_epoll_ctl, static_cast<RoceProgress*>(self)->inboxes_epoll_,
-                joined ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+        kernel_epoll_ctl(static_cast<RoceProgress*>(self)->inboxes_epoll_,
+                         joined ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
       },
       this);
 }
@@ -208,6 +227,8 @@ void RoceProgress::read_groups(Round& round) {
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
       const wire::NetAddress& from = packet.from.address;
       if (arrival != udp::Arrival::kPacket || groups_.is_own(from) || !is_welcome(from)) continue;
+      if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+        tell_of_packet(*seen, packet, socket->own().address, process_.directory().devices().network);
       receiver_.take_from_group(packet.datagram, from, socket->own().address);
       ++round.packets;
     }

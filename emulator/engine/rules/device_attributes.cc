@@ -56,7 +56,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   // Migration needs two paths. The kernel refuses alternate paths on RoCE (verbs.c, _ib_modify_qp()).
   if (has_path_migration(device)) attr.device_cap_flags |= IBV_DEVICE_AUTO_PATH_MIG;
   if (limits.max_flow != 0 && device.link_layer == LinkLayer::kEthernet)
-    attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
+    attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_RAW_IP_CSUM;
   if (limits.max_srq != 0) attr.device_cap_flags |= IBV_DEVICE_SRQ_RESIZE;
   if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   if (limits.max_xrcd != 0) attr.device_cap_flags |= IBV_DEVICE_XRC;
@@ -95,6 +95,7 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   // Work queues count as queue pairs (engine/queue_pair/work_queue.h).
   if (limits.max_flow != 0 && device.link_layer == LinkLayer::kEthernet) {
     out->max_wq_type_rq = static_cast<uint32_t>(limits.max_qp);
+    out->raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
     out->rss_caps = {.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
                      .max_rwq_indirection_tables = static_cast<uint32_t>(limits.max_qp),
                      .max_rwq_indirection_table_size = 512,

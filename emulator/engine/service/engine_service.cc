@@ -29,7 +29,9 @@
 #include "fabric/node.h"
 #include "fabric/node_removal.h"
 #include "fabric/process_identity.h"
+#include "fabric/shared_heap.h"
 #include "observe/log.h"
+#include "program_memory.h"
 #include "wire/node_recipe.h"
 
 namespace verbena {
@@ -133,6 +135,7 @@ int EngineService::enter(const char* node) {
   snprintf(last_node.path, sizeof last_node.path, "%s", node);
   last_node.pid = getpid();
   process_.meet_itself();
+  recording_.follow(membership);
   const int error = open_network();
   if (error != 0) membership.leave();
   return error;
@@ -227,6 +230,7 @@ void EngineService::leave() {
   if (remote_) remote_->flush_all();
   process_.delete_unused_contexts();
   const bool objects_remain = has_objects() || !process_.left_contexts.empty();
+  recording_.end();
   process_.membership().leave();
   connection_listener_.close();
   if (objects_remain) {
@@ -252,15 +256,44 @@ void EngineService::leave() {
   delete this;
 }
 
-void EngineService::before_fork() { service_mutex.lock(); }
-void EngineService::after_fork_in_parent() { service_mutex.unlock(); }
+void EngineService::before_fork() {
+  service_mutex.lock();
+  const std::vector<PageRange> ranges = begin_fork_of_shared_heap();
+  if (current != nullptr && !ranges.empty()) end_mappings(current->process_, ranges);
+  make_private_for_fork(ranges);
+}
+void EngineService::after_fork_in_parent() {
+  end_fork_of_shared_heap();
+  service_mutex.unlock();
+}
 void EngineService::after_fork_in_child() {
+  end_fork_of_shared_heap();
   if (current != nullptr) {
     current->process_.die();
+    Recording::forget();
     close_parent_descriptors();
   }
   current = nullptr;
   service_mutex.unlock();
+}
+
+// ---- the program's calls that change memory which peers may have mapped ----
+
+void EngineService::memory_changes(uint64_t address, uint64_t length) {
+  std::lock_guard lock(service_mutex);
+  if (current != nullptr && !current->process_.dead())
+    end_mappings(current->process_, {{address, address + length}});
+}
+
+void set_program_memory(const ProgramMemory& memory) { allow_shared_heap({memory.watch, memory.has_advised}); }
+
+void memory_changes(uint64_t address, uint64_t length) { EngineService::memory_changes(address, length); }
+
+void memory_changed() { sweep_shared_heap(); }
+
+void memory_leaves(uint64_t address, uint64_t length) {
+  EngineService::memory_changes(address, length);
+  return_from_shared_heap(address, length);
 }
 
 }  // namespace verbena

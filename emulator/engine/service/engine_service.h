@@ -14,6 +14,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/remote.h"
 #include "engine/roce_transport/roce_network.h"
+#include "engine/service/recording.h"
 #include "engine/xrc/xrc_shared_qps.h"
 #include "wire/connection_listener.h"
 
@@ -40,6 +41,9 @@ class EngineService {
   // engine/remote; starts it, for processes of this node alone, if there is none yet. Any thread. Throws
   // std::bad_alloc.
   Remote& remote_or_begin();
+
+  // The program is about to change what is mapped in the range (emulator.h). Nothing, if no device is open.
+  static void memory_changes(uint64_t address, uint64_t length);
 
   // Calls `happened(context)` in the service thread after each event of a device of the node. The event is in
   // the device's log. nullptr: no more calls; on return none is running.
@@ -79,6 +83,7 @@ class EngineService {
   std::mutex begin_mutex_;
   std::atomic<bool> roce_is_open_{false};
   std::atomic<bool> connection_listener_is_open_{false};  // the service thread may serve it
+  Recording recording_;
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
   std::vector<uint32_t> moderated_;  // CQs whose event waits for the end of its period

@@ -10,6 +10,7 @@
 #include "engine/completion/moderation.h"
 #include "engine/completion/poll.h"
 #include "engine/events/async_events.h"
+#include "engine/memory/sharing.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/qp.h"
 #include "engine/qp_state/error_flow.h"
@@ -92,13 +93,14 @@ int64_t EngineService::serve_thread(void* self) { return static_cast<EngineServi
 int64_t EngineService::serve() {
   serve_device_events();
   serve_doorbell();
-  int64_t next = xrc_shared_qps_.serve();
+  int64_t next = std::min(xrc_shared_qps_.serve(), recording_.follow(process_.membership()));
   Remote* const others = begun_remote_.load(std::memory_order_acquire);
   if (roce_is_open_.load(std::memory_order_acquire)) next = std::min(next, roce_->serve());
   if (others != nullptr) next = std::min(next, others->serve());
   next = std::min(next, process_.scheduler().progress_from_service());
   if (const int64_t wanted = process_.peers().serve_regions(process_.membership()); wanted >= 0)
     next = std::min(next, now_ns() + wanted);
+  if (const int64_t wanted = sweep_heap_when_due(); wanted >= 0) next = std::min(next, now_ns() + wanted);
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))
     next = std::min(next, connection_listener_.serve());

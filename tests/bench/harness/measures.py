@@ -9,6 +9,7 @@ import os
 import tempfile
 
 from . import parse, programs
+from .roce import ROCE_MEASURES
 
 
 class Bench:
@@ -77,6 +78,18 @@ def in_shared_memory(program, read, *options, **shape):
             return read(programs.pair(bench.on_verbena(*words, "--mmap", server.name),
                                       bench.on_verbena(*words, "--mmap", client.name, "127.0.0.1"), port,
                                       bench.two_cpus()))
+    return take
+
+
+def on_shared_heap(program, read, *options, **shape):
+    """As _perftest, both ends under --shared-heap."""
+    size, full = shape["size"], shape["count"]
+
+    def take(bench):
+        port = programs.free_port()
+        command = [bench.built("verbena"), "run", "--shared-heap", "--", programs.find(program), "-F", "-p", str(port),
+                   "-s", str(size), "-n", str(bench.count(full)), *options]
+        return read(programs.pair(command, command + ["127.0.0.1"], port, bench.two_cpus()))
     return take
 
 
@@ -220,6 +233,26 @@ MEASURES = {
                                                   size=65536, count=200000), "ib_write_bw -s 65536 --mmap"),
     "shared ib_write_bw 1048576": (in_shared_memory("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
                                                     size=1048576, count=10000), "ib_write_bw -s 1048576 --mmap"),
+    "heap ib_write_lat 8": (on_shared_heap("ib_write_lat", parse.perftest_latency, "-H", size=8, count=500000),
+                            "ib_write_lat -s 8, --shared-heap"),
+    "heap ib_read_lat 8": (on_shared_heap("ib_read_lat", parse.perftest_latency, "-H", size=8, count=500000),
+                           "ib_read_lat -s 8, --shared-heap"),
+    "heap ib_atomic_lat": (on_shared_heap("ib_atomic_lat", parse.perftest_latency, "-H", "-A", "FETCH_AND_ADD", size=8,
+                                          count=500000), "ib_atomic_lat -A FETCH_AND_ADD, --shared-heap"),
+    "heap ib_atomic_lat cswap": (on_shared_heap("ib_atomic_lat", parse.perftest_latency, "-H", "-A", "CMP_AND_SWAP", size=8,
+                                                count=500000), "ib_atomic_lat -A CMP_AND_SWAP, --shared-heap"),
+    "heap ib_send_lat 4096": (on_shared_heap("ib_send_lat", parse.perftest_latency, "-H", size=4096, count=200000),
+                              "ib_send_lat -s 4096, --shared-heap"),
+    "heap ib_write_bw 65536": (on_shared_heap("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                              size=65536, count=200000), "ib_write_bw -s 65536, --shared-heap"),
+    "heap ib_write_bw 262144": (on_shared_heap("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                               size=262144, count=40000), "ib_write_bw -s 262144, --shared-heap"),
+    "heap ib_write_bw 1048576": (on_shared_heap("ib_write_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                                size=1048576, count=10000), "ib_write_bw -s 1048576, --shared-heap"),
+    "heap ib_send_bw 65536": (on_shared_heap("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                             size=65536, count=100000), "ib_send_bw -s 65536, --shared-heap"),
+    "heap ib_send_bw 1048576": (on_shared_heap("ib_send_bw", parse.perftest_bandwidth, "--report_gbits", "-N",
+                                               size=1048576, count=10000), "ib_send_bw -s 1048576, --shared-heap"),
     "ib_send_bw 64": (perftest_bandwidth("ib_send_bw", 64, 2000000), "ib_send_bw -s 64"),
     "libfabric shm 8": (fi_pingpong("shm", 8), "fi_pingpong -p shm -e rdm, 8 B"),
     "libfabric shm 4096": (fi_pingpong("shm", 4096), "fi_pingpong -p shm -e rdm, 4 KiB"),
@@ -227,6 +260,9 @@ MEASURES = {
     "ucx tag_lat 4096": (ucx_perftest("tag_lat", 4096, 200000), "ucx_perftest tag_lat (posix), 4 KiB"),
     "ucx put_lat 8": (ucx_perftest("ucp_put_lat", 8, 500000), "ucx_perftest ucp_put_lat (posix), 8 B"),
     "ucx fadd 8": (ucx_perftest("ucp_fadd", 8, 500000), "ucx_perftest ucp_fadd (posix), 8 B"),
+    "ucx cswap 8": (ucx_perftest("ucp_cswap", 8, 500000), "ucx_perftest ucp_cswap (posix), 8 B"),
+    "ucx tag_bw 65536": (ucx_perftest("tag_bw", 65536, 100000), "ucx_perftest tag_bw (posix), 64 KiB"),
+    "ucx tag_bw 1048576": (ucx_perftest("tag_bw", 1048576, 10000), "ucx_perftest tag_bw (posix), 1 MiB"),
     "ucx tag_bw 64": (ucx_perftest("tag_bw", 64, 2000000), "ucx_perftest tag_bw (posix), 64 B"),
     "ucx am_bw 64": (ucx_perftest("ucp_am_bw", 64, 2000000), "ucx_perftest ucp_am_bw (posix), 64 B"),
     "hand_over": (micro("hand_over", count=2000000), "shared-memory hand-over, both polling"),
@@ -277,4 +313,5 @@ MEASURES = {
     "tcp_hand_over 8": (micro("tcp_hand_over", 8, 50000), "one TCP connection, 8 B, both polling"),
     "tcp_stream 65536": (micro("tcp_stream", 65536, 40000), "one TCP stream, 64 KiB"),
     "tcp_stream 1048576": (micro("tcp_stream", 1048576, 4000), "one TCP stream, 1 MiB"),
+    **ROCE_MEASURES,
 }

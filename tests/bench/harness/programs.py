@@ -67,12 +67,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def _listens(port):
-    """Whether some program listens on the TCP port; state 0A of /proc/net/tcp, proc(5). Looks without connecting,
-    because
-    the servers take the first connection for their client."""
+def _listens(port, pid="self"):
+    """Whether some program listens on the TCP port, in the network namespace of a process; state 0A of /proc/net/tcp,
+    proc(5). Looks without connecting, because the servers take the first connection for their client."""
     wanted = ":%04X" % port
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in ("/proc/%s/net/tcp" % pid, "/proc/%s/net/tcp6" % pid):
         try:
             with open(table) as lines:
                 for line in lines:
@@ -150,12 +149,13 @@ def served(server, client, ready, cpus):
             process.end()
 
 
-def pair(server, client, port, cpus, environment=None):
-    """Output of the client; the server is started first and must listen on `port` before the client starts."""
+def pair(server, client, port, cpus, environment=None, server_pid="self"):
+    """Output of the client; the server is started first and must listen on `port`, in the network namespace of process
+    `server_pid`, before the client starts."""
     variables = _environment(environment or {})
     processes = [_Process(server, cpus[0], variables)]
     try:
-        _await(processes, lambda: _listens(port))
+        _await(processes, lambda: _listens(port, server_pid))
         processes.append(_Process(client, cpus[1], variables))
         try:
             processes[1].child.wait(TIME_LIMIT)
@@ -171,14 +171,16 @@ def pair(server, client, port, cpus, environment=None):
             process.end()
 
 
+def cpu_seconds():
+    """CPU time of all programs that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def pairs(servers, clients, ports, cpus):
     """Several pairs at once, on whichever of the CPUs they like: the seconds from the start of the clients to the end of
     all, and the seconds of CPU time that all of them used for each CPU."""
-    def used():
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
-
-    variables, processes, before = _environment({}), [], used()
+    variables, processes, before = _environment({}), [], cpu_seconds()
     try:
         for server in servers:
             processes.append(_Process(server, set(cpus), variables))
@@ -193,7 +195,7 @@ def pairs(servers, clients, ports, cpus):
                 raise _failed(processes, "no end within %d s" % TIME_LIMIT)
             if process.child.returncode != 0:
                 raise _failed([process], _ending(process.child.returncode))
-        return {"seconds": time.monotonic() - begin, "cpu_seconds": (used() - before) / len(cpus)}
+        return {"seconds": time.monotonic() - begin, "cpu_seconds": (cpu_seconds() - before) / len(cpus)}
     finally:
         for process in processes:
             process.end()

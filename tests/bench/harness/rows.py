@@ -42,12 +42,52 @@ def _then(relation, limit):
     return Goal(relation, limit, "then")
 
 
+def _heap_rows():
+    """verbena run --shared-heap, beside what UCX and memcpy make of memory that both processes map."""
+    for work, subject, yardstick in (("write latency 8 B", "heap ib_write_lat 8", "ucx put_lat 8"),
+                                     ("read latency 8 B", "heap ib_read_lat 8", "ucx put_lat 8"),
+                                     ("fetch-and-add 8 B", "heap ib_atomic_lat", "ucx fadd 8"),
+                                     ("compare-and-swap 8 B", "heap ib_atomic_lat cswap", "ucx cswap 8")):
+        for goal in (_first("<=", 2.0), _then("<=", 1.2)):
+            yield Row(work, "us", subject, "t_typical", yardstick, "50%ile", goal, "shared heap")
+    for goal in (_first("<=", 1.0), _then("<=", 0.7)):
+        yield Row("send latency 4 KiB", "us", "heap ib_send_lat 4096", "t_typical", "ucx tag_lat 4096", "50%ile", goal,
+                  "shared heap")
+    for size, name in ((65536, "64 KiB"), (262144, "256 KiB"), (1048576, "1 MiB")):
+        for goal in (_first(">=", 0.8), _then(">=", 0.95)):
+            yield Row("write bandwidth " + name, "GB/s", "heap ib_write_bw %d" % size, "BW average", "memcpy %d" % size,
+                      "gbytes_per_second", goal, "shared heap")
+    for size, name in ((65536, "64 KiB"), (1048576, "1 MiB")):
+        yield Row("send bandwidth " + name, "GB/s", "heap ib_send_bw %d" % size, "BW average", "ucx tag_bw %d" % size,
+                  "bandwidth", _first(">=", 1.5), "shared heap")
+        yield Row("send bandwidth " + name, "GB/s", "heap ib_send_bw %d" % size, "BW average", "memcpy %d" % size,
+                  "gbytes_per_second", _then(">=", 0.9), "shared heap")
+
+
 def _bandwidth_rows():
     for size, name in ((65536, "64 KiB"), (262144, "256 KiB"), (1048576, "1 MiB")):
         for yardstick, goal in (("process_vm_writev", _first(">=", 0.95)), ("memcpy", _then(">=", 0.8))):
             yield Row("write bandwidth " + name, "GB/s", "ib_write_bw %d" % size, "BW average",
                       "%s %d" % (yardstick, size), "gbytes_per_second", goal,
                       "shared heap" if yardstick == "memcpy" else "")
+
+
+def _roce_rows():
+    """Two nodes with RoCE v2 beside plain sockets over the same link."""
+    for mtu, first, then in ((4096, 0.5, 0.8), (1024, 0.3, 0.5)):
+        for goal in (_first(">=", first), _then(">=", then)):
+            yield Row("RoCE bandwidth, MTU %d" % mtu, "GB/s", "roce write_bw, MTU %d" % mtu, "BW average", "link tcp_stream",
+                      "gbytes_per_second", goal)
+    yield Row("RoCE CPU time", "s/GB", "roce send_bw -e", "cpu_seconds_per_gbyte", "link tcp_stream",
+              "cpu_seconds_per_gbyte", None, "both ends")
+    yield Row("RoCE latency 8 B", "us", "roce send_lat 8", "t_typical", "link udp_ping_pong", "median_us",
+              _first("<=", 1.3))
+    yield Row("RoCE latency 8 B", "us", "roce write_lat 8", "t_typical", "link udp_ping_pong", "median_us", None,
+              "the program polls memory")
+    yield Row("RoCE message rate 64 B", "M/s", "roce send_bw 64", "MsgRate", None, None, _first(">=", 1.0))
+    yield Row("RoCE bandwidth, 1 % lost", "GB/s", "roce write_bw, 1 % lost", "BW average", "roce write_bw, one by one",
+              "BW average", _first(">=", 0.5))
+    yield Row("RoCE, 1,000 idle QPs: CPU", "%", "roce idle_qps", "cpu_percent", None, None, _first("<", 0.05))
 
 
 ROWS = [
@@ -88,6 +128,7 @@ ROWS = [
         "gbytes_per_second", _first(">=", 0.8), "shared memory"),
     Row("write bandwidth 1 MiB", "GB/s", "shared ib_write_bw 1048576", "BW average", "memcpy 1048576",
         "gbytes_per_second", _first(">=", 0.8), "shared memory"),
+    *_heap_rows(),
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx tag_bw 64", "rate", _first(">=", 1.0)),
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx tag_bw 64", "rate", _then(">=", 2.0)),
     Row("message rate 64 B", "M/s", "ib_send_bw 64", "MsgRate", "ucx am_bw 64", "rate", None),
@@ -123,6 +164,7 @@ ROWS = [
         "CPU time of the same work, pair by pair"),
     Row("message rate, 1,000 QPs", "M/s", "network send_bw 64, 1000 QPs", "MsgRate", "network send_bw 64, 1 QP",
         "MsgRate", _first(">=", 1.0), "between nodes"),
+    *_roce_rows(),
 ]
 
 

@@ -63,10 +63,10 @@ class Program:
     def wait_for_output(self, text, seconds):
         self.wait_for_lines(text, 1, seconds)
 
-    def wait_for_lines(self, text, times, seconds):
-        """Waits until it has printed `text` so many times."""
+    def wait_for_lines(self, text, times, seconds, said=None):
+        """Waits until it has printed `text` so many times; `said`: where, else on standard output."""
         deadline = time.monotonic() + seconds
-        while self.out.count(text) < times:
+        while (said() if said else self.out).count(text) < times:
             if self.poll() is not None:
                 raise Failure(f"{self.name} ended with status {self.poll()} without saying '{text}'")
             if time.monotonic() > deadline:

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "program_memory.h"
 #include "sigbus.h"
 
 namespace verbena {
@@ -337,5 +338,9 @@ int post_recv(Qp*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 int exchange_sigbus_action(const struct sigaction*, struct sigaction*) { return 0; }
 void signal_mask_changed() {}
 void set_shared_memory_hint(SharedMemoryHint) {}
+void set_program_memory(const ProgramMemory&) {}
+void memory_changes(uint64_t, uint64_t) {}
+void memory_changed() {}
+void memory_leaves(uint64_t, uint64_t) {}
 
 }  // namespace verbena

@@ -51,14 +51,13 @@ TEST_F(DeviceTest, QueryDeviceHasUsableLimits) {
   EXPECT_EQ(device_.atomic_cap, IBV_ATOMIC_HCA);
 }
 
-// What is not offered is not claimed: TSO, RSS, raw packets, tag matching, work queues (docs/FEATURES.md).
+// What is not offered is not claimed: TSO, tag matching, the types of queue pairs of old (docs/FEATURES.md).
 TEST_F(DeviceTest, ClaimsNothingOfWhatItRefuses) {
   ibv_device_attr_ex seen;
   memset(&seen, 0xff, sizeof seen);
   ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &seen), 0);
   EXPECT_EQ(seen.tso_caps.max_tso, 0u);
   EXPECT_EQ(seen.tso_caps.supported_qpts, 0u);
-  EXPECT_EQ(seen.raw_packet_caps, 0u);
   EXPECT_EQ(seen.tm_caps.max_rndv_hdr_size, 0u);
   EXPECT_EQ(seen.tm_caps.max_num_tags, 0u);
   EXPECT_EQ(seen.tm_caps.flags, 0u);

@@ -18,15 +18,6 @@ std::vector<uint8_t> some_packet(size_t size, uint32_t seed) {
 
 constexpr Ipv4Flow kFlow{{10, 99, 0, 1}, {10, 99, 0, 2}, 0xc001, 4791, 0, true};
 
-TEST(RoceIcrc, IsTheCrcOfEthernet) {
-  const uint8_t digits[] = {'1', '2', '3', '4', '5', '6', '7', '8', '9'};
-  EXPECT_EQ(~crc32_update(~0u, digits), 0xcbf43926u);
-  for (size_t cut = 0; cut <= 9; ++cut) {
-    const auto bytes = std::span<const uint8_t>(digits);
-    EXPECT_EQ(~crc32_update(crc32_update(~0u, bytes.first(cut)), bytes.subspan(cut)), 0xcbf43926u);
-  }
-}
-
 TEST(RoceIcrc, CoversAllButWhatRoutersChange) {
   const auto packet = some_packet(40, 1);
   const uint32_t good = icrc(kFlow, packet);

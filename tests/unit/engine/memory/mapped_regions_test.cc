@@ -19,6 +19,8 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/requester_context.h"
+#include "fabric/shared_heap.h"
+#include "program_memory.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"
 
@@ -58,6 +60,15 @@ OwnersMemory of_nothing() {
 OwnersMemory of_private_pages() {
   void* const bytes = mmap(nullptr, kOwnersBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return {static_cast<uint8_t*>(bytes), -1};
+}
+
+// Private memory that --shared-heap moves when it is registered.
+OwnersMemory of_heap() {
+  setenv(kSharedHeapVariable, "1", 1);
+  set_program_memory({[](uint64_t, uint64_t) {}, [] { return false; }});
+  const OwnersMemory memory = of_private_pages();
+  // Under a sanitizer the heap is off.
+  return is_shared_heap_allowed() ? memory : OwnersMemory{};
 }
 
 // What the two processes tell each other.
@@ -122,6 +133,19 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         break;
       case 'f':
         std::fill_n(memory.bytes, kOwnersBytes, uint8_t{0x5a});
+        break;
+      case 'k': {  // a child writes to its copy
+        Child child([&](const Child&) {
+          std::fill_n(memory.bytes, kOwnersBytes, uint8_t{0x33});
+          return 0;
+        });
+        if (child.finish() != 0) return 10;
+        break;
+      }
+      case 'u':  // the last page goes, as the preload reports it
+        memory_changes(address + kOwnersBytes - 4096, 4096);
+        if (munmap(memory.bytes + kOwnersBytes - 4096, 4096) != 0) return 11;
+        memory_changed();
         break;
       case 'p':  // a receive of the whole region
         if (receive(qp.get(), {{address, kOwnersBytes, told->lkey}}) != 0) return 5;
@@ -290,6 +314,31 @@ TEST_F(MappedMemory, OfHugePagesIsReachedByCopy) {
     GTEST_SKIP() << "the machine has no huge pages";
   ASSERT_EQ(meet(), MappingState::kMapped);
   expect_all_operations();
+}
+
+constexpr const char* kHeapIsOff = "the heap is not shared under a sanitizer";
+
+TEST_F(MappedMemory, OfTheSharedHeapIsReachedByCopy) {
+  if (!begin(of_heap)) GTEST_SKIP() << kHeapIsOff;
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  expect_all_operations();
+}
+
+// fork(2): parent and child have copies of their own, and the requests find the parent's.
+TEST_F(MappedMemory, AForkOfTheOwnerEndsTheMappingOfTheHeap) {
+  if (!begin(of_heap)) GTEST_SKIP() << kHeapIsOff;
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  order('k');
+  EXPECT_EQ(state(), MappingState::kFree);
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, UnmappedMemoryOfTheHeapIsARemoteAccessError) {
+  if (!begin(of_heap)) GTEST_SKIP() << kHeapIsOff;
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  order('u');
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 64), IBV_WC_SUCCESS);
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, kOwnersBytes - 4096, 64), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST_F(MappedMemory, DeregistrationEndsTheMapping) {

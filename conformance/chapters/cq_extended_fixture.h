@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Fixture for tests of extended completion queues.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "support/pair.h"
+
+namespace conformance {
+
+inline constexpr uint64_t basic_fields = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM;
+
+struct DestroyCqEx {
+  void operator()(ibv_cq_ex* cq) const { ibv_destroy_cq(ibv_cq_ex_to_cq(cq)); }
+};
+using CqEx = std::unique_ptr<ibv_cq_ex, DestroyCqEx>;
+
+class ExtendedCqTest : public PairTest {
+ protected:
+  ibv_cq_init_attr_ex attributes(uint32_t entries = 16) {
+    ibv_cq_init_attr_ex attr = {};
+    attr.cqe = entries;
+    attr.wc_flags = basic_fields;
+    return attr;
+  }
+  CqEx create(ibv_cq_init_attr_ex attr) {
+    CqEx cq(CALL(ibv_create_cq_ex(context(), &attr)));
+    if (!cq && (errno == EOPNOTSUPP || errno == ENOSYS))
+      throw NotClaimed{"ibv_create_cq_ex refused with " + errno_text(errno)};
+    return cq;
+  }
+
+  // A QP of the extended CQ, connected with an end wherever far ends are.
+  void connect(uint64_t more_fields = 0) {
+    ibv_cq_init_attr_ex attr = attributes();
+    attr.wc_flags |= more_fields;
+    cq_ = create(attr);
+    if (!cq_) throw Deviation{"an extended CQ is needed; errno " + errno_text(errno), Where::current()};
+    pd_ = make_pd(device());
+    mr_ = make_mr(pd_, buffer_);
+    qp_ = make_qp(pd_, ibv_cq_ex_to_cq(cq_.get()));
+    sender_.emplace(topology().far(), wire::MakeEnd{});
+    conformance::connect(device(), qp_, *sender_);
+  }
+  // Sends from the far end, for a completion at the extended CQ.
+  void send(uint64_t id, ibv_wr_opcode opcode = IBV_WR_SEND) {
+    ibv_sge element{buffer_.address(), 64, mr_->lkey};
+    ibv_recv_wr receive = {id, nullptr, &element, 1};
+    ibv_recv_wr* bad_receive;
+    EXPECT_EQ(CALL(ibv_post_recv(qp_, &receive, &bad_receive)), 0);
+    SendRequest request = send_request({{0, 64}}, id, opcode);
+    request.flags = 0;
+    request.imm = 0x01020304;
+    EXPECT_EQ(sender_->post(request), 0);
+  }
+  // start_poll until something is there.
+  int start() {
+    ibv_poll_cq_attr attr = {};
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+    int error = ENOENT;
+    while (error == ENOENT && std::chrono::steady_clock::now() < deadline)
+      error = ibv_start_poll(cq_.get(), &attr);
+    trace("ibv_start_poll = " + errno_text(error));
+    return error;
+  }
+  // next_poll until something is there: it may be called again after ENOENT, the CQ remains valid.
+  int next() {
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+    int error = ENOENT;
+    while (error == ENOENT && std::chrono::steady_clock::now() < deadline) error = ibv_next_poll(cq_.get());
+    trace("ibv_next_poll = " + errno_text(error));
+    return error;
+  }
+
+  const Buffer buffer_{256};
+  Pd pd_;
+  Mr mr_;
+  CqEx cq_;
+  Qp qp_;
+  std::optional<Endpoint> sender_;
+};
+
+}  // namespace conformance

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Families of clauses that need one capability: multicast, atomics, XRC, ... A device that claims one which
+// does not work at all would deviate from every clause of it. So a test of the chapter "family" asks first
+// whether it works at all. If that test deviates, this is the deviation, and the tests that need the family
+// are not run: NOT TESTED. A run in which that test is not selected asks nobody.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "suite/registry.h"
+#include "suite/verdict.h"
+
+namespace conformance {
+
+struct Family {
+  std::string_view name;                    // for a reader
+  std::string_view clause;                  // does it work at all?
+  std::span<const std::string_view> words;  // of a clause's `applies`: it needs the family
+};
+
+// A family that others need stands before them.
+std::span<const Family> families();
+
+// The families that the clauses of the test need. The clause of a family does not need that one.
+std::vector<const Family*> needed_by(const TestInfo& test);
+
+// Those whose clauses it has.
+std::vector<const Family*> asked_by(const TestInfo& test);
+
+// The families of which this result says that they do not work at all.
+std::vector<const Family*> broken_by(const TestInfo& test, const TestResult& result);
+
+}  // namespace conformance

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/service/recording.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bit>
+
+#include "adapter/clock.h"
+#include "fabric/instruments.h"
+#include "fabric/private_folder.h"
+#include "observe/log.h"
+#include "record/recorder.h"
+
+namespace verbena {
+namespace {
+
+// ns. An instrument that has died is noticed after this time.
+constexpr int64_t kWatchPeriod = 1'000'000'000;
+// On a node, those of dead processes included.
+constexpr size_t kMostRings = 64;
+
+// Is `name` the ring of a living process (slot_name())?
+bool has_living_owner(void* context, const std::string& name) {
+  const auto& membership = *static_cast<const NodeMembership*>(context);
+  unsigned slot = 0, generation = 0;
+  return sscanf(name.c_str(), "%u.%u", &slot, &generation) == 2 && slot < kMaxSlots &&
+         membership.directory().alive(slot, generation);
+}
+
+// Never destroyed: a call that is under way may still reach it.
+record::Recorder& recorder() {
+  static auto* const only = new record::Recorder;
+  return *only;
+}
+
+// Another number when an instrument comes, goes or changes its mind.
+uint64_t sum_of_entries(const NodeDirectory& directory) {
+  uint64_t sum = 0;
+  for (const InstrumentEntry& entry : directory.header().instruments)
+    sum = (sum + entry.holder.load(std::memory_order_acquire)) * 0x9e3779b97f4a7c15u +
+          entry.wish.load(std::memory_order_acquire);
+  return sum;
+}
+
+uint64_t ring_size(const RecordWish& wish) {
+  const uint64_t wanted = uint64_t{wish.ring_mib} << 20;
+  if (wanted <= record::kSmallestRing) return record::kSmallestRing;
+  return wanted >= record::kLargestRing ? record::kLargestRing : std::bit_floor(wanted);
+}
+
+}  // namespace
+
+void Recording::begin(const NodeMembership& membership, const RecordWish& wish) {
+  const std::string& node = membership.node();
+  const uint32_t slot = membership.slot(), generation = membership.generation();
+  const std::string path = record_path(node, slot, generation);
+  record::RingOwner owner{membership.directory().header().node_id, slot, generation, {}};
+  memcpy(owner.program, membership.directory().slot(slot).program, sizeof owner.program);
+  int error = ensure_private_folder(records_folder(node), nullptr);
+  if (error == 0)
+    record::make_room(records_folder(node), kMostRings, has_living_owner,
+                      const_cast<NodeMembership*>(&membership));
+  // What instruments that are gone have had of this process.
+  if (error == 0 && unlink(path.c_str()) != 0 && errno != ENOENT) error = errno;
+  if (error == 0) error = recorder().ring().open(path, ring_size(wish), owner);
+  if (error != 0) {
+    VERBENA_ERROR(nothing_recorded, "nothing is recorded for `verbena capture` and `verbena trace`: %s: %s",
+                  path.c_str(), strerror(error));
+    return;
+  }
+  Observer* const before = observer();
+  recorder().set_next(before);
+  set_observer(&recorder());
+  is_attached_ = true;
+}
+
+int64_t Recording::follow(const NodeMembership& membership) {
+  const uint64_t entries = sum_of_entries(membership.directory());
+  std::lock_guard lock(mutex_);
+  if (entries == entries_ && (entries == 0 || now_ns() < look_at_)) return look_at_;
+  const RecordWish wish = find_record_wish(membership.directory());
+  entries_ = entries;
+  look_at_ = entries != 0 ? now_ns() + kWatchPeriod : kEndOfTime;
+  if (wish.pack() == wish_) return look_at_;
+  wish_ = wish.pack();
+  if (wish.classes == 0) {
+    detach();
+  } else {
+    recorder().set_wish(wish);
+    if (!is_attached_) begin(membership, wish);
+    // Packets are made of what the slow path tells, and so is the log.
+    const bool is_content = is_attached_ && wish.classes == kRecordTimeline && recorder().next() == nullptr;
+    fast_path_observer.store(is_content ? &recorder() : nullptr, std::memory_order_release);
+  }
+  return look_at_;
+}
+
+void Recording::end() {
+  std::lock_guard lock(mutex_);
+  detach();
+}
+
+void Recording::detach() {
+  if (!is_attached_) return;
+  is_attached_ = false;
+  fast_path_observer.store(nullptr, std::memory_order_release);
+  set_observer(recorder().next());
+  recorder().set_wish({});
+  recorder().ring().close();
+}
+
+void Recording::forget() {
+  if (observer() != &recorder()) return;
+  fast_path_observer.store(nullptr, std::memory_order_release);
+  set_observer(recorder().next());
+  recorder().set_wish({});
+  recorder().ring().forget();
+  record::Recorder::forget_thread();
+}
+
+}  // namespace verbena

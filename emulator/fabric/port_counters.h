@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Counts an event of a queue pair's port at once (hw_counters.h). Any thread of any process, off the data
+// path.
+#pragma once
+
+#include <atomic>
+
+#include "adapter/layout.h"
+#include "fabric/hw_counters.h"
+#include "fabric/node_directory.h"
+
+namespace verbena {
+
+// `qp` may be a peer's. `counter` is below kPastCounters.
+inline void count_event(const NodeDirectory& directory, const SharedQp& qp, HwCounter counter) {
+  const QpPath path = QpPath::unpack(qp.path.load(std::memory_order_relaxed));
+  directory.header().past_counters[port_place(qp.device, path.port)][static_cast<size_t>(counter)].fetch_add(
+      1, std::memory_order_relaxed);
+}
+
+}  // namespace verbena

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/collector.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "fabric/instruments.h"
+#include "fabric/private_folder.h"
+#include "fabric/slot_folder.h"
+
+namespace verbena::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostAtOnce = 256 << 20;  // bytes of a ring in one pass: its process may go on writing
+
+bool is_alive(const NodeDirectory& directory, const RingOwner& owner) {
+  return owner.slot < kMaxSlots && directory.alive(owner.slot, owner.generation);
+}
+
+}  // namespace
+
+void Collector::forget(const Source& source) {
+  lost_before_ += source.reader.lost();
+  cut_before_ += source.reader.cut();
+}
+
+void Collector::find_rings() {
+  const std::string folder = records_folder(node_);
+  if (check_private_folder(folder, nullptr) != 0) return;
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
+    const std::string name = file->path().filename().string();
+    struct stat status;
+    if (lstat(file->path().c_str(), &status) != 0) continue;
+    // A process that is recorded again, for another instrument, has made a new ring.
+    if (const auto known = sources_.find(name); known != sources_.end()) {
+      if (known->second.reader.file() == status.st_ino) continue;
+      forget(known->second);
+      sources_.erase(known);
+    }
+    Source source;
+    if (source.reader.open(file->path().string()) != 0) continue;  // it may not be complete yet
+    if (source.reader.owner().node_id != directory_.header().node_id) continue;
+    source.number = rings_++;
+    source.owner = std::make_shared<const RingOwner>(source.reader.owner());
+    sources_.emplace(name, std::move(source));
+  }
+}
+
+void Collector::collect(int64_t until, const Take& take) {
+  find_rings();
+  for (auto& [name, source] : sources_) {
+    std::vector<std::byte> bytes;
+    for (size_t n = 0; n < kMostAtOnce && !source.is_over; n += bytes.size()) {
+      const RingReader::Next next = source.reader.next(&bytes);
+      if (next == RingReader::Next::kNone) break;
+      if (next == RingReader::Next::kDamaged) {
+        source.is_over = true;
+        ++damaged_;
+        break;
+      }
+      Head head;
+      std::memcpy(&head, bytes.data(), sizeof head);
+      waiting_.push_back({head.time, source.number, source.owner, bytes});
+    }
+  }
+  std::ranges::stable_sort(waiting_, {}, &Item::time);
+  const auto newer = std::ranges::lower_bound(waiting_, until, {}, &Item::time);
+  for (auto item = waiting_.begin(); item != newer; ++item) take(item->ring, *item->owner, item->bytes);
+  waiting_.erase(waiting_.begin(), newer);
+}
+
+void Collector::remove_finished() {
+  for (auto source = sources_.begin(); source != sources_.end();) {
+    const uint32_t number = source->second.number;
+    const bool waits = std::ranges::any_of(waiting_, [&](const Item& item) { return item.ring == number; });
+    RingReader& reader = source->second.reader;
+    if (waits || is_alive(directory_, reader.owner()) || (!source->second.is_over && reader.has_more())) {
+      ++source;
+      continue;
+    }
+    forget(source->second);
+    std::error_code ignored;
+    fs::remove(records_folder(node_) + "/" + source->first, ignored);
+    source = sources_.erase(source);
+  }
+}
+
+void Collector::remove_all() {
+  std::error_code ignored;
+  for (const auto& [name, source] : sources_) fs::remove(records_folder(node_) + "/" + name, ignored);
+}
+
+bool Collector::has_all() const {
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    const Slot& slot = directory_.slot(i);
+    const uint32_t generation = slot.generation.load(std::memory_order_acquire);
+    if (!directory_.alive(i, generation)) continue;
+    const auto source = sources_.find(slot_name(i, generation));
+    if (source == sources_.end() || !source->second.reader.is_written()) return false;
+  }
+  return true;
+}
+
+uint64_t Collector::lost() const {
+  uint64_t sum = lost_before_;
+  for (const auto& [name, source] : sources_) sum += source.reader.lost();
+  return sum;
+}
+
+uint64_t Collector::cut() const {
+  uint64_t sum = cut_before_;
+  for (const auto& [name, source] : sources_) sum += source.reader.cut();
+  return sum;
+}
+
+}  // namespace verbena::record

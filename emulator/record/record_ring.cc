@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/record_ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "adapter/clock.h"
+#include "fabric/descriptor.h"
+
+namespace verbena::record {
+
+RingMapping& RingMapping::operator=(RingMapping&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+int RingMapping::map(int file, uint64_t size, bool writable) {
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const size_t whole = kRingHeaderSize + 2 * size;
+  void* const base = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return errno;
+  auto* const begin = static_cast<std::byte*>(base);
+  const auto place = [&](size_t offset, size_t length, off_t in_file) {
+    return mmap(begin + offset, length, protection, MAP_SHARED | MAP_FIXED, file, in_file) != MAP_FAILED;
+  };
+  // madvise(2): without MADV_DONTFORK a child that is not ours would write into the ring of its parent.
+  if (!place(0, kRingHeaderSize + size, 0) || !place(kRingHeaderSize + size, size, kRingHeaderSize) ||
+      madvise(base, whole, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    munmap(base, whole);
+    return error;
+  }
+  unmap();
+  base_ = begin;
+  size_ = size;
+  return 0;
+}
+
+void RingMapping::unmap() {
+  if (base_ != nullptr) munmap(base_, kRingHeaderSize + 2 * size_);
+  base_ = nullptr;
+}
+
+void make_room(const std::string& folder, size_t most, bool (*is_alive)(void*, const std::string&),
+               void* context) {
+  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> dead;
+  size_t count = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    ++count;
+    std::error_code ignored;
+    const auto time = file->last_write_time(ignored);
+    if (!is_alive(context, file->path().filename().string())) dead.emplace_back(time, file->path());
+  }
+  std::sort(dead.begin(), dead.end());
+  for (size_t i = 0; i < dead.size() && count >= most; ++i, --count)
+    std::filesystem::remove(dead[i].second, error);
+}
+
+int RingWriter::open(const std::string& path, uint64_t size, const RingOwner& owner) {
+  const Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
+  if (file.fd < 0) return errno;
+  RingMapping ring;
+  // fallocate(2): a file system that is full says so now, not by SIGBUS later.
+  int error = posix_fallocate(file.fd, 0, static_cast<off_t>(kRingHeaderSize + size));
+  if (error == 0) error = ring.map(file.fd, size, true);
+  if (error != 0) {
+    unlink(path.c_str());
+    return error;
+  }
+  auto* const header = new (&ring.header()) RingHeader{};
+  header->version = kRingVersion;
+  header->size = size;
+  header->node_id = owner.node_id;
+  header->slot = owner.slot;
+  header->generation = owner.generation;
+  header->pid = getpid();
+  memcpy(header->program, owner.program, sizeof header->program);
+  std::atomic_ref(header->magic).store(kRingMagic, std::memory_order_release);
+  header->is_written.store(1, std::memory_order_release);
+  lock_.lock();
+  std::swap(ring_, ring);
+  head_ = tail_ = number_ = 0;
+  size_.store(size, std::memory_order_relaxed);
+  lock_.unlock();
+  return 0;
+}
+
+void RingWriter::close() {
+  RingMapping ring;
+  lock_.lock();
+  std::swap(ring_, ring);
+  size_.store(0, std::memory_order_relaxed);
+  lock_.unlock();
+  if (ring) ring.header().is_written.store(0, std::memory_order_release);
+}
+
+void RingWriter::forget() {
+  ring_.forget();
+  size_.store(0, std::memory_order_relaxed);
+  lock_.unlock();  // a thread of the parent may have held it
+}
+
+void RingWriter::count_cut() {
+  lock_.lock();
+  if (ring_) ring_.header().cut.fetch_add(1, std::memory_order_relaxed);
+  lock_.unlock();
+}
+
+Head* RingWriter::begin(Kind kind, size_t size) {
+  if (!ring_ || size > limit() || size < sizeof(Head)) return nullptr;
+  size = (size + kAlignment - 1) & ~(kAlignment - 1);
+  RingHeader& header = ring_.header();
+  // The records are shared memory, so their sizes may be damaged. Then all of them are given up.
+  while (head_ + size - tail_ > ring_.size()) {
+    const uint32_t oldest = reinterpret_cast<const Head*>(ring_.at(tail_))->size;
+    const bool is_sound = oldest >= sizeof(Head) && oldest % kAlignment == 0 && oldest <= head_ - tail_;
+    tail_ = is_sound ? tail_ + oldest : head_;
+  }
+  header.tail.store(tail_, std::memory_order_relaxed);
+  // A reader that sees a byte of the new record sees the tail, too.
+  std::atomic_thread_fence(std::memory_order_release);
+  auto* const head = reinterpret_cast<Head*>(ring_.at(head_));
+  *head = {static_cast<uint32_t>(size), kind, 0, number_, now_ns()};
+  return head;
+}
+
+void RingWriter::commit(const Head& head) {
+  head_ += (head.size + kAlignment - 1) & ~(kAlignment - 1);
+  ++number_;
+  ring_.header().number.store(number_, std::memory_order_relaxed);
+  ring_.header().head.store(head_, std::memory_order_release);
+}
+
+}  // namespace verbena::record

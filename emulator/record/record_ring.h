@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The ring that a process writes its records into, a file that outlives it:
+//
+//   <node>/records/<slot>.<generation>     one page RingHeader, then `size` bytes of records
+//
+// The newest records overwrite the oldest; the writer never waits for a reader. Any number of readers follow,
+// each with a position of its own. Positions are bytes since the ring was made; position p lies at p % size,
+// and a record may run across the end of the file. Readers and writer map the records twice in a row, so that
+// it does not matter.
+//
+// The process may be killed between any two instructions: `tail` passes a record before it is overwritten,
+// `head` passes a record after it is complete.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "adapter/spin_lock.h"
+#include "record/record.h"
+
+namespace verbena::record {
+
+inline constexpr uint32_t kRingMagic = 0x47'4e'52'56;  // "VRNG"
+inline constexpr uint32_t kRingVersion = 1;
+inline constexpr size_t kRingHeaderSize = 4096;
+inline constexpr uint64_t kSmallestRing = 1 << 20, kLargestRing = 1 << 30;
+
+struct RingHeader {
+  uint32_t magic;
+  uint32_t version;
+  uint64_t size;  // bytes of records, a power of two
+  uint64_t node_id;
+  uint32_t slot, generation;
+  int32_t pid;
+  char program[20];  // as in Slot
+  // Written by the process for each record.
+  alignas(64) std::atomic<uint64_t> head;  // where the next record goes
+  std::atomic<uint64_t> tail;              // of the oldest record that is still there
+  std::atomic<uint64_t> number;            // of the next record
+  std::atomic<uint64_t> cut;               // records whose payload was too long for the ring
+  std::atomic<uint32_t> is_written;        // 0: the process has closed the ring
+};
+static_assert(sizeof(RingHeader) <= kRingHeaderSize);
+
+// Two mappings of `size` bytes of a file from kRingHeaderSize on, one after the other, and its header.
+class RingMapping {
+ public:
+  RingMapping() = default;
+  RingMapping(const RingMapping&) = delete;
+  RingMapping& operator=(const RingMapping&) = delete;
+  RingMapping(RingMapping&& other) noexcept { *this = static_cast<RingMapping&&>(other); }
+  RingMapping& operator=(RingMapping&& other) noexcept;
+  ~RingMapping() { unmap(); }
+
+  // Maps the open file; a child of fork(2) does not get the mapping. errno. The descriptor stays the
+  // caller's.
+  int map(int file, uint64_t size, bool writable);
+  void unmap();
+  // After fork(2), in the child: the mapping is not there.
+  void forget() { base_ = nullptr; }
+
+  explicit operator bool() const { return base_ != nullptr; }
+  RingHeader& header() const { return *reinterpret_cast<RingHeader*>(base_); }
+  uint64_t size() const { return size_; }
+  std::byte* at(uint64_t position) const { return base_ + kRingHeaderSize + (position & (size_ - 1)); }
+
+ private:
+  std::byte* base_ = nullptr;
+  uint64_t size_ = 0;
+};
+
+// Removes the oldest rings of dead processes in `folder`, so that with a new one there are at most `most`.
+// Rings of living processes stay. `is_alive(name)`: of the process with that ring.
+void make_room(const std::string& folder, size_t most,
+               bool (*is_alive)(void* context, const std::string& name), void* context);
+
+struct RingOwner {
+  uint64_t node_id = 0;
+  uint32_t slot = 0, generation = 0;
+  char program[20] = "";
+  int32_t pid = 0;
+};
+
+// The writer of this process. Any thread may write; one writes at a time.
+class RingWriter {
+ public:
+  // Makes the file `path`, which must not exist, and writes there from now on. Its memory is reserved now.
+  // errno; then nothing has changed.
+  int open(const std::string& path, uint64_t size, const RingOwner& owner);
+  // Nothing is written any more.
+  void close();
+  // After fork(2), in the child.
+  void forget();
+
+  // The longest record.
+  uint64_t limit() const { return size_.load(std::memory_order_relaxed) / 4; }
+
+  // Writes a record of `size` bytes: fill(Head*) writes all but its head. Nothing if the writer is closed or
+  // the record is too long.
+  template <typename Fill>
+  void write(Kind kind, size_t size, Fill fill) {
+    lock_.lock();
+    if (Head* const head = begin(kind, size); head != nullptr) {
+      fill(head);
+      commit(*head);
+    }
+    lock_.unlock();
+  }
+  void count_cut();
+
+ private:
+  Head* begin(Kind kind, size_t size);
+  void commit(const Head& head);
+
+  SpinLock lock_;
+  RingMapping ring_;
+  std::atomic<uint64_t> size_{0};              // 0: closed
+  uint64_t head_ = 0, tail_ = 0, number_ = 0;  // as in the header, which others can damage
+};
+
+}  // namespace verbena::record

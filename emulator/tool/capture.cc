@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// verbena capture: the traffic of a node as RoCE v2 packets.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "adapter/clock.h"
+#include "capture/packet_builder.h"
+#include "capture/packet_text.h"
+#include "capture/pcapng.h"
+#include "fabric/descriptor.h"
+#include "fabric/instruments.h"
+#include "fabric/node.h"
+#include "record/collector.h"
+#include "tool/command.h"
+#include "tool/environment.h"
+#include "tool/extcap.h"
+#include "tool/program.h"
+
+namespace verbena::tool {
+namespace {
+
+// ns. Between two looks at the rings.
+constexpr int64_t kPause = 10'000'000;
+// ns. A process may be held up this long between the time of a record and its writing.
+constexpr int64_t kHoldBack = 20'000'000;
+// ns. So long the processes that run already have to begin.
+constexpr int64_t kBeginning = 2'000'000'000;
+// Bytes that wait for write(2).
+constexpr uint32_t kShortestSnap = 64;
+
+struct CaptureOptions {
+  NodeOptions node;
+  std::string file;  // "": text; "-": standard output
+  uint32_t snaplen = 0;
+  uint32_t ring_mib = 16;
+  uint64_t count = 0;
+  double seconds = 0;
+  std::vector<std::string> program;
+  Extcap extcap;
+};
+
+class Capture {
+ public:
+  explicit Capture(const CaptureOptions& options) : options_(options) {}
+
+  int run();
+
+ private:
+  int begin(std::string* problem);
+  int open_file(std::string* problem);
+  int follow();
+  void take_until(int64_t time);
+  void write(const capture::CapturedPacket& packet);
+  int end();
+  bool is_over() const { return error_ != 0 || (options_.count != 0 && packets_ >= options_.count); }
+
+  const CaptureOptions& options_;
+  std::vector<Variable> environment_;
+  std::string node_;
+  NodeDirectory directory_;
+  std::unique_ptr<record::Collector> collector_;
+  std::unique_ptr<capture::PacketBuilder> builder_;
+  capture::CaptureFile out_;
+  Descriptor file_;
+  int64_t to_wall_clock_ = 0;
+  uint64_t begun_ = 0;
+  uint64_t packets_ = 0;
+  uint32_t index_ = 0;
+  int error_ = 0;  // errno of writing
+};
+
+int Capture::open_file(std::string* problem) {
+  if (options_.file.empty()) return 0;
+  file_.reset(options_.file == "-"
+                  ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
+                  : open(options_.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  int error = file_.fd < 0 ? errno : 0;
+  if (error == 0)
+    error = out_.begin(file_.fd, {"verbena", options_.extcap.interface, "node " + node_, options_.snaplen});
+  if (error != 0) *problem = "cannot write to " + options_.file + ": " + std::strerror(error);
+  return error;
+}
+
+int Capture::begin(std::string* problem) {
+  if (prepare(options_.node, getpid(), &environment_, problem) != 0) return kFailed;
+  for (const Variable& variable : environment_)
+    if (variable.name == kNodeVariable) node_ = variable.value;
+  if (const int error = directory_.open(directory_path(node_).c_str()); error != 0) {
+    *problem = "cannot read the node " + node_ + ": " + std::strerror(error);
+    return kFailed;
+  }
+  if (open_file(problem) != 0) return kFailed;
+  collector_ = std::make_unique<record::Collector>(directory_, node_);
+  builder_ = std::make_unique<capture::PacketBuilder>(directory_.devices(),
+                                                      options_.snaplen == 0 ? UINT32_MAX : options_.snaplen,
+                                                      [this](const auto& packet) { write(packet); });
+  begun_ = wall_clock_ns();
+  to_wall_clock_ = static_cast<int64_t>(begun_) - now_ns();
+  const RecordWish wish{kRecordPackets, options_.snaplen == 0 ? RecordWish::kWhole : options_.snaplen,
+                        static_cast<uint16_t>(options_.ring_mib)};
+  if (const int error = add_instrument(directory_, node_, wish, &index_); error != 0) {
+    *problem = "there are " + std::to_string(kMaxInstruments) + " instruments on this node already";
+    return kFailed;
+  }
+  for (const int64_t until = now_ns() + kBeginning; !collector_->has_all() && now_ns() < until;) {
+    take_until(0);
+    usleep(1000);
+  }
+  return 0;
+}
+
+void Capture::write(const capture::CapturedPacket& packet) {
+  if (is_over()) return;
+  ++packets_;
+  const auto time = static_cast<uint64_t>(packet.time + to_wall_clock_);
+  if (!options_.file.empty()) return out_.add(time, packet.frame, packet.length);
+  const uint64_t second = time / 1'000'000'000;
+  std::printf("%02u:%02u:%02u.%09u %s\n", static_cast<unsigned>(second / 3600 % 24),
+              static_cast<unsigned>(second / 60 % 60), static_cast<unsigned>(second % 60),
+              static_cast<unsigned>(time % 1'000'000'000), capture::packet_text(packet).c_str());
+}
+
+void Capture::take_until(int64_t time) {
+  collector_->collect(time,
+                      [this](uint32_t ring, const record::RingOwner&, std::span<const std::byte> bytes) {
+                        // What a process has written for an instrument that is gone is not of this capture.
+                        record::Head head;
+                        if (bytes.size() < sizeof head) return;
+                        std::memcpy(&head, bytes.data(), sizeof head);
+                        if (head.time + to_wall_clock_ >= static_cast<int64_t>(begun_))
+                          builder_->take(ring, bytes);
+                        // A reader of a pipe that is slow is waited for: meanwhile the rings go on, and what
+                        // is lost is counted.
+                        if (out_.waiting() > capture::CaptureFile::kMuch && error_ == 0)
+                          error_ = out_.flush();
+                      });
+  const int error = options_.file.empty() ? (std::fflush(stdout) != 0 ? errno : 0) : out_.flush();
+  if (error_ == 0) error_ = error;
+  if (count_instruments(directory_) == 1) collector_->remove_finished();
+}
+
+// Until a signal comes, the program ends, or enough is captured. Returns the exit status.
+int Capture::follow() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  signal(SIGPIPE, SIG_IGN);
+  pid_t child = 0;
+  if (!options_.program.empty()) {
+    child = start(options_.program, environment_, options_.file == "-", before);
+    if (child < 0) return failed(std::string("cannot start a process: ") + std::strerror(errno));
+  } else {
+    std::fprintf(stderr, "verbena: capturing on the node %s\n", node_.c_str());
+  }
+  const int64_t end =
+      options_.seconds > 0 ? now_ns() + static_cast<int64_t>(options_.seconds * 1e9) : kEndOfTime;
+  int status = 0;
+  while (child != 0 || (!is_over() && now_ns() < end)) {
+    const timespec pause{0, kPause};
+    const int number = sigtimedwait(&signals, nullptr, &pause);
+    take_until(now_ns() - kHoldBack);
+    if (child != 0) {
+      // The signals of a terminal reach the program as well, and it decides what they mean.
+      if (number == SIGTERM || number == SIGHUP) kill(child, number);
+      if (waitpid(child, &status, WNOHANG) == child) break;
+    } else if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
+      break;
+    }
+  }
+  if (child == 0) return 0;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int Capture::end() {
+  take_until(kEndOfTime);
+  const bool is_last = count_instruments(directory_) == 1;
+  remove_instrument(directory_, node_, index_);
+  const uint64_t lost = collector_->lost() + builder_->incomplete();
+  if (!options_.file.empty() && error_ == 0)
+    error_ = out_.end({begun_, wall_clock_ns(), packets_ + lost, lost});
+  if (is_last) collector_->remove_all();
+  std::fprintf(stderr, "verbena: %llu packets captured, %llu records lost\n",
+               static_cast<unsigned long long>(packets_), static_cast<unsigned long long>(lost));
+  if (lost != 0)
+    std::fprintf(stderr,
+                 "verbena: what was lost was overwritten before it was read: --ring or --snaplen helps\n");
+  if (collector_->damaged() != 0)
+    std::fprintf(stderr, "verbena: the records of %u processes are damaged\n", collector_->damaged());
+  if (collector_->cut() != 0)
+    std::fprintf(stderr, "verbena: %llu messages are without their payload, too long for --ring\n",
+                 static_cast<unsigned long long>(collector_->cut()));
+  return error_ == 0 || error_ == EPIPE ? 0 : failed(options_.file + ": " + std::strerror(error_));
+}
+
+int Capture::run() {
+  std::string problem;
+  if (begin(&problem) != 0) return failed(problem);
+  const int status = follow();
+  const int ended = end();
+  return status != 0 ? status : ended;
+}
+
+int capture_on_node(const CaptureOptions& options) {
+  if (options.extcap.asks()) return answer_extcap(options.extcap);
+  return Capture(options).run();
+}
+
+}  // namespace
+
+void add_capture(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("capture", "show the node's traffic as RoCE v2 packets, for Wireshark and tshark");
+  command->footer(
+      "The packets are those that adapters would have sent, with all headers, cut at the path MTU, with\n"
+      "acknowledgements, NAKs and responses; the bytes are those that were moved. Processes that run already "
+      "are\n"
+      "captured from now on. Ends when the program ends, at ^C, or as the options say. The exit status is "
+      "the\n"
+      "program's.\n"
+      "Each process keeps its newest records in memory (--ring); what is overwritten before it is read is "
+      "counted,\n"
+      "on standard error and in the statistics of the file. In Wireshark's list of interfaces: see\n"
+      "docs/DEBUGGING.md.\n\n"
+      "Examples:\n"
+      "  verbena capture -w out.pcapng -- ib_send_bw -F          one program\n"
+      "  verbena capture -w - | tshark -r -                      everything on the node, live\n"
+      "  verbena capture -c 20                                   the next 20 packets, as text");
+  command->prefix_command();
+  auto options = std::make_shared<CaptureOptions>();
+  add_node_options(*command, options->node);
+  command->add_option("-w,--write", options->file, "write pcapng to this file; -: to standard output")
+      ->type_name("FILE");
+  command->add_option("-s,--snaplen", options->snaplen, "keep so many bytes of each packet; 0: all")
+      ->type_name("BYTES")
+      ->check(CLI::Range(0u, 0xffffffu));
+  command->add_option("-c,--count", options->count, "end after so many packets")->type_name("N");
+  command->add_option("--seconds", options->seconds, "end after so many seconds")->type_name("N");
+  command
+      ->add_option("--ring", options->ring_mib, "memory for the records of each process, MiB, a power of two")
+      ->type_name("MIB")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  add_extcap_options(*command, options->extcap);
+  command->callback([command, options, &line] {
+    keep_node(*command, options->node);
+    check_network_options(options->node);
+    options->program = program_of(*command, line);
+    if (!std::has_single_bit(options->ring_mib)) throw UsageError{"capture: --ring: a power of two"};
+    if (options->snaplen != 0 && options->snaplen < kShortestSnap)
+      throw UsageError{"capture: --snaplen: 0, or at least " + std::to_string(kShortestSnap)};
+    if (!options->extcap.fifo.empty()) options->file = options->extcap.fifo;
+    line.action = [options] { return capture_on_node(*options); };
+  });
+}
+
+}  // namespace verbena::tool

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "tool/program.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace verbena::tool {
+namespace {
+
+constexpr int kCannotRun = 126;  // POSIX shell command language, 2.8.2
+constexpr int kNotFound = 127;
+
+}  // namespace
+
+int become(const std::vector<std::string>& program) {
+  std::vector<char*> arguments;
+  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  std::fprintf(stderr, "verbena: cannot run %s: %s\n", arguments[0], std::strerror(error));
+  return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun;
+}
+
+pid_t start(const std::vector<std::string>& program, const std::vector<Variable>& environment, bool to_stderr,
+            const sigset_t& mask) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  for (const Variable& variable : environment) setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  if (to_stderr) dup2(STDERR_FILENO, STDOUT_FILENO);
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  _exit(become(program));
+}
+
+}  // namespace verbena::tool

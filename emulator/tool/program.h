@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Running the user's program.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tool/environment.h"
+
+namespace verbena::tool {
+
+// Becomes the program (execvp(3)). Returns only if that fails, after a message: the exit status that a shell
+// would have, 127 if there is no such program, else 126.
+int become(const std::vector<std::string>& program);
+
+// Starts it as a child, with these variables and this signal mask. `to_stderr`: what it prints goes to
+// standard error, as standard output is taken. -1 and errno.
+pid_t start(const std::vector<std::string>& program, const std::vector<Variable>& environment, bool to_stderr,
+            const sigset_t& mask);
+
+}  // namespace verbena::tool

@@ -26,7 +26,7 @@ set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${architecture_${CMAKE_SYSTEM_PROCESSOR}})
 
 # ibv_devinfo shows the device that a program finds; libibverbs1 comes with any verbs program.
 set(CPACK_DEBIAN_VERBENA_PACKAGE_NAME verbena)
-set(CPACK_DEBIAN_VERBENA_PACKAGE_RECOMMENDS "ibverbs-utils, librdmacm1")
+set(CPACK_DEBIAN_VERBENA_PACKAGE_RECOMMENDS "ibverbs-utils, librdmacm1, binutils")
 set(CPACK_DEBIAN_VERBENA_DESCRIPTION
 "an RDMA adapter made of software alone
 verbena run -- PROGRAM gives an unmodified program that uses libibverbs or

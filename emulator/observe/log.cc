@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
+
+#include "observe/log_listener.h"
 
 namespace verbena {
 namespace {
@@ -43,6 +46,19 @@ size_t write_time(char* out, size_t size) {
 
 LogLevel log_level = level_from_environment();
 
+namespace {
+
+LogLevel written_level = LogLevel::kNone;  // with a listener: lines above it are for the listener alone
+std::atomic<LogListener> log_listener{nullptr};
+
+}  // namespace
+
+void set_log_listener(LogListener listener) {
+  written_level = log_level;
+  log_listener.store(listener, std::memory_order_release);
+  log_level = std::max(log_level, LogLevel::kWarn);
+}
+
 void log_line(LogLevel level, const char* format, ...) {
   const int saved = errno;
   char line[512];
@@ -55,6 +71,13 @@ void log_line(LogLevel level, const char* format, ...) {
   used = static_cast<int>(head) + vsnprintf(line + head, sizeof line - head, format, arguments);
   va_end(arguments);
   const size_t length = std::min(static_cast<size_t>(used), sizeof line - 1);
+  const LogListener listener = log_listener.load(std::memory_order_acquire);
+  if (listener != nullptr && level <= LogLevel::kWarn) {
+    line[length] = 0;
+    listener(static_cast<int>(level), line + head);
+  }
+  errno = saved;
+  if (listener != nullptr && level > written_level) return;
   line[length] = '\n';
   syscall(SYS_write, STDERR_FILENO, line, length + 1);
   errno = saved;

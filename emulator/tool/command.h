@@ -29,6 +29,7 @@ struct UsageError {
 };
 
 void add_run(CLI::App& app, CommandLine& line);
+void add_check(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
 void add_capture(CLI::App& app, CommandLine& line);
 void add_trace(CLI::App& app, CommandLine& line);

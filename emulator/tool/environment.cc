@@ -99,16 +99,6 @@ int check_packets(const std::string& node, const wire::NetAddress& address, std:
   });
 }
 
-// The file with the leaks of librdmacm and libibverbs (leaks.supp), beside the command. "": there is none, or
-// its name has a quotation mark.
-std::string leak_suppressions() {
-  std::error_code error;
-  const fs::path command = fs::read_symlink("/proc/self/exe", error);
-  const fs::path file = (command.parent_path() / VERBENA_SUPPRESSIONS_FROM_BIN).lexically_normal();
-  return error || !fs::exists(file, error) || file.string().find('\'') != std::string::npos ? ""
-                                                                                            : file.string();
-}
-
 void add_heap(const NodeOptions& options, std::vector<Variable>* environment) {
   if (options.shared_heap) environment->push_back({kSharedHeapVariable, "1"});
 }
@@ -148,6 +138,13 @@ int prepare_network(const NodeOptions& options, const std::string& node, Network
 
 }  // namespace
 
+std::string file_beside_command(const char* relative) {
+  std::error_code error;
+  const fs::path command = fs::read_symlink("/proc/self/exe", error);
+  const fs::path file = (command.parent_path() / relative).lexically_normal();
+  return error || !fs::exists(file, error) ? "" : file.string();
+}
+
 std::vector<Variable> program_environment(const Installation& installation, const std::string& node,
                                           const std::string& recipe, const std::string& runtimes,
                                           Lookup current) {
@@ -157,7 +154,8 @@ std::vector<Variable> program_environment(const Installation& installation, cons
   // A sanitised adapter brings its runtime into stock programs, which leak memory.
   if (!runtimes.empty() && asan_options.find("detect_leaks=") == std::string::npos)
     asan = with_option(asan, "detect_leaks=0");
-  const std::string leaks = leak_suppressions();
+  std::string leaks = file_beside_command(VERBENA_SUPPRESSIONS_FROM_BIN);  // of librdmacm and libibverbs (leaks.supp)
+  if (leaks.find('\'') != std::string::npos) leaks.clear();
   return {
       {kNodeVariable, node},
       {wire::kRecipeVariable, recipe},

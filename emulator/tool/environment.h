@@ -38,6 +38,9 @@ std::vector<Variable> program_environment(const Installation& installation, cons
 // The libraries that this build's sanitizer needs preloaded first, separated by ':'. "" in a plain build.
 std::string sanitizer_runtimes(const Installation& installation);
 
+// The file with this place, seen from the folder of the command. "": there is none.
+std::string file_beside_command(const char* relative);
+
 std::string current_environment(const std::string& name);
 
 // Finds the installation, makes the node, and stores the environment for it in *out. The node stays while the

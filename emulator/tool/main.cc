@@ -46,10 +46,12 @@ int dispatch(int argc, char** argv) {
       "Examples:\n"
       "  verbena run -- ibv_devinfo       what a program sees\n"
       "  verbena run -- PROGRAM           run any verbs program, server and client alike\n"
+      "  verbena check -- PROGRAM         the same, and report its mistakes\n"
       "  eval \"$(verbena env)\"            the same for everything in this shell\n"
       "`verbena COMMAND --help` says more about each.");
   CommandLine line;
   verbena::tool::add_run(app, line);
+  verbena::tool::add_check(app, line);
   verbena::tool::add_env(app, line);
   verbena::tool::add_status(app, line);
   verbena::tool::add_capture(app, line);

@@ -14,6 +14,7 @@
 #include "rdma_core/libibverbs.h"
 #include "program_memory.h"
 #include "sigbus.h"
+#include "verbs/checker.h"
 #include "verbs/objects.h"
 #include "verbs/ops.h"
 
@@ -173,10 +174,11 @@ VerbsContext* make_context(ibv_device* device, int cmd_fd, Open open) {
     return refuse(context, error);
   }
   context->base.num_comp_vectors = kCompletionVectors;
-  static const auto operations = rdma_core::operations_of(layout, kContextOps);
+  static const auto operations = rdma_core::operations_of(layout, checked(kContextOps));
   library.set_ops(part_of_libibverbs(context), operations.data());
   claim_commands(context);
   watch_program();
+  tell_checker(&context->base);
   return context;
 }
 

@@ -12,4 +12,7 @@ namespace verbena::verbs {
 int fill_cq(VerbsCq& cq, ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector,
             const CqOptions& options);
 
+// The completion that the program reads between ibv_start_poll and ibv_end_poll.
+const ibv_wc* current_completion(ibv_cq_ex* cq);
+
 }  // namespace verbena::verbs

@@ -132,6 +132,8 @@ void make_mutex(pthread_mutex_t* mutex) {
 
 }  // namespace
 
+const ibv_wc* current_completion(ibv_cq_ex* cq) { return &to_cq_ex(cq).current; }
+
 // The refusals are mlx5's (providers/mlx5/verbs.c, create_cq).
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr uint32_t kKnownMask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;

@@ -64,10 +64,8 @@ int complete(ibv_qp_ex* qp) {
     return EINVAL;
   }
   int error = arena.error;
-  if (error == 0 && arena.count != 0) {
-    arena.wrs[arena.count - 1].next = nullptr;
-    error = post_send_batch(to_qp(&qp->qp_base)->emulated, arena.wrs);
-  }
+  if (ibv_send_wr* const list = open_batch(qp); list != nullptr)
+    error = post_send_batch(to_qp(&qp->qp_base)->emulated, list);
   end(arena);
   return error;
 }
@@ -258,6 +256,13 @@ const SendOp kSendOps[] = {
 };
 
 }  // namespace
+
+ibv_send_wr* open_batch(ibv_qp_ex* qp) {
+  WrArena& arena = arena_of(qp);
+  if (!arena.open || arena.error != 0 || arena.count == 0) return nullptr;
+  arena.wrs[arena.count - 1].next = nullptr;
+  return arena.wrs;
+}
 
 WrArena* make_wr_arena(const ibv_qp_cap& cap, VerbsPd* pd) {
   const size_t max_wr = std::max(cap.max_send_wr, 1u);

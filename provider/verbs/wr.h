@@ -29,4 +29,7 @@ int check_send_ops(ibv_qp_type type, uint64_t send_ops_flags);
 // defined", ibv_create_qp_ex(3)), and the setters of its type.
 void define_send_ops(ibv_qp_ex* qp, ibv_qp_type type, uint64_t send_ops_flags);
 
+// The work requests built since start, as a list. nullptr: none, or a mistake was made.
+ibv_send_wr* open_batch(ibv_qp_ex* qp);
+
 }  // namespace verbena::verbs

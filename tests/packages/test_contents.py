@@ -51,6 +51,7 @@ class Contents(unittest.TestCase):
             "verbena": ["/usr/bin/verbena", "/usr/lib/verbena/libverbena-preload.so",
                         "/usr/lib/verbena/libverbena-rdmav34.so", "/usr/share/verbena/profiles/minimal.toml",
                         "/usr/share/verbena/gdb/verbena.py", "/usr/share/verbena/leaks.supp",
+                        "/usr/lib/verbena/libverbena-check.so", "/usr/share/verbena/check.supp",
                         "/usr/share/verbena/extcap/verbena"],
             "verbs-conformance": ["/usr/bin/verbs-conformance"],
             "verbena-dev": ["/usr/include/verbena/vendor_errors.h", "/usr/share/cmake/verbena/verbena-config.cmake",

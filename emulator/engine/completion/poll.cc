@@ -22,6 +22,7 @@
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/rules/small_copy.h"
 #include "faults/injection.h"
+#include "insight.h"
 #include "keep_errno.h"
 #include "observe/log.h"
 #include "observe/observer.h"
@@ -412,5 +413,19 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   } while (patience.is_due() && look_around() && !cq->consumer.seems_empty());
   return 0;
 }
+
+uint32_t count_completions(Cq* cq) {
+  if (cq->process->dead()) return 0;
+  uint32_t count = 0;
+  std::lock_guard lock(cq->lock);
+  cq->consumer.for_each([&](const Cqe& entry, bool) {
+    const CqeOwner owner = cqe_owner_of(*cq, entry);
+    count += owner.qp != nullptr || owner.srq != nullptr;
+    return false;
+  });
+  return count;
+}
+
+bool has_overrun(const Cq* cq) { return cq->failed.load(std::memory_order_relaxed); }
 
 }  // namespace verbena

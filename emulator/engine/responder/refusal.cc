@@ -109,7 +109,7 @@ void explain(Process& process, PeerAdapter& responder, const RequestRefusal& ref
   if (logs(level)) {
     char text[400];
     describe_refusal(refusal, own ? 0 : header.pid, text, sizeof text);
-    log_line(level, "%s", text);
+    log_line(level, "%s [%s]", text, code_of(refusal));
   }
   if (!own && header.explained >= static_cast<uint32_t>(level))
     responder.explain(refusal, process.membership().worker());

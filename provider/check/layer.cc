@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "check/layer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "check/operations.h"
+#include "findings/rules.h"
+#include "findings/variables.h"
+
+namespace verbena::check {
+namespace {
+
+verbena_check_provider attached = {};
+rdma_core::ContextOps table;
+thread_local std::string* reason = nullptr;  // leaks with its thread: no destructor in a stranger's thread
+
+void note_reason(int, const char* line) {
+  if (is_inside()) return;
+  const Inside inside;
+  if (reason == nullptr) reason = new std::string;
+  *reason = line;
+}
+
+void replace_operations() {
+  table = *attached.operations;
+  check_objects(table);
+  check_queues(table);
+  check_transitions(table);
+  check_posting(table);
+  check_completions(table);
+}
+
+const verbena_check_layer layer = {.operations = &table, .opened = enter_device};
+
+}  // namespace
+
+const rdma_core::ContextOps& below() { return *attached.operations; }
+const verbena_check_provider& provider() { return attached; }
+
+namespace {
+
+struct CodeRule {
+  std::string_view code;  // of observe/diagnostics.def
+  const findings::Rule& rule;
+};
+constexpr CodeRule kCodeRules[] = {
+    {"datagram_qkey", rule("qkey-mismatch")},
+    {"datagram_no_room", rule("datagram-no-room")},
+    {"datagram_stray", rule("datagram-stray")},
+    {"datagram_other_type", rule("datagram-stray")},
+};
+
+}  // namespace
+
+void report_reason(const Stack& stack) {
+  if (reason == nullptr || reason->empty()) return;
+  const Locked locked;
+  const std::string said = take_reason();
+  const size_t begin = said.rfind('[');
+  if (begin == std::string::npos || said.back() != ']') return;
+  const std::string_view code = std::string_view(said).substr(begin + 1, said.size() - begin - 2);
+  for (const CodeRule& each : kCodeRules)
+    if (each.code == code) report(each.rule, said.substr(0, begin), {{"posted here", keep_stack(stack)}});
+}
+
+std::string take_reason() {
+  std::string text;
+  if (reason != nullptr) text.swap(*reason);
+  return text;
+}
+
+}  // namespace verbena::check
+
+extern "C" __attribute__((visibility("default"))) const verbena_check_layer* verbena_check_attach(
+    const verbena_check_provider* provider) {
+  using namespace verbena::check;
+  if (getenv(verbena::findings::kFileVariable) == nullptr) return nullptr;
+  static const bool once = [provider] {
+    const Inside inside;
+    attached = *provider;
+    replace_operations();
+    attached.listen(note_reason);
+    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+    return true;
+  }();
+  return once ? &layer : nullptr;
+}

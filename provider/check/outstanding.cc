@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "check/outstanding.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "check/operations.h"
+
+namespace verbena::check {
+namespace {
+
+constexpr uint64_t kLongestSum = 1 << 20;  // bytes of a request that are looked at
+
+bool intersects(uintptr_t begin, uintptr_t end, uintptr_t other, uint64_t length) {
+  return length != 0 && other < end && begin < other + length;
+}
+
+struct StackBounds {
+  uintptr_t low = 0;
+  uintptr_t high = 0;
+};
+
+const StackBounds& own_stack() {
+  thread_local StackBounds bounds;
+  if (bounds.high != 0) return bounds;
+  pthread_attr_t attr;
+  void* low = nullptr;
+  size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+    pthread_attr_getstack(&attr, &low, &size);
+    pthread_attr_destroy(&attr);
+  }
+  bounds.low = reinterpret_cast<uintptr_t>(low);
+  bounds.high = std::max<uintptr_t>(bounds.low + size, 1);
+  return bounds;
+}
+
+uint64_t mix(uint64_t sum, const char* bytes, size_t length) {
+  for (; length >= 8; bytes += 8, length -= 8) {
+    uint64_t word;
+    memcpy(&word, bytes, 8);
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    sum ^= sum >> 32;
+  }
+  for (; length != 0; ++bytes, --length) sum = (sum ^ static_cast<unsigned char>(*bytes)) * 0x100000001b3u;
+  return sum;
+}
+
+// Adds [address, address + length) to `sum`, by a system call: the memory may be gone. False: it is.
+bool add_memory(uint64_t& sum, uintptr_t address, uint64_t length) {
+  static char buffer[16384];  // under the model's lock
+  while (length != 0) {
+    const size_t part = std::min<uint64_t>(length, sizeof buffer);
+    const iovec local = {buffer, part};
+    const iovec remote = {reinterpret_cast<void*>(address), part};
+    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(part)) return false;
+    sum = mix(sum, buffer, part);
+    address += part;
+    length -= part;
+  }
+  return true;
+}
+
+bool sum_of(const ibv_context* context, const Request& request, uint64_t* sum) {
+  *sum = 0;
+  uint64_t left = kLongestSum;
+  for (const Range& range : request.ranges) {
+    const uintptr_t memory = memory_of(context, range);
+    const uint64_t part = std::min<uint64_t>(range.length, left);
+    if (memory == 0 || !add_memory(*sum, memory, part)) return false;
+    left -= part;
+  }
+  return !request.ranges.empty();
+}
+
+// Calls `visitor(queue, qp)` for the queues that may still move bytes; qp is null for an SRQ. Until it
+// returns true.
+template <typename Visitor>
+void for_each_queue(Visitor visitor) {
+  for (Object* const object : all_objects()) {
+    if (!object->alive || is_parents(*object)) continue;
+    if (object->kind == Kind::kQp) {
+      auto& qp = static_cast<QueuePair&>(*object);
+      if (qp.sends.empty() && qp.receives.requests.empty()) continue;
+      if (visitor(qp.sends, &qp) || visitor(qp.receives.requests, &qp)) return;
+    } else if (object->kind == Kind::kSrq) {
+      if (visitor(static_cast<SharedQueue*>(object)->receives.requests, nullptr)) return;
+    }
+  }
+}
+
+template <typename Matches>
+const Request* find_request(Matches matches) {
+  const Request* found = nullptr;
+  for_each_queue([&](const std::deque<Request>& queue, QueuePair* qp) {
+    const auto place = std::find_if(queue.begin(), queue.end(), matches);
+    if (place == queue.end() || (qp != nullptr && is_flushing(*qp))) return false;
+    found = &*place;
+    return true;
+  });
+  return found;
+}
+
+// Has the function returned whose local variable the request uses?
+bool has_returned(const Request& request, const Stack& stack) {
+  for (unsigned i = 0; i < stack.depth; ++i)
+    if (stack.ends[i] == request.frame_end && stack.functions[i] == request.function) return false;
+  return stack.depth < kStackDepth;  // else the frame may lie further out
+}
+
+bool overlaps_receive(const QueuePair& qp, const Request& request) {
+  return find_overlap(qp.receives.requests, request) != nullptr ||
+         (qp.srq != nullptr && find_overlap(qp.srq->receives.requests, request) != nullptr);
+}
+
+}  // namespace
+
+const char* kind_of(const Request& request) {
+  switch (request.opcode) {
+    case -1:
+      return "receive";
+    case IBV_WR_RDMA_WRITE:
+      return "RDMA WRITE";
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return "RDMA WRITE with immediate data";
+    case IBV_WR_RDMA_READ:
+      return "RDMA READ";
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return "compare-and-swap";
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return "fetch-and-add";
+    case IBV_WR_LOCAL_INV:
+      return "local invalidate";
+    case IBV_WR_BIND_MW:
+      return "bind";
+    case IBV_WR_SEND_WITH_IMM:
+      return "SEND with immediate data";
+    case IBV_WR_SEND_WITH_INV:
+      return "SEND with invalidate";
+    case IBV_WR_SEND:
+      return "SEND";
+    default:
+      return "request";
+  }
+}
+
+bool reads_memory(int opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
+         opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+bool writes_memory(int opcode) {
+  return opcode == -1 || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+         opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+bool is_flushing(QueuePair& qp) {
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  if (qp.type != IBV_QPT_XRC_RECV && below().query_qp(qp.qp, &attr, IBV_QP_STATE, &init) == 0)
+    return attr.qp_state == IBV_QPS_ERR || attr.qp_state == IBV_QPS_RESET;
+  return qp.failed;
+}
+
+const Request* find_use_of(const Region& region) {
+  return find_request([&](const Request& request) {
+    return std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
+      return range.lkey == region.lkey && range.length != 0 &&
+             find_region(region.context, range.lkey) == &region;
+    });
+  });
+}
+
+const Request* find_use_of(uintptr_t begin, uintptr_t end) {
+  return find_request([&](const Request& request) {
+    return std::any_of(request.ranges.begin(), request.ranges.end(),
+                       [&](const Range& range) { return intersects(begin, end, range.begin, range.length); });
+  });
+}
+
+const Request* find_overlap(const std::deque<Request>& queue, const Request& request) {
+  for (const Request& other : queue)
+    for (const Range& range : other.ranges)
+      for (const Range& own : request.ranges)
+        if (own.length != 0 && range.lkey == own.lkey &&
+            intersects(own.begin, own.begin + own.length, range.begin, range.length))
+          return &other;
+  return nullptr;
+}
+
+uintptr_t memory_of(const ibv_context* context, const Range& range) {
+  const Region* const region = find_region(context, range.lkey);
+  if (region == nullptr || !region->alive || !region->has_range || region->memory == 0) return 0;
+  return region->memory + (range.begin - region->begin);
+}
+
+void take_sum(const ibv_context* context, Request& request) {
+  if (!is_enabled(rule("send-buffer-changed")) || !reads_memory(request.opcode)) return;
+  request.has_sum = sum_of(context, request, &request.sum);
+}
+
+int this_thread() {
+  thread_local int thread = 0;
+  thread_local int process = 0;
+  if (const int now = getpid(); process != now) {
+    process = now;
+    thread = static_cast<int>(syscall(SYS_gettid));
+  }
+  return thread;
+}
+
+void note_thread(const ibv_context* context, Request& request, const Stack& posting) {
+  request.thread = this_thread();
+  const uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  for (const Range& range : request.ranges) {
+    const uintptr_t memory = memory_of(context, range);
+    if (memory < here || memory >= own_stack().high) continue;
+    for (unsigned i = 0; i < posting.depth; ++i) {
+      if (memory >= posting.ends[i]) continue;
+      request.function = posting.functions[i];
+      request.frame_end = posting.ends[i];
+      break;
+    }
+  }
+}
+
+void check_finished(QueuePair& qp, const Request& request, const Stack& polling) {
+  uint64_t sum = 0;
+  if (request.has_sum && sum_of(qp.context, request, &sum) && sum != request.sum &&
+      !overlaps_receive(qp, request))
+    report(rule("send-buffer-changed"),
+           text("%s: the bytes of a %s with wr_id 0x%llx are not those that were posted", qp.name.c_str(),
+                kind_of(request), static_cast<unsigned long long>(request.wr_id)),
+           {{"posted here", request.posted}, {"completion polled here", keep_stack(polling)}});
+  if (request.frame_end == 0 || request.thread != this_thread() || !has_returned(request, polling)) return;
+  report(rule("stack-buffer-gone"),
+         text("%s: a %s with wr_id 0x%llx", qp.name.c_str(), kind_of(request),
+              static_cast<unsigned long long>(request.wr_id)),
+         {{"posted here", request.posted}, {"completion polled here", keep_stack(polling)}});
+}
+
+}  // namespace verbena::check

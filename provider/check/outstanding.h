@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Outstanding requests: posted, and not seen to complete. Called with the model's lock held.
+#pragma once
+
+#include "check/model.h"
+
+namespace verbena::check {
+
+// "receive", "SEND", "RDMA WRITE": for a sentence.
+const char* kind_of(const Request& request);
+
+// Does the operation send bytes of local memory; does it bring bytes into it?
+bool reads_memory(int opcode);
+bool writes_memory(int opcode);
+
+// `qp` completes its requests without carrying them out, or has none: it is in ERR or RESET.
+bool is_flushing(QueuePair& qp);
+
+// The first outstanding request of a living queue that names `region`, or whose bytes intersect [begin, end).
+// nullptr: there is none. Requests of queue pairs that flush do not count.
+const Request* find_use_of(const Region& region);
+const Request* find_use_of(uintptr_t begin, uintptr_t end);
+
+// The first outstanding receive of `queue` whose bytes intersect those of `request`.
+const Request* find_overlap(const std::deque<Request>& queue, const Request& request);
+
+// Where the bytes of `range` are in the program's memory. 0: nowhere (device memory, an unknown region).
+uintptr_t memory_of(const ibv_context* context, const Range& range);
+
+// A number for the bytes of a request that is being posted; has_sum is false if they cannot be read.
+void take_sum(const ibv_context* context, Request& request);
+
+// The request has completed with success, its completion is being polled: is everything as it was posted?
+void check_finished(QueuePair& qp, const Request& request, const Stack& polling);
+
+// Sets thread, function and frame_end of a request that is posted now.
+void note_thread(const ibv_context* context, Request& request, const Stack& posting);
+
+int this_thread();
+
+}  // namespace verbena::check

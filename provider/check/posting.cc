@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// ibv_post_send(3), ibv_post_recv(3), ibv_post_srq_recv(3) and ibv_wr_complete(3): requests are entered
+// before the provider gets them, because another thread may poll their completions before it returns.
+#include <errno.h>
+
+#include "check/likeness.h"
+#include "check/operations.h"
+#include "check/outstanding.h"
+#include "check/request_rules.h"
+#include "findings/families.h"
+
+namespace verbena::check {
+namespace {
+
+constexpr unsigned kLongestList = 1u << 20;  // a list of requests that leads back to itself has no end
+
+uint64_t total(const std::vector<Range>& ranges) {
+  uint64_t sum = 0;
+  for (const Range& range : ranges) sum += range.length;
+  return sum;
+}
+
+template <typename Wr>
+std::vector<Range> ranges_of(const Wr& wr) {
+  std::vector<Range> ranges;
+  for (int i = 0; i < wr.num_sge && wr.sg_list != nullptr; ++i)
+    if (wr.sg_list[i].length != 0)
+      ranges.push_back(
+          {static_cast<uintptr_t>(wr.sg_list[i].addr), wr.sg_list[i].length, wr.sg_list[i].lkey});
+  return ranges;
+}
+
+// ---- the send queue ----
+
+Request enter_send(QueuePair& qp, const ibv_send_wr& wr, StackId posted, const Stack& stack) {
+  Request request;
+  request.serial = next_serial();
+  request.wr_id = wr.wr_id;
+  request.posted = posted;
+  request.opcode = static_cast<int>(wr.opcode);
+  request.signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  const bool inline_data = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (wr.opcode == IBV_WR_BIND_MW || wr.opcode == IBV_WR_LOCAL_INV) return request;
+  request.ranges = ranges_of(wr);
+  request.bytes = total(request.ranges);
+  check_send_rules(qp, wr, request);
+  if (inline_data) {
+    request.ranges.clear();  // the bytes are taken by the call
+  } else {
+    note_thread(qp.context, request, stack);
+    take_sum(qp.context, request);
+  }
+  return request;
+}
+
+// Enters the list, and returns the serial before the first one.
+uint64_t enter_sends(QueuePair& qp, const ibv_send_wr* list, const Stack& stack) {
+  const StackId posted = keep_stack(stack);
+  const uint64_t before = last_serial();
+  if (qp.sends_posted == 0 && qp.send_cq != nullptr) qp.polls_at_first_send = qp.send_cq->polls;
+  qp.last_send = posted;
+  if (qp.accepted != 0)
+    report(rule("send-before-established"), qp.name + " sends before RDMA_CM_EVENT_ESTABLISHED was read",
+           {{"posted here", posted}, {"accepted here", qp.accepted}});
+  unsigned count = 0;
+  for (const ibv_send_wr* wr = list; wr != nullptr && count < kLongestList; wr = wr->next, ++count) {
+    qp.sends.push_back(enter_send(qp, *wr, posted, stack));
+    if (qp.send_cq != nullptr && qp.sends.back().signaled) ++qp.send_cq->expected;
+  }
+  qp.sends_posted += count;
+  if (qp.send_cq != nullptr) check_room(*qp.send_cq, posted);
+  return before;
+}
+
+// The list was posted up to `bad`, not including it; null: nothing of it.
+void take_back_sends(QueuePair& qp, const ibv_send_wr* list, const ibv_send_wr* bad, uint64_t before,
+                     int error, const Stack& stack) {
+  uint64_t posted = 0;
+  for (const ibv_send_wr* wr = list; wr != nullptr && wr != bad && bad != nullptr; wr = wr->next) ++posted;
+  while (!qp.sends.empty() && qp.sends.back().serial > before + posted) {
+    if (qp.send_cq != nullptr && qp.sends.back().signaled) --qp.send_cq->expected;
+    qp.sends.pop_back();
+    --qp.sends_posted;
+  }
+  explain_refused_send(qp, bad != nullptr ? *bad : *list, error, keep_stack(stack));
+}
+
+bool has_atomic(const ibv_send_wr* list) {
+  for (const ibv_send_wr* wr = list; wr != nullptr; wr = wr->next)
+    if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return true;
+  return false;
+}
+
+int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  const Stack stack = capture_stack();
+  if (!is_usable(ibv, "ibv_post_send", stack)) return *bad_wr = wr, EINVAL;
+  uint64_t before = 0;
+  {
+    const Locked locked;
+    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) before = enter_sends(*qp, wr, stack);
+  }
+  take_reason();
+  const int error = below().post_send(ibv, wr, bad_wr);
+  if (error == 0) {
+    report_reason(stack);
+    if (has_atomic(wr)) compare_ability(findings::kAtomics, "ibv_post_send", stack);
+    return 0;
+  }
+  const Locked locked;
+  if (auto* const qp = find<QueuePair>(ibv); qp != nullptr)
+    take_back_sends(*qp, wr, *bad_wr, before, error, stack);
+  return error;
+}
+
+// ---- ibv_wr_*(3) ----
+
+int wr_complete(ibv_qp_ex* ex) {
+  const Stack stack = capture_stack();
+  ibv_qp* const ibv = &ex->qp_base;
+  if (!is_usable(ibv, "ibv_wr_complete", stack)) return EINVAL;
+  const ibv_send_wr* const list = provider().open_batch(ex);
+  uint64_t before = 0;
+  int (*complete)(ibv_qp_ex*) = nullptr;
+  {
+    const Locked locked;
+    auto* const qp = find<QueuePair>(ibv);
+    complete = qp->wr_complete;
+    if (list != nullptr) before = enter_sends(*qp, list, stack);
+  }
+  const int error = complete(ex);
+  if (error == 0) return report_reason(stack), 0;
+  const Locked locked;
+  if (list != nullptr) take_back_sends(*find<QueuePair>(ibv), list, nullptr, before, error, stack);
+  return error;
+}
+
+// ---- receive queues ----
+
+// `destination` is the QP, or null for an SRQ.
+void enter_receives(ReceiveQueue& queue, const Object& owner, const Object* pd, const QueuePair* qp,
+                    const ibv_recv_wr* list, const Stack& stack) {
+  const StackId posted = keep_stack(stack);
+  unsigned count = 0;
+  for (const ibv_recv_wr* wr = list; wr != nullptr && count < kLongestList; wr = wr->next, ++count) {
+    Request request;
+    request.serial = next_serial();
+    request.wr_id = wr->wr_id;
+    request.posted = posted;
+    request.ranges = ranges_of(*wr);
+    request.bytes = total(request.ranges);
+    check_receive_rules(queue, owner, pd, qp, *wr, request);
+    note_thread(owner.context, request, stack);
+    queue.requests.push_back(std::move(request));
+  }
+}
+
+uint64_t take_back_receives(ReceiveQueue& queue, const ibv_recv_wr* list, const ibv_recv_wr* bad,
+                            uint64_t before) {
+  uint64_t posted = 0, taken_back = 0;
+  for (const ibv_recv_wr* wr = list; wr != nullptr && wr != bad; wr = wr->next) ++posted;
+  for (; !queue.requests.empty() && queue.requests.back().serial > before + posted; ++taken_back)
+    queue.requests.pop_back();
+  return taken_back;
+}
+
+int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  const Stack stack = capture_stack();
+  if (!is_usable(ibv, "ibv_post_recv", stack)) return *bad_wr = wr, EINVAL;
+  uint64_t before = 0;
+  {
+    const Locked locked;
+    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) {
+      before = last_serial();
+      enter_receives(qp->receives, *qp, qp->pd, qp, wr, stack);
+      const uint64_t count = last_serial() - before;
+      qp->receives_posted += count;
+      if (qp->recv_cq != nullptr) {
+        qp->recv_cq->expected += static_cast<int64_t>(count);
+        check_room(*qp->recv_cq, keep_stack(stack));
+      }
+    }
+  }
+  const int error = below().post_recv(ibv, wr, bad_wr);
+  if (error == 0) return 0;
+  const Locked locked;
+  auto* const qp = find<QueuePair>(ibv);
+  if (qp == nullptr) return error;
+  const uint64_t count = take_back_receives(qp->receives, wr, *bad_wr, before);
+  qp->receives_posted -= count;
+  if (qp->recv_cq != nullptr) qp->recv_cq->expected -= static_cast<int64_t>(count);
+  explain_refused_receive(*qp, qp, qp->receives, **bad_wr, error, keep_stack(stack));
+  return error;
+}
+
+int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  const Stack stack = capture_stack();
+  if (!is_usable(ibv, "ibv_post_srq_recv", stack)) return *bad_wr = wr, EINVAL;
+  uint64_t before = 0;
+  {
+    const Locked locked;
+    if (auto* const srq = find<SharedQueue>(ibv); srq != nullptr) {
+      before = last_serial();
+      enter_receives(srq->receives, *srq, srq->pd, nullptr, wr, stack);
+    }
+  }
+  const int error = below().post_srq_recv(ibv, wr, bad_wr);
+  if (error == 0) return 0;
+  const Locked locked;
+  auto* const srq = find<SharedQueue>(ibv);
+  if (srq == nullptr) return error;
+  take_back_receives(srq->receives, wr, *bad_wr, before);
+  explain_refused_receive(*srq, nullptr, srq->receives, **bad_wr, error, keep_stack(stack));
+  return error;
+}
+
+}  // namespace
+
+void check_builders(QueuePair& qp) {
+  ibv_qp_ex* const ex = ibv_qp_to_qp_ex(qp.qp);
+  if (ex == nullptr) return;
+  qp.wr_complete = ex->wr_complete;
+  ex->wr_complete = wr_complete;
+}
+
+void check_posting(rdma_core::ContextOps& table) {
+  table.post_send = post_send;
+  table.post_recv = post_recv;
+  table.post_srq_recv = post_srq_recv;
+}
+
+}  // namespace verbena::check

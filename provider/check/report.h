@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Findings on their way out. One is reported with the model's lock held, and written when the lock is
+// released.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "check/stack.h"
+#include "findings/rules.h"
+
+namespace verbena::check {
+
+using findings::rule;
+
+struct Call {
+  std::string what;  // "posted here"
+  StackId stack;
+};
+
+// Says that the program has broken `rule`: `what` names objects and values in one or two sentences. A rule is
+// reported once for each stack of the first of `calls`.
+void report(const findings::Rule& rule, const std::string& what, std::initializer_list<Call> calls);
+
+// An object that exists at exit: findings/variables.h, "leak". retract_leak(): it was destroyed after all.
+void report_leak(const findings::Rule& rule, const std::string& what, StackId created, uint64_t number);
+void retract_leak(uint64_t number);
+
+// Is the rule reported? An id of VERBENA_CHECK_DISABLE is not, one of VERBENA_CHECK_ENABLE is.
+bool is_enabled(const findings::Rule& rule);
+
+// The model's lock. What is reported while it is held is written after its release. Not recursive.
+class Locked {
+ public:
+  Locked();
+  ~Locked();
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+};
+
+// Is this thread in the checker, so that free(3) and its like are the checker's own?
+bool is_inside();
+
+// While one lives, this thread is.
+class Inside {
+ public:
+  Inside();
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+};
+
+// Called around fork(2), so that the child does not inherit a held lock.
+void lock_for_fork();
+void unlock_after_fork();
+
+std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace verbena::check

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "check/watch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "check/operations.h"
+#include "check/outstanding.h"
+
+namespace verbena::check {
+namespace {
+
+constexpr int64_t kPatience = 1'000'000'000;  // ns
+
+struct Wait {
+  const void* handle;
+  int thread;
+  bool destroys;
+  int64_t since;
+  StackId where;
+};
+
+std::vector<Wait>& waits() {
+  static auto* const all = new std::vector<Wait>;
+  return *all;
+}
+
+int64_t now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+// Every completion that was missed is a fact: it is in the queue, and the thread does not wake.
+void look_at_queue(const CompletionQueue& cq, const Wait& wait) {
+  const uint32_t waiting = provider().waiting(cq.cq);
+  if (waiting == 0) return;
+  const std::string what = text("%s has %u completions, and the thread has waited for an event for a second",
+                                cq.name.c_str(), waiting);
+  if (!cq.armed)
+    report(rule("wait-unarmed"), what, {{"waits here", wait.where}, {"the queue was made here", cq.created}});
+  else if (cq.solicited_only)
+    report(rule("solicited-never"), what, {{"waits here", wait.where}, {"armed here", cq.arming}});
+  else if (!cq.drained)
+    report(rule("rearm-race"), what, {{"waits here", wait.where}, {"armed here", cq.arming}});
+}
+
+void look_at_end(const Wait& wait) {
+  const Object* const object = find_object(wait.handle);
+  if (object == nullptr) return;
+  StackId read = 0;
+  const std::string what =
+      object->name + " has waited to be destroyed for a second" + missing_events(*object, &read);
+  report(rule("events-unacknowledged"), what,
+         {{"destroyed here", wait.where},
+          {"the last event was read here", read},
+          {"made here", object->created}});
+}
+
+void look() {
+  const Locked locked;
+  const int64_t latest = now() - kPatience;
+  for (const Wait& wait : waits()) {
+    if (wait.since > latest) continue;
+    if (wait.destroys) {
+      look_at_end(wait);
+      continue;
+    }
+    const Object* const channel = find_object(wait.handle);
+    for (const Object* object : all_objects())
+      if (object->kind == Kind::kCq && object->alive && !is_parents(*object))
+        if (const auto& cq = static_cast<const CompletionQueue&>(*object); cq.channel == channel)
+          look_at_queue(cq, wait);
+  }
+}
+
+void* watch(void*) {
+  for (;;) {
+    const timespec pause = {0, 100'000'000};
+    nanosleep(&pause, nullptr);
+    look();
+  }
+}
+
+// With the lock held. The child of a fork starts its own.
+void start_thread() {
+  static pid_t process = 0;
+  if (process == getpid()) return;
+  process = getpid();
+  waits().clear();
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attr;
+  pthread_attr_init(&attr);
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  pthread_create(&thread, &attr, watch, nullptr);
+  pthread_attr_destroy(&attr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void begin(const void* handle, bool destroys, const Stack& stack) {
+  const Locked locked;
+  start_thread();
+  waits().push_back({handle, this_thread(), destroys, now(), keep_stack(stack)});
+}
+
+// A thread that was cancelled while it waited leaves its entry behind, which its next wait or none removes.
+void end(bool destroys) {
+  const Locked locked;
+  const int thread = this_thread();
+  std::erase_if(waits(),
+                [&](const Wait& wait) { return wait.thread == thread && wait.destroys == destroys; });
+}
+
+}  // namespace
+
+void check_wait(const Object& channel, const Stack& stack) {
+  for (const Object* object : all_objects()) {
+    if (object->kind != Kind::kQp || !object->alive) continue;
+    const auto& qp = static_cast<const QueuePair&>(*object);
+    if (!qp.got_ready) continue;
+    const auto missed = [&](const CompletionQueue* cq, const std::deque<Request>& queue) {
+      return cq != nullptr && cq->channel == &channel && cq->armed && !cq->drained && !cq->solicited_only &&
+             std::any_of(queue.begin(), queue.end(), [&](const Request& request) {
+               return request.signaled && request.serial <= cq->armed_at;
+             });
+    };
+    const CompletionQueue* const cq = missed(qp.send_cq, qp.sends)               ? qp.send_cq
+                                      : missed(qp.recv_cq, qp.receives.requests) ? qp.recv_cq
+                                                                                 : nullptr;
+    if (cq != nullptr)
+      report(rule("rearm-race"),
+             text("%s was not polled since it was armed, and requests of %s were outstanding then",
+                  cq->name.c_str(), qp.name.c_str()),
+             {{"waits here", keep_stack(stack)}, {"armed here", cq->arming}});
+  }
+}
+
+Waiting::Waiting(const void* channel, const Stack& stack) { begin(channel, false, stack); }
+Waiting::~Waiting() { end(false); }
+Destroying::Destroying(const void* object, const Stack& stack) { begin(object, true, stack); }
+Destroying::~Destroying() { end(true); }
+
+}  // namespace verbena::check

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "verbs/checker.h"
+
+#include <dlfcn.h>
+
+#include "check/layer.h"
+#include "insight.h"
+#include "observe/log_listener.h"
+#include "verbs/cq.h"
+#include "verbs/objects.h"
+#include "verbs/wr.h"
+
+namespace verbena::verbs {
+namespace {
+
+uint32_t waiting(ibv_cq* cq) { return count_completions(to_cq(cq)->emulated); }
+bool overrun(ibv_cq* cq) { return has_overrun(to_cq(cq)->emulated); }
+
+const verbena_check_layer* layer(const rdma_core::ContextOps& own) {
+  static const verbena_check_layer* const attached = [&own]() -> const verbena_check_layer* {
+    const auto attach = reinterpret_cast<verbena_check_attach_fn>(dlsym(RTLD_DEFAULT, VERBENA_CHECK_ATTACH));
+    const verbena_check_provider provider = {.operations = &own,
+                                             .open_batch = open_batch,
+                                             .current = current_completion,
+                                             .waiting = waiting,
+                                             .has_overrun = overrun,
+                                             .listen = set_log_listener};
+    return attach != nullptr ? attach(&provider) : nullptr;
+  }();
+  return attached;
+}
+
+void (*opened)(ibv_context*) = nullptr;
+
+}  // namespace
+
+const rdma_core::ContextOps& checked(const rdma_core::ContextOps& own) {
+  const verbena_check_layer* const checker = layer(own);
+  if (checker == nullptr) return own;
+  opened = checker->opened;
+  return *checker->operations;
+}
+
+void tell_checker(ibv_context* context) {
+  if (opened != nullptr) opened(context);
+}
+
+}  // namespace verbena::verbs

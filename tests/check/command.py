@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The command `verbena check` itself: exit status, reports, suppressions, usage.
+
+usage: command.py VERBENA FOLDER_OF_PROGRAMS
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+VERBENA, PROGRAMS = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def check(*options, program="mr-range", kind="wrong"):
+    command = [VERBENA, "check", "--node", "command", *options, "--", str(PROGRAMS / f"check_{program}"), kind]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        os.environ["TMPDIR"] = self.folder.name
+        self.path = pathlib.Path(self.folder.name)
+
+    def test_status_is_the_program_s(self):
+        self.assertEqual(check().returncode, 0)
+        shell = subprocess.run([VERBENA, "check", "--", "sh", "-c", "exit 7"], timeout=60, check=False, capture_output=True)
+        self.assertEqual(shell.returncode, 7)
+        killed = subprocess.run([VERBENA, "check", "--", "sh", "-c", "kill -9 $$"], timeout=60, check=False, capture_output=True)
+        self.assertEqual(killed.returncode, 128 + signal.SIGKILL)
+        missing = subprocess.run([VERBENA, "check", "--", "no-such-program"], timeout=60, check=False, capture_output=True)
+        self.assertEqual(missing.returncode, 127)
+
+    def test_error_exitcode(self):
+        self.assertEqual(check("--error-exitcode", "9").returncode, 9)
+        self.assertEqual(check("--error-exitcode", "9", kind="right").returncode, 0)
+
+    def test_text(self):
+        text = check().stderr
+        for part in ("[mr-range]", "Rule: ", "To do: ", "posted here:", "registered here:", " main (", "mr-range.c:", "1 finding, 0 suppressed"):
+            self.assertIn(part, text)
+        self.assertEqual(check("--quiet").stderr, "")
+
+    def test_reports(self):
+        check("--quiet", "--json", str(self.path / "a.json"), "--sarif", str(self.path / "a.sarif"))
+        findings = json.loads((self.path / "a.json").read_text())["findings"]
+        self.assertEqual([each["rule"] for each in findings], ["mr-range"])
+        self.assertEqual(findings[0]["level"], "error")
+        self.assertTrue(any(frame["function"] == "main" for frame in findings[0]["calls"][0]["stack"]))
+        log = json.loads((self.path / "a.sarif").read_text())
+        self.assertEqual(log["version"], "2.1.0")
+        run = log["runs"][0]
+        self.assertEqual([rule["id"] for rule in run["tool"]["driver"]["rules"]], ["mr-range"])
+        result = run["results"][0]
+        self.assertEqual((result["ruleId"], result["level"]), ("mr-range", "error"))
+        self.assertIn("startLine", result["locations"][0]["physicalLocation"]["region"])
+        self.assertTrue(result["stacks"][0]["frames"])
+
+    def test_suppressions(self):
+        # What is printed for the purpose suppresses the finding.
+        generated = check("--gen-suppressions").stderr
+        entry = generated[generated.index("{\n"):generated.index("}\n") + 2]
+        for text, suppressed in ((entry, True), ("{\n a\n verbena:mr-*\n ...\n fun:main\n}\n", True),
+                                 ("{\n a\n verbena:leak-mr\n}\n", False), ("{\n a\n Memcheck:Leak\n fun:x\n}\n", False)):
+            (self.path / "some.supp").write_text("# comment\n" + text)
+            done = check("--suppressions", str(self.path / "some.supp"), "--error-exitcode", "9")
+            self.assertEqual(done.returncode, 0 if suppressed else 9, text + done.stderr)
+        (self.path / "some.supp").write_text("{\n a\n verbena:mr-range\n function:main\n}\n")
+        done = check("--suppressions", str(self.path / "some.supp"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("some.supp:5: ", done.stderr)
+
+    def test_rules_are_chosen(self):
+        self.assertEqual(check("--error-exitcode", "9", "--disable", "mr-range").returncode, 0)
+        self.assertEqual(check("--error-exitcode", "9", "--disable", "all").returncode, 0)
+        done = check("--enable", "no-such-rule")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no-such-rule", done.stderr)
+
+    def test_children_are_checked_and_equal_findings_are_one(self):
+        program = PROGRAMS / "check_mr-range"
+        done = subprocess.run([VERBENA, "check", "--json", str(self.path / "b.json"), "--", "sh", "-c", f"{program} wrong; {program} wrong"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(json.loads((self.path / "b.json").read_text())["findings"]), 1)
+
+    def test_nothing_is_left_behind(self):
+        check()
+        self.assertEqual([file for file in self.path.iterdir() if file.name.startswith("verbena-check.")], [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

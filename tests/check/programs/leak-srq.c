@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common.h"
+
+/* also: leak-device leak-pd leak-cq */
+int main(int argc, char** argv) {
+  begin(argc, argv);
+  with_srq = 1;
+  open_device();
+  make_queues();
+  if (!wrong) close_all();
+  return 0;
+}

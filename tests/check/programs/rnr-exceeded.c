@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common.h"
+
+int main(int argc, char** argv) {
+  begin(argc, argv);
+  rnr_retry = 0;
+  open_pair();
+  if (!wrong) NEED(receive_bytes(qp[1], 2, buf + kSize, 64) == 0);
+  NEED(send_bytes(qp[0], buf, 32) == 0);
+  if (wrong)
+    NEED(completion() == IBV_WC_RNR_RETRY_EXC_ERR);
+  else
+    completions(2);
+  close_all();
+  return 0;
+}

@@ -175,6 +175,8 @@ int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out
 int cq_capacity(const Cq*) { return 64; }
 uint32_t cq_handle(const Cq*) { return 13; }
 int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*) { return fake.error != 0 ? -fake.error : num_entries; }
+uint32_t count_completions(Cq*) { return 0; }
+bool has_overrun(const Cq*) { return false; }
 int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;
   return fake.error;

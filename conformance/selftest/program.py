@@ -164,7 +164,7 @@ class Selection(unittest.TestCase):
         everything = self.listed("--allow-disruptive")
         self.assertEqual(everything - self.listed(),
                          {"cq.IsDisruptive", "order.Waits", "order.IsFlaky", "order.NamesValues", "order.CausesAReset",
-                          "order.StaysOpenThroughAReset", "order.UsesTheDevice", "order.UsesTheDeviceAgain"})
+                          "order.UsesTheDevice", "order.UsesTheDeviceAgain"})
         self.assertEqual(everything - self.listed("--allow-disruptive", "--quick"), {"cq.IsSlow"})
         self.assertEqual(self.listed("--chapter", "mr"), {"mr.Crashes"})
         self.assertEqual(self.listed("--filter", "pd.*-*Dev*"), {"pd.Conforms", "pd.EndsInOneOfTwo"})
@@ -570,13 +570,6 @@ class DeviceGoes(WithAFolder):
         """Something else is in the place of the node."""
         node = '"$VERBENA_NODE"'
         self.check_that_it_stops(f"rm -rf {node} && touch {node} #", "(no RDMA device|ibv_get_device_list: errno).*")
-
-    def test_a_reset_ends_what_was_open_and_the_run_goes_on(self):
-        seen = self.ended(f"{self.verbena} event verbena0 device-fatal #", "order.StaysOpenThroughAReset", "order.UsesTheDevice")
-        self.assertEqual(seen.returncode, 1, seen)
-        report, verdicts = self.verdicts()
-        self.assertNotIn("stopped", report["run"])
-        self.assertEqual(verdicts, {"order.StaysOpenThroughAReset": "DEVIATES", "order.UsesTheDevice": "CONFORMS"})
 
 
 class EventCommand(WithAFolder):

@@ -233,7 +233,7 @@ constexpr unsigned kPollsInVain = 1000;
 
 void note_poll(CompletionQueue& cq, bool found_end, bool found_nothing, const Stack& stack) {
   ++cq.polls;
-  if (found_end) cq.drained = true;
+  if (found_end || !found_nothing) cq.drained = true;
   if (!cq.said_overrun && provider().has_overrun(cq.cq)) {
     cq.said_overrun = true;
     report_overrun(cq);

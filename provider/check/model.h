@@ -108,7 +108,7 @@ struct CompletionQueue : Object {
   // Notification.
   bool armed = false;
   bool solicited_only = false;
-  bool drained = true;    // found empty since it was armed
+  bool drained = true;    // polled since it was armed
   uint64_t armed_at = 0;  // the serial of the last request then
   StackId arming = 0;
   uint32_t events_read = 0;

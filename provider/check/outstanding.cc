@@ -220,11 +220,11 @@ void note_thread(const ibv_context* context, Request& request, const Stack& post
   for (const Range& range : request.ranges) {
     const uintptr_t memory = memory_of(context, range);
     if (memory < here || memory >= own_stack().high) continue;
-    for (unsigned i = 0; i < posting.depth; ++i) {
-      if (memory >= posting.ends[i]) continue;
+    // In a callback of _Unwind_Backtrace, _Unwind_GetCFA is where the frame begins: the end of the one that
+    // it calls.
+    for (unsigned i = 0; i < posting.depth && memory >= posting.ends[i]; ++i) {
       request.function = posting.functions[i];
       request.frame_end = posting.ends[i];
-      break;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "check/likeness.h"
+#include "check/next_function.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
 #include "check/request_rules.h"
@@ -217,7 +218,8 @@ int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }  // namespace
 
 void check_builders(QueuePair& qp) {
-  ibv_qp_ex* const ex = ibv_qp_to_qp_ex(qp.qp);
+  // Looked up when it is needed: programs that do not use libibverbs load this library as well.
+  ibv_qp_ex* const ex = next_function<ibv_qp_ex*(ibv_qp*)>("ibv_qp_to_qp_ex")(qp.qp);
   if (ex == nullptr) return;
   qp.wr_complete = ex->wr_complete;
   ex->wr_complete = wr_complete;

@@ -45,7 +45,7 @@ void look_at_queue(const CompletionQueue& cq, const Wait& wait) {
     report(rule("wait-unarmed"), what, {{"waits here", wait.where}, {"the queue was made here", cq.created}});
   else if (cq.solicited_only)
     report(rule("solicited-never"), what, {{"waits here", wait.where}, {"armed here", cq.arming}});
-  else if (!cq.drained)
+  else
     report(rule("rearm-race"), what, {{"waits here", wait.where}, {"armed here", cq.arming}});
 }
 

@@ -17,6 +17,11 @@ int main(int argc, char** argv) {
     }
   }
   struct ibv_wc wc;
+  if (wrong) { /* the device says so when it has noticed */
+    struct ibv_async_event event;
+    NEED(ibv_get_async_event(ctx, &event) == 0);
+    ibv_ack_async_event(&event);
+  }
   ibv_poll_cq(cq, 1, &wc);
   close_all();
   return 0;

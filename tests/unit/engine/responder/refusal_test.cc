@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <regex>
 #include <string>
 
 #include "adapter/layout.h"
@@ -49,7 +50,8 @@ std::string said_during(const std::function<void()>& work) {
   const LogAt warn(LogLevel::kWarn);
   testing::internal::CaptureStderr();
   work();
-  return testing::internal::GetCapturedStderr();
+  // Each line ends with its code (observe/diagnostics.def).
+  return std::regex_replace(testing::internal::GetCapturedStderr(), std::regex(R"( \[[a-z0-9_]+\]\n)"), "\n");
 }
 
 TEST(RefusalLog, NamesKeyAddressLengthAndRegion) {

@@ -21,10 +21,6 @@ int get_event(ibv_comp_channel* channel, ibv_cq** cq, void** context) {
   static const auto next = next_function<int(ibv_comp_channel*, ibv_cq**, void**)>("ibv_get_cq_event");
   const Stack stack = capture_stack();
   if (!is_usable(channel, "ibv_get_cq_event", stack)) return errno = EBADF, -1;
-  {
-    const Locked locked;
-    if (const Object* const known = find_object(channel); known != nullptr) check_wait(*known, stack);
-  }
   const Waiting waiting(channel, stack);
   return next(channel, cq, context);
 }

@@ -199,7 +199,6 @@ int req_notify_cq(ibv_cq* ibv, int solicited_only) {
       cq->armed = true;
       cq->solicited_only = solicited_only != 0;
       cq->drained = false;
-      cq->armed_at = last_serial();
       cq->arming = keep_stack(stack);
     }
   }

@@ -109,7 +109,6 @@ struct CompletionQueue : Object {
   bool armed = false;
   bool solicited_only = false;
   bool drained = true;    // polled since it was armed
-  uint64_t armed_at = 0;  // the serial of the last request then
   StackId arming = 0;
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one

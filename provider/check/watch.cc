@@ -120,28 +120,6 @@ void end(bool destroys) {
 
 }  // namespace
 
-void check_wait(const Object& channel, const Stack& stack) {
-  for (const Object* object : all_objects()) {
-    if (object->kind != Kind::kQp || !object->alive) continue;
-    const auto& qp = static_cast<const QueuePair&>(*object);
-    if (!qp.got_ready) continue;
-    const auto missed = [&](const CompletionQueue* cq, const std::deque<Request>& queue) {
-      return cq != nullptr && cq->channel == &channel && cq->armed && !cq->drained && !cq->solicited_only &&
-             std::any_of(queue.begin(), queue.end(), [&](const Request& request) {
-               return request.signaled && request.serial <= cq->armed_at;
-             });
-    };
-    const CompletionQueue* const cq = missed(qp.send_cq, qp.sends)               ? qp.send_cq
-                                      : missed(qp.recv_cq, qp.receives.requests) ? qp.recv_cq
-                                                                                 : nullptr;
-    if (cq != nullptr)
-      report(rule("rearm-race"),
-             text("%s was not polled since it was armed, and requests of %s were outstanding then",
-                  cq->name.c_str(), qp.name.c_str()),
-             {{"waits here", keep_stack(stack)}, {"armed here", cq->arming}});
-  }
-}
-
 Waiting::Waiting(const void* channel, const Stack& stack) { begin(channel, false, stack); }
 Waiting::~Waiting() { end(false); }
 Destroying::Destroying(const void* object, const Stack& stack) { begin(object, true, stack); }

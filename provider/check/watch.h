@@ -8,10 +8,6 @@
 
 namespace verbena::check {
 
-// A wait on a completion channel begins; with the lock held. Reports a notification that may have been
-// missed.
-void check_wait(const Object& channel, const Stack& stack);
-
 // While one lives, this thread waits for an event of `channel`.
 class Waiting {
  public:

@@ -157,14 +157,14 @@ TEST_F(DatagramSending, TheQkeyIsTold) {
   EXPECT_EQ(init.cap.max_recv_wr, 64u);
 }
 
-class DatagramEvent : public ::testing::Test, protected DatagramScene {
+class DatagramNotification : public ::testing::Test, protected DatagramScene {
  protected:
-  DatagramEvent() {
+  DatagramNotification() {
     EXPECT_EQ(create_comp_channel(context.get(), &channel_), 0);
     armed_ = make_cq(context.get(), 64, channel_, 0xc0);
     c_ = make(0xc, {}, armed_.get());
   }
-  ~DatagramEvent() override {
+  ~DatagramNotification() override {
     c_.qp.reset();
     armed_.reset();
     close(channel_);
@@ -180,21 +180,21 @@ class DatagramEvent : public ::testing::Test, protected DatagramScene {
   Side c_;
 };
 
-TEST_F(DatagramEvent, IsRaised) {
+TEST_F(DatagramNotification, IsRaised) {
   ASSERT_EQ(receive(*c_, {in.sge(0, 100)}), 0);
   ASSERT_EQ(req_notify_cq(armed_.get(), false), 0);
   ASSERT_EQ(send_one(0), 0);
   EXPECT_EQ(completion_event(channel_), 0xc0u);
 }
 
-TEST_F(DatagramEvent, IsNotRaisedForAnUnsolicitedOne) {
+TEST_F(DatagramNotification, IsNotRaisedForAnUnsolicitedOne) {
   ASSERT_EQ(receive(*c_, {in.sge(0, 100)}), 0);
   ASSERT_EQ(req_notify_cq(armed_.get(), true), 0);
   ASSERT_EQ(send_one(0), 0);
   EXPECT_EQ(completion_event(channel_, 0), UINT64_MAX);
 }
 
-TEST_F(DatagramEvent, IsRaisedForASolicitedOne) {
+TEST_F(DatagramNotification, IsRaisedForASolicitedOne) {
   ASSERT_EQ(receive(*c_, {in.sge(0, 100)}), 0);
   ASSERT_EQ(req_notify_cq(armed_.get(), true), 0);
   ASSERT_EQ(send_one(IBV_SEND_SOLICITED), 0);

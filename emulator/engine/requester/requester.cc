@@ -464,6 +464,9 @@ int64_t check_deadline(Qp& qp, int64_t now) {
   if (qp.sq_next == qp.sq_posted || !is_acknowledged(qp.type)) return kEndOfTime;
   if (const int64_t grace = qp.transport->grace_ns(qp, now); now < qp.give_up_at + grace)
     return qp.give_up_at + grace;
+  // A stream carries a request once: its timeouts have passed all the same.
+  if (qp.waiting == Waiting::kTransport)
+    qp.shared->retries.fetch_add(std::max<uint32_t>(qp.attr.retry_cnt, 1), std::memory_order_relaxed);
   fail(qp, at(qp, qp.sq_next), qp.wait_reason);
   return kEndOfTime;
 }

@@ -33,7 +33,7 @@ CLOSED_TOO_EARLY = re.compile(r"(client DISCONNECT EVENT\.\.\.\n)?"
 # What the device logs about it: between nodes the other end's process may have ended before the connection did, and the
 # channel may be closed during the command that asks for the next event.
 OF_THE_DEVICE = re.compile(r"^verbena\[\d+\] warn: (no connection to \S+: nobody listens at the port|"
-                           r"rdma_cm: command GET_EVENT: errno 9)\n|^verbena: RoCE v2 has no authentication: .*\n",
+                           r"rdma_cm: command GET_EVENT: errno 9) \[\w+\]\n|^verbena: RoCE v2 has no authentication: .*\n",
                            re.MULTILINE)
 
 

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "tool/faults_file.h"
 
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include <charconv>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "engine/rules/send_rules.h"
 #include "engine/rules/vendor_error.h"
 #include "fabric/counted.h"
+#include "tool/toml_reader.h"
 
 namespace verbena::tool {
 namespace {
@@ -31,6 +27,36 @@ constexpr std::pair<const char*, Counted> kObjects[] = {
     {"QP", Counted::kQps}, {"CQ", Counted::kCqs}, {"MR", Counted::kMrs},   {"MW", Counted::kMws},
     {"PD", Counted::kPds}, {"AH", Counted::kAhs}, {"SRQ", Counted::kSrqs}, {"XRCD", Counted::kXrcds}};
 
+constexpr uint32_t bit(Fault what) { return 1u << static_cast<unsigned>(what); }
+
+constexpr uint32_t kOfRequests =
+    bit(Fault::kLose) | bit(Fault::kDelay) | bit(Fault::kRnr) | bit(Fault::kFail) | bit(Fault::kDie);
+constexpr uint32_t kOfCqs = bit(Fault::kHold) | bit(Fault::kWake);
+constexpr uint32_t kAll = kOfRequests | kOfCqs | bit(Fault::kRefuse);
+
+// The keys beside `what`, and the faults that have them.
+constexpr std::pair<std::string_view, uint32_t> kKeys[] = {
+    {"qp", kOfRequests},
+    {"opcode", kOfRequests},
+    {"error", bit(Fault::kFail)},
+    {"cq", kOfCqs},
+    {"object", bit(Fault::kRefuse)},
+    {"time", bit(Fault::kDelay) | bit(Fault::kHold)},
+    {"nth", kAll},
+    {"every", kAll},
+    {"times", kAll},
+    {"probability", kAll},
+    {"from", kAll},
+    {"until", kAll},
+};
+
+// 0: there is no such key.
+uint32_t faults_with(std::string_view key) {
+  for (const auto& [name, faults] : kKeys)
+    if (key == name) return faults;
+  return 0;
+}
+
 template <size_t kCount>
 bool parse_quantity(const std::string& text, const Unit (&units)[kCount], uint64_t* out) {
   double number = 0;
@@ -46,29 +72,15 @@ bool parse_quantity(const std::string& text, const Unit (&units)[kCount], uint64
   return false;
 }
 
-class Reader {
+class Reader : public TomlReader {
  public:
-  Reader(std::string file, faults::Plan* out) : file_(std::move(file)), out_(out) {}
+  Reader(std::string file, faults::Plan* out) : TomlReader(std::move(file)), out_(out) {}
 
   bool read(const std::string& text) {
-    try {
-      const toml::table table = toml::parse(text, file_);
-      return read_head(table);
-    } catch (const toml::parse_error& error) {
-      return refuse(error.source().begin.line, std::string(error.description()));
-    }
+    return parse(text, [this](const toml::table& table) { return read_head(table); });
   }
-  const std::string& problem() const { return problem_; }
 
  private:
-  bool refuse(uint64_t line, const std::string& rule) {
-    problem_ = file_ + ":" + std::to_string(line) + ": " + rule;
-    return false;
-  }
-  bool refuse(const toml::node& node, const std::string& rule) {
-    return refuse(node.source().begin.line, rule);
-  }
-
   bool read_head(const toml::table& table) {
     for (const auto& [key, node] : table) {
       if (key == "seed") {
@@ -116,10 +128,10 @@ class Reader {
 
   bool read_entry(std::string_view name, const toml::node& node, Rule* rule) {
     uint64_t number = 0;
+    if (const uint32_t fitting = faults_with(name); (fitting & bit(rule->what)) == 0)
+      return refuse(node, fitting == 0 ? "a fault has no " + std::string(name)
+                                       : std::string(name) + " does not fit to " + word_of(rule->what));
     if (name == "qp" || name == "cq") {
-      const bool of_cq = rule->what == Fault::kHold || rule->what == Fault::kWake;
-      if ((name == "cq") != of_cq || rule->what == Fault::kRefuse)
-        return refuse(node, std::string(name) + " does not fit to " + word_of(rule->what));
       if (!read_number(node, "an index", &number)) return false;
       if (number >= faults::kAny) return refuse(node, "no index is that large");
       rule->object = static_cast<uint32_t>(number);
@@ -141,8 +153,6 @@ class Reader {
   }
 
   bool read_word(std::string_view name, const toml::node& node, Rule* rule) {
-    if (name != "opcode" && name != "error" && name != "object")
-      return refuse(node, "a fault has no " + std::string(name));
     if (!node.is_string()) return refuse(node, std::string(name) + " is a word");
     const std::string& word = **node.as_string();
     if (name == "opcode") {
@@ -177,9 +187,7 @@ class Reader {
     return true;
   }
 
-  const std::string file_;
   faults::Plan* const out_;
-  std::string problem_;
 };
 
 }  // namespace
@@ -197,14 +205,10 @@ bool parse_link(const std::string& text, faults::Link* out) {
 }
 
 bool read_faults(const std::string& file, faults::Plan* out, std::string* problem) {
-  std::ifstream stream(file);
-  std::stringstream text;
-  if (!stream || !(text << stream.rdbuf())) {
-    *problem = file + " cannot be read, or is empty";
-    return false;
-  }
+  std::string text;
+  if (!read_text(file, &text, problem)) return false;
   Reader reader(file, out);
-  if (reader.read(text.str())) return true;
+  if (reader.read(text)) return true;
   *problem = reader.problem();
   return false;
 }

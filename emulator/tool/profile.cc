@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "tool/profile.h"
 
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <system_error>
 
 #include "fabric/installation.h"
+#include "tool/toml_reader.h"
 
 namespace verbena::tool {
 namespace {
@@ -32,30 +28,15 @@ bool valid_name(const std::string& name) {
          name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
-class Reader {
+class Reader : public TomlReader {
  public:
-  Reader(const std::string& file, DeviceLimits* out) : file_(file), out_(out) {}
+  Reader(const std::string& file, DeviceLimits* out) : TomlReader(file), out_(out) {}
 
-  // False: problem() says why the profile cannot be used.
   bool read(const std::string& text) {
-    try {
-      const toml::table table = toml::parse(text, file_);
-      return read_name(table) && read_entries(table) && check();
-    } catch (const toml::parse_error& error) {
-      return refuse(error.source().begin.line, std::string(error.description()));
-    }
+    return parse(text, [this](const toml::table& table) { return read_name(table) && read_entries(table) && check(); });
   }
-  const std::string& problem() const { return problem_; }
 
  private:
-  bool refuse(uint64_t line, const std::string& rule) {
-    problem_ = file_ + ":" + std::to_string(line) + ": " + rule;
-    return false;
-  }
-  bool refuse(const toml::node& node, const std::string& rule) {
-    return refuse(node.source().begin.line, rule);
-  }
-
   bool read_name(const toml::table& table) {
     std::string name = fs::path(file_).stem().string();
     uint64_t line = 1;
@@ -119,10 +100,8 @@ class Reader {
                                                                std::to_string(out_->*field->value) + ")");
   }
 
-  std::string file_;
   DeviceLimits* out_;
   std::map<const Limit*, uint64_t> lines_;
-  std::string problem_;
 };
 
 std::string known_profiles() {
@@ -165,13 +144,8 @@ bool read_profile(const std::string& word, DeviceLimits* out, std::string* probl
                "); a file has a '/' in its name or ends in .toml";
     return false;
   }
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (fs::is_directory(path, error) || !file || !(text << file.rdbuf())) {
-    *problem = path + ": cannot be read, or is empty";
-    return false;
-  }
-  return parse_profile(text.str(), path, out, problem);
+  std::string text;
+  return read_text(path, &text, problem) && parse_profile(text, path, out, problem);
 }
 
 }  // namespace verbena::tool

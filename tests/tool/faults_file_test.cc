@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 
 #include <fstream>
+#include <string_view>
 
 #include "command_under_test.h"
 #include "engine/rules/vendor_error.h"
@@ -84,6 +85,22 @@ TEST_F(FaultsFile, NamesTheLineOfAMistake) {
   EXPECT_NE(problem_of("[[fault]]\nwhat = \"lose\"\nprobability = 2\n").find(":3: probability is 0 to 1"),
             std::string::npos);
   EXPECT_NE(problem_of("[[fault]\n").find(":1: "), std::string::npos);
+}
+
+TEST_F(FaultsFile, RefusesKeysThatDoNotFit) {
+  const char* const kWrong[][2] = {{"rnr", "cq = 0"},           {"hold", "qp = 0"},
+                                   {"refuse", "qp = 0"},        {"wake", "opcode = \"SEND\""},
+                                   {"lose", "object = \"QP\""}, {"delay", "error = \"rkey_unknown\""},
+                                   {"die", "time = \"1ms\""},   {"wake", "time = \"1ms\""}};
+  for (const auto& [what, entry] : kWrong) {
+    const std::string key(entry, std::string_view(entry).find(' '));
+    EXPECT_NE(problem_of("[[fault]]\nwhat = \"" + std::string(what) + "\"\n" + entry + "\n")
+                  .find(":3: " + key + " does not fit to " + what),
+              std::string::npos)
+        << what << ' ' << entry;
+  }
+  EXPECT_NE(problem_of("[[fault]]\nwhat = \"lose\"\nbeauty = 1\n").find(":3: a fault has no beauty"),
+            std::string::npos);
 }
 
 TEST_F(FaultsFile, ThatIsMissingIsAUsageError) {

@@ -105,6 +105,10 @@ struct CqSnapshot {
   // It has entries that nobody polls, is not armed, and all its events are read: nothing would wake a thread
   // that waits for its event.
   bool is_asleep = false;
+
+  double fill() const {  // 0 to 1
+    return capacity == 0 ? 0 : static_cast<double>(entries) / static_cast<double>(capacity);
+  }
 };
 
 struct MrSnapshot {

@@ -45,14 +45,10 @@ Rates rates_between(const QpSnapshot* before, const QpSnapshot& now, double seco
           rate(then.rnr_naks, now.rnr_naks, seconds),         rate(then.retries, now.retries, seconds)};
 }
 
-double fill_of(const CqSnapshot& cq) {
-  return cq.capacity == 0 ? 0 : static_cast<double>(cq.entries) / static_cast<double>(cq.capacity);
-}
-
 double fill_of(const ProcessSnapshot& process, const QpSnapshot& qp) {
   double fill = 0;
   for (const CqSnapshot& cq : process.cqs)
-    if (cq.index == qp.send_cq || cq.index == qp.recv_cq) fill = std::max(fill, fill_of(cq));
+    if (cq.index == qp.send_cq || cq.index == qp.recv_cq) fill = std::max(fill, cq.fill());
   return fill;
 }
 
@@ -103,7 +99,7 @@ Activity activity_between(const std::vector<NodeSnapshot>& before, const std::ve
         sum.receives_posted += qp.receives_posted;
         result.qps.push_back(one);
       }
-      for (const CqSnapshot& cq : process.cqs) sum.cq_fill = std::max(sum.cq_fill, fill_of(cq));
+      for (const CqSnapshot& cq : process.cqs) sum.cq_fill = std::max(sum.cq_fill, cq.fill());
       for (const SrqSnapshot& srq : process.srqs)
         if (srq.of_program) sum.receives_posted += srq.posted;
       result.processes.push_back(sum);

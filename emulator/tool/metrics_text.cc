@@ -168,8 +168,7 @@ std::string processes_text(const std::vector<NodeSnapshot>& nodes) {
     for (const CqSnapshot& cq : process.cqs) {
       waiting += cq.entries;
       overrun += cq.overrun ? 1 : 0;
-      if (cq.capacity != 0)
-        fullest = std::max(fullest, static_cast<double>(cq.entries) / static_cast<double>(cq.capacity));
+      fullest = std::max(fullest, cq.fill());
     }
     for (const MrSnapshot& mr : process.mrs) bytes += mr.length;
     for (const auto& [key, count] : counts) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // verbena top: shows what the processes of this user's nodes do, again and again.
-#include <time.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
+#include <thread>
 
 #include "adapter/clock.h"
 #include "survey/snapshot.h"
@@ -37,17 +37,11 @@ std::vector<NodeSnapshot> look(const NodeChoice& nodes) {
   return snapshots;
 }
 
-void sleep_for(double seconds) {
-  timespec time{static_cast<time_t>(seconds),
-                static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-  nanosleep(&time, nullptr);
-}
-
 // A report to stdout after every interval. The first one has rates, too.
 int print(const TopOptions& options) {
   std::vector<NodeSnapshot> before = look(options.nodes);
   for (uint64_t i = 0; options.count == 0 || i < options.count; ++i) {
-    sleep_for(options.state.interval);
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.state.interval));
     std::vector<NodeSnapshot> now = look(options.nodes);
     Activity activity = activity_between(before, now);
     sort_activity(now, options.state.order, options.state.reversed, &activity);

@@ -30,9 +30,6 @@
 namespace verbena {
 namespace {
 
-constexpr const char* kName =
-    "verbena-heap";  // as maps shows it; provider/boundary/heap_memory.cc looks for it
-
 constexpr uint64_t kFileSize = uint64_t{1} << 57;  // bytes: more than any address; the file is sparse
 // Bytes whose writes are held back at a time, for about a millisecond.
 constexpr uint64_t kChunk = 2 * 1024 * 1024;
@@ -216,13 +213,15 @@ bool move_piece(HeldWrites& writes, int fd, const Piece& piece) {
 }
 
 // Private anonymous memory with the same bytes in the place of [begin, end). `like`: mapped there, its
-// protection and advice are those of the whole range.
-void give_back(uint64_t begin, uint64_t end, const MappedRange& like) {
+// protection and advice are those of the whole range. False: there is no memory, or there are too many
+// mappings; then nothing has changed.
+bool give_back(uint64_t begin, uint64_t end, const MappedRange& like) {
   const uint64_t length = end - begin;
   void* const copy = map(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (copy == MAP_FAILED) return;
+  if (copy == MAP_FAILED) return false;
   const Advice advice = advice_of(like);
   const SignalsBlocked guard;
+  bool moved;
   {
     // A kernel before 5.19 cannot hold writes to pages of a file back. It goes on all the same.
     HeldWrites writes;
@@ -230,10 +229,15 @@ void give_back(uint64_t begin, uint64_t end, const MappedRange& like) {
     if ((like.protection & PROT_READ) == 0) syscall(SYS_mprotect, begin, length, PROT_READ);
     memcpy(copy, reinterpret_cast<const void*>(begin), length);
     if (like.protection != (PROT_READ | PROT_WRITE)) syscall(SYS_mprotect, copy, length, like.protection);
-    syscall(SYS_mremap, copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, begin);
+    moved = syscall(SYS_mremap, copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, begin) != -1;
+    if (!moved) {
+      syscall(SYS_munmap, copy, length);
+      if ((like.protection & PROT_READ) == 0) syscall(SYS_mprotect, begin, length, like.protection);
+    }
     if (held) writes.wake(begin, length);
   }
-  advise({begin, end}, advice);
+  if (moved) advise({begin, end}, advice);
+  return moved;
 }
 
 // As the above for the whole of `wanted`, which becomes one mapping: mremap(2) takes no more than one. False:
@@ -249,8 +253,7 @@ bool give_back_in_one(const PageRange& wanted, std::string_view text) {
     next = range.end;
   }
   if (next < wanted.end) return false;
-  give_back(wanted.begin, wanted.end, first);
-  return true;
+  return give_back(wanted.begin, wanted.end, first);
 }
 
 // Frees the file's pages in [begin, end).
@@ -403,12 +406,16 @@ void make_private_for_fork(const std::vector<PageRange>& ranges) {
     if (!range.shared || has_flag(range, "dc")) continue;
     const File* const file = file_of(range);
     const int fd = file != nullptr ? file->descriptor.fd() : -1;
-    if (fd < 0) {
-      if (file != nullptr) give_back(range.begin, range.end, range);  // the program has closed the descriptor
-      continue;
-    }
-    map(range.begin, range.end - range.begin, range.protection, MAP_PRIVATE | MAP_FIXED, fd, range.offset);
-    advise({range.begin, range.end}, advice_of(range));
+    if (file == nullptr) continue;
+    const uint64_t length = range.end - range.begin;
+    // The program may have closed the descriptor.
+    if (fd >= 0 &&
+        map(range.begin, length, range.protection, MAP_PRIVATE | MAP_FIXED, fd, range.offset) != MAP_FAILED)
+      advise({range.begin, range.end}, advice_of(range));
+    else if (!give_back(range.begin, range.end, range))
+      VERBENA_ERROR(heap_not_copied,
+                    "fork: [0x%llx, +%llu) stays shared between parent and child: there is no memory for a copy",
+                    static_cast<unsigned long long>(range.begin), static_cast<unsigned long long>(length));
   }
   // The pages of the file belong to parent and child from now on. Pages that move later go to another one.
   the.takes_pages = false;

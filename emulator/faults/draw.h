@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Numbers that depend on nothing but what they are drawn for, so that a run can be repeated whatever the
-// order of its threads.
+// Numbers that depend on nothing but what they are drawn for: draws do not depend on the order of threads.
 #pragma once
 
 #include <cstdint>

@@ -117,8 +117,15 @@ Verdict Injection::on_request(const RequestFacts& request, int64_t now) {
   std::lock_guard lock(mutex_);
   grow(qps_, request.qp);
   QpState& qp = qps_[request.qp];
-  if (qp.number != request.number) {
+  if (qp.incarnation != request.incarnation) {
+    qp = {};
+    qp.incarnation = request.incarnation;
+  }
+  if (qp.has_request && request.number < qp.number) return {};  // it is sent again, after a later one
+  if (!qp.has_request || request.number > qp.number) {
     QpState next;
+    next.incarnation = request.incarnation;
+    next.has_request = true;
     next.number = request.number;
     next.link_free_at = qp.link_free_at;
     next.went_at = qp.went_at;
@@ -144,7 +151,8 @@ bool Injection::holds_poll(uint32_t cq, int64_t now) {
   std::lock_guard lock(mutex_);
   grow(held_polls_, cq);
   if (now < held_polls_[cq]) return true;
-  const Event event{cq, kAny, ++polls_, 0};
+  grow(polls_, cq);
+  const Event event{cq, kAny, ++polls_[cq], 0};
   for (size_t i = 0; i < plan_.rules.size(); ++i)
     if (plan_.rules[i].what == Fault::kHold && happens(i, event, now))
       held_polls_[cq] = now + static_cast<int64_t>(duration(i, event));
@@ -153,7 +161,8 @@ bool Injection::holds_poll(uint32_t cq, int64_t now) {
 
 bool Injection::wakes(uint32_t cq, int64_t now) {
   std::lock_guard lock(mutex_);
-  const Event event{cq, kAny, ++armings_, 0};
+  grow(armings_, cq);
+  const Event event{cq, kAny, ++armings_[cq], 0};
   bool wakes = false;
   for (size_t i = 0; i < plan_.rules.size(); ++i)
     if (plan_.rules[i].what == Fault::kWake && happens(i, event, now)) wakes = true;
@@ -162,7 +171,8 @@ bool Injection::wakes(uint32_t cq, int64_t now) {
 
 bool Injection::refuses(uint32_t kind, int64_t now) {
   std::lock_guard lock(mutex_);
-  const Event event{kind, kAny, ++creations_, 0};
+  grow(creations_, kind);
+  const Event event{kind, kAny, ++creations_[kind], 0};
   for (size_t i = 0; i < plan_.rules.size(); ++i)
     if (plan_.rules[i].what == Fault::kRefuse && happens(i, event, now)) return true;
   return false;

@@ -17,10 +17,11 @@ namespace verbena::faults {
 
 // A request that is about to start.
 struct RequestFacts {
-  uint32_t qp = 0;      // index of its queue pair
-  uint64_t number = 0;  // running number on the queue pair
-  uint32_t opcode = 0;  // enum ibv_wr_opcode
-  uint32_t length = 0;  // bytes
+  uint32_t qp = 0;           // index of its queue pair
+  uint32_t incarnation = 0;  // SharedQp::incarnation: an index is used again
+  uint64_t number = 0;       // running number on the queue pair
+  uint32_t opcode = 0;       // enum ibv_wr_opcode
+  uint32_t length = 0;       // bytes
   bool is_acknowledged = true;
   bool takes_receive = false;  // SENDs, and WRITE with immediate
   uint64_t timeout_ns = 0;     // ibv_qp_attr::timeout; 0: without end
@@ -68,7 +69,9 @@ class Injection {
     uint64_t done = 0;
   };
   struct QpState {
-    uint64_t number = UINT64_MAX;  // of the request that is being judged
+    uint32_t incarnation = 0;
+    bool has_request = false;
+    uint64_t number = 0;  // of the request that is being judged; those before it have gone
     uint64_t attempt = 0;
     uint32_t losses = 0;
     uint32_t rnrs = 0;
@@ -91,8 +94,9 @@ class Injection {
   std::mutex mutex_;
   std::vector<RuleState> rules_;
   std::vector<QpState> qps_;
-  std::vector<int64_t> held_polls_;  // by CQ: until
-  uint64_t polls_ = 0, armings_ = 0, creations_ = 0;
+  std::vector<int64_t> held_polls_;        // by CQ: until
+  std::vector<uint64_t> polls_, armings_;  // by CQ
+  std::vector<uint64_t> creations_;        // by kind
 };
 
 inline constinit std::atomic<Injection*> attached_injection{nullptr};

@@ -74,7 +74,10 @@ int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount
     return EOPNOTSUPP;
   }
   if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
-    if (injection->refuses(static_cast<uint32_t>(kind), now_ns())) return ENOMEM;
+    if (injection->refuses(static_cast<uint32_t>(kind), now_ns())) {
+      VERBENA_WARN(fault_on_purpose, "%s: refused on purpose (verbena run --faults)", verb);
+      return ENOMEM;
+    }
   const int error = process.quota().take(process.directory(), process.membership().slot(),
                                          context.device_index, kind, amount);
   if (error != 0)

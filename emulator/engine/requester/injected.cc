@@ -2,6 +2,7 @@
 #include "engine/requester/injected.h"
 
 #include "adapter/clock.h"
+#include "adapter/layout.h"
 #include "engine/objects/send_request.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/send_rules.h"
@@ -14,6 +15,7 @@ faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, fault
   const uint64_t timeout = ack_timeout_ns(qp.attr.timeout);
   faults::RequestFacts facts;
   facts.qp = qp.index;
+  facts.incarnation = qp.shared->incarnation;
   facts.number = request.number;
   facts.opcode = number_in(request.opcode);
   facts.length = request.length;

@@ -2,7 +2,6 @@
 #include "engine/service/begin_injection.h"
 
 #include <cstdlib>
-#include <mutex>
 #include <new>
 
 #include "adapter/clock.h"
@@ -12,22 +11,29 @@
 #include "observe/log.h"
 
 namespace verbena {
+namespace {
+
+faults::Injection* of_parent = nullptr;  // leak checkers find it here
+
+}  // namespace
 
 void begin_injection() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    const char* const text = getenv("VERBENA_FAULTS");
-    if (text == nullptr || *text == 0) return;
-    faults::Plan plan;
-    if (!faults::parse_plan(text, &plan)) {
-      VERBENA_ERROR(faults_unreadable, "open_device: VERBENA_FAULTS is no plan of faults: none is injected");
-      return;
-    }
-    fast_path_enabled.store(false, std::memory_order_relaxed);
-    faults::attached_injection.store(
-        new (std::nothrow) faults::Injection(plan, now_ns(), static_cast<uint32_t>(VendorError::peer_silent)),
-        std::memory_order_release);
-  });
+  const char* const text = getenv("VERBENA_FAULTS");
+  if (text == nullptr || *text == 0 || faults::injection() != nullptr) return;
+  faults::Plan plan;
+  if (!faults::parse_plan(text, &plan)) {
+    VERBENA_ERROR(faults_unreadable, "open_device: VERBENA_FAULTS is no plan of faults: none is injected");
+    return;
+  }
+  fast_path_enabled.store(false, std::memory_order_relaxed);
+  faults::attached_injection.store(
+      new (std::nothrow) faults::Injection(plan, now_ns(), static_cast<uint32_t>(VendorError::peer_silent)),
+      std::memory_order_release);
+}
+
+void forget_injection() {
+  if (faults::Injection* const injection = faults::attached_injection.exchange(nullptr); injection != nullptr)
+    of_parent = injection;
 }
 
 }  // namespace verbena

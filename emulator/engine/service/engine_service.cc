@@ -152,8 +152,8 @@ int EngineService::acquire(Process** out) {
   if (const char* wanted = getenv(kFastPathVariable); wanted != nullptr && strcmp(wanted, "off") == 0)
     fast_path_enabled.store(false, std::memory_order_relaxed);
   begin_debug_log();
-  begin_injection();
   std::lock_guard lock(service_mutex);
+  begin_injection();
   if (current == nullptr) {
     auto* service = new (std::nothrow) EngineService;
     if (service == nullptr) return ENOMEM;
@@ -273,6 +273,7 @@ void EngineService::after_fork_in_child() {
     Recording::forget();
     close_parent_descriptors();
   }
+  forget_injection();
   current = nullptr;
   service_mutex.unlock();
 }

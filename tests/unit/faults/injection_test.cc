@@ -210,6 +210,28 @@ TEST(Injection, RefusesTheNthObjectOfAKindAndWakesWhoArms) {
   EXPECT_TRUE(Injected(plan_of(rule(Fault::kWake))).injection.wakes(0, kBegin));
 }
 
+TEST(Injection, ForgetsTheQueuePairThatHadTheIndexBefore) {
+  Rule fail = rule(Fault::kFail);
+  fail.times = 1;
+  fail.vendor_err = 0x93;
+  Injected injected(plan_of(fail));
+  EXPECT_EQ(injected.at(request(0), kBegin), Kind::kFail);
+  RequestFacts next = request(0);
+  next.incarnation = 1;
+  EXPECT_EQ(injected.at(next, kBegin), Kind::kGo);
+}
+
+TEST(Injection, DoesNotJudgeTwiceWhatIsSentAgain) {
+  Rule fail = rule(Fault::kFail);
+  fail.nth = 2;
+  fail.vendor_err = 0x93;
+  Injected injected(plan_of(fail));
+  EXPECT_EQ(injected.at(request(1), kBegin), Kind::kGo);
+  EXPECT_EQ(injected.at(request(2), kBegin), Kind::kFail);  // request 1 is still under way
+  EXPECT_EQ(injected.at(request(1), kBegin), Kind::kGo);    // and is sent again
+  EXPECT_EQ(injected.at(request(2), kBegin), Kind::kFail);
+}
+
 TEST(Injection, EndsTheProcess) {
   const pid_t pid = fork();
   if (pid == 0) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fabric/descriptor.h"
+#include "mix.h"
 
 namespace verbena {
 namespace {
@@ -163,13 +164,6 @@ Address default_interface(const std::vector<Address>& addresses) {
 uint64_t fnv1a(uint64_t hash, std::string_view text) {
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
   return hash;
-}
-
-uint64_t mix(
-    uint64_t x) {  // Stafford's variant 13 of the MurmurHash3 finaliser: every bit depends on every bit
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
 }
 
 // An EUI-64 of this machine, this user and this device, the same each time. The bit for "locally

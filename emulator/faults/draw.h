@@ -6,19 +6,13 @@
 #include <cstdint>
 #include <initializer_list>
 
-namespace verbena::faults {
+#include "mix.h"
 
-// splitmix64, its finalizer (https://prng.di.unimi.it/splitmix64.c).
-inline uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
+namespace verbena::faults {
 
 inline uint64_t draw(std::initializer_list<uint64_t> what) {
   uint64_t x = 0;
-  for (const uint64_t part : what) x = mix(x ^ part);
+  for (const uint64_t part : what) x = mix((x ^ part) + 0x9e3779b97f4a7c15u);
   return x;
 }
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,10 +17,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
+#include "fabric/own_thread.h"
 #include "observe/log.h"
 #include "rdma_cm/addresses.h"
 #include "rdma_cm/call.h"
@@ -208,16 +207,13 @@ int Machine::open() {
     return errno;
   }
   fd_ = static_cast<int>(fd);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = 0;
-  try {
-    std::thread([this] { read_events(); }).detach();
-  } catch (const std::system_error& failure) {
-    error = failure.code().value();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const auto main = [](void* self) -> void* {
+    static_cast<Machine*>(self)->read_events();
+    return nullptr;
+  };
+  pthread_t thread;
+  const int error = create_own_thread(&thread, main, this);
+  if (error == 0) pthread_detach(thread);
   return error;
 }
 

@@ -203,29 +203,37 @@ TEST_F(SharedHeapFork, TheDescriptorOfTheHeapMayBeClosed) {
   EXPECT_TRUE(is_filled(memory, 0, 2 * kPage));
 }
 
-// Three times a copy-on-write fork at most: no byte is copied.
+// Three times a copy-on-write fork at most: no byte is copied. Each is taken at its best: what else runs on
+// the machine makes single forks slower, but not all of many that are taken in turn.
 TEST_F(SharedHeapFork, TakesNoLongerThanThreeOrdinaryForks) {
+  using Clock = std::chrono::steady_clock;
   constexpr size_t kPages = 16 * 1024;  // 64 MiB
+  constexpr int kLeastPairs = 8;
   const auto fork_time = [] {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     const pid_t child = fork();
     if (child == 0) _exit(0);
-    const auto time = std::chrono::steady_clock::now() - begin;
+    const auto time = Clock::now() - begin;
     EXPECT_EQ(status_of(child), 0);
     return time;
   };
   uint8_t* const memory = map_pages(kPages);
-  auto ordinary = std::chrono::steady_clock::duration::max(), ours = ordinary;
-  for (int i = 0; i < 5; ++i) {
-    memset(memory, i + 1, kPages * kPage);  // private pages again
+  Clock::duration ordinary = Clock::duration::max(), ours = ordinary;
+  int pairs = 0;
+  const auto take_pair = [&] {
+    memset(memory, ++pairs,
+           kPages * kPage);  // the pages that the fork before has made common are its own again
     ordinary = std::min(ordinary, fork_time());
-  }
-  for (int i = 0; i < 5; ++i) {
+    memset(memory, pairs, kPages * kPage);
     const Mr mr = register_memory(memory, kPages * kPage);
     ASSERT_TRUE(is_shared(memory));
     ours = std::min(ours, fork_time());
     ASSERT_FALSE(is_shared(memory));
-  }
+  };
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (!HasFatalFailure() && (pairs < kLeastPairs || (ours > 3 * ordinary && Clock::now() < deadline)))
+    take_pair();
+  RecordProperty("pairs", pairs);
   RecordProperty("ordinary_us", static_cast<int>(ordinary / std::chrono::microseconds(1)));
   RecordProperty("ours_us", static_cast<int>(ours / std::chrono::microseconds(1)));
   EXPECT_LE(ours, 3 * ordinary);

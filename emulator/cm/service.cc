@@ -16,8 +16,8 @@
 #include "adapter/clock.h"
 #include "cm/id.h"
 #include "fabric/kernel_epoll.h"
-#include "fabric/own_thread.h"
 #include "observe/log.h"
+#include "own_thread.h"
 
 namespace verbena::cm {
 namespace {

@@ -22,13 +22,13 @@
 #include "fabric/node_file.h"
 #include "fabric/node_lock.h"
 #include "fabric/node_removal.h"
-#include "fabric/own_thread.h"
 #include "fabric/private_folder.h"
 #include "fabric/process_identity.h"
 #include "fabric/segment_passing.h"
 #include "fabric/slot_folder.h"
 #include "no_cancellation.h"
 #include "observe/log.h"
+#include "own_thread.h"
 
 namespace verbena {
 namespace {

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "fabric/own_thread.h"
 #include "observe/log.h"
+#include "own_thread.h"
 #include "rdma_cm/addresses.h"
 #include "rdma_cm/call.h"
 

@@ -36,7 +36,7 @@ int claimed(uint64_t limit) { return static_cast<int>(limit); }  // no limit is 
 void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   *out = {};
   ibv_device_attr& attr = out->orig_attr;
-  std::strncpy(attr.fw_ver, "0.1.0", sizeof attr.fw_ver - 1);
+  std::strncpy(attr.fw_ver, VERBENA_VERSION, sizeof attr.fw_ver - 1);
   attr.node_guid = htobe64(device.node_guid);
   attr.sys_image_guid = htobe64(device.node_guid);
   const DeviceLimits& limits = device.limits;

@@ -38,7 +38,8 @@ def devices(settings):
         for name in ("node_guid", "sys_image_guid"):
             guid = re.search(rf"{name}:\s+(\S+)", info).group(1)
             expect(re.fullmatch(GUID, guid) and entries[1][name] == guid, f"{name} is {entries[1]}, not {guid}")
-        expect(text.count("node_type ca fw 0.1.0") == 2, f"rdma dev prints {text}")
+        version = re.search(r"fw_ver:\s+(\S+)", info).group(1)
+        expect(text.count(f"node_type ca fw {version} ") == 2, f"rdma dev prints {text}")
         details = node.run(RDMA, "-d", "dev", "show", "verbena0").out
         expect("adaptive-moderation off" in details and "MEM_WINDOW_TYPE_2B" in details, f"the details are {details}")
         expect(node.start(RDMA, "dev", "show", "verbena7").wait(settings.patience) != 0, "there is a verbena7")

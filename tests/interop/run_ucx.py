@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The tests of UCX's transport layer (its gtest, uct) for rc_verbs, ud_verbs and rdma_cm, over verbena0.
+
+  run_ucx.py --sources UCX --build build/release          exit status 0: every test did what ucx.expected says, or was
+                                                          left out by UCX itself, whose reasons it prints with counts
+  run_ucx.py ... --part 2/4                               the second quarter of the tests
+  run_ucx.py ... --filter 'rc_verbs/test_uct_pending.*'   these tests alone
+
+UCX is its source tree (git checkout v1.13.1, for example). It is built below the build folder. Needs autoconf, automake,
+libtool, make, g++, libibverbs-dev, librdmacm-dev. The build takes ten minutes on two cores.
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "programs")]
+sys.dont_write_bytecode = True
+
+import googletest  # noqa: E402
+from harness.processes import Node  # noqa: E402
+from harness.registry import Settings  # noqa: E402
+
+EXPECTED = HERE / "ucx.expected"
+TESTS = "rc_verbs/*:ud_verbs/*:rdmacm/*"
+PATIENCE = 120  # seconds for one test
+CONFIGURE = ("--enable-gtest", "--enable-mt", "--with-verbs", "--with-rdmacm", "--disable-doxygen-doc", "--without-java",
+             "--without-go", "--without-cuda", "--without-rocm", "--without-knem", "--without-xpmem", "--without-fuse3")
+# Its own optimise, which takes long, and make warnings errors, which later compilers have more of.
+FLAGS = ("BASE_CFLAGS=-O1 -w -funwind-tables", "BASE_CXXFLAGS=-O0 -w")
+LIBRARIES = ("src/ucm", "src/ucs", "src/uct", "src/ucp", "src/tools/perf/lib", "test/gtest/common/googletest")
+OBJECT = re.compile(r"\b(?:common|uct)/(?:\w+/)*gtest-\w+\.\$\(OBJEXT\)")  # of gtest, in its Makefile
+
+SKIP = re.compile(r"\[ +SKIP +\] \((.*)\)")
+
+
+def said(command, folder):
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} in {folder}:\n{done.stdout[-2000:]}")
+
+
+def built(sources, build):
+    """gtest, of those of its parts alone that test the transport layer."""
+    folder = build / "interop" / f"ucx-{sources.name}"
+    tests = folder / "build/test/gtest"
+    if not (folder / "build/config.status").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(sources, folder / "source", symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        (folder / "build").mkdir()
+        said(["./autogen.sh"], folder / "source")
+        said([folder / "source/configure", *CONFIGURE], folder / "build")
+    program = tests / "gtest-uct"
+    if not program.exists():
+        make = ["make", f"-j{os.cpu_count()}", *FLAGS]
+        for part in LIBRARIES:
+            said([*make, "-C", part], folder / "build")
+        objects = " ".join(sorted(set(OBJECT.findall((tests / "Makefile").read_text())))).replace("$(OBJEXT)", "o")
+        said([*make, "EXEEXT=-uct", program.name, f"gtest_OBJECTS={objects}"], tests)
+    return program
+
+
+def part_of(tests, part):
+    """Of `tests` every COUNTth from the NUMBERth on; `part` is NUMBER/COUNT."""
+    number, count = map(int, part.split("/"))
+    return tests[number - 1::count]
+
+
+def left_out(seen):
+    """(a reason of UCX to leave tests out, their number), the most frequent first."""
+    texts = (SKIP.search(text) for outcome, text in seen.values() if outcome == "skip")
+    return collections.Counter(found[1] if found else "without a reason" for found in texts).most_common()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=lambda path: pathlib.Path(path).resolve(), required=True)
+    parser.add_argument("--build", type=lambda path: pathlib.Path(path).resolve(), required=True)
+    parser.add_argument("--filter", default=TESTS, help="as --gtest_filter")
+    parser.add_argument("--part", default="1/1", help="NUMBER/COUNT")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds that one test may take")
+    options = parser.parse_args()
+    settings = Settings(str(options.build / "bin/verbena"), str(options.build), options.patience)
+    program = built(options.sources, options.build)
+    with Node(settings) as node, tempfile.TemporaryDirectory() as scratch, open(f"{program}.log", "w") as log:
+        command = [node.verbena, "run", "--", str(program)]
+        environment = {**node.environment(), "VERBENA_LOG": "error", "UCX_HANDLE_ERRORS": "bt", "UCX_LOG_LEVEL": "warn"}
+        tests = part_of(googletest.names(command, environment, options.filter), options.part)
+        seen = googletest.run(command, environment, tests, options.patience, scratch, log)
+    print(f"uct: {googletest.counts(seen)}, of {len(seen)}", flush=True)
+    for reason, count in left_out(seen):
+        print(f"  {count} left out: {reason}")
+    ran = {test: result for test, result in seen.items() if result[0] != "skip"}
+    everything = options.filter == TESTS and options.part == "1/1"
+    unexpected = list(googletest.differences(googletest.expected(EXPECTED), ran, everything))
+    print("\n".join(unexpected), end="\n" if unexpected else "")
+    return bool(unexpected)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -305,6 +305,24 @@ def program(settings):
         node.ended(ended, status=7)
 
 
+@case("capture.program_ended", processors=1)
+def program_ended(settings):
+    """--seconds and -c end a capture, and its program with it; a program that minds SIGTERM has its own exit status."""
+    def capture(*options, status=0):
+        return node.ended(node.start_beside(settings.verbena, "capture", *options, name="verbena capture"), status)
+
+    with Node(settings) as node:
+        capture("--seconds", 0.1, "--", "sleep", 1000)
+        traffic = f"{' '.join(script('rc_loopback.py'))} >&2; exec sleep 1000"
+        lines = capture("-c", 10, "--", "sh", "-c", traffic).out.splitlines()
+        expect(len(lines) == 10 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
+        path = f"{node.folder}/packets.pcapng"
+        minds = "trap 'exit 7' TERM; while :; do sleep 0.01; done"
+        capture("-w", path, "--seconds", 0.3, "--", "sh", "-c", minds, status=7)
+        expect(packets.read(path).packets == [], "the file is complete, and empty")
+        capture("--seconds", 1000, "--", "sh", "-c", "exit 7", status=7)
+
+
 def unprivileged(settings):
     """A command that becomes a user for whom tshark takes plugins from another folder: not root."""
     if os.getuid() != 0:

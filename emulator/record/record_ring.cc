@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,8 @@ int RingWriter::open(const std::string& path, uint64_t size, const RingOwner& ow
   RingMapping ring;
   // fallocate(2): a file system that is full says so now, not by SIGBUS later.
   int error = posix_fallocate(file.fd, 0, static_cast<off_t>(kRingHeaderSize + size));
+  struct stat status {};
+  if (error == 0 && fstat(file.fd, &status) != 0) error = errno;
   if (error == 0) error = ring.map(file.fd, size, true);
   if (error != 0) {
     unlink(path.c_str());
@@ -94,6 +97,7 @@ int RingWriter::open(const std::string& path, uint64_t size, const RingOwner& ow
   std::swap(ring_, ring);
   head_ = tail_ = number_ = 0;
   size_.store(size, std::memory_order_relaxed);
+  file_.store(status.st_ino, std::memory_order_relaxed);
   lock_.unlock();
   return 0;
 }
@@ -121,7 +125,7 @@ void RingWriter::count_cut() {
 
 Head* RingWriter::begin(Kind kind, size_t size) {
   if (!ring_ || size > limit() || size < sizeof(Head)) return nullptr;
-  size = (size + kAlignment - 1) & ~(kAlignment - 1);
+  size = writing_ = (size + kAlignment - 1) & ~(kAlignment - 1);
   RingHeader& header = ring_.header();
   // The records are shared memory, so their sizes may be damaged. Then all of them are given up.
   while (head_ + size - tail_ > ring_.size()) {
@@ -137,8 +141,8 @@ Head* RingWriter::begin(Kind kind, size_t size) {
   return head;
 }
 
-void RingWriter::commit(const Head& head) {
-  head_ += (head.size + kAlignment - 1) & ~(kAlignment - 1);
+void RingWriter::commit() {
+  head_ += writing_;
   ++number_;
   ring_.header().number.store(number_, std::memory_order_relaxed);
   ring_.header().head.store(head_, std::memory_order_release);

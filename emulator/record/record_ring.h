@@ -95,8 +95,12 @@ class RingWriter {
   // After fork(2), in the child.
   void forget();
 
+  // Bytes of records; 0: closed.
+  uint64_t size() const { return size_.load(std::memory_order_relaxed); }
   // The longest record.
-  uint64_t limit() const { return size_.load(std::memory_order_relaxed) / 4; }
+  uint64_t limit() const { return size() / 4; }
+  // The inode of the file that was opened last.
+  uint64_t file() const { return file_.load(std::memory_order_relaxed); }
 
   // Writes a record of `size` bytes: fill(Head*) writes all but its head. Nothing if the writer is closed or
   // the record is too long.
@@ -105,7 +109,7 @@ class RingWriter {
     lock_.lock();
     if (Head* const head = begin(kind, size); head != nullptr) {
       fill(head);
-      commit(*head);
+      commit();
     }
     lock_.unlock();
   }
@@ -113,12 +117,13 @@ class RingWriter {
 
  private:
   Head* begin(Kind kind, size_t size);
-  void commit(const Head& head);
+  void commit();
 
   SpinLock lock_;
   RingMapping ring_;
-  std::atomic<uint64_t> size_{0};              // 0: closed
+  std::atomic<uint64_t> size_{0}, file_{0};
   uint64_t head_ = 0, tail_ = 0, number_ = 0;  // as in the header, which others can damage
+  uint64_t writing_ = 0;                       // bytes of the record from begin() to commit()
 };
 
 }  // namespace verbena::record

@@ -14,7 +14,7 @@ import subprocess
 import time
 import zlib
 
-from harness.failure import Failure, Skip, expect
+from harness.failure import Failure, expect
 
 ROCE_PORT = 4791
 XRC = 0xa0  # the upper three bits of an opcode (vol. 1, 9.2.1)
@@ -61,7 +61,7 @@ class Capture:
     def __init__(self, host):
         for tool in ("dumpcap", "tshark"):
             if not shutil.which(tool):
-                raise Skip(f"{tool} is not installed")
+                raise Failure(f"{tool} is not installed: scripts/install-packages.sh test")
         self.host = host
         self.file = os.path.join(host.folder, f"packets.{time.monotonic_ns()}.pcap")
 

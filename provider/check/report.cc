@@ -159,7 +159,13 @@ bool is_inside() { return inside != 0; }
 Inside::Inside() { ++inside; }
 Inside::~Inside() { --inside; }
 
-void lock_for_fork() { pthread_mutex_lock(&lock); }
-void unlock_after_fork() { pthread_mutex_unlock(&lock); }
+void lock_for_fork() {
+  ++inside;
+  pthread_mutex_lock(&lock);
+}
+void unlock_after_fork() {
+  pthread_mutex_unlock(&lock);
+  --inside;
+}
 
 }  // namespace verbena::check

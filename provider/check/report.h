@@ -51,7 +51,8 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-// Called around fork(2), so that the child does not inherit a held lock.
+// Called around fork(2), so that the child does not inherit a held lock. In between this thread is in the
+// checker: handlers of other libraries run (pthread_atfork(3)), and may free memory.
 void lock_for_fork();
 void unlock_after_fork();
 

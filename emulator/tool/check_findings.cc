@@ -65,17 +65,21 @@ void FindingReader::add(CheckFinding finding) {
 }
 
 void FindingReader::end() {
-  std::map<std::string, CheckFinding> by_place;
-  for (auto& [key, leak] : leaks_) {
-    const auto [place, is_new] = by_place.try_emplace(identity_of(leak), leak);
+  struct Place {
+    CheckFinding first;
+    int last_pid;
+  };
+  std::map<std::string, Place> by_place;
+  for (auto& [key, leak] : leaks_) {  // all of one process, then all of the next
+    const auto [found, is_new] = by_place.try_emplace(identity_of(leak), Place{leak, leak.pid});
+    Place& place = found->second;
     if (is_new) continue;
-    if (place->second.pid == leak.pid)
-      ++place->second.objects;
-    else
-      ++place->second.processes;
+    if (place.first.pid == leak.pid) ++place.first.objects;
+    if (place.last_pid != leak.pid) ++place.first.processes;
+    place.last_pid = leak.pid;
   }
   leaks_.clear();
-  for (auto& [place, leak] : by_place) add(std::move(leak));
+  for (auto& [identity, place] : by_place) add(std::move(place.first));
 }
 
 std::vector<CheckFinding> FindingReader::collect() { return std::exchange(fresh_, {}); }

@@ -33,7 +33,7 @@ struct CheckFinding {
   std::string program;
   std::string what;
   std::vector<CheckCall> calls;
-  unsigned objects = 1;    // of leaks: with this stack
+  unsigned objects = 1;    // of leaks: with this stack, in that process
   unsigned processes = 1;  // that have reported the same
 };
 

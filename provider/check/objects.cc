@@ -138,6 +138,11 @@ struct NewRegion {
   bool has_range;
 };
 
+std::string name_of(const Region& region) {
+  return text("MR with lkey 0x%x, [0x%llx, +%llu)", region.lkey,
+              static_cast<unsigned long long>(region.begin), static_cast<unsigned long long>(region.length));
+}
+
 ibv_mr* made_region(ibv_mr* mr, ibv_pd* pd, const char* verb, const Stack& stack, const NewRegion& wanted,
                     const void* also = nullptr) {
   const int error = errno;
@@ -157,9 +162,7 @@ ibv_mr* made_region(ibv_mr* mr, ibv_pd* pd, const char* verb, const Stack& stack
   region->lkey = mr->lkey;
   region->rkey = mr->rkey;
   region->pd = find_object(pd);
-  region->name =
-      text("MR with lkey 0x%x, [0x%llx, +%llu)", mr->lkey, static_cast<unsigned long long>(wanted.begin),
-           static_cast<unsigned long long>(wanted.length));
+  region->name = name_of(*region);
   if (region->pd != nullptr) region->uses.push_back(region->pd);
   if (const Object* const other = find_object(also); other != nullptr) region->uses.push_back(other);
   enter_lkey(enter(std::move(region), mr, pd->context, stack));
@@ -222,6 +225,7 @@ int rereg_mr(pabi_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int 
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
     region->begin = region->memory = reinterpret_cast<uintptr_t>(addr);
     region->length = length;
+    region->name = name_of(*region);
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) region->access = access;
   if (const Object* const other = find_object(pd);

@@ -97,6 +97,7 @@ void complete_receive(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   else
     report_failure(qp, *place, wc, keep_stack(polling));
   if (qp.srq == nullptr && qp.recv_cq != nullptr) --qp.recv_cq->expected;
+  forget_sums(qp, *place);
   queue.erase(place);
 }
 
@@ -218,11 +219,15 @@ void cq_event(ibv_cq* ibv) {
 }
 
 void async_event(ibv_context* context, ibv_async_event* event) {
+  const Stack stack = capture_stack();
   if (below().async_event != nullptr) below().async_event(context, event);
-  if (event->event_type != IBV_EVENT_CQ_ERR) return;
   const Locked locked;
-  const auto* const cq = find<CompletionQueue>(event->element.cq);
-  if (cq != nullptr) report_overrun(*cq);
+  Object* const owner = find_owner(*event);
+  if (owner == nullptr) return;
+  ++owner->async_read;
+  owner->async_event_read = keep_stack(stack);
+  if (event->event_type == IBV_EVENT_CQ_ERR && owner->kind == Kind::kCq)
+    report_overrun(static_cast<const CompletionQueue&>(*owner));
 }
 
 }  // namespace

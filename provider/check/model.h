@@ -49,6 +49,9 @@ struct Object {
   int process = 0;  // that made it
   StackId created = 0;
   StackId destroyed = 0;
+  uint32_t async_read = 0;  // asynchronous events of it
+  uint32_t async_acknowledged = 0;
+  StackId async_event_read = 0;     // the last one
   std::string name;                 // "QP 0x000011"
   std::vector<const Object*> uses;  // of which it was made: they cannot be destroyed before it
 
@@ -108,7 +111,7 @@ struct CompletionQueue : Object {
   // Notification.
   bool armed = false;
   bool solicited_only = false;
-  bool drained = true;    // polled since it was armed
+  bool drained = true;  // polled since it was armed
   StackId arming = 0;
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one
@@ -125,9 +128,12 @@ struct ReceiveQueue {
   uint32_t max_sge = 0;
 };
 
+struct QueuePair;
+
 struct SharedQueue : Object {
   ReceiveQueue receives;
   const Object* pd = nullptr;
+  std::vector<QueuePair*> queue_pairs;  // the living ones that receive from it
 
   SharedQueue() : Object(Kind::kSrq) {}
 };

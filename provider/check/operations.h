@@ -54,6 +54,9 @@ std::string take_reason();
 // one was.
 std::string missing_events(const Object& object, StackId* read);
 
+// The object that an asynchronous event is of; nullptr: a device or a port, or not known.
+Object* find_owner(const ibv_async_event& event);
+
 // What the log has said of a request that was posted in this thread: a datagram that nobody takes.
 void report_reason(const Stack& stack);
 

@@ -113,9 +113,28 @@ bool has_returned(const Request& request, const Stack& stack) {
   return stack.depth < kStackDepth;  // else the frame may lie further out
 }
 
-bool overlaps_receive(const QueuePair& qp, const Request& request) {
-  return find_overlap(qp.receives.requests, request) != nullptr ||
-         (qp.srq != nullptr && find_overlap(qp.srq->receives.requests, request) != nullptr);
+// Do the two share bytes, through one region or two?
+bool share_memory(const ibv_context* context, const Request& one, const Request& other) {
+  for (const Range& range : one.ranges)
+    if (const uintptr_t begin = memory_of(context, range); begin != 0)
+      for (const Range& second : other.ranges)
+        if (const uintptr_t memory = memory_of(context, second);
+            memory != 0 && intersects(begin, begin + range.length, memory, second.length))
+          return true;
+  return false;
+}
+
+// May another request of `queue` write bytes of `request`?
+bool is_written_by(const std::deque<Request>& queue, const ibv_context* context, const Request& request) {
+  return std::any_of(queue.begin(), queue.end(), [&](const Request& other) {
+    return &other != &request && writes_memory(other.opcode) && share_memory(context, request, other);
+  });
+}
+
+bool is_written(const QueuePair& qp, const Request& request) {
+  return is_written_by(qp.sends, qp.context, request) ||
+         is_written_by(qp.receives.requests, qp.context, request) ||
+         (qp.srq != nullptr && is_written_by(qp.srq->receives.requests, qp.context, request));
 }
 
 }  // namespace
@@ -199,9 +218,19 @@ uintptr_t memory_of(const ibv_context* context, const Range& range) {
   return region->memory + (range.begin - region->begin);
 }
 
-void take_sum(const ibv_context* context, Request& request) {
+void take_sum(const QueuePair& qp, Request& request) {
   if (!is_enabled(rule("send-buffer-changed")) || !reads_memory(request.opcode)) return;
-  request.has_sum = sum_of(context, request, &request.sum);
+  request.has_sum =
+      !is_written_by(qp.sends, qp.context, request) && sum_of(qp.context, request, &request.sum);
+}
+
+void forget_sums(QueuePair& qp, const Request& receive) {
+  const auto forget = [&](QueuePair& one) {
+    for (Request& send : one.sends)
+      if (send.has_sum && share_memory(qp.context, send, receive)) send.has_sum = false;
+  };
+  if (qp.srq == nullptr) return forget(qp);
+  for (QueuePair* const one : qp.srq->queue_pairs) forget(*one);
 }
 
 int this_thread() {
@@ -231,8 +260,7 @@ void note_thread(const ibv_context* context, Request& request, const Stack& post
 
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling) {
   uint64_t sum = 0;
-  if (request.has_sum && sum_of(qp.context, request, &sum) && sum != request.sum &&
-      !overlaps_receive(qp, request))
+  if (request.has_sum && sum_of(qp.context, request, &sum) && sum != request.sum && !is_written(qp, request))
     report(rule("send-buffer-changed"),
            text("%s: the bytes of a %s with wr_id 0x%llx are not those that were posted", qp.name.c_str(),
                 kind_of(request), static_cast<unsigned long long>(request.wr_id)),

@@ -28,8 +28,12 @@ const Request* find_overlap(const std::deque<Request>& queue, const Request& req
 // Where the bytes of `range` are in the program's memory. 0: nowhere (device memory, an unknown region).
 uintptr_t memory_of(const ibv_context* context, const Range& range);
 
-// A number for the bytes of a request that is being posted; has_sum is false if they cannot be read.
-void take_sum(const ibv_context* context, Request& request);
+// A number for the bytes of a request that is being posted. has_sum is false if they cannot be read, or if a
+// request before it may still write them: a SEND with IBV_SEND_FENCE after a READ sends what the READ brings.
+void take_sum(const QueuePair& qp, Request& request);
+
+// A receive of `qp` has completed: it may have written bytes that outstanding requests send.
+void forget_sums(QueuePair& qp, const Request& receive);
 
 // The request has completed with success, its completion is being polled: is everything as it was posted?
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling);

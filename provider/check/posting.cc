@@ -50,7 +50,7 @@ Request enter_send(QueuePair& qp, const ibv_send_wr& wr, StackId posted, const S
     request.ranges.clear();  // the bytes are taken by the call
   } else {
     note_thread(qp.context, request, stack);
-    take_sum(qp.context, request);
+    take_sum(qp, request);
   }
   return request;
 }

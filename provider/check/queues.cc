@@ -188,7 +188,8 @@ ibv_qp* made_qp(ibv_qp* qp, ibv_context* context, const NewQp& wanted, const cha
       use(*object, object->send_cq);
       use(*object, object->recv_cq);
       use(*object, object->srq);
-      enter(std::move(object), qp, context, stack);
+      QueuePair& entered = enter(std::move(object), qp, context, stack);
+      if (entered.srq != nullptr) entered.srq->queue_pairs.push_back(&entered);
     }
   }
   errno = error;
@@ -274,6 +275,7 @@ int destroy_qp(ibv_qp* qp) {
     known->send_cq->polls_for_left = 0;
   }
   forget_requests(*known);
+  if (known->srq != nullptr) std::erase(known->srq->queue_pairs, known);
   return error;
 }
 

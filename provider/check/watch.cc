@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/watch.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,10 +37,24 @@ int64_t now() {
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
-// Every completion that was missed is a fact: it is in the queue, and the thread does not wake.
-void look_at_queue(const CompletionQueue& cq, const Wait& wait) {
+// At most so many completions that wait in `cq` are of send queues.
+uint64_t signaled_sends(const CompletionQueue& cq) {
+  uint64_t count = 0;
+  for (const Object* object : all_objects())
+    if (object->kind == Kind::kQp && object->alive && !is_parents(*object))
+      if (const auto& qp = static_cast<const QueuePair&>(*object); qp.send_cq == &cq)
+        count += static_cast<uint64_t>(std::count_if(
+            qp.sends.begin(), qp.sends.end(), [](const Request& request) { return request.signaled; }));
+  return count;
+}
+
+// Every completion that was missed is a fact: it is in the queue, and the thread does not wake. Is one of the
+// channel's queues armed, then those that are not may be left to be polled after its event. Completions of
+// the send queue are never solicited: a program that waits for solicited ones may leave them, too.
+void look_at_queue(const CompletionQueue& cq, bool any_armed, const Wait& wait) {
   const uint32_t waiting = provider().waiting(cq.cq);
-  if (waiting == 0) return;
+  if (waiting == 0 || (!cq.armed && any_armed)) return;
+  if (cq.armed && cq.solicited_only && waiting <= signaled_sends(cq)) return;
   const std::string what = text("%s has %u completions, and the thread has waited for an event for a second",
                                 cq.name.c_str(), waiting);
   if (!cq.armed)
@@ -53,28 +69,45 @@ void look_at_end(const Wait& wait) {
   const Object* const object = find_object(wait.handle);
   if (object == nullptr) return;
   StackId read = 0;
-  const std::string what =
-      object->name + " has waited to be destroyed for a second" + missing_events(*object, &read);
+  const std::string missing = missing_events(*object, &read);
+  if (missing.empty()) return;  // it takes a second for another reason
+  const std::string what = object->name + " has waited to be destroyed for a second" + missing;
   report(rule("events-unacknowledged"), what,
          {{"destroyed here", wait.where},
           {"the last event was read here", read},
           {"made here", object->created}});
 }
 
+void look_at_channel(const Wait& wait) {
+  const Object* const channel = find_object(wait.handle);
+  if (channel == nullptr) return;
+  std::vector<const CompletionQueue*> queues;
+  for (const Object* object : all_objects())
+    if (object->kind == Kind::kCq && object->alive && !is_parents(*object))
+      if (const auto& cq = static_cast<const CompletionQueue&>(*object); cq.channel == channel)
+        queues.push_back(&cq);
+  const bool any_armed =
+      std::any_of(queues.begin(), queues.end(), [](const CompletionQueue* cq) { return cq->armed; });
+  for (const CompletionQueue* cq : queues) look_at_queue(*cq, any_armed, wait);
+}
+
+// A thread that was cancelled while it waited leaves its entry behind.
+void forget_ended_threads() {
+  std::erase_if(waits(), [](const Wait& wait) {
+    return syscall(SYS_tgkill, getpid(), wait.thread, 0) != 0 && errno == ESRCH;
+  });
+}
+
 void look() {
   const Locked locked;
+  forget_ended_threads();
   const int64_t latest = now() - kPatience;
   for (const Wait& wait : waits()) {
     if (wait.since > latest) continue;
-    if (wait.destroys) {
+    if (wait.destroys)
       look_at_end(wait);
-      continue;
-    }
-    const Object* const channel = find_object(wait.handle);
-    for (const Object* object : all_objects())
-      if (object->kind == Kind::kCq && object->alive && !is_parents(*object))
-        if (const auto& cq = static_cast<const CompletionQueue&>(*object); cq.channel == channel)
-          look_at_queue(cq, wait);
+    else
+      look_at_channel(wait);
   }
 }
 
@@ -110,7 +143,6 @@ void begin(const void* handle, bool destroys, const Stack& stack) {
   waits().push_back({handle, this_thread(), destroys, now(), keep_stack(stack)});
 }
 
-// A thread that was cancelled while it waited leaves its entry behind, which its next wait or none removes.
 void end(bool destroys) {
   const Locked locked;
   const int thread = this_thread();

@@ -49,19 +49,17 @@ void FindingReader::take_line(const std::string& line) {
     finding.what = json.at("what").get<std::string>();
     if (json.contains("calls"))
       for (const Json& call : json.at("calls")) finding.calls.push_back(read_call(call));
-    if (finding.rule == nullptr)
-      ++bad_lines_;
-    else if (json.contains("leak"))
+    if (finding.rule == nullptr) return;
+    if (json.contains("leak"))
       leaks_[{pid, json.at("leak").get<uint64_t>()}] = std::move(finding);
     else
       add(std::move(finding));
-  } catch (const Json::exception&) {
-    ++bad_lines_;
+  } catch (const Json::exception&) {  // another program has written to the file
   }
 }
 
 void FindingReader::add(CheckFinding finding) {
-  if (seen_.emplace(identity_of(finding), finding.pid).second) fresh_.push_back(std::move(finding));
+  if (seen_.insert(identity_of(finding)).second) fresh_.push_back(std::move(finding));
 }
 
 void FindingReader::end() {

@@ -121,7 +121,7 @@ int poll_cq(ibv_cq* ibv, int entries, ibv_wc* wc) {
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ibv);
   if (cq == nullptr || polled < 0) return polled;
-  note_poll(*cq, polled < entries, polled == 0, stack);
+  note_poll(*cq, polled == 0, stack);
   for (int i = 0; i < polled; ++i) complete(*cq, wc[i], stack);
   return polled;
 }
@@ -139,7 +139,7 @@ void note_current(ibv_cq_ex* ex, int error, const Stack& stack) {
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ex);
   if (cq == nullptr) return;
-  note_poll(*cq, error == ENOENT, error == ENOENT, stack);
+  note_poll(*cq, error == ENOENT, stack);
   if (error == 0) complete(*cq, *provider().current(ex), stack);
 }
 
@@ -199,7 +199,6 @@ int req_notify_cq(ibv_cq* ibv, int solicited_only) {
     if (auto* const cq = find<CompletionQueue>(ibv); cq != nullptr) {
       cq->armed = true;
       cq->solicited_only = solicited_only != 0;
-      cq->drained = false;
       cq->arming = keep_stack(stack);
     }
   }
@@ -235,9 +234,8 @@ void async_event(ibv_context* context, ibv_async_event* event) {
 // A program that waits for what cannot come polls in vain many times; one that only empties the queue, once.
 constexpr unsigned kPollsInVain = 1000;
 
-void note_poll(CompletionQueue& cq, bool found_end, bool found_nothing, const Stack& stack) {
+void note_poll(CompletionQueue& cq, bool found_nothing, const Stack& stack) {
   ++cq.polls;
-  if (found_end || !found_nothing) cq.drained = true;
   if (!cq.said_overrun && provider().has_overrun(cq.cq)) {
     cq.said_overrun = true;
     report_overrun(cq);

@@ -78,12 +78,14 @@ struct Range {
   uint32_t lkey;
 };
 
+inline constexpr int kReceive = -1;
+
 // A posted request that was not seen to complete.
 struct Request {
   uint64_t serial = 0;  // in order of posting, in the process
   uint64_t wr_id = 0;
   StackId posted = 0;
-  int opcode = -1;  // enum ibv_wr_opcode; -1: a receive
+  int opcode = kReceive;  // or enum ibv_wr_opcode
   bool signaled = true;
   bool accused = false;  // a finding says what is wrong with it: its error completion is no news
   bool has_sum = false;  // `sum` is of the bytes as they were posted
@@ -111,7 +113,6 @@ struct CompletionQueue : Object {
   // Notification.
   bool armed = false;
   bool solicited_only = false;
-  bool drained = true;  // polled since it was armed
   StackId arming = 0;
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one
@@ -163,7 +164,6 @@ struct QueuePair : Object {
   StackId modified = 0;  // the last transition
   StackId accepted = 0;  // rdma_accept(3), until its connection is known to be established
   int (*wr_complete)(ibv_qp_ex*) = nullptr;  // the provider's
-  void (*wr_start)(ibv_qp_ex*) = nullptr;
 
   QueuePair() : Object(Kind::kQp) {}
 };

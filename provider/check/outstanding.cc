@@ -139,43 +139,24 @@ bool is_written(const QueuePair& qp, const Request& request) {
 
 }  // namespace
 
+const SendOperation* operation_of(int opcode) {
+  return opcode < 0 ? nullptr : find_send_operation(static_cast<ibv_wr_opcode>(opcode));
+}
+
 const char* kind_of(const Request& request) {
-  switch (request.opcode) {
-    case -1:
-      return "receive";
-    case IBV_WR_RDMA_WRITE:
-      return "RDMA WRITE";
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return "RDMA WRITE with immediate data";
-    case IBV_WR_RDMA_READ:
-      return "RDMA READ";
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      return "compare-and-swap";
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return "fetch-and-add";
-    case IBV_WR_LOCAL_INV:
-      return "local invalidate";
-    case IBV_WR_BIND_MW:
-      return "bind";
-    case IBV_WR_SEND_WITH_IMM:
-      return "SEND with immediate data";
-    case IBV_WR_SEND_WITH_INV:
-      return "SEND with invalidate";
-    case IBV_WR_SEND:
-      return "SEND";
-    default:
-      return "request";
-  }
+  if (request.opcode == kReceive) return "receive";
+  const SendOperation* const operation = operation_of(request.opcode);
+  return operation != nullptr ? operation->name : "request";
 }
 
 bool reads_memory(int opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
-         opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  const SendOperation* const operation = operation_of(opcode);
+  return operation != nullptr && operation->sges == SgeUse::gather;
 }
 
 bool writes_memory(int opcode) {
-  return opcode == -1 || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-         opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  const SendOperation* const operation = operation_of(opcode);
+  return opcode == kReceive || (operation != nullptr && operation->sges == SgeUse::scatter);
 }
 
 bool is_flushing(QueuePair& qp) {

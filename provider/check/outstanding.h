@@ -4,10 +4,14 @@
 #pragma once
 
 #include "check/model.h"
+#include "engine/rules/send_rules.h"
 
 namespace verbena::check {
 
-// "receive", "SEND", "RDMA WRITE": for a sentence.
+// The row of a send request's opcode. nullptr: there is none; of kReceive, too.
+const SendOperation* operation_of(int opcode);
+
+// "receive", "SEND", "RDMA_WRITE": for a sentence.
 const char* kind_of(const Request& request);
 
 // Does the operation send bytes of local memory; does it bring bytes into it?

@@ -111,7 +111,9 @@ void take_back_sends(QueuePair& qp, const ibv_send_wr* list, const ibv_send_wr* 
 
 bool has_atomic(const ibv_send_wr* list) {
   for (const ibv_send_wr* wr = list; wr != nullptr; wr = wr->next)
-    if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return true;
+    if (const SendOperation* const operation = operation_of(static_cast<int>(wr->opcode));
+        operation != nullptr && operation->atomic)
+      return true;
   return false;
 }
 

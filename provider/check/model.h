@@ -117,6 +117,10 @@ struct CompletionQueue : Object {
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one
   uint64_t events_acknowledged = 0;
+  // watch.cc: the process whose watching thread counts its completions without the lock, or 0; and is it
+  // being destroyed, so that none may begin?
+  int counting = 0;
+  bool ending = false;
   // A thread between ibv_start_poll and ibv_end_poll.
   int poller = 0;
   StackId polling = 0;

@@ -24,7 +24,7 @@ const verbena_check_provider& provider();
 void enter_device(ibv_context* context);
 
 // posting.cc, completions.cc: the functions in the structures of extended QPs and CQs.
-void check_builders(QueuePair& qp);
+void check_builders(ibv_qp* qp);
 void check_iterator(ibv_cq_ex* cq);
 
 // ---- for the operations ----

@@ -159,12 +159,8 @@ bool writes_memory(int opcode) {
   return opcode == kReceive || (operation != nullptr && operation->sges == SgeUse::scatter);
 }
 
-bool is_flushing(QueuePair& qp) {
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  if (qp.type != IBV_QPT_XRC_RECV && below().query_qp(qp.qp, &attr, IBV_QP_STATE, &init) == 0)
-    return attr.qp_state == IBV_QPS_ERR || attr.qp_state == IBV_QPS_RESET;
-  return qp.failed;
+bool is_flushing(const QueuePair& qp) {
+  return qp.type != IBV_QPT_XRC_RECV ? provider().is_flushing(qp.qp) : qp.failed;
 }
 
 const Request* find_use_of(const Region& region) {
@@ -213,6 +209,8 @@ void forget_sums(QueuePair& qp, const Request& receive) {
   if (qp.srq == nullptr) return forget(qp);
   for (QueuePair* const one : qp.srq->queue_pairs) forget(*one);
 }
+
+void learn_stack() { own_stack(); }
 
 int this_thread() {
   thread_local int thread = 0;

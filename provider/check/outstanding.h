@@ -19,7 +19,7 @@ bool reads_memory(int opcode);
 bool writes_memory(int opcode);
 
 // `qp` completes its requests without carrying them out, or has none: it is in ERR or RESET.
-bool is_flushing(QueuePair& qp);
+bool is_flushing(const QueuePair& qp);
 
 // The first outstanding request of a living queue that names `region`, or whose bytes intersect [begin, end).
 // nullptr: there is none. Requests of queue pairs that flush do not count.
@@ -43,6 +43,9 @@ void forget_sums(QueuePair& qp, const Request& receive);
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling);
 
 // Sets thread, function and frame_end of a request that is posted now.
+// learn_stack() was called in this thread, without the lock: it opens a file (pthread_getattr_np(3)), for
+// which libc has locks.
+void learn_stack();
 void note_thread(const ibv_context* context, Request& request, const Stack& posting);
 
 int this_thread();

@@ -119,6 +119,7 @@ bool has_atomic(const ibv_send_wr* list) {
 
 int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   const Stack stack = capture_stack();
+  learn_stack();
   if (!is_usable(ibv, "ibv_post_send", stack)) return *bad_wr = wr, EINVAL;
   Entered entered;
   {
@@ -142,6 +143,7 @@ int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 
 int wr_complete(ibv_qp_ex* ex) {
   const Stack stack = capture_stack();
+  learn_stack();
   ibv_qp* const ibv = &ex->qp_base;
   if (!is_usable(ibv, "ibv_wr_complete", stack)) return EINVAL;
   const ibv_send_wr* const list = provider().open_batch(ex);
@@ -192,6 +194,7 @@ uint64_t take_back_receives(ReceiveQueue& queue, const ibv_recv_wr* list, const 
 
 int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Stack stack = capture_stack();
+  learn_stack();
   if (!is_usable(ibv, "ibv_post_recv", stack)) return *bad_wr = wr, EINVAL;
   Entered entered;
   {
@@ -219,6 +222,7 @@ int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 
 int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Stack stack = capture_stack();
+  learn_stack();
   if (!is_usable(ibv, "ibv_post_srq_recv", stack)) return *bad_wr = wr, EINVAL;
   Entered entered;
   {
@@ -239,11 +243,12 @@ int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 
 }  // namespace
 
-void check_builders(QueuePair& qp) {
+void check_builders(ibv_qp* ibv) {
   // Looked up when it is needed: programs that do not use libibverbs load this library as well.
-  ibv_qp_ex* const ex = next_function<ibv_qp_ex*(ibv_qp*)>("ibv_qp_to_qp_ex")(qp.qp);
+  ibv_qp_ex* const ex = next_function<ibv_qp_ex*(ibv_qp*)>("ibv_qp_to_qp_ex")(ibv);
   if (ex == nullptr) return;
-  qp.wr_complete = ex->wr_complete;
+  const Locked locked;
+  find<QueuePair>(ibv)->wr_complete = ex->wr_complete;
   ex->wr_complete = wr_complete;
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -48,11 +49,26 @@ uint64_t signaled_sends(const CompletionQueue& cq) {
   return count;
 }
 
+// The completions that wait in a queue whose channel is waited for. The adapter counts them under its own
+// lock, so the model's is not held meanwhile: the queue's destruction waits (begin_destroying()), and what
+// was counted is of no use if it was polled or armed since.
+struct Count {
+  CompletionQueue* cq;
+  uint64_t polls;
+  StackId arming;
+  bool armed;
+  uint32_t waiting = 0;
+};
+
+bool holds(const Count& count) {
+  const CompletionQueue& cq = *count.cq;
+  return cq.polls == count.polls && cq.armed == count.armed && cq.arming == count.arming;
+}
+
 // Every completion that was missed is a fact: it is in the queue, and the thread does not wake. Is one of the
 // channel's queues armed, then those that are not may be left to be polled after its event. Completions of
 // the send queue are never solicited: a program that waits for solicited ones may leave them, too.
-void look_at_queue(const CompletionQueue& cq, bool any_armed, const Wait& wait) {
-  const uint32_t waiting = provider().waiting(cq.cq);
+void look_at_queue(const CompletionQueue& cq, uint32_t waiting, bool any_armed, const Wait& wait) {
   if (waiting == 0 || (!cq.armed && any_armed)) return;
   if (cq.armed && cq.solicited_only && waiting <= signaled_sends(cq)) return;
   const std::string what = text("%s has %u completions, and the thread has waited for an event for a second",
@@ -78,17 +94,15 @@ void look_at_end(const Wait& wait) {
           {"made here", object->created}});
 }
 
-void look_at_channel(const Wait& wait) {
+void look_at_channel(const Wait& wait, const std::vector<Count>& counts) {
   const Object* const channel = find_object(wait.handle);
   if (channel == nullptr) return;
-  std::vector<const CompletionQueue*> queues;
-  for (const Object* object : all_objects())
-    if (object->kind == Kind::kCq && object->alive && !is_parents(*object))
-      if (const auto& cq = static_cast<const CompletionQueue&>(*object); cq.channel == channel)
-        queues.push_back(&cq);
-  const bool any_armed =
-      std::any_of(queues.begin(), queues.end(), [](const CompletionQueue* cq) { return cq->armed; });
-  for (const CompletionQueue* cq : queues) look_at_queue(*cq, any_armed, wait);
+  bool any_armed = false;
+  for (const Count& count : counts)
+    if (count.cq->channel == channel) any_armed |= count.armed || !holds(count);
+  for (const Count& count : counts)
+    if (count.cq->channel == channel && holds(count))
+      look_at_queue(*count.cq, count.waiting, any_armed, wait);
 }
 
 // A thread that was cancelled while it waited leaves its entry behind.
@@ -98,16 +112,40 @@ void forget_ended_threads() {
   });
 }
 
-void look() {
+bool is_waited_for(const Object* channel, int64_t latest) {
+  return channel != nullptr && std::any_of(waits().begin(), waits().end(), [&](const Wait& wait) {
+           return !wait.destroys && wait.since <= latest && wait.handle == channel->handle;
+         });
+}
+
+// The queues of the channels that have been waited for since `latest`. None is destroyed while `counting` is
+// set.
+std::vector<Count> hold_queues(int64_t latest) {
   const Locked locked;
   forget_ended_threads();
+  std::vector<Count> counts;
+  for (Object* const object : all_objects()) {
+    if (object->kind != Kind::kCq || !object->alive || is_parents(*object)) continue;
+    auto& cq = static_cast<CompletionQueue&>(*object);
+    if (cq.ending || !is_waited_for(cq.channel, latest)) continue;
+    cq.counting = getpid();
+    counts.push_back({&cq, cq.polls, cq.arming, cq.armed});
+  }
+  return counts;
+}
+
+void look() {
   const int64_t latest = now() - kPatience;
+  std::vector<Count> counts = hold_queues(latest);
+  for (Count& count : counts) count.waiting = provider().waiting(count.cq->cq);
+  const Locked locked;
+  for (const Count& count : counts) count.cq->counting = 0;
   for (const Wait& wait : waits()) {
     if (wait.since > latest) continue;
     if (wait.destroys)
       look_at_end(wait);
     else
-      look_at_channel(wait);
+      look_at_channel(wait, counts);
   }
 }
 
@@ -119,12 +157,17 @@ void* watch(void*) {
   }
 }
 
-// With the lock held. The child of a fork starts its own.
-void start_thread() {
+// With the lock held. Is this the first call of the process? The child of a fork starts a thread of its own.
+bool enters_process() {
   static pid_t process = 0;
-  if (process == getpid()) return;
+  if (process == getpid()) return false;
   process = getpid();
   waits().clear();
+  return true;
+}
+
+void start_thread() {
+  const Inside inside;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -138,9 +181,13 @@ void start_thread() {
 }
 
 void begin(const void* handle, bool destroys, const Stack& stack) {
-  const Locked locked;
-  start_thread();
-  waits().push_back({handle, this_thread(), destroys, now(), keep_stack(stack)});
+  bool is_first = false;
+  {
+    const Locked locked;
+    is_first = enters_process();
+    waits().push_back({handle, this_thread(), destroys, now(), keep_stack(stack)});
+  }
+  if (is_first) start_thread();
 }
 
 void end(bool destroys) {
@@ -151,6 +198,18 @@ void end(bool destroys) {
 }
 
 }  // namespace
+
+CompletionQueue* begin_destroying(const void* handle) {
+  for (;;) {
+    {
+      const Locked locked;
+      auto* const cq = find<CompletionQueue>(handle);
+      if (cq == nullptr || !cq->alive) return nullptr;
+      if (cq->counting != getpid()) return cq->ending = true, cq;
+    }
+    sched_yield();
+  }
+}
 
 Waiting::Waiting(const void* channel, const Stack& stack) { begin(channel, false, stack); }
 Waiting::~Waiting() { end(false); }

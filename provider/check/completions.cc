@@ -9,6 +9,7 @@
 
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/patterns.h"
 #include "engine/rules/vendor_error.h"
 
 namespace verbena::check {
@@ -92,10 +93,12 @@ void complete_receive(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   const auto place = std::find_if(queue.begin(), queue.end(),
                                   [&](const Request& request) { return request.wr_id == wc.wr_id; });
   if (place == queue.end()) return;
-  if (wc.status == IBV_WC_SUCCESS)
+  if (wc.status == IBV_WC_SUCCESS) {
     check_finished(qp, *place, polling);
-  else
+    check_pattern(qp, *place, wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 0 : wc.byte_len, polling);
+  } else {
     report_failure(qp, *place, wc, keep_stack(polling));
+  }
   if (qp.srq == nullptr && qp.recv_cq != nullptr) --qp.recv_cq->expected;
   forget_sums(qp, *place);
   queue.erase(place);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/layer.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "check/forks.h"
 #include "check/operations.h"
 #include "findings/rules.h"
 #include "findings/variables.h"
@@ -78,7 +78,7 @@ std::string take_reason() {
 __attribute__((constructor)) static void prepare_for_fork() {
   using namespace verbena::check;
   if (getenv(verbena::findings::kFileVariable) == nullptr) return;
-  pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+  watch_forks();
 }
 
 extern "C" __attribute__((visibility("default"))) const verbena_check_layer* verbena_check_attach(

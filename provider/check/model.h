@@ -87,8 +87,9 @@ struct Request {
   StackId posted = 0;
   int opcode = kReceive;  // or enum ibv_wr_opcode
   bool signaled = true;
-  bool accused = false;  // a finding says what is wrong with it: its error completion is no news
-  bool has_sum = false;  // `sum` is of the bytes as they were posted
+  bool accused = false;      // a finding says what is wrong with it: its error completion is no news
+  bool has_pattern = false;  // patterns.h
+  bool has_sum = false;      // `sum` is of the bytes as they were posted
   // A range is a local variable of the thread that posted, of the function that begins at `function` and
   // whose part of the stack ends at `frame_end`. 0: none is.
   uintptr_t function = 0;
@@ -154,7 +155,9 @@ struct QueuePair : Object {
   bool signal_all = false;
   uint8_t max_rd_atomic = 0;
   bool knows_rd_atomic = false;
-  uint32_t mtu = 0;  // bytes; of UD, the port's
+  uint32_t mtu = 0;         // bytes; of UD, the port's
+  bool compared = false;    // with its peer, since it is connected
+  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not known
   const Object* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;

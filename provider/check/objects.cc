@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "check/forks.h"
 #include "check/kept_memory.h"
 #include "check/likeness.h"
 #include "check/memory_hooks.h"
@@ -307,6 +308,7 @@ void free_context(ibv_context* context) {
 // What is not destroyed at exit. Runs as a destructor of the library, after the program's own functions of
 // atexit(3).
 __attribute__((destructor)) void report_leaks() {
+  report_child_changes();
   const Locked locked;
   for (Object* const object : all_objects()) {
     if (!object->alive || is_parents(*object)) continue;

@@ -60,6 +60,9 @@ Object* find_owner(const ibv_async_event& event);
 // What the log has said of a request that was posted in this thread: a datagram that nobody takes.
 void report_reason(const Stack& stack);
 
+// An MTU in bytes.
+inline uint32_t bytes_of(ibv_mtu mtu) { return 128u << mtu; }
+
 // Forgets the requests of `qp`, whose queues are empty now.
 void forget_requests(QueuePair& qp);
 

@@ -212,6 +212,15 @@ void forget_sums(QueuePair& qp, const Request& receive) {
 
 void learn_stack() { own_stack(); }
 
+bool is_on_stack(uintptr_t begin, uint64_t length) {
+  return intersects(own_stack().low, own_stack().high, begin, length);
+}
+
+bool sum_of_memory(uintptr_t begin, uint64_t length, uint64_t* sum) {
+  *sum = 0;
+  return add_memory(*sum, begin, length);
+}
+
 int this_thread() {
   thread_local int thread = 0;
   thread_local int process = 0;

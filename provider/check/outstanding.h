@@ -42,6 +42,12 @@ void forget_sums(QueuePair& qp, const Request& receive);
 // The request has completed with success, its completion is being polled: is everything as it was posted?
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling);
 
+// Is the memory a part of this thread's stack?
+bool is_on_stack(uintptr_t begin, uint64_t length);
+
+// A number for bytes. False: they cannot be read.
+bool sum_of_memory(uintptr_t begin, uint64_t length, uint64_t* sum);
+
 // Sets thread, function and frame_end of a request that is posted now.
 // learn_stack() was called in this thread, without the lock: it opens a file (pthread_getattr_np(3)), for
 // which libc has locks.

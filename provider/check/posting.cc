@@ -8,6 +8,8 @@
 #include "check/next_function.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/patterns.h"
+#include "check/peers.h"
 #include "check/request_rules.h"
 #include "findings/families.h"
 
@@ -80,8 +82,10 @@ uint64_t count_before(const Wr* list, const Wr* bad, const Entered& entered) {
   return count;
 }
 
-Entered enter_sends(QueuePair& qp, const ibv_send_wr* list, const Stack& stack) {
+Entered enter_sends(QueuePair& qp, const ibv_send_wr* list, const std::optional<PeerAttributes>& peer,
+                    const Stack& stack) {
   const StackId posted = keep_stack(stack);
+  if (peer) compare_ends(qp, *peer, posted);
   const uint64_t before = last_serial();  // the lock is held: the list's serials follow one another
   if (qp.sends_posted == 0 && qp.send_cq != nullptr) qp.polls_at_first_send = qp.send_cq->polls;
   qp.last_send = posted;
@@ -121,10 +125,11 @@ int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   const Stack stack = capture_stack();
   learn_stack();
   if (!is_usable(ibv, "ibv_post_send", stack)) return *bad_wr = wr, EINVAL;
+  const std::optional<PeerAttributes> peer = find_new_peer(ibv);
   Entered entered;
   {
     const Locked locked;
-    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) entered = enter_sends(*qp, wr, stack);
+    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) entered = enter_sends(*qp, wr, peer, stack);
   }
   take_reason();
   const int error = below().post_send(ibv, wr, bad_wr);
@@ -147,13 +152,14 @@ int wr_complete(ibv_qp_ex* ex) {
   ibv_qp* const ibv = &ex->qp_base;
   if (!is_usable(ibv, "ibv_wr_complete", stack)) return EINVAL;
   const ibv_send_wr* const list = provider().open_batch(ex);
+  const std::optional<PeerAttributes> peer = find_new_peer(ibv);
   Entered entered;
   int (*complete)(ibv_qp_ex*) = nullptr;
   {
     const Locked locked;
     auto* const qp = find<QueuePair>(ibv);
     complete = qp->wr_complete;
-    if (list != nullptr) entered = enter_sends(*qp, list, stack);
+    if (list != nullptr) entered = enter_sends(*qp, list, peer, stack);
   }
   take_reason();
   const int error = complete(ex);
@@ -180,6 +186,7 @@ Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* p
     request.bytes = total(request.ranges);
     check_receive_rules(queue, owner, pd, qp, *wr, request);
     note_thread(owner.context, request, stack);
+    fill_pattern(owner.context, request);
     queue.requests.push_back(std::move(request));
   }
   return {before, count};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/request_rules.h"
 
+#include <endian.h>
 #include <errno.h>
 
 #include <algorithm>
@@ -99,6 +100,12 @@ void check_datagram(const QueuePair& qp, const ibv_send_wr& wr, Request& request
            where + text(": %llu bytes, the MTU is %u", Wide{request.bytes}, qp.mtu), {posted});
 }
 
+// Numbers below 2^16 that were not converted: in network order those would end in 16 bits of 0.
+bool looks_like_host_order(__be32 data) {
+  constexpr uint32_t kSmall = 1u << 16;
+  return htobe32(1) != 1 && data != 0 && data < kSmall;
+}
+
 // Of opcodes that are none, the device says what is wrong.
 bool has_operation(ibv_qp_type type, int opcode) {
   const SendOperation* const operation = operation_of(opcode);
@@ -125,6 +132,14 @@ void check_send_rules(QueuePair& qp, const ibv_send_wr& wr, Request& request) {
   if (operation != nullptr && operation->awaits_response && qp.knows_rd_atomic && qp.max_rd_atomic == 0 &&
       qp.state == IBV_QPS_RTS)
     accuse(request, rule("rd-atomic-zero"), where, {posted, {"modified to RTS here", qp.modified}});
+  else if (operation != nullptr && operation->awaits_response && qp.peer_rd_atomic > 0 &&
+           qp.max_rd_atomic > qp.peer_rd_atomic)
+    report(rule("rd-atomic-exceeds"),
+           where + text(": max_rd_atomic is %u here, max_dest_rd_atomic %d at the other end",
+                        qp.max_rd_atomic, qp.peer_rd_atomic),
+           {posted, {"modified to RTS here", qp.modified}});
+  if (operation != nullptr && operation->carries_immediate && looks_like_host_order(wr.imm_data))
+    report(rule("imm-host-order"), where + text(": imm_data 0x%08x", wr.imm_data), {posted});
   constexpr uint64_t kLongest = 1u << 31;  // IBTA vol. 1, 9.7.4.1.6: no device takes more
   if (qp.type != IBV_QPT_UD && request.bytes > kLongest)
     accuse(request, rule("message-length"), where + text(": %llu bytes", Wide{request.bytes}), {posted});

@@ -16,8 +16,6 @@ std::string names_of(int bits) {
   return names;
 }
 
-uint32_t bytes_of(ibv_mtu mtu) { return 128u << mtu; }
-
 void explain(const QueuePair& qp, const ibv_qp_attr& attr, int mask, int error, const Stack& stack) {
   std::string reason = take_reason();
   const ibv_qp_state next = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : qp.state;
@@ -59,6 +57,7 @@ void note(QueuePair& qp, const ibv_qp_attr& attr, int mask, uint32_t port_mtu, c
   qp.state = attr.qp_state;
   qp.modified = here;
   qp.failed = false;
+  qp.compared = qp.compared && attr.qp_state == IBV_QPS_RTS;
   if (attr.qp_state == IBV_QPS_RTR) qp.got_ready = true;
   if (attr.qp_state == IBV_QPS_RESET) {
     qp.knows_rd_atomic = false;

@@ -36,6 +36,7 @@ static int entries = 32;
 static int with_channel = 0;
 static int with_srq = 0;
 static int access_of_qp = kAll;
+static enum ibv_mtu path_mtu = IBV_MTU_1024;
 static uint8_t rd_atomic = 1, dest_rd_atomic = 1, rnr_retry = 7, timeout = 14;
 
 static struct ibv_context* ctx;
@@ -91,7 +92,7 @@ static inline struct ibv_ah_attr address(void) {
 }
 
 static inline int to_rtr(struct ibv_qp* one, uint32_t dest_qp_num) {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest_qp_num, .rq_psn = 7,
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = path_mtu, .dest_qp_num = dest_qp_num, .rq_psn = 7,
                              .max_dest_rd_atomic = dest_rd_atomic, .min_rnr_timer = 1, .ah_attr = address()};
   int mask = IBV_QP_STATE;
   if (type != IBV_QPT_UD) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;

@@ -9,6 +9,7 @@
 
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/patterns.h"
 #include "engine/rules/vendor_error.h"
 
 namespace verbena::check {
@@ -92,11 +93,14 @@ void complete_receive(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   const auto place = std::find_if(queue.begin(), queue.end(),
                                   [&](const Request& request) { return request.wr_id == wc.wr_id; });
   if (place == queue.end()) return;
-  if (wc.status == IBV_WC_SUCCESS)
+  if (wc.status == IBV_WC_SUCCESS) {
     check_finished(qp, *place, polling);
-  else
+    check_pattern(qp, *place, wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 0 : wc.byte_len, polling);
+  } else {
     report_failure(qp, *place, wc, keep_stack(polling));
+  }
   if (qp.srq == nullptr && qp.recv_cq != nullptr) --qp.recv_cq->expected;
+  forget_sums(qp, *place);
   queue.erase(place);
 }
 
@@ -120,7 +124,7 @@ int poll_cq(ibv_cq* ibv, int entries, ibv_wc* wc) {
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ibv);
   if (cq == nullptr || polled < 0) return polled;
-  note_poll(*cq, polled < entries, polled == 0, stack);
+  note_poll(*cq, polled == 0, stack);
   for (int i = 0; i < polled; ++i) complete(*cq, wc[i], stack);
   return polled;
 }
@@ -138,7 +142,7 @@ void note_current(ibv_cq_ex* ex, int error, const Stack& stack) {
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ex);
   if (cq == nullptr) return;
-  note_poll(*cq, error == ENOENT, error == ENOENT, stack);
+  note_poll(*cq, error == ENOENT, stack);
   if (error == 0) complete(*cq, *provider().current(ex), stack);
 }
 
@@ -198,7 +202,6 @@ int req_notify_cq(ibv_cq* ibv, int solicited_only) {
     if (auto* const cq = find<CompletionQueue>(ibv); cq != nullptr) {
       cq->armed = true;
       cq->solicited_only = solicited_only != 0;
-      cq->drained = false;
       cq->arming = keep_stack(stack);
     }
   }
@@ -218,11 +221,15 @@ void cq_event(ibv_cq* ibv) {
 }
 
 void async_event(ibv_context* context, ibv_async_event* event) {
+  const Stack stack = capture_stack();
   if (below().async_event != nullptr) below().async_event(context, event);
-  if (event->event_type != IBV_EVENT_CQ_ERR) return;
   const Locked locked;
-  const auto* const cq = find<CompletionQueue>(event->element.cq);
-  if (cq != nullptr) report_overrun(*cq);
+  Object* const owner = find_owner(*event);
+  if (owner == nullptr) return;
+  ++owner->async_read;
+  owner->async_event_read = keep_stack(stack);
+  if (event->event_type == IBV_EVENT_CQ_ERR && owner->kind == Kind::kCq)
+    report_overrun(static_cast<const CompletionQueue&>(*owner));
 }
 
 }  // namespace
@@ -230,9 +237,8 @@ void async_event(ibv_context* context, ibv_async_event* event) {
 // A program that waits for what cannot come polls in vain many times; one that only empties the queue, once.
 constexpr unsigned kPollsInVain = 1000;
 
-void note_poll(CompletionQueue& cq, bool found_end, bool found_nothing, const Stack& stack) {
+void note_poll(CompletionQueue& cq, bool found_nothing, const Stack& stack) {
   ++cq.polls;
-  if (found_end || !found_nothing) cq.drained = true;
   if (!cq.said_overrun && provider().has_overrun(cq.cq)) {
     cq.said_overrun = true;
     report_overrun(cq);

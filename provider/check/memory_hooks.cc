@@ -3,7 +3,8 @@
 // free(3), realloc(3) and munmap(2) of the program: is the memory still in use?
 //
 // The library is preloaded, so these definitions come before libc's, or before those of another allocator,
-// which they call. Before the constructor of libc's own loader could look them up, a block is not freed.
+// which they call. Their callers may hold any lock: if the model's is not to be had, the call goes unchecked
+// (report.h). Before the constructor of libc's own loader could look them up, a block is not freed.
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -61,7 +62,12 @@ void check_released(const char* call, uintptr_t begin, size_t length, bool pages
   const int error = errno;
   {
     const Stack stack = capture_stack();
-    const Locked locked;
+    bool got = false;
+    const Locked locked(&got);
+    if (!got) {
+      errno = error;
+      return;
+    }
     const std::string where = text("%s of [0x%zx, +%zu)", call, static_cast<size_t>(begin), length);
     const Region* const region = find_registered(begin, begin + length, pages);
     if (const Request* const request = find_use_of(begin, begin + length); request != nullptr) {

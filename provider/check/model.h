@@ -49,6 +49,9 @@ struct Object {
   int process = 0;  // that made it
   StackId created = 0;
   StackId destroyed = 0;
+  uint32_t async_read = 0;  // asynchronous events of it
+  uint32_t async_acknowledged = 0;
+  StackId async_event_read = 0;     // the last one
   std::string name;                 // "QP 0x000011"
   std::vector<const Object*> uses;  // of which it was made: they cannot be destroyed before it
 
@@ -75,15 +78,18 @@ struct Range {
   uint32_t lkey;
 };
 
+inline constexpr int kReceive = -1;
+
 // A posted request that was not seen to complete.
 struct Request {
   uint64_t serial = 0;  // in order of posting, in the process
   uint64_t wr_id = 0;
   StackId posted = 0;
-  int opcode = -1;  // enum ibv_wr_opcode; -1: a receive
+  int opcode = kReceive;  // or enum ibv_wr_opcode
   bool signaled = true;
-  bool accused = false;  // a finding says what is wrong with it: its error completion is no news
-  bool has_sum = false;  // `sum` is of the bytes as they were posted
+  bool accused = false;      // a finding says what is wrong with it: its error completion is no news
+  bool has_pattern = false;  // patterns.h
+  bool has_sum = false;      // `sum` is of the bytes as they were posted
   // A range is a local variable of the thread that posted, of the function that begins at `function` and
   // whose part of the stack ends at `frame_end`. 0: none is.
   uintptr_t function = 0;
@@ -108,11 +114,14 @@ struct CompletionQueue : Object {
   // Notification.
   bool armed = false;
   bool solicited_only = false;
-  bool drained = true;    // polled since it was armed
   StackId arming = 0;
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one
   uint64_t events_acknowledged = 0;
+  // watch.cc: the process whose watching thread counts its completions without the lock, or 0; and is it
+  // being destroyed, so that none may begin?
+  int counting = 0;
+  bool ending = false;
   // A thread between ibv_start_poll and ibv_end_poll.
   int poller = 0;
   StackId polling = 0;
@@ -125,9 +134,12 @@ struct ReceiveQueue {
   uint32_t max_sge = 0;
 };
 
+struct QueuePair;
+
 struct SharedQueue : Object {
   ReceiveQueue receives;
   const Object* pd = nullptr;
+  std::vector<QueuePair*> queue_pairs;  // the living ones that receive from it
 
   SharedQueue() : Object(Kind::kSrq) {}
 };
@@ -143,7 +155,9 @@ struct QueuePair : Object {
   bool signal_all = false;
   uint8_t max_rd_atomic = 0;
   bool knows_rd_atomic = false;
-  uint32_t mtu = 0;  // bytes; of UD, the port's
+  uint32_t mtu = 0;         // bytes; of UD, the port's
+  bool compared = false;    // with its peer, since it is connected
+  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not known
   const Object* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;
@@ -157,7 +171,6 @@ struct QueuePair : Object {
   StackId modified = 0;  // the last transition
   StackId accepted = 0;  // rdma_accept(3), until its connection is known to be established
   int (*wr_complete)(ibv_qp_ex*) = nullptr;  // the provider's
-  void (*wr_start)(ibv_qp_ex*) = nullptr;
 
   QueuePair() : Object(Kind::kQp) {}
 };

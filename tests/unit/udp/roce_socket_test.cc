@@ -151,6 +151,112 @@ TEST_P(RoceSocketOverLoopback, TheKernelIsToldNotToFragment) {
   }
 }
 
+// ---- several at once ----
+
+// What arrives within 5 s.
+Arrival next(const RoceSocket& socket, ReceiveBatch& batch, ReceivedPacket* out) {
+  if (batch.is_empty()) {
+    pollfd waiting{socket.fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&waiting, 1, 5000), 1);
+  }
+  return socket.receive(batch, out);
+}
+
+std::vector<std::vector<uint8_t>> datagrams_of(const std::vector<size_t>& sizes) {
+  std::vector<std::vector<uint8_t>> all;
+  for (const size_t size : sizes) {
+    all.push_back(datagram_of(size));
+    all.back()[12] = static_cast<uint8_t>(all.size());
+  }
+  return all;
+}
+
+std::vector<std::span<uint8_t>> spans_of(std::vector<std::vector<uint8_t>>& datagrams) {
+  return {datagrams.begin(), datagrams.end()};
+}
+
+const std::vector<std::vector<size_t>> kShapes = {
+    {16, 16},
+    std::vector<size_t>(64, 80),
+    std::vector<size_t>(150, 28),
+    {4128, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 2000},
+    std::vector<size_t>(40, roce::kMaxPacket),
+    {1040, 1040, 500, 500, 1040, 16, 20, 24, 24, 24},
+};
+
+TEST_P(RoceSocketOverLoopback, SeveralPacketsArriveInOrderWithTheirIcrc) {
+  b_.receive_in_batches();
+  ReceiveBatch batch;
+  for (const auto& shape : kShapes) {
+    auto sent = datagrams_of(shape);
+    size_t count = 0;
+    ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+    ASSERT_EQ(count, sent.size());
+    for (const auto& each : sent) {
+      ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+      ASSERT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), each);
+      EXPECT_EQ(packet_.from.address, a_.own().address);
+      EXPECT_EQ(packet_.from.port, a_.own().port);
+      EXPECT_FALSE(packet_.is_congested);
+    }
+    EXPECT_TRUE(batch.is_empty());
+  }
+  EXPECT_EQ(b_.receive(batch, &packet_), Arrival::kNothing);
+}
+
+// As another adapter or rxe takes them: one by one.
+TEST_P(RoceSocketOverLoopback, PacketsSentTogetherAreWholePacketsForOthers) {
+  for (const auto& shape : kShapes) {
+    auto sent = datagrams_of(shape);
+    size_t count = 0;
+    ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+    for (const auto& each : sent) {
+      ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket);
+      ASSERT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), each);
+    }
+  }
+}
+
+TEST_P(RoceSocketOverLoopback, OfSeveralPacketsADamagedOneIsDropped) {
+  b_.receive_in_batches();
+  ReceiveBatch batch;
+  auto sent = datagrams_of({64, 64, 64});
+  size_t count = 0;
+  ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+  sent[1][20] ^= 1;
+  for (const auto& each : sent) send_raw(a_, b_.own(), each);
+  const Arrival expected[] = {Arrival::kPacket, Arrival::kDamaged, Arrival::kPacket};
+  for (const Arrival each : expected) EXPECT_EQ(next(b_, batch, &packet_), each);
+}
+
+TEST_P(RoceSocketOverLoopback, TheFirstThatCannotBeAPacketEndsSending) {
+  auto sent = datagrams_of({64, 64, 15, 64});
+  size_t count = 0;
+  EXPECT_EQ(a_.send(b_.own(), spans_of(sent), &count), EINVAL);
+  EXPECT_EQ(count, 2u);
+  sent = datagrams_of({64, roce::kMaxPacket + 1});
+  EXPECT_EQ(a_.send(b_.own(), spans_of(sent), &count), EMSGSIZE);
+  EXPECT_EQ(count, 1u);
+}
+
+TEST_P(RoceSocketOverLoopback, AMarkOnTheWayIsSeen) {
+  b_.receive_in_batches();
+  ReceiveBatch batch;
+  const bool is_ipv4 = a_.own().address.is_ipv4();
+  const int level = is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, option = is_ipv4 ? IP_TOS : IPV6_TCLASS;
+  EXPECT_EQ(option_of(a_, level, option), 2);  // ECT(0)
+  const int congested = 3;
+  ASSERT_EQ(setsockopt(a_.fd(), level, option, &congested, sizeof congested), 0);
+  auto sent = datagrams_of({64, 64});
+  size_t count = 0;
+  ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+    EXPECT_TRUE(packet_.is_congested);
+  }
+}
+
 // As from rxe: an identification that the receiver cannot see.
 TEST(RoceSocket, AnIpv4IdentificationOtherThan0IsSolvedFor) {
   RoceSocket a;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// What one recvmmsg(2) has received: several datagrams, each of which may be packets of one sender that the
+// kernel has put together (udp(7), UDP_GRO). RoceSocket::receive() takes the packets out one by one.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "wire/net_address.h"
+
+namespace verbena::udp {
+
+// One end of a datagram's way.
+struct UdpEnd {
+  wire::NetAddress address;
+  uint16_t port = 4791;
+};
+
+class ReceiveBatch {
+ public:
+  static constexpr size_t kDatagrams = 8, kDatagramBytes = 1 << 16;
+
+  ReceiveBatch();  // throws std::bad_alloc
+  ReceiveBatch(const ReceiveBatch&) = delete;
+  ReceiveBatch& operator=(const ReceiveBatch&) = delete;
+
+  // Are there packets that have not been taken out?
+  bool is_empty() const { return next_ == count_; }
+
+ private:
+  friend class RoceSocket;
+
+  // Receives what is there. Only when empty. False: nothing.
+  bool fill(int fd);
+  // The next packet; not when empty.
+  struct Piece {
+    const uint8_t* bytes;
+    size_t size;
+    bool is_congested;
+  };
+  Piece next();
+
+  const std::unique_ptr<uint8_t[]> bytes_;
+  std::array<mmsghdr, kDatagrams> messages_;
+  std::array<iovec, kDatagrams> parts_;
+  std::array<sockaddr_storage, kDatagrams> names_;
+  struct alignas(cmsghdr) Control {
+    char bytes[64];
+  };
+  std::array<Control, kDatagrams> control_;
+  size_t count_ = 0, next_ = 0;  // datagrams
+  size_t offset_ = 0;            // of the next packet in its datagram
+  // Of the datagram, from its first packet on.
+  size_t packet_size_ = 0;  // of all but the last packet
+  bool is_congested_ = false;
+  UdpEnd from_;
+};
+
+}  // namespace verbena::udp

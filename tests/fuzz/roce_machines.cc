@@ -74,7 +74,7 @@ struct Ends final : RequesterHost, ResponderHost {
 };
 
 void send_all(RequesterMachine& requester, ResponderMachine& responder, int64_t now) {
-  OutgoingPacket out;
+  OwnedOutgoingPacket out;
   uint8_t bytes[roce::kMaxPacket];
   int count = 0;
   const auto check = [&] {
@@ -119,6 +119,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } else if (what % 16 == 1) {
       now += input.take<uint16_t>();
       requester.on_timer(now);
+      if ((what & 32) != 0) requester.on_congestion(now);
+      if ((what & 64) != 0) responder.on_mark(now);
     } else {
       roce::Packet packet;
       packet.bth.opcode = input.byte();

@@ -308,7 +308,29 @@ bool ResponderMachine::build_read(Answer& answer, OutgoingPacket* out) {
   return true;
 }
 
+void ResponderMachine::on_mark(int64_t now) {
+  if (now - cnp_at_ < kCnpInterval) return;
+  cnp_at_ = now;
+  cnp_due_ = true;
+}
+
+// BECN is set, and 16 reserved bytes follow (annex A17.9.3).
+void ResponderMachine::build_cnp(OutgoingPacket* out) {
+  constexpr size_t kReserved = 16;
+  cnp_due_ = false;
+  out->packet = {};
+  out->packet.bth.opcode = roce::kCnpOpcode;
+  out->packet.bth.becn = true;
+  out->packet.bth.pkey = options_.connection.pkey;
+  out->packet.bth.destination_qpn = options_.connection.remote_qpn;
+  std::ranges::fill(out->make_payload(kReserved), uint8_t{0});
+}
+
 bool ResponderMachine::next_packet(OutgoingPacket* out) {
+  if (cnp_due_) {
+    build_cnp(out);
+    return true;
+  }
   while (answer_count_ != 0) {
     Answer& answer = answer_at(0);
     roce::Packet& packet = out->packet;

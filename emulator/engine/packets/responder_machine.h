@@ -15,7 +15,8 @@
 // A READ is fetched packet by packet, when the network takes it. Requests behind it may be carried out before
 // (vol. 1, 10.8.3.3: a READ is ordered before later requests by a fence only).
 //
-// Sources: InfiniBand Architecture Specification vol. 1, 9.7.4 to 9.7.5, 9.8; the kernel's rxe_resp.c.
+// Sources: InfiniBand Architecture Specification vol. 1, 9.7.4 to 9.7.5, 9.8, annex A17.9 (CNP); the kernel's
+// rxe_resp.c.
 //
 // Not thread-safe. After construction nothing allocates.
 #pragma once
@@ -50,7 +51,7 @@ struct ArrivedPiece {
 
 enum class Verdict : uint8_t {
   kDone,
-  kRnr,  // no receive WQE, or not now: nothing has happened, the packet comes again
+  kRnr,             // no receive WQE, or not now: nothing has happened, the packet comes again
   kInvalidRequest,  // refused, by NAK code
   kRemoteAccess,
   kRemoteOperation,
@@ -90,6 +91,10 @@ class ResponderMachine {
   // A request of the peer: well-formed, from its address, and for this queue pair. After a refusal all are
   // ignored.
   void on_packet(const roce::Packet& packet);
+
+  // A packet of the peer was marked on the way (ECN): the peer gets a CNP, once in kCnpInterval.
+  void on_mark(int64_t now);
+  static constexpr int64_t kCnpInterval = 50'000;  // ns
 
   // The next answer. False: none, until a packet comes.
   bool next_packet(OutgoingPacket* out);
@@ -136,6 +141,7 @@ class ResponderMachine {
   void drop_message();
 
   bool build_read(Answer& answer, OutgoingPacket* out);
+  void build_cnp(OutgoingPacket* out);
   Answer& answer_at(uint32_t index) { return answers_[(first_answer_ + index) % answers_.size()]; }
   void append(const Answer& answer);
   void acknowledge(uint32_t psn);
@@ -148,7 +154,9 @@ class ResponderMachine {
   ResponderHost& host_;
   uint32_t expected_psn_;
   uint32_t msn_ = 0;
-  bool nak_sent_ = false;  // since the expected PSN is awaited
+  bool cnp_due_ = false;
+  int64_t cnp_at_ = INT64_MIN / 2;  // the last one
+  bool nak_sent_ = false;           // since the expected PSN is awaited
   bool failed_ = false;
   Message message_;
   std::vector<Answer> answers_;  // a ring

@@ -29,8 +29,51 @@ int PacketSender::open(const wire::NetAddress& address, std::string* problem) {
     error = socket_.open(address, static_cast<uint16_t>(port), problem);
   }
   if (error == EADDRINUSE) error = socket_.open(address, 0, problem);
-  if (error == 0) keep_from_children(socket_.fd());
-  return error;
+  if (error != 0) return error;
+  keep_from_children(socket_.fd());
+  trains_ = std::make_unique_for_overwrite<PacketTrain[]>(kTrains);
+  return 0;
+}
+
+// Headers are written in front of the payload, and the padding behind it.
+void PacketTrain::add() {
+  const roce::Packet& packet = next_.packet;
+  const size_t size = roce::packet_size(packet), payload = packet.payload.size();
+  const size_t headers = size - (payload + 3) / 4 * 4;
+  const std::span<uint8_t> datagram(next_.space - headers, size + roce::kIcrcSize);
+  if (size == 0 || roce::write(packet, datagram) == 0) return;
+  datagrams_[count_++] = datagram;
+  used_ += stride(size - headers);
+}
+
+PacketTrain* PacketSender::borrow() {
+  for (size_t i = 0; i < kTrains; ++i) {
+    PacketTrain& train = trains_[i];
+    if (train.is_borrowed_.load(std::memory_order_relaxed) ||
+        train.is_borrowed_.exchange(true, std::memory_order_acquire))
+      continue;
+    train.clear();
+    return &train;
+  }
+  return nullptr;
+}
+
+void PacketSender::note_refused(int error, size_t size, const wire::NetAddress& to) {
+  if (const uint32_t count = refused_.fetch_add(1, std::memory_order_relaxed); (count & (count + 1)) == 0)
+    VERBENA_WARN(roce_not_sent, "a RoCE packet of %zu bytes from %s to %s is not sent: %s%s", size,
+                 address().text().c_str(), to.text().c_str(), strerror(error),
+                 error == EMSGSIZE ? ": the path MTU of the queue pair is more than the network takes" : "");
+}
+
+void PacketSender::tell_observer(const wire::NetAddress& to, std::span<const uint8_t> packet) const {
+  Observer* const seen = observer();
+  if (seen == nullptr) [[likely]]
+    return;
+  PacketRoute route;
+  route.source = address().bytes;
+  route.destination = to.bytes;
+  route.hop_limit = kHopLimit;
+  seen->on_packet({route, socket_.own().port, packet});
 }
 
 bool PacketSender::send(const wire::NetAddress& to, const roce::Packet& packet) {
@@ -38,22 +81,25 @@ bool PacketSender::send(const wire::NetAddress& to, const roce::Packet& packet) 
   const size_t size = roce::write(packet, bytes);
   if (size == 0) return true;
   const int error = socket_.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
-  if (error == 0) {
-    if (Observer* const seen = observer(); seen != nullptr) [[unlikely]] {
-      PacketRoute route;
-      route.source = address().bytes;
-      route.destination = to.bytes;
-      route.hop_limit = kHopLimit;
-      seen->on_packet({route, socket_.own().port, std::span(bytes).first(size)});
-    }
-    return true;
-  }
+  if (error == 0) tell_observer(to, std::span(bytes).first(size));
   if (error == EAGAIN || error == ENOBUFS) return false;
-  if (const uint32_t count = refused_.fetch_add(1, std::memory_order_relaxed); (count & (count + 1)) == 0)
-    VERBENA_WARN(roce_not_sent, "a RoCE packet of %zu bytes from %s to %s is not sent: %s%s", size,
-                 address().text().c_str(), to.text().c_str(), strerror(error),
-                 error == EMSGSIZE ? ": the path MTU of the queue pair is more than the network takes" : "");
+  if (error != 0) note_refused(error, size, to);
   return true;
+}
+
+size_t PacketSender::send(const wire::NetAddress& to, const PacketTrain& train) {
+  const auto datagrams = train.datagrams();
+  size_t done = 0;
+  while (done < datagrams.size()) {
+    size_t sent = 0;
+    const int error = socket_.send({to, udp::kRocePort}, datagrams.subspan(done), &sent);
+    for (const auto& datagram : datagrams.subspan(done, sent))
+      tell_observer(to, datagram.first(datagram.size() - roce::kIcrcSize));
+    done += sent;
+    if (error == EAGAIN || error == ENOBUFS) return done;
+    if (error != 0) note_refused(error, datagrams[done++].size(), to);
+  }
+  return done;
 }
 
 }  // namespace verbena

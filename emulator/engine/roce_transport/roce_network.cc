@@ -52,6 +52,7 @@ int RoceNetwork::open(std::string* problem) {
     int error = open_shared_port(process_.membership(), i, address, &port->receiving, problem);
     if (error == 0) error = port->sending.open(address, problem);
     if (error != 0) return error;
+    port->receiving.receive_in_batches();
     keep_from_children(port->receiving.fd());
     progress_.add_socket(port->receiving);
     std::lock_guard lock(ports_mutex_);

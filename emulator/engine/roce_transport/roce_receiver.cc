@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
 #include "engine/datagram/multicast.h"
 #include "engine/objects/process.h"
 #include "engine/packets/datagram_packet.h"
@@ -20,7 +21,7 @@ constexpr packets::AnswerRate kNaks{1000, 10000};
 
 bool is_response_packet(roce::Operation operation) {
   return operation == roce::Operation::kAcknowledge || operation == roce::Operation::kReadResponse ||
-         operation == roce::Operation::kAtomicAcknowledge;
+         operation == roce::Operation::kAtomicAcknowledge || operation == roce::Operation::kCongestion;
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ void RoceReceiver::remove_route(uint32_t qpn) {
   const auto found = routes_.find(qpn);
   if (found == routes_.end()) return;
   std::erase(answering_, found->second);
+  std::erase(requesting_, found->second);
   routes_.erase(found);
 }
 
@@ -53,7 +55,7 @@ bool RoceReceiver::is_for(const RocePath& path, const roce::Packet& packet, cons
 }
 
 bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                        const wire::NetAddress& to, int64_t now, int64_t* timer, uint32_t* qpn) {
+                        const wire::NetAddress& to, bool is_congested, int64_t now, uint32_t* qpn) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
   const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);
@@ -64,7 +66,7 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
     return true;
   }
   if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc &&
-      info.transport != roce::TransportKind::kXrc)
+      info.transport != roce::TransportKind::kXrc && info.transport != roce::TransportKind::kCnp)
     return true;
   const auto found = routes_.find(packet.bth.destination_qpn);
   if (found == routes_.end()) {
@@ -73,16 +75,30 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   }
   const std::shared_ptr<RocePath>& path = found->second;
   if (!is_for(*path, packet, from, to)) return true;
+  if (is_congested) path->take_mark(now);
   if (is_response_packet(info.operation)) {
-    *timer = std::min(*timer, path->take_response(packet, now));
-    return true;
+    path->take_response(packet, now);
+    if (!path->awaits_requests) requesting_.push_back(path);
+    path->awaits_requests = true;
+    if (!is_congested) return true;
+  } else {
+    path->take_request(packet);
   }
-  path->take_request(packet);
   if (!path->awaits_answers) {
     path->awaits_answers = true;
     answering_.push_back(path);
   }
   return true;
+}
+
+int64_t RoceReceiver::send_requests(int64_t now) {
+  int64_t timer = kEndOfTime;
+  for (const std::shared_ptr<RocePath>& path : requesting_) {
+    path->awaits_requests = false;
+    timer = std::min(timer, path->send_requests(now));
+  }
+  requesting_.clear();
+  return timer;
 }
 
 void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,

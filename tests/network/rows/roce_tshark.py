@@ -27,7 +27,7 @@ def of(transport, opcodes):
 
 def captured(run, opcodes=frozenset(), syndromes=frozenset(), says=()):
     def row(hosts):
-        with Capture(hosts[SERVER]) as seen:
+        with Capture(hosts[SERVER], hosts[CLIENT]) as seen:
             run(hosts)
         missing = opcodes - seen.opcodes()
         expect(not missing, f"no packet with opcode {', '.join(map(hex, sorted(missing)))} among {len(seen.packets)}")

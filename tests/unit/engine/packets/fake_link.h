@@ -261,7 +261,7 @@ class FakeLink {
   const LinkFaults faults_;
   std::priority_queue<Flying> in_flight_;
   uint64_t order_ = 0;
-  OutgoingPacket out_;
+  OwnedOutgoingPacket out_;
 };
 
 }  // namespace verbena::packets

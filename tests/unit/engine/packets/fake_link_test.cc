@@ -57,7 +57,9 @@ void run_once(uint64_t seed, bool reliable) {
   options.depth = 1 + static_cast<uint32_t>(random() % 32);
   options.window = 1 + static_cast<uint32_t>(random() % 64);
   options.max_rd_atomic = 1 + static_cast<uint32_t>(random() % 8);
-  options.timeout_ns = 500'000;
+  // With the longer one, probes come before it.
+  options.timeout_ns = random() % 2 == 0 ? 500'000 : 20'000'000;
+  options.first_window = 1 + static_cast<uint32_t>(random() % 64);
   options.retry_cnt = 100;  // loss is not what fails a run
   const auto resources = options.max_rd_atomic + static_cast<uint32_t>(random() % 3);
   // Half of the runs pass the end of the PSNs.

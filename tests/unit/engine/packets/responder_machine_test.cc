@@ -59,7 +59,7 @@ struct PlayedResponder final : ResponderHost {
   // The answers that are due: type, PSN, syndrome.
   std::string answers() {
     std::string text;
-    OutgoingPacket out;
+    OwnedOutgoingPacket out;
     while (machine.next_packet(&out)) {
       const auto type = static_cast<PacketType>(out.packet.bth.opcode & 0x1f);
       const std::string psn = std::to_string(out.packet.bth.psn);
@@ -103,6 +103,25 @@ TEST(RoceResponder, SendsOneNakForAGap) {
   responder.get(PacketType::kSendOnly, 105, 8);
   EXPECT_EQ(responder.answers(), "nak 101 value 0; ");
   EXPECT_EQ(responder.log, "send 0+8 end ");
+}
+
+// Of packets that were marked on the way.
+TEST(RoceResponder, TellsOfCongestionOnceIn50Microseconds) {
+  PlayedResponder responder;
+  OwnedOutgoingPacket out;
+  for (const int64_t at : {0, 49'999, 50'000}) {
+    responder.machine.on_mark(at);
+    ASSERT_EQ(responder.machine.next_packet(&out), at != 49'999);
+    if (at == 49'999) continue;
+    EXPECT_EQ(out.packet.bth.opcode, roce::kCnpOpcode);
+    EXPECT_TRUE(out.packet.bth.becn);
+    EXPECT_EQ(out.packet.payload.size(), 16u);
+  }
+  responder.machine.on_mark(100'000);
+  responder.get(PacketType::kSendOnly, 100, 8);
+  ASSERT_TRUE(responder.machine.next_packet(&out));
+  EXPECT_EQ(out.packet.bth.opcode, roce::kCnpOpcode);
+  EXPECT_EQ(responder.answers(), "ack 100 msn 1; ");
 }
 
 TEST(RoceResponder, SaysWhenItIsNotReadyAndTakesThePacketAgain) {

@@ -2,7 +2,6 @@
 #include "udp/receive_batch.h"
 
 #include <netinet/in.h>
-#include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "udp/send_control.h"
 
 namespace verbena::udp {
 
@@ -37,6 +38,27 @@ bool ReceiveBatch::fill(int fd) {
   return count_ != 0;
 }
 
+// Of each control message at most 4 bytes count.
+void ReceiveBatch::read_control(msghdr& header, size_t size) {
+  packet_size_ = size;
+  ip_ = {};
+  for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
+    int value = 0;
+    std::memcpy(&value, CMSG_DATA(each), std::min(sizeof value, each->cmsg_len - CMSG_LEN(0)));
+    if (each->cmsg_level == IPPROTO_UDP) {
+      if (each->cmsg_type == UDP_GRO && value > 0) packet_size_ = static_cast<size_t>(value);
+    } else if (each->cmsg_level == IPPROTO_IP) {
+      if (each->cmsg_type == IP_TOS) ip_.traffic_class = static_cast<uint8_t>(value);
+      if (each->cmsg_type == IP_TTL) ip_.hop_limit = static_cast<uint8_t>(value);
+    } else if (each->cmsg_level == IPPROTO_IPV6) {
+      const uint32_t flow = ntohl(static_cast<uint32_t>(value));
+      if (each->cmsg_type == kIpv6Flowinfo)
+        ip_.traffic_class = static_cast<uint8_t>(flow >> 20), ip_.flow_label = flow & kFlowLabelMask;
+      if (each->cmsg_type == IPV6_HOPLIMIT) ip_.hop_limit = static_cast<uint8_t>(value);
+    }
+  }
+}
+
 ReceiveBatch::Piece ReceiveBatch::next() {
   mmsghdr& message = messages_[next_];
   const uint8_t* const bytes = &bytes_[next_ * kDatagramBytes];
@@ -46,21 +68,9 @@ ReceiveBatch::Piece ReceiveBatch::next() {
     from_.port = ntohs(names_[next_].ss_family == AF_INET
                            ? reinterpret_cast<const sockaddr_in&>(names_[next_]).sin_port
                            : reinterpret_cast<const sockaddr_in6&>(names_[next_]).sin6_port);
-    packet_size_ = message.msg_len;
-    int tos = 0;
-    for (cmsghdr* each = CMSG_FIRSTHDR(&message.msg_hdr); each != nullptr;
-         each = CMSG_NXTHDR(&message.msg_hdr, each)) {
-      int value = 0;
-      std::memcpy(&value, CMSG_DATA(each), std::min(sizeof value, each->cmsg_len - CMSG_LEN(0)));
-      if (each->cmsg_level == IPPROTO_UDP && each->cmsg_type == UDP_GRO && value > 0)
-        packet_size_ = static_cast<size_t>(value);
-      else if ((each->cmsg_level == IPPROTO_IP && each->cmsg_type == IP_TOS) ||
-               (each->cmsg_level == IPPROTO_IPV6 && each->cmsg_type == IPV6_TCLASS))
-        tos = value;
-    }
-    is_congested_ = (tos & IPTOS_ECN_MASK) == IPTOS_ECN_CE;
+    read_control(message.msg_hdr, message.msg_len);
   }
-  const Piece piece{bytes + offset_, std::min(packet_size_, message.msg_len - offset_), is_congested_};
+  const Piece piece{bytes + offset_, std::min(packet_size_, message.msg_len - offset_)};
   offset_ += piece.size;
   if (offset_ >= message.msg_len) ++next_, offset_ = 0;
   return piece;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "udp/ip_fields.h"
 #include "wire/net_address.h"
 
 namespace verbena::udp {
@@ -42,23 +43,24 @@ class ReceiveBatch {
   struct Piece {
     const uint8_t* bytes;
     size_t size;
-    bool is_congested;
   };
   Piece next();
+  // What the kernel says of a datagram of `size` bytes.
+  void read_control(msghdr& header, size_t size);
 
   const std::unique_ptr<uint8_t[]> bytes_;
   std::array<mmsghdr, kDatagrams> messages_;
   std::array<iovec, kDatagrams> parts_;
   std::array<sockaddr_storage, kDatagrams> names_;
   struct alignas(cmsghdr) Control {
-    char bytes[64];
+    char bytes[128];
   };
   std::array<Control, kDatagrams> control_;
   size_t count_ = 0, next_ = 0;  // datagrams
   size_t offset_ = 0;            // of the next packet in its datagram
   // Of the datagram, from its first packet on.
   size_t packet_size_ = 0;  // of all but the last packet
-  bool is_congested_ = false;
+  IpFields ip_;
   UdpEnd from_;
 };
 

@@ -14,6 +14,7 @@
 #include "fabric/problem.h"
 #include "roce/icrc.h"
 #include "udp/segmentation.h"
+#include "udp/send_control.h"
 #include "wire/ip_group.h"
 
 namespace verbena::udp {
@@ -95,7 +96,8 @@ bool set_option(int fd, int level, int option, int value) {
   return setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
 
-constexpr int kEcnCapable = 2;  // ECT(0)
+// The traffic class of most packets: it needs no control message.
+constexpr uint8_t kUsualClass = kEcnCapable;
 
 // Without these the ICRC would not fit, or packets of rxe, which have no UDP checksum, would not arrive.
 bool set_ip_options(int fd, bool is_ipv4) {
@@ -123,9 +125,9 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
   if (opened.fd < 0 || !set_ip_options(opened.fd, address.is_ipv4())) return fail_errno(errno, problem, what);
   set_option(opened.fd, SOL_SOCKET, SO_RCVBUF, kReceiveBuffer);
   if (address.is_ipv4())
-    set_option(opened.fd, IPPROTO_IP, IP_TOS, kEcnCapable);
+    set_option(opened.fd, IPPROTO_IP, IP_TOS, kUsualClass);
   else
-    set_option(opened.fd, IPPROTO_IPV6, IPV6_TCLASS, kEcnCapable);
+    set_option(opened.fd, IPPROTO_IPV6, IPV6_TCLASS, kUsualClass);
   if (bind(opened.fd, reinterpret_cast<const sockaddr*>(&at), length) != 0) {
     const int error = errno;
     if (error != EADDRINUSE) return fail_errno(error, problem, what);
@@ -185,16 +187,24 @@ int RoceSocket::adopt(int fd, const NetAddress& address, uint16_t port) {
   return 0;
 }
 
-int RoceSocket::send(const UdpEnd& to, std::span<uint8_t> datagram) const {
+int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<uint8_t> datagram) const {
   if (datagram.size() > roce::kMaxPacket) return EMSGSIZE;
   if (datagram.size() < kShortest || to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;
 
   IcrcBetween(own_, to).put(datagram);
   sockaddr_storage at;
-  const socklen_t length = to.address.to_socket_address(to.port, &at);
+  iovec part{datagram.data(), datagram.size()};
+  SendControl control;
+  control.add(fields, kUsualClass, own_.address.is_ipv4());
+  msghdr header{};
+  header.msg_name = &at;
+  header.msg_namelen = to.address.to_socket_address(to.port, &at);
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  control.put(&header);
   ssize_t sent;
   do {
-    sent = syscall(SYS_sendto, socket_.fd, datagram.data(), datagram.size(), 0, &at, length);
+    sent = syscall(SYS_sendmsg, socket_.fd, &header, 0);
   } while (sent < 0 && errno == EINTR);
   return sent < 0 ? errno : 0;
 }
@@ -212,7 +222,7 @@ Arrival RoceSocket::receive(PacketBuffer& buffer, ReceivedPacket* out) const {
   UdpEnd from;
   NetAddress::from_socket_address(at, &from.address);
   from.port = port_of(at);
-  *out = {from, std::span<const uint8_t>(buffer).first(static_cast<size_t>(received))};
+  *out = {from, std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), {}};
   return check(out->datagram, from);
 }
 
@@ -226,10 +236,11 @@ Arrival RoceSocket::check(std::span<const uint8_t> datagram, const UdpEnd& from)
 
 // ---- several packets at once ----
 
-int RoceSocket::send(const UdpEnd& to, std::span<const std::span<uint8_t>> datagrams, size_t* sent) const {
+int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<const std::span<uint8_t>> datagrams,
+                     size_t* sent) const {
   *sent = 0;
   if (datagrams.size() == 1) {
-    const int error = send(to, datagrams[0]);
+    const int error = send(to, fields, datagrams[0]);
     if (error == 0) *sent = 1;
     return error;
   }
@@ -238,24 +249,21 @@ int RoceSocket::send(const UdpEnd& to, std::span<const std::span<uint8_t>> datag
     if (datagrams[*sent].size() < kShortest) return EINVAL;
     if (datagrams[*sent].size() > roce::kMaxPacket) return EMSGSIZE;
     int error = 0;
-    *sent += send_trains(to, datagrams.subspan(*sent), &error);
+    *sent += send_trains(to, fields, datagrams.subspan(*sent), &error);
     if (error != 0) return error;
   }
   return 0;
 }
 
 // How many have been sent. With an error: of the next one.
-size_t RoceSocket::send_trains(const UdpEnd& to, std::span<const std::span<uint8_t>> datagrams,
-                               int* error) const {
+size_t RoceSocket::send_trains(const UdpEnd& to, const IpFields& fields,
+                               std::span<const std::span<uint8_t>> datagrams, int* error) const {
   constexpr size_t kMost = 64;
-  struct alignas(cmsghdr) Control {
-    char bytes[CMSG_SPACE(sizeof(uint16_t))];
-  };
   sockaddr_storage at;
   const socklen_t length = to.address.to_socket_address(to.port, &at);
   iovec parts[kMost];
   mmsghdr messages[kMost];
-  Control control[kMost];
+  SendControl control[kMost];
   size_t counts[kMost];
   IcrcBetween icrc(own_, to);
   const bool together = may_segment_.load(std::memory_order_relaxed);
@@ -275,16 +283,9 @@ size_t RoceSocket::send_trains(const UdpEnd& to, std::span<const std::span<uint8
       icrc.put(rest[i], static_cast<uint16_t>(i));
       parts[done + i] = {rest[i].data(), rest[i].size()};
     }
-    if (count > 1) {
-      header.msg_control = control[trains].bytes;
-      header.msg_controllen = sizeof control[trains].bytes;
-      cmsghdr* const size = CMSG_FIRSTHDR(&header);
-      size->cmsg_level = IPPROTO_UDP;
-      size->cmsg_type = UDP_SEGMENT;
-      size->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-      const auto bytes = static_cast<uint16_t>(rest[0].size());
-      std::memcpy(CMSG_DATA(size), &bytes, sizeof bytes);
-    }
+    control[trains].add(fields, kUsualClass, own_.address.is_ipv4());
+    if (count > 1) control[trains].add_segment_size(static_cast<uint16_t>(rest[0].size()));
+    control[trains].put(&header);
     counts[trains] = count;
     done += count;
   }
@@ -305,16 +306,19 @@ size_t RoceSocket::send_trains(const UdpEnd& to, std::span<const std::span<uint8
 
 void RoceSocket::receive_in_batches() {
   set_option(socket_.fd, IPPROTO_UDP, UDP_GRO, 1);
-  if (own_.address.is_ipv4())
+  if (own_.address.is_ipv4()) {
     set_option(socket_.fd, IPPROTO_IP, IP_RECVTOS, 1);
-  else
-    set_option(socket_.fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+    set_option(socket_.fd, IPPROTO_IP, IP_RECVTTL, 1);
+  } else {
+    set_option(socket_.fd, IPPROTO_IPV6, kIpv6Flowinfo, 1);
+    set_option(socket_.fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+  }
 }
 
 Arrival RoceSocket::receive(ReceiveBatch& batch, ReceivedPacket* out) const {
   if (batch.is_empty() && !batch.fill(socket_.fd)) return Arrival::kNothing;
   const ReceiveBatch::Piece piece = batch.next();
-  *out = {batch.from_, {piece.bytes, piece.size}, piece.is_congested};
+  *out = {batch.from_, {piece.bytes, piece.size}, batch.ip_};
   return check(out->datagram, out->from);
 }
 

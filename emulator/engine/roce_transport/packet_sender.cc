@@ -65,36 +65,40 @@ void PacketSender::note_refused(int error, size_t size, const wire::NetAddress& 
                  error == EMSGSIZE ? ": the path MTU of the queue pair is more than the network takes" : "");
 }
 
-void PacketSender::tell_observer(const wire::NetAddress& to, std::span<const uint8_t> packet) const {
+void PacketSender::tell_observer(const wire::NetAddress& to, const udp::IpFields& fields,
+                                 std::span<const uint8_t> packet) const {
   Observer* const seen = observer();
   if (seen == nullptr) [[likely]]
     return;
   PacketRoute route;
   route.source = address().bytes;
   route.destination = to.bytes;
-  route.hop_limit = kHopLimit;
+  route.traffic_class = fields.traffic_class;
+  route.flow_label = fields.flow_label;
+  route.hop_limit = fields.hop_limit != 0 ? fields.hop_limit : kHopLimit;
   seen->on_packet({route, socket_.own().port, packet});
 }
 
-bool PacketSender::send(const wire::NetAddress& to, const roce::Packet& packet) {
+bool PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet) {
   std::array<uint8_t, roce::kMaxPacket> bytes;
   const size_t size = roce::write(packet, bytes);
   if (size == 0) return true;
-  const int error = socket_.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
-  if (error == 0) tell_observer(to, std::span(bytes).first(size));
+  const int error =
+      socket_.send({to, udp::kRocePort}, fields, std::span(bytes).first(size + roce::kIcrcSize));
+  if (error == 0) tell_observer(to, fields, std::span(bytes).first(size));
   if (error == EAGAIN || error == ENOBUFS) return false;
   if (error != 0) note_refused(error, size, to);
   return true;
 }
 
-size_t PacketSender::send(const wire::NetAddress& to, const PacketTrain& train) {
+size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train) {
   const auto datagrams = train.datagrams();
   size_t done = 0;
   while (done < datagrams.size()) {
     size_t sent = 0;
-    const int error = socket_.send({to, udp::kRocePort}, datagrams.subspan(done), &sent);
+    const int error = socket_.send({to, udp::kRocePort}, fields, datagrams.subspan(done), &sent);
     for (const auto& datagram : datagrams.subspan(done, sent))
-      tell_observer(to, datagram.first(datagram.size() - roce::kIcrcSize));
+      tell_observer(to, fields, datagram.first(datagram.size() - roce::kIcrcSize));
     done += sent;
     if (error == EAGAIN || error == ENOBUFS) return done;
     if (error != 0) note_refused(error, datagrams[done++].size(), to);

@@ -66,9 +66,9 @@ class PacketSender {
 
   // False: the network takes nothing now, and the packet was not sent. Whatever else is wrong loses the
   // packet, as a wire does; the first time the log says why.
-  bool send(const wire::NetAddress& to, const roce::Packet& packet);
+  bool send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet);
   // The same for several. Returns how many of them are sent or lost, from the first on.
-  size_t send(const wire::NetAddress& to, const PacketTrain& train);
+  size_t send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train);
 
   // One of a few trains, which is empty, for the calling thread. nullptr: all are in use.
   PacketTrain* borrow();
@@ -81,7 +81,8 @@ class PacketSender {
 
   void note_refused(int error, size_t size, const wire::NetAddress& to);
   // A packet without its ICRC has been sent.
-  void tell_observer(const wire::NetAddress& to, std::span<const uint8_t> packet) const;
+  void tell_observer(const wire::NetAddress& to, const udp::IpFields& fields,
+                     std::span<const uint8_t> packet) const;
 
   udp::RoceSocket socket_;
   std::unique_ptr<PacketTrain[]> trains_;

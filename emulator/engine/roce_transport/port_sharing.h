@@ -31,7 +31,7 @@ struct PacketsCall {
 
 struct ForwardedPacket {
   wire::NetAddress from, to;
-  uint8_t is_congested = 0;  // not 0: it was marked on the way (ECN)
+  udp::IpFields ip;
 };
 inline constexpr size_t kForwardedBytes = sizeof(ForwardedPacket) + roce::kMaxPacket;
 

@@ -55,6 +55,20 @@ packets::RequesterOptions requester_options(const Qp& qp, const ibv_qp_attr& att
   return options;
 }
 
+// The hop limit is the route's, whatever the attributes say (the kernel's ib_resolve_unicast_gid_dmac()); the
+// ECN bits are ours (mlx5_set_path() takes the DSCP alone). RFC 8085, 3.1.7: ECT only if marks are obeyed.
+udp::IpFields ip_fields_of(const ibv_qp_attr& attr, bool obeys_marks) {
+  const ibv_global_route& route = attr.ah_attr.grh;
+  const auto dscp = static_cast<uint8_t>(route.traffic_class & ~udp::kEcnMask);
+  return {static_cast<uint8_t>(dscp | (obeys_marks ? udp::kEcnCapable : 0)), 0, route.flow_label & 0xfffff};
+}
+
+// Is there nothing that lowers the rate of such answers?
+bool has_no_window(const roce::Packet& packet) {
+  const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
+  return info->operation == roce::Operation::kReadResponse || info->operation == roce::Operation::kCongestion;
+}
+
 packets::RequesterLimits limits_of(const ibv_qp_attr& attr) {
   return {attr.max_rd_atomic, ack_timeout_ns(attr.timeout), attr.retry_cnt, attr.rnr_retry};
 }
@@ -139,6 +153,8 @@ RocePath::RocePath(Qp& qp, const ibv_qp_attr& attr, const RocePeer& peer, Packet
       sender_(sender),
       owner_(owner),
       mtu_(mtu_bytes(attr.path_mtu)),
+      fields_(ip_fields_of(attr, is_acknowledged(qp.type))),
+      unlimited_(ip_fields_of(attr, false)),
       requester_(requester_options(qp, attr, peer.qpn), *this),
       host_(qp, peer_.address, peer.qpn, psn_of(attr.rq_psn)),
       responder_({connection_of(qp, attr, peer.qpn), psn_of(attr.rq_psn), attr.max_dest_rd_atomic}, host_) {}
@@ -204,7 +220,7 @@ void RocePath::send_packets(int64_t now) {
   for (;;) {
     const auto before = requester_.position();
     if (!requester_.next_packet(now, &out)) return;
-    if (!ports_up(qp_.requester) || sender_.send(peer_.address, out.packet)) continue;
+    if (!ports_up(qp_.requester) || sender_.send(peer_.address, fields_, out.packet)) continue;
     if (!is_acknowledged(qp_.type)) continue;
     requester_.take_back(before);
     is_full_ = true;
@@ -230,7 +246,7 @@ void RocePath::fill_and_send(PacketTrain& train, int64_t now) {
       if (more) train.add();
     }
     if (train.size() == 0 || !ports_up(qp_.requester)) continue;
-    const size_t sent = sender_.send(peer_.address, train);
+    const size_t sent = sender_.send(peer_.address, fields_, train);
     if (sent == train.size() || !is_acknowledged(qp_.type)) continue;
     requester_.take_back(before[sent]);
     is_full_ = true;
@@ -376,20 +392,25 @@ bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAd
   if (const BorrowedTrain train(sender_); train) {
     for (bool more = true; more;) {
       train->clear();
+      bool unlimited = false;
       while (more && most > 0 && !train->is_full()) {
         more = responder_.next_packet(&train->next());
         if (!more) break;
-        if (is_wanted(train->next().packet)) train->add();
+        const roce::Packet& packet = train->next().packet;
+        unlimited |= has_no_window(packet);
+        if (is_wanted(packet)) train->add();
         --most;
       }
-      if (train->size() != 0 && ports_up(qp_.requester)) sender_.send(peer_.address, *train);
+      if (train->size() != 0 && ports_up(qp_.requester))
+        sender_.send(peer_.address, unlimited ? unlimited_ : fields_, *train);
       if (most == 0) return false;
     }
     return true;
   }
   packets::OwnedOutgoingPacket out;
   while (responder_.next_packet(&out)) {
-    if (is_wanted(out.packet) && ports_up(qp_.requester)) sender_.send(peer_.address, out.packet);
+    if (is_wanted(out.packet) && ports_up(qp_.requester))
+      sender_.send(peer_.address, has_no_window(out.packet) ? unlimited_ : fields_, out.packet);
     if (--most == 0) return false;
   }
   return true;

@@ -19,6 +19,7 @@
 #include "engine/packets/responder_machine.h"
 #include "engine/roce_transport/packet_responder.h"
 #include "engine/rules/vendor_error.h"
+#include "udp/ip_fields.h"
 #include "wire/net_address.h"
 
 namespace verbena {
@@ -106,6 +107,8 @@ class RocePath final : public Transport,
   RocePathOwner& owner_;
 
   const uint32_t mtu_;
+  // Of requests and acknowledgements; of responses to READs and CNPs, whose rate nothing lowers.
+  const udp::IpFields fields_, unlimited_;
 
   // ---- under Qp::send_lock ----
   packets::RequesterMachine requester_;

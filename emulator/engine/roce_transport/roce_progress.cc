@@ -156,7 +156,7 @@ void RoceProgress::take_mad(const Round& round, const ForwardedPacket& way, std:
 void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
                         bool is_forwarded) {
   uint32_t qpn = 0;
-  if (!receiver_.take(datagram, way.from, way.to, way.is_congested != 0, round.now, &qpn)) {
+  if (!receiver_.take(datagram, way.from, way.to, way.ip, round.now, &qpn)) {
     if (qpn == roce::kManagementQpn)
       take_mad(round, way, datagram, is_forwarded);
     else if (!is_forwarded && !forwarder_.forward(qpn, way, datagram))
@@ -185,7 +185,9 @@ namespace {
   PacketRoute route;
   route.source = packet.from.address.bytes;
   route.destination = to.bytes;
-  route.hop_limit = 64;
+  route.traffic_class = packet.ip.traffic_class;
+  route.hop_limit = packet.ip.hop_limit;
+  route.flow_label = packet.ip.flow_label;
   observer.on_packet(
       {route, packet.from.port, packet.datagram.first(packet.datagram.size() - roce::kIcrcSize)});
 }
@@ -210,7 +212,7 @@ void RoceProgress::read_sockets(Round& round) {
       const wire::NetAddress& own = port.socket->own().address;
       if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
         tell_of_packet(*seen, packet, own, process_.directory().devices().network);
-      take(round, {packet.from.address, own, packet.is_congested}, packet.datagram, false);
+      take(round, {packet.from.address, own, packet.ip}, packet.datagram, false);
     }
 }
 
@@ -230,15 +232,15 @@ void RoceProgress::follow_groups() {
 void RoceProgress::read_groups(Round& round) {
   udp::ReceivedPacket packet;
   for (const auto& socket : groups_.sockets())
-    for (int i = 0; i < kMostPackets; ++i) {
-      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+    for (int i = 0; i < kMostPackets || !of_groups_.is_empty(); ++i) {
+      const udp::Arrival arrival = socket->receive(of_groups_, &packet);
       if (arrival == udp::Arrival::kNothing) break;
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
       const wire::NetAddress& from = packet.from.address;
       if (arrival != udp::Arrival::kPacket || groups_.is_own(from) || !is_welcome(from)) continue;
       if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
         tell_of_packet(*seen, packet, socket->own().address, process_.directory().devices().network);
-      receiver_.take_from_group(packet.datagram, from, socket->own().address);
+      receiver_.take_from_group(packet.datagram, from, socket->own().address, packet.ip);
       ++round.packets;
     }
 }

@@ -115,7 +115,7 @@ class RoceProgress final : public RocePathOwner {
   std::vector<std::shared_ptr<RocePath>> watched_;
   packets::AnswerLimit refusals_;  // of MADs
   EmptyPolls empty_polls_;
-  udp::PacketBuffer buffer_;
+  udp::ReceiveBatch of_groups_;
 
   // The service thread's.
   bool armed_ = false, inboxes_armed_ = false;

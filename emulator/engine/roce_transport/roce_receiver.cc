@@ -55,14 +55,14 @@ bool RoceReceiver::is_for(const RocePath& path, const roce::Packet& packet, cons
 }
 
 bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                        const wire::NetAddress& to, bool is_congested, int64_t now, uint32_t* qpn) {
+                        const wire::NetAddress& to, const udp::IpFields& ip, int64_t now, uint32_t* qpn) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
   const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);
   if (info.transport == roce::TransportKind::kUd) {
     *qpn = packet.bth.destination_qpn;
     if (*qpn == roce::kManagementQpn) return false;
-    datagrams_.take(packet, from, to);
+    datagrams_.take(packet, from, to, ip);
     return true;
   }
   if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc &&
@@ -75,12 +75,12 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   }
   const std::shared_ptr<RocePath>& path = found->second;
   if (!is_for(*path, packet, from, to)) return true;
-  if (is_congested) path->take_mark(now);
+  if (ip.is_congested()) path->take_mark(now);
   if (is_response_packet(info.operation)) {
     path->take_response(packet, now);
     if (!path->awaits_requests) requesting_.push_back(path);
     path->awaits_requests = true;
-    if (!is_congested) return true;
+    if (!ip.is_congested()) return true;
   } else {
     path->take_request(packet);
   }
@@ -102,12 +102,12 @@ int64_t RoceReceiver::send_requests(int64_t now) {
 }
 
 void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                                   const wire::NetAddress& group) {
+                                   const wire::NetAddress& group, const udp::IpFields& ip) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) == roce::Parsed::kPacket &&
       roce::find_opcode(packet.bth.opcode)->transport == roce::TransportKind::kUd &&
       packet.bth.destination_qpn == kMulticastQpn)
-    datagrams_.take(packet, from, group);
+    datagrams_.take(packet, from, group, ip);
 }
 
 size_t RoceReceiver::send_answers(int64_t now) {

@@ -30,16 +30,16 @@ class RoceReceiver {
   RoceDatagrams& datagrams() { return datagrams_; }
 
   // Takes a packet from `from` to `to`, an address of this node. `datagram` has its ICRC, which was checked.
-  // false: *qpn, its queue pair, is none of this process, or QP 1. `is_congested`: it was marked on the way.
+  // false: *qpn, its queue pair, is none of this process, or QP 1. `ip`: as it has come.
   bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
-            bool is_congested, int64_t now, uint32_t* qpn);
+            const udp::IpFields& ip, int64_t now, uint32_t* qpn);
 
   // Sends what responses have made room for. Returns when a path is to be called for, ns; kEndOfTime.
   int64_t send_requests(int64_t now);
 
   // The same for a packet to a group.
   void take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                       const wire::NetAddress& group);
+                       const wire::NetAddress& group, const udp::IpFields& ip);
 
   // Sends answers that are due, some of each path. Returns how many paths have more.
   size_t send_answers(int64_t now);

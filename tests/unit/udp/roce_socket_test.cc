@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Ip, RoceSocketOverLoopback, testing::Values("127.0.0.1"
 TEST_P(RoceSocketOverLoopback, PacketsOfEachLengthArriveWithTheirIcrcAndSender) {
   for (const size_t size : {size_t{16}, size_t{20}, size_t{1040}, roce::kMaxPacket}) {
     auto sent = datagram_of(size);
-    ASSERT_EQ(a_.send(b_.own(), sent), 0);
+    ASSERT_EQ(a_.send(b_.own(), {}, sent), 0);
     ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket) << size;
     EXPECT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), sent);
     EXPECT_EQ(packet_.from.address, a_.own().address);
@@ -83,7 +83,7 @@ TEST_P(RoceSocketOverLoopback, PacketsOfEachLengthArriveWithTheirIcrcAndSender) 
 
 TEST_P(RoceSocketOverLoopback, DamagedPacketsAreDropped) {
   auto sent = datagram_of(64);
-  ASSERT_EQ(a_.send(b_.own(), sent), 0);
+  ASSERT_EQ(a_.send(b_.own(), {}, sent), 0);
   ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket);
   for (size_t at = 0; at < sent.size(); ++at) {
     if (at == 4) continue;  // FECN and BECN change on the way
@@ -126,11 +126,12 @@ TEST_P(RoceSocketOverLoopback, DatagramsThatAreNoPacketsAreDropped) {
 
 TEST_P(RoceSocketOverLoopback, WhatCannotBeAPacketIsNotSent) {
   auto longer = datagram_of(roce::kMaxPacket + 1);
-  EXPECT_EQ(a_.send(b_.own(), longer), EMSGSIZE);
+  EXPECT_EQ(a_.send(b_.own(), {}, longer), EMSGSIZE);
   auto shorter = datagram_of(15);
-  EXPECT_EQ(a_.send(b_.own(), shorter), EINVAL);
+  EXPECT_EQ(a_.send(b_.own(), {}, shorter), EINVAL);
   auto packet = datagram_of(64);
-  EXPECT_EQ(a_.send({address_of(a_.own().address.is_ipv4() ? "::1" : "127.0.0.1"), 4791}, packet), EINVAL);
+  EXPECT_EQ(a_.send({address_of(a_.own().address.is_ipv4() ? "::1" : "127.0.0.1"), 4791}, {}, packet),
+            EINVAL);
   EXPECT_EQ(b_.receive(buffer_, &packet_), Arrival::kNothing);
 }
 
@@ -190,14 +191,14 @@ TEST_P(RoceSocketOverLoopback, SeveralPacketsArriveInOrderWithTheirIcrc) {
   for (const auto& shape : kShapes) {
     auto sent = datagrams_of(shape);
     size_t count = 0;
-    ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+    ASSERT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), 0);
     ASSERT_EQ(count, sent.size());
     for (const auto& each : sent) {
       ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
       ASSERT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), each);
       EXPECT_EQ(packet_.from.address, a_.own().address);
       EXPECT_EQ(packet_.from.port, a_.own().port);
-      EXPECT_FALSE(packet_.is_congested);
+      EXPECT_FALSE(packet_.ip.is_congested());
     }
     EXPECT_TRUE(batch.is_empty());
   }
@@ -209,7 +210,7 @@ TEST_P(RoceSocketOverLoopback, PacketsSentTogetherAreWholePacketsForOthers) {
   for (const auto& shape : kShapes) {
     auto sent = datagrams_of(shape);
     size_t count = 0;
-    ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+    ASSERT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), 0);
     for (const auto& each : sent) {
       ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket);
       ASSERT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), each);
@@ -222,7 +223,7 @@ TEST_P(RoceSocketOverLoopback, OfSeveralPacketsADamagedOneIsDropped) {
   ReceiveBatch batch;
   auto sent = datagrams_of({64, 64, 64});
   size_t count = 0;
-  ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
+  ASSERT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), 0);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
   sent[1][20] ^= 1;
   for (const auto& each : sent) send_raw(a_, b_.own(), each);
@@ -233,27 +234,35 @@ TEST_P(RoceSocketOverLoopback, OfSeveralPacketsADamagedOneIsDropped) {
 TEST_P(RoceSocketOverLoopback, TheFirstThatCannotBeAPacketEndsSending) {
   auto sent = datagrams_of({64, 64, 15, 64});
   size_t count = 0;
-  EXPECT_EQ(a_.send(b_.own(), spans_of(sent), &count), EINVAL);
+  EXPECT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), EINVAL);
   EXPECT_EQ(count, 2u);
   sent = datagrams_of({64, roce::kMaxPacket + 1});
-  EXPECT_EQ(a_.send(b_.own(), spans_of(sent), &count), EMSGSIZE);
+  EXPECT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), EMSGSIZE);
   EXPECT_EQ(count, 1u);
 }
 
-TEST_P(RoceSocketOverLoopback, AMarkOnTheWayIsSeen) {
+TEST_P(RoceSocketOverLoopback, TheFieldsOfTheIpHeaderArriveAsTheyWereGiven) {
   b_.receive_in_batches();
   ReceiveBatch batch;
   const bool is_ipv4 = a_.own().address.is_ipv4();
-  const int level = is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, option = is_ipv4 ? IP_TOS : IPV6_TCLASS;
-  EXPECT_EQ(option_of(a_, level, option), 2);  // ECT(0)
-  const int congested = 3;
-  ASSERT_EQ(setsockopt(a_.fd(), level, option, &congested, sizeof congested), 0);
-  auto sent = datagrams_of({64, 64});
-  size_t count = 0;
-  ASSERT_EQ(a_.send(b_.own(), spans_of(sent), &count), 0);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
-    EXPECT_TRUE(packet_.is_congested);
+  for (const IpFields& given : {IpFields{}, IpFields{kEcnCapable}, IpFields{0xb8 | kEcnCapable, 7, 0xabcde},
+                                IpFields{kCongestionExperienced, 255}, IpFields{0xff, 1, 1}}) {
+    auto sent = datagrams_of({64, 64, 80});
+    size_t count = 0;
+    ASSERT_EQ(a_.send(b_.own(), given, spans_of(sent), &count), 0);
+    auto alone = datagram_of(64);
+    ASSERT_EQ(a_.send(b_.own(), given, alone), 0);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+      EXPECT_EQ(packet_.ip.traffic_class, given.traffic_class);
+      if (given.hop_limit != 0) EXPECT_EQ(packet_.ip.hop_limit, given.hop_limit);
+      if (is_ipv4) {
+        EXPECT_EQ(packet_.ip.flow_label, 0u);
+      } else if (given.flow_label != 0) {
+        EXPECT_EQ(packet_.ip.flow_label, given.flow_label);
+      }
+      EXPECT_EQ(packet_.ip.is_congested(), (given.traffic_class & 3) == 3);
+    }
   }
 }
 

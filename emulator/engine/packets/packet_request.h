@@ -11,10 +11,13 @@
 
 namespace verbena::packets {
 
-enum class Kind : uint8_t { kSend, kWrite, kRead, kCompareSwap, kFetchAdd };
+enum class Kind : uint8_t { kSend, kWrite, kRead, kCompareSwap, kFetchAdd, kAtomicWrite };
 
-// Does a response with bytes finish the request? An acknowledgement finishes the others.
+// Does a response finish the request? An acknowledgement finishes the others.
 constexpr bool brings_response(Kind kind) { return kind >= Kind::kRead; }
+
+// Is what was in memory before the response? (That to an ATOMIC WRITE is the one to a READ of no bytes.)
+constexpr bool brings_value(Kind kind) { return kind == Kind::kCompareSwap || kind == Kind::kFetchAdd; }
 
 // A request of a send queue. Immediates are numbers in the order of the host (roce/headers.h).
 struct PacketRequest {

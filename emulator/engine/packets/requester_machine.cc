@@ -178,6 +178,10 @@ bool RequesterMachine::build(Slot& slot, OutgoingPacket* out) {
     // Asked again, a READ begins where the response broke off.
     type = PacketType::kReadRequest;
     packet.reth = {request.remote_address + offset, request.rkey, request.length - offset};
+  } else if (request.kind == Kind::kAtomicWrite) {
+    type = PacketType::kAtomicWrite;
+    packet.reth = {request.remote_address, request.rkey, request.length};
+    if (!host_.gather(request.number, 0, out->make_payload(request.length))) return false;
   } else if (brings_response(request.kind)) {
     const bool swaps = request.kind == Kind::kCompareSwap;
     type = swaps ? PacketType::kCompareSwap : PacketType::kFetchAdd;
@@ -398,7 +402,7 @@ void RequesterMachine::on_response(const roce::Packet& packet, int64_t now) {
   const PacketRequest& request = slot.request;
   const bool is_atomic =
       roce::find_opcode(packet.bth.opcode)->operation == roce::Operation::kAtomicAcknowledge;
-  if (!brings_response(request.kind) || is_atomic != (request.kind != Kind::kRead)) return;
+  if (!brings_response(request.kind) || is_atomic != brings_value(request.kind)) return;
   const bool all_before = acknowledge_below(slot.first_psn, now);
   if (!all_before || head_ != index || psn != acked_psn_) {
     if (!recovering_) lose(now);
@@ -409,6 +413,8 @@ void RequesterMachine::on_response(const roce::Packet& packet, int64_t now) {
       return fail(Failure::kLocalProtection);
     return complete_head(now);
   }
+  if (request.kind == Kind::kAtomicWrite)
+    return packet.payload.empty() ? complete_head(now) : fail(Failure::kBadResponse);
   const uint32_t offset = static_cast<uint32_t>(psn_distance(slot.first_psn, psn)) * options_.connection.mtu;
   if (packet.payload.size() != std::min(options_.connection.mtu, request.length - offset))
     return fail(Failure::kBadResponse);

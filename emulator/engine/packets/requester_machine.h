@@ -43,7 +43,8 @@ enum class Failure : uint8_t {
 // Called by the machine during on_packet(), on_timer() and next_packet(). It must not call the machine.
 class RequesterHost {
  public:
-  // Bytes [offset, offset + to.size()) of the message of a SEND or WRITE. False: the request fails.
+  // Bytes [offset, offset + to.size()) of the message of a SEND, WRITE or ATOMIC WRITE. False: the request
+  // fails.
   virtual bool gather(uint64_t number, uint32_t offset, std::span<uint8_t> to) = 0;
   // Bytes of the response to a READ. Never the same bytes twice. False: the request fails.
   virtual bool scatter(uint64_t number, uint32_t offset, std::span<const uint8_t> from) = 0;

@@ -67,6 +67,7 @@ class ResponderHost {
   virtual Verdict check_read(const ArrivedPiece& read) = 0;
   // Bytes [offset, offset + to.size()) of what `read` asks for.
   virtual Verdict fetch(const ArrivedPiece& read, uint32_t offset, std::span<uint8_t> to) = 0;
+  // An atomic, or an ATOMIC WRITE (`before` stays as it is). Once for each.
   virtual Verdict change(const ArrivedPiece& atomic, uint64_t* before) = 0;
   // ibv_qp_attr::min_rnr_timer, sent after kRnr.
   virtual uint8_t rnr_timer() = 0;
@@ -105,7 +106,7 @@ class ResponderMachine {
  private:
   // An answer that is due. The PSN of a READ's is that of its next packet.
   struct Answer {
-    enum class Type : uint8_t { kAck, kNak, kRead, kAtomic } type = Type::kAck;
+    enum class Type : uint8_t { kAck, kNak, kRead, kAtomic, kWritten } type = Type::kAck;
     uint8_t syndrome = 0;
     uint32_t psn = 0;
     uint32_t msn = 0;
@@ -117,6 +118,7 @@ class ResponderMachine {
   struct AtomicResult {
     uint32_t psn;
     uint64_t before;
+    Answer::Type type;  // kAtomic or kWritten
     bool is_valid;
   };
   struct Message {

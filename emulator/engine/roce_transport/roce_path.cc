@@ -75,6 +75,10 @@ packets::RequesterLimits limits_of(const ibv_qp_attr& attr) {
 
 // Nothing: packets have no such operation.
 bool packet_kind(ibv_wr_opcode opcode, Kind* kind) {
+  if (opcode == kAtomicWrite) {
+    *kind = Kind::kAtomicWrite;
+    return true;
+  }
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:

@@ -2,8 +2,6 @@
 """What nodes with `--roce` put on the cable: tshark decodes every packet without a complaint, and the ICRC computed from
 the captured headers is the one in the packet. Each row says which packets must be among them."""
 
-import itertools
-import os
 import struct
 
 from harness.failure import expect
@@ -113,14 +111,13 @@ rows.add("errors", captured(lambda hosts: conformance.pair(hosts, "--chapter", "
                             syndromes={INVALID_REQUEST, REMOTE_ACCESS}))
 
 
-# ---- the fields of the IP header (tests/network/ip_fields.cc) ----
+# ---- the fields of the IP header (tests/network/two_ends.cc) ----
 
 # Traffic class, hop limit, flow label of its address handles. IPv4 has no flow label.
 DATAGRAMS = ((0xb8, 7, 0xabcde), (0x22, 255, 0x1), (0x00, 64, 0x54321))
 CONNECTED_CLASS, CONNECTED_FLOW = 0x68, 0x12345
 ECN_CAPABLE = 2
 READ_RESPONSES = {READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY}
-_meetings = itertools.count()
 
 
 def fields_of(packet):
@@ -134,13 +131,8 @@ def fields_of(packet):
 def ip_fields(hosts):
     """What address handles say is in the packets, and in the receiver's network header. Of a connection: the DSCP; ECT where
     marks are obeyed; and the route's hop limit."""
-    program = os.path.join(hosts[SERVER].settings.build, "bin", "network_ip_fields")
-    line = ("--meet", os.path.join(hosts[SERVER].folder, f"meet.fields.{next(_meetings)}"))
     with Capture(hosts[SERVER], hosts[CLIENT]) as seen:
-        taker = hosts[SERVER].start(program, "take", *line, name="ip_fields (take)")
-        taker.wait_for_output("listening", hosts[SERVER].settings.patience)
-        sender = hosts[CLIENT].start(program, "send", *line, name="ip_fields (send)")
-        roce.finish(hosts, sender, taker)
+        taker, _ = roce.two_ends(hosts)
     is_ipv6 = ":" in hosts[SERVER].address
     wanted = [(traffic, hops, flow if is_ipv6 else 0) for traffic, hops, flow in DATAGRAMS]
     sent = [fields_of(packet) for packet in seen.packets if packet.packet[0] == UD + SEND_ONLY]

@@ -255,7 +255,9 @@ TEST_P(RoceSocketOverLoopback, TheFieldsOfTheIpHeaderArriveAsTheyWereGiven) {
     for (int i = 0; i < 4; ++i) {
       ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
       EXPECT_EQ(packet_.ip.traffic_class, given.traffic_class);
-      if (given.hop_limit != 0) EXPECT_EQ(packet_.ip.hop_limit, given.hop_limit);
+      if (given.hop_limit != 0) {
+        EXPECT_EQ(packet_.ip.hop_limit, given.hop_limit);
+      }
       if (is_ipv4) {
         EXPECT_EQ(packet_.ip.flow_label, 0u);
       } else if (given.flow_label != 0) {

@@ -301,6 +301,22 @@ TEST(RoceRequester, HasNoMoreResponsesAwaitedThanMaxRdAtomic) {
   EXPECT_EQ(requester.log, "before 77 done 0 ");
 }
 
+TEST(RoceRequester, AnAtomicWriteEndsWithAResponseWithoutBytes) {
+  PlayedRequester requester({.first_psn = 0, .max_rd_atomic = 1});
+  for (uint64_t i = 0; i < 2; ++i) requester.post(i, Kind::kAtomicWrite, 8);
+  const auto sent = requester.send();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].packet.bth.opcode, 0x1d);
+  EXPECT_EQ(sent[0].packet.reth.length, 8u);
+  requester.respond(PacketType::kAtomicAcknowledge, 0, 0);  // of another operation
+  EXPECT_EQ(requester.log, "");
+  requester.respond(PacketType::kReadResponseOnly, 0, 0);
+  EXPECT_EQ(requester.log, "done 0 ");
+  EXPECT_EQ(psns_of(requester.send()), (Psns{1}));
+  requester.respond(PacketType::kReadResponseOnly, 1, 8);
+  EXPECT_EQ(requester.log, "done 0 failed 1 for 1 ");
+}
+
 TEST(RoceRequester, HoldsAFencedRequestUntilTheResponsesAreThere) {
   PlayedRequester requester;
   requester.post(0, Kind::kRead, 8);

@@ -32,6 +32,10 @@ struct PlayedResponder final : ResponderHost {
     return fetch_verdict;
   }
   Verdict change(const ArrivedPiece& atomic, uint64_t* before) override {
+    if (atomic.kind == Kind::kAtomicWrite) {
+      log += "atomic write " + std::to_string(atomic.bytes.size()) + " ";
+      return verdict;
+    }
     *before = word;
     word += atomic.compare_add;
     return verdict;
@@ -168,6 +172,29 @@ TEST(RoceResponder, AnswersAnAtomicAgainFromItsResult) {
   responder.get(PacketType::kFetchAdd, 100, 0);  // two are kept
   EXPECT_EQ(responder.answers(), "");
   EXPECT_EQ(responder.word, 1015u);
+}
+
+TEST(RoceResponder, CarriesOutAnAtomicWriteOnceAndAnswersItAgain) {
+  PlayedResponder responder;
+  for (int i = 0; i < 2; ++i) {
+    responder.get(PacketType::kAtomicWrite, 100, 8);
+    EXPECT_EQ(responder.answers(), "response 100 of 0; ");
+  }
+  EXPECT_EQ(responder.log, "atomic write 8 ");
+  responder.get(PacketType::kFetchAdd, 101, 0);
+  EXPECT_EQ(responder.answers(), "atomic 101 before 1000; ");
+  responder.get(PacketType::kAtomicWrite, 102, 8);
+  EXPECT_EQ(responder.answers(), "response 102 of 0; ");
+  EXPECT_EQ(responder.machine.expected_psn(), 103u);
+}
+
+TEST(RoceResponder, RefusesAnAtomicWriteOfAnotherLength) {
+  for (const auto& [size, length] : {std::pair{7u, 8u}, {8u, 16u}, {16u, 16u}, {4u, 4u}}) {
+    PlayedResponder responder;
+    responder.get(PacketType::kAtomicWrite, 100, size, length);
+    EXPECT_EQ(responder.answers(), "nak 100 value 1; ") << size;
+    EXPECT_EQ(responder.log, "") << size;
+  }
 }
 
 TEST(RoceResponder, RefusesMoreReadsThanItsResources) {

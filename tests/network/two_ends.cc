@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// network_ip_fields take|send --meet PATH: a UD queue pair and an RC queue pair with attributes of their own
-// for the IP header. `send` sends a datagram for each address handle of kDatagrams, and then a message, a
-// WRITE and a READ over RC. `take` prints the fields of each datagram's network header (the 40 bytes before
-// it): "class 0xb8 hops 7 flow 0xabcde". The two meet as ledgers do (ledger/meeting.h). Exit status 0; 2, it
-// could not run.
+// network_two_ends take|send --meet PATH [--atomic-writes N]: a UD and an RC queue pair at each end, with
+// attributes of their own for the IP header. The two meet as ledgers do (ledger/meeting.h). Exit status 0; 1,
+// a word was wrong; 2, it could not run.
+//
+// `send` sends a datagram for each address handle of kDatagrams, and then a message, a WRITE and a READ over
+// RC. `take` prints the fields of each datagram's network header (the 40 bytes before it): "class 0xb8 hops 7
+// flow 0xabcde".
+//
+// --atomic-writes: instead, `send` writes the numbers 1 to N to one word of the other end, one after another.
+// `take` watches the word, which must not go back, and ends when it is N.
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <time.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +36,8 @@ constexpr Fields kDatagrams[] = {{0xb8, 7, 0xabcde}, {0x22, 255, 1}, {0, 64, 0x5
 constexpr Fields kConnected = {0x69, 3, 0x12345};  // its ECN bits and its hop limit do not count
 constexpr uint32_t kQkey = 0x11111111, kPsn = 100, kGrh = 40, kSlot = 256;
 constexpr int kGidIndex = 1;  // the node's address
+// IBV_WR_ATOMIC_WRITE of rdma-core 43.
+constexpr auto kAtomicWrite = static_cast<ibv_wr_opcode>(15);
 constexpr int64_t kPatience = 30'000'000'000;
 
 struct Facts {
@@ -68,7 +76,7 @@ class End {
     own_.address = reinterpret_cast<uintptr_t>(memory_.data());
   }
 
-  void run(const std::string& path, bool sends) {
+  void run(const std::string& path, bool sends, uint64_t atomic_writes) {
     const int meeting = meet(path, !sends);
     std::vector<Facts> peer(1);
     tell(meeting, std::vector<Facts>{own_});
@@ -79,7 +87,10 @@ class End {
     if (!sends) post_receives();
     tell(meeting, word);
     if (!hear(meeting, word)) give_up("the other end has gone");
-    sends ? send() : take();
+    if (atomic_writes != 0)
+      sends ? write_numbers(atomic_writes) : watch_numbers(atomic_writes);
+    else
+      sends ? send() : take();
     tell(meeting, word);
     hear(meeting, word);
   }
@@ -152,6 +163,36 @@ class End {
     }
   }
 
+  void write_numbers(uint64_t last) {
+    for (uint64_t number = 1; number <= last; ++number) {
+      std::memcpy(&memory_[8 * kSlot], &number, sizeof number);
+      ibv_send_wr wr = {};
+      wr.opcode = kAtomicWrite;
+      wr.wr.rdma.remote_addr = peer_.address + 9 * kSlot;
+      wr.wr.rdma.rkey = peer_.rkey;
+      post(connected_, wr);
+    }
+  }
+
+  // Polls the queue as well: so does a program that waits in memory, and its adapter may need it.
+  void watch_numbers(uint64_t last) {
+    const auto* const word = reinterpret_cast<const std::atomic<uint64_t>*>(&memory_[9 * kSlot]);
+    uint64_t before = 0;
+    for (const int64_t until = nanoseconds() + kPatience; before != last;) {
+      if (nanoseconds() >= until) give_up("the last number does not come");
+      ibv_wc wc;
+      ibv_poll_cq(cq_, 1, &wc);
+      const uint64_t now = word->load(std::memory_order_acquire);
+      if (now < before || now > last) {
+        std::printf("after %llu comes %llu\n", static_cast<unsigned long long>(before),
+                    static_cast<unsigned long long>(now));
+        std::exit(1);
+      }
+      before = now;
+    }
+    std::printf("last %llu\n", static_cast<unsigned long long>(before));
+  }
+
   uint64_t complete() {
     for (const int64_t until = nanoseconds() + kPatience; nanoseconds() < until;) {
       ibv_wc wc = {};
@@ -208,7 +249,7 @@ class End {
     }
   }
 
-  std::array<uint8_t, 16 * kSlot> memory_{};
+  alignas(8) std::array<uint8_t, 16 * kSlot> memory_{};
   ibv_context* context_ = nullptr;
   ibv_pd* pd_ = nullptr;
   ibv_cq* cq_ = nullptr;
@@ -221,11 +262,12 @@ class End {
 }  // namespace verbena::network
 
 int main(int argc, char** argv) {
-  if (argc != 4 || std::strcmp(argv[2], "--meet") != 0) {
-    std::fprintf(stderr, "network_ip_fields take|send --meet PATH\n");
+  const bool counts = argc == 6 && std::strcmp(argv[4], "--atomic-writes") == 0;
+  if ((argc != 4 && !counts) || std::strcmp(argv[2], "--meet") != 0) {
+    std::fprintf(stderr, "network_two_ends take|send --meet PATH [--atomic-writes N]\n");
     return 2;
   }
   static verbena::network::End end;
-  end.run(argv[3], std::strcmp(argv[1], "send") == 0);
+  end.run(argv[3], std::strcmp(argv[1], "send") == 0, counts ? std::strtoull(argv[5], nullptr, 10) : 0);
   return 0;
 }

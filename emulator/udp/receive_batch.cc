@@ -15,25 +15,29 @@
 namespace verbena::udp {
 
 ReceiveBatch::ReceiveBatch() : bytes_(new uint8_t[kDatagrams * kDatagramBytes]) {
-  for (size_t i = 0; i < kDatagrams; ++i) parts_[i] = {&bytes_[i * kDatagramBytes], kDatagramBytes};
-}
-
-bool ReceiveBatch::fill(int fd) {
   for (size_t i = 0; i < kDatagrams; ++i) {
+    parts_[i] = {&bytes_[i * kDatagramBytes], kDatagramBytes};
     messages_[i] = {};
     msghdr& header = messages_[i].msg_hdr;
     header.msg_name = &names_[i];
-    header.msg_namelen = sizeof names_[i];
     header.msg_iov = &parts_[i];
     header.msg_iovlen = 1;
     header.msg_control = control_[i].bytes;
-    header.msg_controllen = sizeof control_[i].bytes;
+  }
+}
+
+bool ReceiveBatch::fill(int fd) {
+  for (size_t i = 0; i < wanted_; ++i) {
+    messages_[i].msg_hdr.msg_namelen = sizeof names_[i];
+    messages_[i].msg_hdr.msg_controllen = sizeof control_[i].bytes;
   }
   long received;
   do {
-    received = syscall(SYS_recvmmsg, fd, messages_.data(), kDatagrams, MSG_DONTWAIT, nullptr);
+    received = syscall(SYS_recvmmsg, fd, messages_.data(), wanted_, MSG_DONTWAIT, nullptr);
   } while (received < 0 && errno == EINTR);
   count_ = received > 0 ? static_cast<size_t>(received) : 0;
+  may_go_on_ = wanted_ > 1 && count_ == wanted_;
+  wanted_ = count_ == wanted_ ? kDatagrams : 1;
   next_ = offset_ = 0;
   return count_ != 0;
 }

@@ -33,6 +33,8 @@ class ReceiveBatch {
 
   // Are there packets that have not been taken out?
   bool is_empty() const { return next_ == count_; }
+  // Is there likely more in the socket than it has received at once?
+  bool may_go_on() const { return may_go_on_; }
 
  private:
   friend class RoceSocket;
@@ -57,7 +59,10 @@ class ReceiveBatch {
   };
   std::array<Control, kDatagrams> control_;
   size_t count_ = 0, next_ = 0;  // datagrams
-  size_t offset_ = 0;            // of the next packet in its datagram
+  // Of the next call. A single message is not delayed by a look for another one.
+  size_t wanted_ = 1;
+  bool may_go_on_ = false;
+  size_t offset_ = 0;  // of the next packet in its datagram
   // Of the datagram, from its first packet on.
   size_t packet_size_ = 0;  // of all but the last packet
   IpFields ip_;

@@ -100,6 +100,11 @@ class ResponderMachine {
   // The next answer. False: none, until a packet comes.
   bool next_packet(OutgoingPacket* out);
 
+  // Are acknowledgements all that is due? They may wait for the requester's next packet, or for a moment.
+  bool may_wait() const {
+    return !cnp_due_ && answer_count_ <= 1 && (answer_count_ == 0 || answer_at(0).type == Answer::Type::kAck);
+  }
+
   uint32_t expected_psn() const { return expected_psn_; }
   bool has_failed() const { return failed_; }
 
@@ -144,6 +149,9 @@ class ResponderMachine {
 
   bool build_read(Answer& answer, OutgoingPacket* out);
   void build_cnp(OutgoingPacket* out);
+  const Answer& answer_at(uint32_t index) const {
+    return answers_[(first_answer_ + index) % answers_.size()];
+  }
   Answer& answer_at(uint32_t index) { return answers_[(first_answer_ + index) % answers_.size()]; }
   void append(const Answer& answer);
   void acknowledge(uint32_t psn);

@@ -106,6 +106,7 @@ void RoceNetwork::settle_activity() {
 
 void RoceNetwork::connect(Qp& qp, const std::shared_ptr<Transport>& path) {
   std::lock_guard lock(progress_.mutex());
+  progress_.flush_answers();
   if (const auto old = receiver_.find(qp.shared->qpn)) progress_.forget(*old);
   receiver_.add_route(qp.shared->qpn, std::static_pointer_cast<RocePath>(path));
   settle_activity();
@@ -120,6 +121,7 @@ void RoceNetwork::receive_datagrams(Qp& qp) {
 void RoceNetwork::forget(Qp& qp) {
   {
     std::lock_guard lock(progress_.mutex());
+    progress_.flush_answers();
     if (const auto path = receiver_.find(qp.shared->qpn)) progress_.forget(*path);
     receiver_.remove_route(qp.shared->qpn);
     datagram_qps_.erase(qp.shared->qpn);

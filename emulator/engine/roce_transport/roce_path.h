@@ -75,6 +75,8 @@ class RocePath final : public Transport,
   // Sends at most `most` of the answers that are due. False: some are left. `may_refuse(peer)`: may a NAK for
   // a packet out of order be sent now?
   bool send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse);
+  // Is nothing due but an acknowledgement?
+  bool may_wait() const { return responder_.may_wait(); }
   bool awaits_answers = false, awaits_requests = false;  // on the receiver's lists
 
   // Sends again what is due. Returns when to call again, ns; kEndOfTime: nothing is in flight. The path is

@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kMostPackets = 64;       // received from one socket in one round
 constexpr int kPacketsPerAnswer = 32;  // then requests and acknowledgements that are due are sent
+constexpr int kFewPackets = 2;         // that are acknowledged a moment later
 constexpr int64_t kShortestRoceTick = 20'000, kLongestRoceTick = 10'000'000;
 // As in remote/progress.cc.
 constexpr uint32_t kPollsInVain = 128;
@@ -200,11 +201,36 @@ void RoceProgress::send(Round& round) {
   answering_ = receiver_.send_answers(round.now);
 }
 
-// A batch is read to its end: afterwards another process may read.
-void RoceProgress::read_sockets(Round& round) {
+void RoceProgress::send_at_end(Round& round, bool from_poll) {
+  round.timer = std::min(round.timer, receiver_.send_requests(round.now));
+  if (!may_wait(round, from_poll)) answering_ = receiver_.send_answers(round.now);
+}
+
+// The program is about to see what has come, and may reply at once: a system call for the acknowledgement
+// would come before that. It goes with the next poll, as what comes in between does.
+bool RoceProgress::may_wait(const Round& round, bool from_poll) {
+  if (!from_poll || answering_ != 0 || round.packets > kFewPackets) return false;
+  answering_ = receiver_.acknowledging();
+  return answering_ != 0;
+}
+
+void RoceProgress::flush_answers() {
+  if (answering_ != 0) answering_ = receiver_.send_answers(now_ns());
+}
+
+void RoceProgress::flush_at_exit() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) flush_answers();
+}
+
+// A batch is read to its end: afterwards another process may read. A poll that has received all that there
+// seems to be returns with it; whatever else there is, the next one receives.
+void RoceProgress::read_sockets(Round& round, bool from_poll) {
   udp::ReceivedPacket packet;
   for (const Port& port : sockets_)
-    for (int i = 0; i < kMostPackets || !port.batch->is_empty(); ++i) {
+    for (int i = 0;; ++i) {
+      const bool has_more = i < kMostPackets && (!from_poll || port.batch->may_go_on());
+      if (i != 0 && port.batch->is_empty() && !has_more) break;
       const udp::Arrival arrival = port.socket->receive(*port.batch, &packet);
       if (arrival == udp::Arrival::kNothing) break;
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
@@ -279,11 +305,11 @@ bool RoceProgress::drive(bool from_poll) {
   read_groups(round);
   read_inboxes(round);  // before the sockets: they were read before
   if (reads) {
-    read_sockets(round);
+    read_sockets(round, from_poll);
     lease_.release();
   }
   moved |= round.packets != 0;
-  if (moved) send(round);
+  if (moved) send_at_end(round, from_poll);
   note_timer(round.timer);
   if (round.now >= next_timer_.load(std::memory_order_relaxed)) run_timers(round.now);
   if (moved) empty_polls_.reset();

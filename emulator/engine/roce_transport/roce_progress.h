@@ -56,6 +56,11 @@ class RoceProgress final : public RocePathOwner {
   // What the service thread does each time it runs. Returns when to call again, ns.
   int64_t serve();
 
+  // Sends acknowledgements that wait, of all queue pairs. Under mutex().
+  void flush_answers();
+  // The process is about to exit.
+  void flush_at_exit();
+
   // RocePathOwner
   void watch(const std::shared_ptr<RocePath>& path) override;
   void note_timer(int64_t at) override;
@@ -63,7 +68,7 @@ class RoceProgress final : public RocePathOwner {
  private:
   struct Round;
   bool drive(bool from_poll);
-  void read_sockets(Round& round);
+  void read_sockets(Round& round, bool from_poll);
   void read_groups(Round& round);
   void read_inboxes(Round& round);
   void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
@@ -71,6 +76,8 @@ class RoceProgress final : public RocePathOwner {
                 bool is_forwarded);
   bool is_welcome(const wire::NetAddress& from);
   void send(Round& round);
+  void send_at_end(Round& round, bool from_poll);
+  bool may_wait(const Round& round, bool from_poll);
   void run_timers(int64_t now);
   void arm(int epoll, bool armed, bool* is_armed);
   bool is_anything_unread() const;

@@ -110,6 +110,11 @@ void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire
     datagrams_.take(packet, from, group, ip);
 }
 
+size_t RoceReceiver::acknowledging() const {
+  const auto may_wait = [](const std::shared_ptr<RocePath>& path) { return path->may_wait(); };
+  return std::all_of(answering_.begin(), answering_.end(), may_wait) ? answering_.size() : 0;
+}
+
 size_t RoceReceiver::send_answers(int64_t now) {
   const auto may_refuse = [&](const wire::NetAddress& peer) {
     if (naks_.allow(peer.bytes, now)) return true;

@@ -43,6 +43,8 @@ class RoceReceiver {
 
   // Sends answers that are due, some of each path. Returns how many paths have more.
   size_t send_answers(int64_t now);
+  // How many queue pairs have answers that are due; 0 as well if one of them is more than an acknowledgement.
+  size_t acknowledging() const;
 
  private:
   bool is_for(const RocePath& path, const roce::Packet& packet, const wire::NetAddress& from,

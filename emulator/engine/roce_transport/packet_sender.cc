@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "engine/roce_transport/source_port.h"
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 #include "observe/observer.h"
@@ -14,8 +15,6 @@
 namespace verbena {
 namespace {
 
-// Source ports of RoCE v2 lie here (Annex A17, A17.3.2; the kernel's rdma_flow_label_to_udp_sport()).
-constexpr uint16_t kFirstPort = 0xc000;
 constexpr uint8_t kHopLimit = 64;  // ip(7), ip_default_ttl
 constexpr unsigned kPorts = 0x4000, kPortTries = 64;
 
@@ -25,14 +24,26 @@ int PacketSender::open(const wire::NetAddress& address, std::string* problem) {
   const auto pid = static_cast<unsigned>(getpid());
   int error = EADDRINUSE;
   for (unsigned i = 0; i < kPortTries && error == EADDRINUSE; ++i) {
-    const unsigned port = kFirstPort + (pid * 61 + i * 97) % kPorts;
-    error = socket_.open(address, static_cast<uint16_t>(port), problem);
+    const unsigned port = kFirstSourcePort + (pid * 61 + i * 97) % kPorts;
+    error = sockets_[0].open(address, static_cast<uint16_t>(port), problem);
   }
-  if (error == EADDRINUSE) error = socket_.open(address, 0, problem);
+  if (error == EADDRINUSE) error = sockets_[0].open(address, 0, problem);
   if (error != 0) return error;
-  keep_from_children(socket_.fd());
+  keep_from_children(sockets_[0].fd());
   trains_ = std::make_unique_for_overwrite<PacketTrain[]>(kTrains);
   return 0;
+}
+
+uint32_t PacketSender::choose_socket(uint16_t port) {
+  const uint32_t index = port % kMostSockets;
+  std::lock_guard lock(opening_);
+  udp::RoceSocket& socket = sockets_[index];
+  if (socket.fd() >= 0) return index;
+  int error = socket.open(address(), port, nullptr);
+  if (error == EADDRINUSE) error = socket.open(address(), 0, nullptr);
+  if (error != 0) return 0;
+  keep_from_children(socket.fd());
+  return index;
 }
 
 // Headers are written in front of the payload, and the padding behind it.
@@ -65,7 +76,7 @@ void PacketSender::note_refused(int error, size_t size, const wire::NetAddress& 
                  error == EMSGSIZE ? ": the path MTU of the queue pair is more than the network takes" : "");
 }
 
-void PacketSender::tell_observer(const wire::NetAddress& to, const udp::IpFields& fields,
+void PacketSender::tell_observer(uint16_t port, const wire::NetAddress& to, const udp::IpFields& fields,
                                  std::span<const uint8_t> packet) const {
   Observer* const seen = observer();
   if (seen == nullptr) [[likely]]
@@ -76,29 +87,32 @@ void PacketSender::tell_observer(const wire::NetAddress& to, const udp::IpFields
   route.traffic_class = fields.traffic_class;
   route.flow_label = fields.flow_label;
   route.hop_limit = fields.hop_limit != 0 ? fields.hop_limit : kHopLimit;
-  seen->on_packet({route, socket_.own().port, packet});
+  seen->on_packet({route, port, packet});
 }
 
-bool PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet) {
+bool PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet,
+                        uint32_t socket) {
   std::array<uint8_t, roce::kMaxPacket> bytes;
   const size_t size = roce::write(packet, bytes);
   if (size == 0) return true;
   const int error =
-      socket_.send({to, udp::kRocePort}, fields, std::span(bytes).first(size + roce::kIcrcSize));
-  if (error == 0) tell_observer(to, fields, std::span(bytes).first(size));
+      sockets_[socket].send({to, udp::kRocePort}, fields, std::span(bytes).first(size + roce::kIcrcSize));
+  if (error == 0) tell_observer(sockets_[socket].own().port, to, fields, std::span(bytes).first(size));
   if (error == EAGAIN || error == ENOBUFS) return false;
   if (error != 0) note_refused(error, size, to);
   return true;
 }
 
-size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train) {
+size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train,
+                          uint32_t socket) {
   const auto datagrams = train.datagrams();
   size_t done = 0;
   while (done < datagrams.size()) {
     size_t sent = 0;
-    const int error = socket_.send({to, udp::kRocePort}, fields, datagrams.subspan(done), &sent);
+    const int error = sockets_[socket].send({to, udp::kRocePort}, fields, datagrams.subspan(done), &sent);
     for (const auto& datagram : datagrams.subspan(done, sent))
-      tell_observer(to, fields, datagram.first(datagram.size() - roce::kIcrcSize));
+      tell_observer(sockets_[socket].own().port, to, fields,
+                    datagram.first(datagram.size() - roce::kIcrcSize));
     done += sent;
     if (error == EAGAIN || error == ENOBUFS) return done;
     if (error != 0) note_refused(error, datagrams[done++].size(), to);

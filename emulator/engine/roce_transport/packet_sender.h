@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Sends packets from one address of the node. Each process has sockets of its own for that, with a port of
-// its own: receivers take packets from any source port (Annex A17 uses it for the choice of a path alone).
-// Any thread. After open() nothing allocates, and nothing waits.
+// Sends packets from one address of the node. Each process has sockets of its own for that, with ports of
+// their own: receivers take packets from any source port (Annex A17 uses it for the choice of a path alone).
+// There are few, kMostSockets, which queue pairs share: a descriptor for each queue pair would be too many
+// for a program. Any thread. Nothing allocates but open() and choose_socket(), and nothing waits.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "engine/packets/packet_request.h"
@@ -64,27 +66,34 @@ class PacketSender {
   // As RoceSocket::open().
   int open(const wire::NetAddress& address, std::string* problem);
 
-  // False: the network takes nothing now, and the packet was not sent. Whatever else is wrong loses the
-  // packet, as a wire does; the first time the log says why.
-  bool send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet);
+  // The socket for a connection that is to have this source port. It is opened when the first one asks; if
+  // that fails, connections share one that is open. Not for the data path.
+  uint32_t choose_socket(uint16_t port);
+
+  // `socket`: from choose_socket(); 0 is always open. False: the network takes nothing now, and the packet
+  // was not sent. Whatever else is wrong loses the packet, as a wire does; the first time the log says why.
+  bool send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet,
+            uint32_t socket = 0);
   // The same for several. Returns how many of them are sent or lost, from the first on.
-  size_t send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train);
+  size_t send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train,
+              uint32_t socket);
 
   // One of a few trains, which is empty, for the calling thread. nullptr: all are in use.
   PacketTrain* borrow();
   static void give_back(PacketTrain* train) { train->is_borrowed_.store(false, std::memory_order_release); }
 
-  const wire::NetAddress& address() const { return socket_.own().address; }
+  const wire::NetAddress& address() const { return sockets_[0].own().address; }
 
  private:
-  static constexpr size_t kTrains = 4;
+  static constexpr size_t kTrains = 4, kMostSockets = 8;
 
   void note_refused(int error, size_t size, const wire::NetAddress& to);
   // A packet without its ICRC has been sent.
-  void tell_observer(const wire::NetAddress& to, const udp::IpFields& fields,
+  void tell_observer(uint16_t port, const wire::NetAddress& to, const udp::IpFields& fields,
                      std::span<const uint8_t> packet) const;
 
-  udp::RoceSocket socket_;
+  std::array<udp::RoceSocket, kMostSockets> sockets_;
+  std::mutex opening_;  // of all but the first
   std::unique_ptr<PacketTrain[]> trains_;
   std::atomic<uint32_t> refused_{0};
 };

@@ -16,6 +16,7 @@
 #include "engine/responder/payload_stream.h"
 #include "engine/responder/peer_path.h"
 #include "engine/roce_transport/packet_sender.h"
+#include "engine/roce_transport/source_port.h"
 #include "engine/rules/psn.h"
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
@@ -61,6 +62,11 @@ udp::IpFields ip_fields_of(const ibv_qp_attr& attr, bool obeys_marks) {
   const ibv_global_route& route = attr.ah_attr.grh;
   const auto dscp = static_cast<uint8_t>(route.traffic_class & ~udp::kEcnMask);
   return {static_cast<uint8_t>(dscp | (obeys_marks ? udp::kEcnCapable : 0)), 0, route.flow_label & 0xfffff};
+}
+
+uint16_t port_of_path(const Qp& qp, const ibv_qp_attr& attr) {
+  const uint32_t label = attr.ah_attr.grh.flow_label & 0xfffff;
+  return source_port_of(label != 0 ? label : flow_label_of(qp.shared->qpn, attr.dest_qp_num));
 }
 
 // Is there nothing that lowers the rate of such answers?
@@ -155,6 +161,7 @@ RocePath::RocePath(Qp& qp, const ibv_qp_attr& attr, const RocePeer& peer, Packet
     : qp_(qp),
       peer_(peer),
       sender_(sender),
+      socket_(sender.choose_socket(port_of_path(qp, attr))),
       owner_(owner),
       mtu_(mtu_bytes(attr.path_mtu)),
       fields_(ip_fields_of(attr, is_acknowledged(qp.type))),
@@ -224,7 +231,7 @@ void RocePath::send_packets(int64_t now) {
   for (;;) {
     const auto before = requester_.position();
     if (!requester_.next_packet(now, &out)) return;
-    if (!ports_up(qp_.requester) || sender_.send(peer_.address, fields_, out.packet)) continue;
+    if (!ports_up(qp_.requester) || sender_.send(peer_.address, fields_, out.packet, socket_)) continue;
     if (!is_acknowledged(qp_.type)) continue;
     requester_.take_back(before);
     is_full_ = true;
@@ -250,7 +257,7 @@ void RocePath::fill_and_send(PacketTrain& train, int64_t now) {
       if (more) train.add();
     }
     if (train.size() == 0 || !ports_up(qp_.requester)) continue;
-    const size_t sent = sender_.send(peer_.address, fields_, train);
+    const size_t sent = sender_.send(peer_.address, fields_, train, socket_);
     if (sent == train.size() || !is_acknowledged(qp_.type)) continue;
     requester_.take_back(before[sent]);
     is_full_ = true;
@@ -406,7 +413,7 @@ bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAd
         --most;
       }
       if (train->size() != 0 && ports_up(qp_.requester))
-        sender_.send(peer_.address, unlimited ? unlimited_ : fields_, *train);
+        sender_.send(peer_.address, unlimited ? unlimited_ : fields_, *train, socket_);
       if (most == 0) return false;
     }
     return true;
@@ -414,7 +421,7 @@ bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAd
   packets::OwnedOutgoingPacket out;
   while (responder_.next_packet(&out)) {
     if (is_wanted(out.packet) && ports_up(qp_.requester))
-      sender_.send(peer_.address, has_no_window(out.packet) ? unlimited_ : fields_, out.packet);
+      sender_.send(peer_.address, has_no_window(out.packet) ? unlimited_ : fields_, out.packet, socket_);
     if (--most == 0) return false;
   }
   return true;

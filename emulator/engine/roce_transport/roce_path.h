@@ -106,6 +106,7 @@ class RocePath final : public Transport,
   Qp& qp_;
   const RocePeer peer_;
   PacketSender& sender_;
+  const uint32_t socket_;  // PacketSender::choose_socket()
   RocePathOwner& owner_;
 
   const uint32_t mtu_;

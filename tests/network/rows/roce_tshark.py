@@ -151,3 +151,21 @@ def ip_fields(hosts):
 
 rows.add("ip_fields", ip_fields)
 six.add("ip_fields", ip_fields)
+
+
+@rows.row("source_ports")
+def source_ports(hosts):
+    """A connection has one, and 16 connections have more than one, so that a network with several ways can spread them. They
+    share a few sockets of the process."""
+    with Capture(hosts[SERVER], hosts[CLIENT]) as seen:
+        perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-q", 16, "-s", 64), (64,), iterations=5)
+    ports = {}
+    for packet in seen.packets:
+        source, = struct.unpack_from(">H", packet.udp)
+        expect(source >= 0xc000, f"source port {source}")
+        ports.setdefault((packet.ip[12:16], packet.packet[5:8]), set()).add(source)
+    expect(len(ports) == 32, f"{len(ports)} connections have sent")
+    expect(all(len(each) == 1 for each in ports.values()), "a connection has sent from several ports")
+    for host in {address for address, _ in ports}:
+        distinct = set().union(*(each for (address, _), each in ports.items() if address == host))
+        expect(2 <= len(distinct) <= 8, f"16 connections have sent from {len(distinct)} ports")

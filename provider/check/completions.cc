@@ -10,6 +10,7 @@
 #include "check/operations.h"
 #include "check/outstanding.h"
 #include "check/patterns.h"
+#include "check/protection.h"
 #include "engine/rules/vendor_error.h"
 
 namespace verbena::check {
@@ -98,6 +99,7 @@ void complete_send(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
     const bool is_last = each == place;
     if (!is_last || wc.status == IBV_WC_SUCCESS) check_finished(qp, *each, polling);
     if (qp.send_cq != nullptr && each->signaled) --qp.send_cq->expected;
+    end_protection(each->serial);
   }
   if (wc.status != IBV_WC_SUCCESS) report_failure(qp, *place, wc, keep_stack(polling));
   note_rnr(qp, *place, polling);

@@ -18,6 +18,7 @@
 #include "check/memory_hooks.h"
 #include "check/model.h"
 #include "check/outstanding.h"
+#include "check/protection.h"
 
 namespace verbena::check {
 namespace {
@@ -49,9 +50,17 @@ std::atomic<Munmap*> real_munmap{nullptr};
 bool is_in_use(uintptr_t begin, size_t length, bool pages) {
   bool got = false;
   const Locked locked(&got);
-  return got && was_registered(begin, begin + length) &&
-         (find_region_at(begin, begin + length, pages) != nullptr ||
-          find_use_of(begin, begin + length) != nullptr);
+  if (!got || !was_registered(begin, begin + length)) return false;
+  unprotect_memory(begin, begin + length);
+  return find_region_at(begin, begin + length, pages) != nullptr ||
+         find_use_of(begin, begin + length) != nullptr;
+}
+
+// Before realloc(3), which may free the block in the same call.
+void end_protection_of(uintptr_t begin, size_t length) {
+  bool got = false;
+  const Locked locked(&got);
+  if (got) unprotect_memory(begin, begin + length);
 }
 
 void check_released(const char* call, uintptr_t begin, size_t length, bool pages) {
@@ -104,6 +113,7 @@ __attribute__((visibility("default"))) void* realloc(void* memory, size_t size) 
   const size_t length =
       memory != nullptr && watching.load(std::memory_order_acquire) ? malloc_usable_size(memory) : 0;
   const auto begin = reinterpret_cast<uintptr_t>(memory);
+  if (length != 0 && !is_inside()) end_protection_of(begin, length);
   void* const result = function(memory, size);
   if (length != 0 && result != nullptr && reinterpret_cast<uintptr_t>(result) != begin)
     check_released("realloc", begin, length, false);

@@ -133,7 +133,7 @@ Head* RingWriter::begin(Kind kind, size_t size) {
     const bool is_sound = oldest >= sizeof(Head) && oldest % kAlignment == 0 && oldest <= head_ - tail_;
     tail_ = is_sound ? tail_ + oldest : head_;
   }
-  header.tail.store(tail_, std::memory_order_relaxed);
+  header.tail.store(tail_, std::memory_order_release);
   // A reader that sees a byte of the new record sees the tail, too.
   std::atomic_thread_fence(std::memory_order_release);
   auto* const head = reinterpret_cast<Head*>(ring_.at(head_));

@@ -40,8 +40,10 @@ int RingReader::open(const std::string& path) {
 RingReader::Next RingReader::next(std::vector<std::byte>* record) {
   const RingHeader& header = ring_.header();
   for (int tries = 0; tries < 1000; ++tries) {
-    const uint64_t head = header.head.load(std::memory_order_acquire);
     const uint64_t tail = header.tail.load(std::memory_order_acquire);
+    const uint64_t head = header.head.load(std::memory_order_acquire);
+    // Between the two the writer may have gone any way on: they belong together if the tail is still there.
+    if (header.tail.load(std::memory_order_relaxed) != tail) continue;
     if (tail > head || head - tail > ring_.size() || position_ > head) return Next::kDamaged;
     if (position_ < tail) position_ = tail;
     if (position_ == head) return Next::kNone;

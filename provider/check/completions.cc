@@ -10,12 +10,16 @@
 #include "check/operations.h"
 #include "check/outstanding.h"
 #include "check/patterns.h"
+#include "check/protection.h"
 #include "engine/rules/vendor_error.h"
 
 namespace verbena::check {
 namespace {
 
 using Wide = unsigned long long;
+
+// A program that waits for what cannot come polls in vain many times; one that only empties the queue, once.
+constexpr unsigned kPollsInVain = 1000;
 
 struct ErrorRule {
   VendorError error;
@@ -72,6 +76,18 @@ void report_failure(const QueuePair& qp, const Request& request, const ibv_wc& w
           {"the queue pair was modified last here", qp.modified}});
 }
 
+// Has a request of the queue pair found no receive since the last completion?
+void note_rnr(QueuePair& qp, const Request& request, const Stack& polling) {
+  if (!is_enabled(rule("receive-late")) || qp.type != IBV_QPT_RC) return;
+  const uint32_t naks = provider().rnr_naks(qp.qp);
+  if (naks == qp.rnr_naks) return;
+  report(rule("receive-late"),
+         text("%s: %u times the peer had no receive for a request, up to the %s with wr_id 0x%llx",
+              qp.name.c_str(), naks - qp.rnr_naks, kind_of(request), Wide{request.wr_id}),
+         {{"posted here", request.posted}, {"completion polled here", keep_stack(polling)}});
+  qp.rnr_naks = naks;
+}
+
 // A request of the send queue completes all before it.
 void complete_send(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   const auto is_it = [&](const Request& request) {
@@ -83,8 +99,10 @@ void complete_send(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
     const bool is_last = each == place;
     if (!is_last || wc.status == IBV_WC_SUCCESS) check_finished(qp, *each, polling);
     if (qp.send_cq != nullptr && each->signaled) --qp.send_cq->expected;
+    end_protection(each->serial);
   }
   if (wc.status != IBV_WC_SUCCESS) report_failure(qp, *place, wc, keep_stack(polling));
+  note_rnr(qp, *place, polling);
   qp.sends.erase(qp.sends.begin(), std::next(place));
 }
 
@@ -117,10 +135,22 @@ void complete(CompletionQueue& cq, const ibv_wc& wc, const Stack& polling) {
     complete_send(*qp, wc, polling);
 }
 
+// A program that waits polls empty queues all the time: then no stack is captured, unless it is going to be
+// reported. False: it is needed.
+bool note_empty_poll(const void* handle) {
+  const Locked locked;
+  auto* const cq = find<CompletionQueue>(handle);
+  if (cq == nullptr) return true;
+  if (cq->left != nullptr && cq->polls_for_left + 1 == kPollsInVain) return false;
+  note_poll(*cq, true, Stack{});
+  return true;
+}
+
 int poll_cq(ibv_cq* ibv, int entries, ibv_wc* wc) {
-  const Stack stack = capture_stack();
-  if (!is_usable(ibv, "ibv_poll_cq", stack)) return -EINVAL;
+  if (!is_usable(ibv, "ibv_poll_cq")) return -EINVAL;
   const int polled = below().poll_cq(ibv, entries, wc);
+  if (polled == 0 && note_empty_poll(ibv)) return 0;
+  const Stack stack = capture_stack();
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ibv);
   if (cq == nullptr || polled < 0) return polled;
@@ -138,7 +168,9 @@ struct Iterator {
 };
 Iterator original;  // the provider has one of each
 
-void note_current(ibv_cq_ex* ex, int error, const Stack& stack) {
+void note_current(ibv_cq_ex* ex, int error) {
+  if (error == ENOENT && note_empty_poll(ex)) return;
+  const Stack stack = capture_stack();
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ex);
   if (cq == nullptr) return;
@@ -146,22 +178,28 @@ void note_current(ibv_cq_ex* ex, int error, const Stack& stack) {
   if (error == 0) complete(*cq, *provider().current(ex), stack);
 }
 
+bool is_for_one_thread(const ibv_cq_ex* ex) {
+  const Locked locked;
+  const auto* const cq = find<CompletionQueue>(ex);
+  return cq != nullptr && cq->one_thread;
+}
+
 // From start to end the queue belongs to one thread.
-bool enter_poller(ibv_cq_ex* ex, const Stack& stack) {
+void enter_poller(ibv_cq_ex* ex) {
+  if (!is_for_one_thread(ex)) return;
+  const Stack stack = capture_stack();
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ex);
-  if (cq == nullptr || !cq->one_thread) return true;
   const int thread = this_thread();
   if (cq->poller != 0 && cq->poller != thread) {
     report(rule("poll-two-threads"), text("%s: threads %d and %d", cq->name.c_str(), cq->poller, thread),
            {{"polled here", keep_stack(stack)},
             {"the other thread polls here", cq->polling},
             {"made here", cq->created}});
-    return false;
+    return;
   }
   cq->poller = thread;
   cq->polling = keep_stack(stack);
-  return true;
 }
 
 void leave_poller(ibv_cq_ex* ex) {
@@ -171,19 +209,17 @@ void leave_poller(ibv_cq_ex* ex) {
 }
 
 int start_poll(ibv_cq_ex* ex, ibv_poll_cq_attr* attr) {
-  const Stack stack = capture_stack();
-  if (!is_usable(ex, "ibv_start_poll", stack)) return EINVAL;
-  enter_poller(ex, stack);
+  if (!is_usable(ex, "ibv_start_poll")) return EINVAL;
+  enter_poller(ex);
   const int error = original.start_poll(ex, attr);
   if (error != 0) leave_poller(ex);
-  note_current(ex, error, stack);
+  note_current(ex, error);
   return error;
 }
 
 int next_poll(ibv_cq_ex* ex) {
-  const Stack stack = capture_stack();
   const int error = original.next_poll(ex);
-  note_current(ex, error, stack);
+  note_current(ex, error);
   return error;
 }
 
@@ -233,9 +269,6 @@ void async_event(ibv_context* context, ibv_async_event* event) {
 }
 
 }  // namespace
-
-// A program that waits for what cannot come polls in vain many times; one that only empties the queue, once.
-constexpr unsigned kPollsInVain = 1000;
 
 void note_poll(CompletionQueue& cq, bool found_nothing, const Stack& stack) {
   ++cq.polls;

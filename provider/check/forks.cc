@@ -90,6 +90,7 @@ void prepare() {
 }
 
 void in_child() {
+  enter_process();
   unlock_after_fork();
   learn_stack();
   const Locked locked;

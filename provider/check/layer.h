@@ -25,6 +25,7 @@ struct verbena_check_provider {
   bool (*has_overrun)(ibv_cq* cq);  // has a completion found no room? Takes no lock.
   // In ERR or RESET, or about to be because the peer has failed? Takes no lock.
   bool (*is_flushing)(ibv_qp* qp);
+  uint32_t (*rnr_naks)(ibv_qp* qp);  // that it has received. Takes no lock.
   // The other end of a connection, if it is on this node and in RTR or RTS. Takes a lock.
   bool (*find_peer)(ibv_qp* qp, verbena::PeerAttributes* out);
   // Each later message of the log goes to `sink` as well, from level warn on, in the thread that caused it.

@@ -67,6 +67,7 @@ struct Region : Object {
   int access = 0;
   uint32_t lkey = 0;
   uint32_t rkey = 0;
+  uint64_t pinned = 0;  // bytes of whole pages
   const Object* pd = nullptr;
 
   Region() : Object(Kind::kMr) {}
@@ -167,6 +168,7 @@ struct QueuePair : Object {
   uint64_t sends_posted = 0;
   uint64_t receives_posted = 0;
   uint64_t polls_at_first_send = 0;  // of send_cq
+  uint32_t rnr_naks = 0;             // that were seen
   StackId last_send = 0;
   StackId modified = 0;  // the last transition
   StackId accepted = 0;  // rdma_accept(3), until its connection is known to be established
@@ -193,7 +195,18 @@ void end_object(Object& object, StackId where);
 
 // The region with this lkey on the device of `context`, the last one to have it; nullptr: none had.
 Region* find_region(const ibv_context* context, uint32_t lkey);
-void enter_lkey(Region& region);
+// Enters its lkey and its memory, also when that has changed.
+void enter_region(Region& region);
+
+// Of all living regions of this process: bytes that a device pins.
+uint64_t pinned_bytes();
+
+// Was any of [begin, end) ever registered? Then requests may use it. Most memory never was.
+bool was_registered(uintptr_t begin, uintptr_t end);
+
+// The living region of this process that begins in [begin, end), or with `anywhere` one that shares bytes
+// with it. nullptr: there is none.
+const Region* find_region_at(uintptr_t begin, uintptr_t end, bool anywhere);
 
 // The living QP with this number whose completions go to `cq`. nullptr: there is none; then *destroyed, if
 // not null, is the last one that was.
@@ -204,6 +217,9 @@ const std::vector<Object*>& all_objects();
 
 // Is the process that made `object` another one (fork(2))?
 bool is_parents(const Object& object);
+
+// After fork(2), in the child.
+void enter_process();
 
 uint64_t next_serial();
 uint64_t last_serial();

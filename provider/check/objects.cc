@@ -14,6 +14,7 @@
 #include "check/memory_hooks.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/pinned.h"
 #include "check/watch.h"
 #include "findings/families.h"
 
@@ -166,7 +167,9 @@ ibv_mr* made_region(ibv_mr* mr, ibv_pd* pd, const char* verb, const Stack& stack
   region->name = name_of(*region);
   if (region->pd != nullptr) region->uses.push_back(region->pd);
   if (const Object* const other = find_object(also); other != nullptr) region->uses.push_back(other);
-  enter_lkey(enter(std::move(region), mr, pd->context, stack));
+  Region& entered = enter(std::move(region), mr, pd->context, stack);
+  enter_region(entered);
+  check_pinned(entered);
   watch_memory();
   return mr;
 }
@@ -227,6 +230,7 @@ int rereg_mr(pabi_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int 
     region->begin = region->memory = reinterpret_cast<uintptr_t>(addr);
     region->length = length;
     region->name = name_of(*region);
+    enter_region(*region);
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) region->access = access;
   if (const Object* const other = find_object(pd);
@@ -336,6 +340,15 @@ bool is_usable(const void* handle, const char* verb, const Stack& stack) {
            text("%s: %s was made by process %d, before fork", verb, object->name.c_str(), object->process),
            {{"used here", keep_stack(stack)}, {"made here", object->created}});
   return true;
+}
+
+bool is_usable(const void* handle, const char* verb) {
+  {
+    const Locked locked;
+    const Object* const object = find_object(handle);
+    if (object == nullptr || (object->alive && !is_parents(*object))) return true;
+  }
+  return is_usable(handle, verb, capture_stack());
 }
 
 void report_refusal(const char* verb, int error, const Stack& stack) {

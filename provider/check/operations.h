@@ -33,6 +33,9 @@ void check_iterator(ibv_cq_ex* cq);
 // False: it must not be passed on. An object that the checker does not know may be used; null, too.
 bool is_usable(const void* handle, const char* verb, const Stack& stack);
 
+// The same for calls that are made often: the stack is captured only if there is something to report.
+bool is_usable(const void* handle, const char* verb);
+
 // Enters a new object of no special type; `name` is formatted. null `handle`: the call was refused, which is
 // reported. Takes the lock.
 void made(Kind kind, const void* handle, const ibv_context* context, const char* verb, const Stack& stack,

@@ -40,13 +40,22 @@ const StackBounds& own_stack() {
   return bounds;
 }
 
+constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
+
+uint64_t mix_word(uint64_t sum, const char* bytes) {
+  uint64_t word;
+  memcpy(&word, bytes, 8);
+  sum = (sum ^ word) * kFactor;
+  return sum ^ sum >> 32;
+}
+
+// Four sums beside each other, so that one multiplication does not wait for the other.
 uint64_t mix(uint64_t sum, const char* bytes, size_t length) {
-  for (; length >= 8; bytes += 8, length -= 8) {
-    uint64_t word;
-    memcpy(&word, bytes, 8);
-    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
-    sum ^= sum >> 32;
-  }
+  uint64_t sums[4] = {sum, ~sum, sum + kFactor, sum ^ kFactor};
+  for (; length >= 32; bytes += 32, length -= 32)
+    for (size_t i = 0; i < 4; ++i) sums[i] = mix_word(sums[i], bytes + 8 * i);
+  for (const uint64_t each : sums) sum = (sum ^ each) * kFactor;
+  for (; length >= 8; bytes += 8, length -= 8) sum = mix_word(sum, bytes);
   for (; length != 0; ++bytes, --length) sum = (sum ^ static_cast<unsigned char>(*bytes)) * 0x100000001b3u;
   return sum;
 }
@@ -177,6 +186,15 @@ const Request* find_use_of(uintptr_t begin, uintptr_t end) {
     return std::any_of(request.ranges.begin(), request.ranges.end(),
                        [&](const Range& range) { return intersects(begin, end, range.begin, range.length); });
   });
+}
+
+bool may_be_written(uintptr_t begin, uintptr_t end) {
+  return find_request([&](const Request& request) {
+           return writes_memory(request.opcode) &&
+                  std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
+                    return intersects(begin, end, range.begin, range.length);
+                  });
+         }) != nullptr;
 }
 
 const Request* find_overlap(const std::deque<Request>& queue, const Request& request) {

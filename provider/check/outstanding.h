@@ -26,6 +26,9 @@ bool is_flushing(const QueuePair& qp);
 const Request* find_use_of(const Region& region);
 const Request* find_use_of(uintptr_t begin, uintptr_t end);
 
+// May an outstanding request write bytes of [begin, end)?
+bool may_be_written(uintptr_t begin, uintptr_t end);
+
 // The first outstanding receive of `queue` whose bytes intersect those of `request`.
 const Request* find_overlap(const std::deque<Request>& queue, const Request& request);
 

@@ -10,6 +10,7 @@
 #include "check/outstanding.h"
 #include "check/patterns.h"
 #include "check/peers.h"
+#include "check/protection.h"
 #include "check/request_rules.h"
 #include "findings/families.h"
 
@@ -53,6 +54,8 @@ Request enter_send(QueuePair& qp, const ibv_send_wr& wr, StackId posted, const S
   } else {
     note_thread(qp.context, request, stack);
     take_sum(qp, request);
+    unprotect_buffers(qp.context, request);
+    protect_buffers(qp, request);
   }
   return request;
 }
@@ -69,6 +72,7 @@ void take_back(std::deque<Request>& queue, const Entered& entered, uint64_t post
   std::erase_if(queue, [&](const Request& request) {
     if (request.serial <= entered.before + posted || request.serial > entered.before + entered.count)
       return false;
+    end_protection(request.serial);
     removed(request);
     return true;
   });
@@ -186,6 +190,7 @@ Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* p
     request.bytes = total(request.ranges);
     check_receive_rules(queue, owner, pd, qp, *wr, request);
     note_thread(owner.context, request, stack);
+    unprotect_buffers(owner.context, request);
     fill_pattern(owner.context, request);
     queue.requests.push_back(std::move(request));
   }

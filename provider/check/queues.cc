@@ -8,6 +8,7 @@
 #include "check/likeness.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/protection.h"
 #include "check/watch.h"
 #include "findings/families.h"
 
@@ -318,6 +319,7 @@ void forget_requests(QueuePair& qp) {
   if (qp.send_cq != nullptr)
     for (const Request& request : qp.sends) qp.send_cq->expected -= request.signaled ? 1 : 0;
   if (qp.recv_cq != nullptr) qp.recv_cq->expected -= static_cast<int64_t>(qp.receives.requests.size());
+  for (const Request& request : qp.sends) end_protection(request.serial);
   qp.sends.clear();
   qp.receives.requests.clear();
 }

@@ -11,6 +11,8 @@
 
 namespace verbena {
 
+uint32_t count_rnr_naks(const Qp* qp) { return qp->shared->rnr_naks.load(std::memory_order_relaxed); }
+
 bool find_peer_attributes(Qp* qp, PeerAttributes* out) {
   if (qp->proxy || qp->process->dead()) return false;
   std::lock_guard send(qp->send_lock);

@@ -178,6 +178,7 @@ uint32_t cq_handle(const Cq*) { return 13; }
 int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*) { return fake.error != 0 ? -fake.error : num_entries; }
 uint32_t count_completions(Cq*) { return 0; }
 bool is_flushing(const Qp*) { return false; }
+uint32_t count_rnr_naks(const Qp*) { return 0; }
 bool find_peer_attributes(Qp*, PeerAttributes*) { return false; }
 bool has_overrun(const Cq*) { return false; }
 int req_notify_cq(Cq*, bool solicited_only) {

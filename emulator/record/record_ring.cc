@@ -133,7 +133,7 @@ void RingWriter::count_cut() {
 void RingWriter::move_tail() {
   const uint64_t needed = head_ + writing_ - ring_.size();
   tail_ = starts_[(needed / (ring_.size() / kRingSegments) + 1) % kRingSegments];
-  ring_.header().tail.store(tail_, std::memory_order_relaxed);
+  ring_.header().tail.store(tail_, std::memory_order_release);
   // A reader that sees a byte of the new record sees the tail, too.
   std::atomic_thread_fence(std::memory_order_release);
 }

@@ -48,11 +48,14 @@ uint64_t RingReader::position_ahead(uint64_t head, uint64_t tail) const {
 RingReader::Next RingReader::append(std::vector<std::byte>* records) {
   const RingHeader& header = ring_.header();
   const size_t before = records->size();
+  bool is_overtaken = false;
   for (int tries = 0; tries < 1000; ++tries) {
-    const uint64_t head = header.head.load(std::memory_order_acquire);
     const uint64_t tail = header.tail.load(std::memory_order_acquire);
+    const uint64_t head = header.head.load(std::memory_order_acquire);
+    // Between the two the writer may have gone any way on: they belong together if the tail is still there.
+    if (header.tail.load(std::memory_order_relaxed) != tail) continue;
     if (tail > head || head - tail > ring_.size() || position_ > head) return Next::kDamaged;
-    if (position_ < tail) position_ = tries == 0 ? tail : position_ahead(head, tail);
+    if (position_ < tail) position_ = is_overtaken ? position_ahead(head, tail) : tail;
     if (position_ == head) return Next::kNone;
     Head first;
     std::memcpy(&first, ring_.at(position_), sizeof first);
@@ -65,7 +68,10 @@ RingReader::Next RingReader::append(std::vector<std::byte>* records) {
     }
     // The copy counts if the writer has not come near it meanwhile.
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (header.tail.load(std::memory_order_relaxed) > position_) continue;
+    if (header.tail.load(std::memory_order_relaxed) > position_) {
+      is_overtaken = true;
+      continue;
+    }
     if (!is_sound || first.number < expected_) {
       records->resize(before);
       return Next::kDamaged;

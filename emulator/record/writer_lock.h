@@ -19,7 +19,7 @@ namespace verbena::record {
 
 class WriterLock {
   struct Ownership {
-    std::atomic<const void*> owner{nullptr};  // a thread's `mark`; nullptr: whoever comes first; kEverybody
+    std::atomic<const void*> owner{nullptr};  // a thread's `mark`; nullptr: the next that comes; kEverybody
     std::atomic<bool> is_busy{false};         // the owner holds the lock
   };
 

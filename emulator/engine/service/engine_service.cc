@@ -58,6 +58,7 @@ struct EngineServiceAtExit {
   [[gnu::destructor]] static void send_what_lingers() {
     if (current != nullptr && !current->process_.dead()) {
       if (Remote* const remote = current->begun_remote_.load()) remote->flush_at_exit();
+      if (RoceNetwork* const roce = current->roce()) roce->flush_at_exit();
       current->process_.membership().retire_node_at_exit();
     } else if (current == nullptr && last_node.pid == getpid()) {
       remove_node(last_node.path, {.own = identity_of_process(getpid())});

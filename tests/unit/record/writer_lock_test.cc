@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The lock that one thread owns: whoever comes, one at a time has it.
+// The lock that one thread owns: one at a time has it, also of those that take it away.
 #include "record/writer_lock.h"
 
 #include <gtest/gtest.h>

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "fabric/instruments.h"
 #include "fabric/private_folder.h"
@@ -82,17 +83,18 @@ void Collector::collect(int64_t until, const Take& take) {
   drop_taken(taken);
 }
 
-// The first `count` of waiting_. The bytes of the others move together.
+// The first `count` of waiting_. The bytes of the others move together. Both buffers keep their memory: to
+// get new pages from the kernel for each pass takes longer than to read the ring.
 void Collector::drop_taken(size_t count) {
   if (count == 0) return;
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
-  std::vector<std::byte> rest;
+  spare_.clear();
   for (Item& item : waiting_) {
     const auto from = bytes_.begin() + static_cast<ptrdiff_t>(item.place);
-    item.place = rest.size();
-    rest.insert(rest.end(), from, from + item.size);
+    item.place = spare_.size();
+    spare_.insert(spare_.end(), from, from + item.size);
   }
-  bytes_ = std::move(rest);
+  std::swap(bytes_, spare_);
 }
 
 void Collector::remove_finished() {

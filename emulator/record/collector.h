@@ -65,7 +65,7 @@ class Collector {
   std::map<std::string, Source> sources_;  // by the name of the file
   std::vector<RingOwner> owners_;          // by the number of the ring
   std::vector<Item> waiting_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> bytes_, spare_;
   uint64_t lost_before_ = 0, cut_before_ = 0;  // of rings that are removed
   uint32_t damaged_ = 0;
 };

@@ -37,9 +37,9 @@ int RingReader::open(const std::string& path) {
   return 0;
 }
 
-// A record a quarter of the ring ahead of the tail: so far a writer has to come before it disturbs again.
+// A record a sixteenth of the ring ahead of the tail: so far a writer has to come before it disturbs again.
 uint64_t RingReader::position_ahead(uint64_t head, uint64_t tail) const {
-  const uint64_t wanted = tail + ring_.size() / 4;
+  const uint64_t wanted = tail + ring_.size() / 16;
   const uint64_t segment = wanted / (ring_.size() / kRingSegments) + 1;
   const uint64_t start = ring_.header().starts[segment % kRingSegments].load(std::memory_order_relaxed);
   return start >= wanted && start <= head && start % kAlignment == 0 ? start : tail;

@@ -138,7 +138,7 @@ def probes(settings):
         values = ", ".join(f"$_probe_arg{place - 1}" for place in places)
         asked += ["-ex", f'printf "{name}{" %d" * len(places)}\\n", {values}', "-ex", "continue"]
     with Node(settings) as node:
-        seen = node.ended(node.start("gdb", "-batch", *asked, "-ex", "kill", "--args", *script("rc_loopback.py")))
+        seen = node.ended(node.start("gdb", "-batch", "-readnever", *asked, "-ex", "kill", "--args", *script("rc_loopback.py")))
         # wr_id and number of SGEs; IBV_WR_SEND between them; then IBV_WC_SUCCESS, IBV_WC_SEND and 9 bytes.
         for line in ("post_recv 9 1", "post_send 7 2 1", "completion 7 0 0 "):
             expect(any(found.startswith(line) for found in seen.out.splitlines()), f"'{line}' is not in {seen.out}")

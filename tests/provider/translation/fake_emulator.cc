@@ -346,7 +346,7 @@ void signal_mask_changed() {}
 void set_shared_memory_hint(SharedMemoryHint) {}
 void set_program_memory(const ProgramMemory&) {}
 void memory_changes(uint64_t, uint64_t) {}
-void memory_changed() {}
+void memory_changed(uint64_t, uint64_t) {}
 void memory_leaves(uint64_t, uint64_t) {}
 
 }  // namespace verbena

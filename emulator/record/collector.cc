@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapter/clock.h"
 #include "fabric/instruments.h"
 #include "fabric/private_folder.h"
 #include "fabric/slot_folder.h"
@@ -18,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostAtOnce = 256 << 20;  // bytes of a ring in one pass: its process may go on writing
+constexpr size_t kMostAtOnce = 256 << 20;    // bytes of a ring in one pass: its process may go on writing
+constexpr size_t kTakenBetweenReads = 1024;  // records
 
 bool is_alive(const NodeDirectory& directory, const RingOwner& owner) {
   return owner.slot < kMaxSlots && directory.alive(owner.slot, owner.generation);
@@ -75,10 +77,15 @@ void Collector::collect(int64_t until, const Take& take) {
   find_rings();
   for (auto& [name, source] : sources_) read(source);
   std::ranges::stable_sort(waiting_, {}, &Item::time);
+  const size_t sorted = waiting_.size();
   size_t taken = 0;
-  for (; taken < waiting_.size() && waiting_[taken].time < until; ++taken) {
-    const Item& item = waiting_[taken];
+  while (taken < sorted && waiting_[taken].time < until) {
+    const Item item = waiting_[taken++];
     take(item.ring, owners_[item.ring], std::span(bytes_).subspan(item.place, item.size));
+    // What is done with a record takes longer than to write it: meanwhile the rings would be overwritten.
+    // What is read now waits for the next time, if there is one.
+    if (taken % kTakenBetweenReads == 0 && bytes_.size() < kMostAtOnce && until != kEndOfTime)
+      for (auto& [name, source] : sources_) read(source);
   }
   drop_taken(taken);
 }

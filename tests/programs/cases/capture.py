@@ -262,24 +262,32 @@ def two_nodes(settings):
         expect(seen[0] == seen[1], f"the nodes see {len(seen[0])} and {len(seen[1])} packets")
 
 
+def requests_out(node):
+    return sum(qp["requests_out"] for process in node.processes() for qp in process["qps"])
+
+
 @case("capture.attached_later")
 def attached_later(settings):
     """A program that runs already is captured from then on, and goes on as before when the capture ends."""
     with Node(settings) as node:
         port = ports.reserve()
-        options = ("-p", port, "-g", 1, "-s", 64, "-n", 400000)
+        options = ("-p", port, "-g", 1, "-s", 64, "-n", 100000000)
         server = node.start("ibv_rc_pingpong", *options, name="ibv_rc_pingpong (server)")
         ports.wait_listening(port, server, settings.patience)
         client = node.start("ibv_rc_pingpong", *options, "127.0.0.1", name="ibv_rc_pingpong (client)")
         until = time.monotonic() + settings.patience
-        while not any(qp["requests_out"] for process in node.processes() for qp in process["qps"]):
+        while requests_out(node) == 0:
             expect(time.monotonic() < until, "the client does not begin")
-        taken = node.start_beside(settings.verbena, "capture", "-c", 1000, name="verbena capture")
+        taken = node.start_beside(settings.verbena, "capture", "-c", 100, name="verbena capture")
         node.ended(taken)
         lines = taken.out.splitlines()
-        expect(len(lines) == 1000 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
+        expect(len(lines) == 100 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
+        before = requests_out(node)
+        while requests_out(node) < before + 100:
+            expect(time.monotonic() < until, "the programs do not go on")
         for side in (client, server):
-            node.ended(side)
+            side.signal(signal.SIGKILL)
+            node.ended(side, -signal.SIGKILL)
 
 
 @case("capture.snaplen")

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,12 +19,11 @@
 #include "capture/pcapng.h"
 #include "fabric/descriptor.h"
 #include "fabric/instruments.h"
-#include "fabric/node.h"
 #include "record/collector.h"
 #include "tool/command.h"
-#include "tool/environment.h"
 #include "tool/extcap.h"
 #include "tool/program.h"
+#include "tool/recorded_node.h"
 
 namespace verbena::tool {
 namespace {
@@ -71,9 +69,7 @@ class Capture {
   bool is_over() const { return error_ != 0 || has_enough(); }
 
   const CaptureOptions& options_;
-  std::vector<Variable> environment_;
-  std::string node_;
-  NodeDirectory directory_;
+  RecordedNode node_;
   std::unique_ptr<record::Collector> collector_;
   std::unique_ptr<capture::PacketBuilder> builder_;
   capture::CaptureFile out_;
@@ -95,30 +91,25 @@ int Capture::open_file(std::string* problem) {
                   : open(options_.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   int error = file_.fd < 0 ? errno : 0;
   if (error == 0)
-    error = out_.begin(file_.fd, {"verbena", options_.extcap.interface, "node " + node_, options_.snaplen});
+    error =
+        out_.begin(file_.fd, {"verbena", options_.extcap.interface, "node " + node_.path, options_.snaplen});
   if (error != 0) *problem = "cannot write to " + options_.file + ": " + std::strerror(error);
   return error;
 }
 
 int Capture::begin(std::string* problem) {
-  if (prepare(options_.node, getpid(), &environment_, problem) != 0) return kFailed;
-  for (const Variable& variable : environment_)
-    if (variable.name == kNodeVariable) node_ = variable.value;
-  if (const int error = directory_.open(directory_path(node_).c_str()); error != 0) {
-    *problem = "cannot read the node " + node_ + ": " + std::strerror(error);
-    return kFailed;
-  }
+  if (node_.open(options_.node, problem) != 0) return kFailed;
   if (open_file(problem) != 0) return kFailed;
-  collector_ = std::make_unique<record::Collector>(directory_, node_);
-  builder_ = std::make_unique<capture::PacketBuilder>(directory_.devices(),
+  collector_ = std::make_unique<record::Collector>(node_.directory, node_.path);
+  builder_ = std::make_unique<capture::PacketBuilder>(node_.directory.devices(),
                                                       options_.snaplen == 0 ? UINT32_MAX : options_.snaplen,
                                                       [this](const auto& packet) { write(packet); });
   begun_ = wall_clock_ns();
   to_wall_clock_ = static_cast<int64_t>(begun_) - now_ns();
   const RecordWish wish{kRecordPackets, options_.snaplen == 0 ? RecordWish::kWhole : options_.snaplen,
                         static_cast<uint16_t>(options_.ring_mib)};
-  if (const int error = add_instrument(directory_, node_, wish, &index_); error != 0) {
-    *problem = "there are " + std::to_string(kMaxInstruments) + " instruments on this node already";
+  if (const int error = add_instrument(node_.directory, node_.path, wish, &index_); error != 0) {
+    *problem = too_many_instruments();
     return kFailed;
   }
   for (const int64_t until = now_ns() + kBeginning; !collector_->has_all() && now_ns() < until;) {
@@ -155,7 +146,7 @@ void Capture::take_until(int64_t time) {
                       });
   const int error = options_.file.empty() ? (std::fflush(stdout) != 0 ? errno : 0) : out_.flush();
   if (error_ == 0) error_ = error;
-  if (count_instruments(directory_) == 1) collector_->remove_finished();
+  if (count_instruments(node_.directory) == 1) collector_->remove_finished();
 }
 
 int Capture::start_program() {
@@ -164,10 +155,10 @@ int Capture::start_program() {
   sigprocmask(SIG_BLOCK, &signals_, &before);
   signal(SIGPIPE, SIG_IGN);
   if (options_.program.empty()) {
-    std::fprintf(stderr, "verbena: capturing on the node %s\n", node_.c_str());
+    std::fprintf(stderr, "verbena: capturing on the node %s\n", node_.path.c_str());
     return 0;
   }
-  const pid_t child = start(options_.program, environment_, options_.file == "-", before);
+  const pid_t child = start(options_.program, node_.environment, options_.file == "-", before);
   if (child < 0) return failed(std::string("cannot start a process: ") + std::strerror(errno));
   child_ = child;
   return 0;
@@ -213,8 +204,8 @@ int Capture::end_program() {
 
 int Capture::end() {
   take_until(kEndOfTime);
-  const bool is_last = count_instruments(directory_) == 1;
-  remove_instrument(directory_, node_, index_);
+  const bool is_last = count_instruments(node_.directory) == 1;
+  remove_instrument(node_.directory, node_.path, index_);
   const uint64_t lost = collector_->lost() + builder_->incomplete();
   if (!options_.file.empty() && error_ == 0)
     error_ = out_.end({begun_, wall_clock_ns(), packets_ + lost, lost});
@@ -277,17 +268,13 @@ void add_capture(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0u, 0xffffffu));
   command->add_option("-c,--count", options->count, "end after so many packets")->type_name("N");
   command->add_option("--seconds", options->seconds, "end after so many seconds")->type_name("N");
-  command
-      ->add_option("--ring", options->ring_mib, "memory for the records of each process, MiB, a power of two")
-      ->type_name("MIB")
-      ->check(CLI::Range(1u, 1024u))
-      ->capture_default_str();
+  add_ring_option(*command, &options->ring_mib);
   add_extcap_options(*command, options->extcap);
   command->callback([command, options, &line] {
     keep_node(*command, options->node);
     check_network_options(options->node);
     options->program = program_of(*command, line);
-    if (!std::has_single_bit(options->ring_mib)) throw UsageError{"capture: --ring: a power of two"};
+    check_ring_option("capture", options->ring_mib);
     if (options->snaplen != 0 && options->snaplen < kShortestSnap)
       throw UsageError{"capture: --snaplen: 0, or at least " + std::to_string(kShortestSnap)};
     if (!options->extcap.fifo.empty()) options->file = options->extcap.fifo;

@@ -10,6 +10,7 @@
 
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/payload_stream.h"
+#include "engine/responder/pieces.h"
 #include "engine/responder/response_event.h"
 #include "engine/responder/xrc_target.h"
 #include "fabric/guarded_copy.h"
@@ -212,6 +213,10 @@ Placed place_chunk(RequesterContext& requester, Request& request, const LocalByt
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
+  if (const uint64_t order = order_on_purpose(requester, request); order != 0) [[unlikely]] {
+    const int error = place_in_pieces(requester, request, local, remote, remotes, size, order);
+    return error != 0 ? verdict(error, requester, from, froms) : advance(request, size);
+  }
   if (place_mapped(requester, request, from, froms, remote, remotes, mapped, size))
     return advance(request, size);
   const size_t tos = cut(remote, remotes, request.done, size, to);

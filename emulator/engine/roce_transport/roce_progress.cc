@@ -178,11 +178,8 @@ bool RoceProgress::is_welcome(const wire::NetAddress& from) {
 
 namespace {
 
-// Packets that this node has sent to itself are known already.
 [[gnu::cold]] void tell_of_packet(Observer& observer, const udp::ReceivedPacket& packet,
-                                  const wire::NetAddress& to, const NetworkDescription& network) {
-  const auto* const end = network.addresses.begin() + std::min(network.count, kMaxGids);
-  if (std::find(network.addresses.begin(), end, packet.from.address.bytes) != end) return;
+                                  const wire::NetAddress& to) {
   PacketRoute route;
   route.source = packet.from.address.bytes;
   route.destination = to.bytes;
@@ -236,8 +233,9 @@ void RoceProgress::read_sockets(Round& round, bool from_poll) {
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
       if (arrival != udp::Arrival::kPacket || !is_welcome(packet.from.address)) continue;
       const wire::NetAddress& own = port.socket->own().address;
-      if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-        tell_of_packet(*seen, packet, own, process_.directory().devices().network);
+      // Packets that this node has sent to itself are known already.
+      if (Observer* const seen = observer(); seen != nullptr && !groups_.is_own(packet.from.address)) [[unlikely]]
+        tell_of_packet(*seen, packet, own);
       take(round, {packet.from.address, own, packet.ip}, packet.datagram, false);
     }
 }
@@ -265,7 +263,7 @@ void RoceProgress::read_groups(Round& round) {
       const wire::NetAddress& from = packet.from.address;
       if (arrival != udp::Arrival::kPacket || groups_.is_own(from) || !is_welcome(from)) continue;
       if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-        tell_of_packet(*seen, packet, socket->own().address, process_.directory().devices().network);
+        tell_of_packet(*seen, packet, socket->own().address);
       receiver_.take_from_group(packet.datagram, from, socket->own().address, packet.ip);
       ++round.packets;
     }
